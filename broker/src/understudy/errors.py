@@ -1,0 +1,379 @@
+"""Every error Understudy raises on purpose.
+
+::
+
+    BrokerError
+        ConfigError                 element path, file, line
+        ProtocolError
+            LocalProtocolError      our own side asked for something illegal
+            RemoteProtocolError     the peer sent something illegal
+                LimitExceeded       the peer asked for more than a limit allows
+                UnsupportedPacket   a well-formed frame of a type we do not serve
+        ConnectionFailed
+            Unreachable             nobody answered at the address
+            ConnectionLost          it was up and went away
+            NotActive               a passive node answered; ``go_to`` names the active one
+            FailoverTimedOut        no node became available in time
+            CallTimedOut            no answer within call-timeout
+            IncompatibleVersion     the peer speaks no version that we do
+            SessionRejected         the node is starting or stopping; try again
+        OutcomeUnknown
+            SendOutcomeUnknown      a durable send was cut off before its confirmation
+            CommitOutcomeUnknown    a commit was cut off before its answer
+        TransactionError
+            TransactionRolledBack   everything in it was undone
+            RollbackOnly            it can only be rolled back
+            UnknownTransaction      no such transaction here
+            DuplicateIdRejected     a duplicate id inside a transaction
+        AddressError
+            AddressNotFound | AddressExists | AddressHasBindings | AddressFull
+            QueueNotFound | QueueExists | QueueInUse | InvalidQueueConfiguration
+            InvalidSelector | MaxConsumersExceeded | UnexpectedRoutingType | IllegalState
+            DuplicateMetadata | ObjectClosed
+        SecurityError
+            AuthenticationFailed | NotAuthorized | ClusterSecurityError
+        StoreError                  the node stops rather than guess
+            JournalCorrupt          file and offset of the first bad byte
+            StoreVersionUnsupported written by a newer Understudy
+            WrongNode               the store belongs to another node id
+            DiskFull | DiskFailed
+            LockLost | LockTimedOut
+        MachineError                an illegal (state, event) pair: our own bug
+
+Each class carries a unique ``code`` (stable text for logs, JSON and tests), whether a
+``retryable`` repetition can help, and an instance may add a ``hint`` for the operator.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+
+class BrokerError(Exception):
+    """Base of all errors raised on purpose."""
+
+    code: ClassVar[str] = "error"
+    retryable: ClassVar[bool] = False
+
+    def __init__(self, message: str = "", *, hint: str | None = None) -> None:
+        super().__init__(message or self.code)
+        self.hint = hint
+
+    def __str__(self) -> str:
+        text = super().__str__()
+        return f"{text} ({self.hint})" if self.hint else text
+
+
+class ConfigError(BrokerError):
+    """A configuration that cannot be used; names the element path and the line."""
+
+    code = "config"
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        path: str = "",
+        file: str | None = None,
+        line: int | None = None,
+        hint: str | None = None,
+    ) -> None:
+        place = ":".join(str(part) for part in (file, line) if part is not None)
+        prefix = " ".join(part for part in (place, path) if part)
+        super().__init__(f"{prefix}: {message}" if prefix else message, hint=hint)
+        self.path = path
+        self.file = file
+        self.line = line
+
+
+class ProtocolError(BrokerError):
+    """A breach of the wire protocol."""
+
+    code = "protocol"
+
+
+class LocalProtocolError(ProtocolError):
+    """Our own side asked the codec for something illegal."""
+
+    code = "protocol-local"
+
+
+class RemoteProtocolError(ProtocolError):
+    """The peer sent bytes that break the protocol; the connection is closed."""
+
+    code = "protocol-remote"
+
+
+class LimitExceeded(RemoteProtocolError):
+    """The peer asked for more than a named limit (``limits.py``) allows."""
+
+    code = "limit-exceeded"
+
+
+class UnsupportedPacket(RemoteProtocolError):
+    """A well-formed frame whose type is not served."""
+
+    code = "unsupported-packet"
+
+
+class ConnectionFailed(BrokerError):
+    """No usable connection."""
+
+    code = "connection"
+    retryable = True
+
+
+class Unreachable(ConnectionFailed):
+    """Nobody answered at the address."""
+
+    code = "unreachable"
+
+
+class ConnectionLost(ConnectionFailed):
+    """The connection was up and went away."""
+
+    code = "connection-lost"
+
+
+class NotActive(ConnectionFailed):
+    """A passive node answered; ``go_to`` names the active one where it is known."""
+
+    code = "not-active"
+
+    def __init__(self, message: str = "", *, go_to: str | None = None) -> None:
+        super().__init__(message)
+        self.go_to = go_to
+
+
+class FailoverTimedOut(ConnectionFailed):
+    """No node became available within the attempts or the time allowed."""
+
+    code = "failover-timed-out"
+
+
+class CallTimedOut(ConnectionFailed):
+    """The peer did not answer within call-timeout."""
+
+    code = "call-timed-out"
+
+
+class IncompatibleVersion(ConnectionFailed):
+    """The peer speaks no protocol version that we do."""
+
+    code = "incompatible-version"
+    retryable = False
+
+
+class SessionRejected(ConnectionFailed):
+    """The node is starting or stopping and takes no sessions; try again."""
+
+    code = "session-rejected"
+
+
+class OutcomeUnknown(BrokerError):
+    """The answer was cut off; never retried silently."""
+
+    code = "outcome-unknown"
+
+
+class SendOutcomeUnknown(OutcomeUnknown):
+    """A durable send was cut off before its confirmation."""
+
+    code = "send-outcome-unknown"
+
+
+class CommitOutcomeUnknown(OutcomeUnknown):
+    """A commit was cut off before its answer (CORE TRANSACTION_OUTCOME_UNKNOWN)."""
+
+    code = "commit-outcome-unknown"
+
+
+class TransactionError(BrokerError):
+    """A transaction cannot do what was asked."""
+
+    code = "transaction"
+
+
+class TransactionRolledBack(TransactionError):
+    """Everything in the transaction was undone."""
+
+    code = "transaction-rolled-back"
+    retryable = True
+
+
+class RollbackOnly(TransactionError):
+    """The transaction can only be rolled back."""
+
+    code = "rollback-only"
+
+
+class UnknownTransaction(TransactionError):
+    """No such transaction here."""
+
+    code = "unknown-transaction"
+
+
+class DuplicateIdRejected(TransactionError):
+    """A duplicate id was met inside a transaction."""
+
+    code = "duplicate-id-rejected"
+
+
+class AddressError(BrokerError):
+    """An address, queue, consumer or selector cannot do what was asked."""
+
+    code = "address"
+
+
+class AddressNotFound(AddressError):
+    code = "address-not-found"
+
+
+class AddressExists(AddressError):
+    code = "address-exists"
+
+
+class AddressHasBindings(AddressError):
+    """The address cannot be deleted while queues are bound to it."""
+
+    code = "address-has-bindings"
+
+
+class AddressFull(AddressError):
+    """The address or the disk is full and its policy is to fail."""
+
+    code = "address-full"
+    retryable = True
+
+
+class QueueNotFound(AddressError):
+    code = "queue-not-found"
+
+
+class QueueExists(AddressError):
+    code = "queue-exists"
+
+
+class QueueInUse(AddressError):
+    """The queue cannot be deleted while it has consumers."""
+
+    code = "queue-in-use"
+
+
+class InvalidQueueConfiguration(AddressError):
+    code = "invalid-queue-configuration"
+
+
+class InvalidSelector(AddressError):
+    code = "invalid-selector"
+
+
+class MaxConsumersExceeded(AddressError):
+    code = "max-consumers-exceeded"
+
+
+class UnexpectedRoutingType(AddressError):
+    code = "unexpected-routing-type"
+
+
+class IllegalState(AddressError):
+    """The request does not fit what the session or consumer is doing."""
+
+    code = "illegal-state"
+
+
+class DuplicateMetadata(AddressError):
+    """Another session already carries this unique metadata (a JMS client id)."""
+
+    code = "duplicate-metadata"
+
+
+class ObjectClosed(AddressError):
+    code = "object-closed"
+
+
+class SecurityError(BrokerError):
+    """Identity or permission."""
+
+    code = "security"
+
+
+class AuthenticationFailed(SecurityError):
+    code = "authentication-failed"
+
+
+class NotAuthorized(SecurityError):
+    code = "not-authorized"
+
+
+class ClusterSecurityError(SecurityError):
+    """A broker-to-broker link failed to prove the cluster credentials."""
+
+    code = "cluster-security"
+
+
+class StoreError(BrokerError):
+    """The store cannot be trusted; the node stops rather than guess."""
+
+    code = "store"
+
+
+class JournalCorrupt(StoreError):
+    """A bad record that is not a torn tail; names the file and the offset."""
+
+    code = "journal-corrupt"
+
+    def __init__(self, message: str, *, file: str, offset: int) -> None:
+        super().__init__(f"{file} at offset {offset}: {message}")
+        self.file = file
+        self.offset = offset
+
+
+class StoreVersionUnsupported(StoreError):
+    """The store was written by a newer Understudy."""
+
+    code = "store-version"
+
+
+class WrongNode(StoreError):
+    """The store belongs to another node id."""
+
+    code = "wrong-node"
+
+
+class DiskFull(StoreError):
+    code = "disk-full"
+    retryable = True
+
+
+class DiskFailed(StoreError):
+    """A write or a sync failed; what was not confirmed before is unknown."""
+
+    code = "disk-failed"
+
+
+class LockLost(StoreError):
+    """The store's lock is no longer ours or cannot be verified."""
+
+    code = "lock-lost"
+
+
+class LockTimedOut(StoreError):
+    """The store's lock was not had within journal-lock-acquisition-timeout."""
+
+    code = "lock-timed-out"
+    retryable = True
+
+
+class MachineError(BrokerError):
+    """An illegal (state, event) pair: a bug of our own."""
+
+    code = "machine"
+
+
+def all_error_types() -> list[type[BrokerError]]:
+    """Every error class, base first, for tables and tests."""
+    found: list[type[BrokerError]] = [BrokerError]
+    for cls in found:
+        found.extend(cls.__subclasses__())
+    return found

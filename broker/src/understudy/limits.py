@@ -1,0 +1,63 @@
+"""Every bound on what a peer or an operator can make us hold, with its unit.
+
+A limit is checked before memory is taken, and those marked (login) before the peer has proved
+who it is. Configuration may lower or raise the ones that say so.
+"""
+
+from __future__ import annotations
+
+#: Largest CORE frame accepted from a peer that has no session yet (login). Bytes.
+FRAME_BYTES_BEFORE_LOGIN_MAX = 64 * 1024
+#: Largest CORE frame accepted within a session. Bytes. Larger bodies come as large messages.
+FRAME_BYTES_MAX = 100 * 1024 * 1024
+#: Largest string in a packet. UTF-16 units.
+STRING_UNITS_MAX = 1024 * 1024
+#: Most properties in one message.
+PROPERTIES_MAX = 16 * 1024
+#: Largest address or queue name. UTF-16 units.
+NAME_UNITS_MAX = 4096
+#: Most parameters in one transport configuration.
+TRANSPORT_PARAMETERS_MAX = 256
+#: Most routing types, queue names or transaction ids in one packet.
+LIST_ITEMS_MAX = 64 * 1024
+#: Largest selector text. Characters.
+SELECTOR_CHARACTERS_MAX = 32 * 1024
+#: Deepest nesting of a selector expression.
+SELECTOR_DEPTH_MAX = 200
+
+#: Time a new connection has to show eight bytes of a known protocol (login). Acceptor
+#: parameter ``handshake-timeout``, seconds there.
+HANDSHAKE_TIMEOUT_MS = 10_000
+#: Time a connection that has shown its protocol has to create its first session, announce
+#: itself or subscribe (login); every further frame without one does not extend it.
+LOGIN_TIMEOUT_MS = 30_000
+#: Connections of one acceptor that have not logged in yet (login).
+CONNECTIONS_BEFORE_LOGIN_MAX = 1_000
+#: Connections of one acceptor; parameter ``connectionsAllowed``.
+CONNECTIONS_MAX = 10_000
+#: Sessions of one connection.
+SESSIONS_PER_CONNECTION_MAX = 2_000
+#: Consumers of one session.
+CONSUMERS_PER_SESSION_MAX = 10_000
+#: Producers registered by one session.
+PRODUCERS_PER_SESSION_MAX = 10_000
+#: Metadata entries of one session.
+METADATA_PER_SESSION_MAX = 64
+#: Bytes waiting in our memory for one slow reader of a socket before deliveries to it pause.
+OUTGOING_BYTES_PAUSE = 4 * 1024 * 1024
+#: Bytes waiting for one socket that never reads, after which it is closed.
+OUTGOING_BYTES_MAX = 256 * 1024 * 1024
+#: Bytes collected for the journal, not yet handed to the writer, above which sockets are not
+#: read until it catches up.
+JOURNAL_BACKLOG_BYTES_PAUSE = 64 * 1024 * 1024
+#: Largest journal record. Bytes.
+RECORD_BYTES_MAX = FRAME_BYTES_MAX + 64 * 1024
+
+#: Ids remembered per address for duplicate detection; element id-cache-size.
+ID_CACHE_SIZE = 20_000
+#: Largest duplicate id. Bytes.
+DUPLICATE_ID_BYTES_MAX = 1024
+#: Largest body of a management HTTP request. Bytes.
+HTTP_BODY_BYTES_MAX = 1024 * 1024
+#: Largest broker.xml. Bytes.
+CONFIG_BYTES_MAX = 16 * 1024 * 1024

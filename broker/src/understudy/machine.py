@@ -1,0 +1,123 @@
+"""Declared state machines: an Enum of states, a complete table, loud refusal of the rest.
+
+A machine subclasses ``Machine`` and gives ``TABLE``: for every (state, event) pair a target state
+with the name of the method to call, or ``IGNORED`` or ``ILLEGAL``. A pair that is missing is an
+error when the class is made, so "forgotten" cannot exist. ``diagram`` draws the table as Mermaid;
+``docs/machines/`` is generated from it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any, ClassVar, Final, Generic, TypeVar, cast
+
+from understudy.errors import MachineError
+
+S = TypeVar("S", bound=Enum)
+E = TypeVar("E", bound=Enum)
+
+
+class Refusal(Enum):
+    """What a table says of a pair that changes nothing."""
+
+    IGNORED = "ignored"
+    ILLEGAL = "illegal"
+
+
+IGNORED: Final = Refusal.IGNORED
+ILLEGAL: Final = Refusal.ILLEGAL
+
+
+@dataclass(frozen=True, slots=True)
+class To(Generic[S]):
+    """A transition: the next state and the method that carries it out."""
+
+    target: S
+    """State after the event; set before the method is called."""
+    action: str | None = None
+    """Method name, called with the event's payload; None when there is nothing to do."""
+
+
+class Machine(Generic[S, E]):
+    """Base of every declared machine; see the module's text."""
+
+    STATES: ClassVar[type[Enum]]
+    EVENTS: ClassVar[type[Enum]]
+    INITIAL: ClassVar[Enum]
+    TABLE: ClassVar[Mapping[tuple[Any, Any], To[Any] | Refusal]]
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        if "TABLE" not in cls.__dict__:
+            return
+        pairs = {(state, event) for state in cls.STATES for event in cls.EVENTS}
+        missing, alien = pairs - cls.TABLE.keys(), cls.TABLE.keys() - pairs
+        if missing or alien:
+            raise TypeError(f"{cls.__name__}: missing {sorted(map(str, missing))}, unknown {sorted(map(str, alien))}")
+        for entry in cls.TABLE.values():
+            if isinstance(entry, To) and entry.action and not hasattr(cls, entry.action):
+                raise TypeError(f"{cls.__name__}: no method {entry.action}")
+
+    def __init__(self) -> None:
+        self._state: S = cast(S, self.INITIAL)
+
+    @property
+    def state(self) -> S:
+        return self._state
+
+    def fire(self, event: E, *payload: object) -> None:
+        """Take the event: set the state, then call the action with ``payload``.
+
+        Raises:
+            MachineError: the table says the pair is illegal.
+        """
+        entry = self.TABLE[(self._state, event)]
+        if entry is IGNORED:
+            return
+        if entry is ILLEGAL:
+            raise MachineError(f"{type(self).__name__}: {event.name} in {self._state.name}")
+        transition = cast("To[S]", entry)
+        origin, self._state = self._state, transition.target
+        if origin is not transition.target:
+            self.state_changed(origin, transition.target, event)
+        if transition.action:
+            action: Callable[..., None] = getattr(self, transition.action)
+            action(*payload)
+
+    def state_changed(self, origin: S, target: S, event: E) -> None:
+        """Hook for logging and tests; called between the change and the action."""
+
+    @classmethod
+    def diagram(cls) -> str:
+        """The table as a Mermaid state diagram, illegal and ignored pairs as lists below it."""
+        lines = ["```mermaid", "stateDiagram-v2", f"    [*] --> {cls.INITIAL.name}"]
+        for (state, event), entry in cls.TABLE.items():
+            if isinstance(entry, To):
+                label = f"{event.name} / {entry.action}" if entry.action else event.name
+                lines.append(f"    {state.name} --> {entry.target.name}: {label}")
+        lines.append("```")
+        for refusal in Refusal:
+            pairs = [f"{s.name} × {e.name}" for (s, e), entry in cls.TABLE.items() if entry is refusal]
+            if pairs:
+                lines += ["", f"{refusal.value.capitalize()}: {', '.join(pairs)}."]
+        return "\n".join(lines) + "\n"
+
+
+def table(
+    states: type[S], events: type[E], entries: Mapping[tuple[S, E], To[S] | Refusal], *, otherwise: Mapping[E, Refusal]
+) -> dict[tuple[S, E], To[S] | Refusal]:
+    """A complete table from its interesting entries plus one written refusal per event.
+
+    ``otherwise`` must name every event that some state leaves open: the choice between ignored
+    and illegal is written down by its author, never defaulted.
+    """
+    full: dict[tuple[S, E], To[S] | Refusal] = {}
+    for state in states:
+        for event in events:
+            if (state, event) in entries:
+                full[state, event] = entries[state, event]
+            elif event in otherwise:
+                full[state, event] = otherwise[event]
+    return full

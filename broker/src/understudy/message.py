@@ -1,0 +1,245 @@
+"""A message: header fields, typed properties, and a body nobody here interprets.
+
+The canonical form is the CORE message layout (core-protocol facts s. 5), kept as the bytes that
+arrived: what a producer sent is what the journal holds and what a consumer gets, with only the
+message id written over in place. ``encoded`` is laid out as::
+
+    i32 E | body (E - 13 bytes) | i64 messageID | ss? address | userID | type | durable |
+    expiration | timestamp | priority | properties
+
+Not here: delivery state (``store.reference``), routing, or how the frame around it looks.
+"""
+
+from __future__ import annotations
+
+import struct
+from enum import IntEnum
+from typing import Final
+
+from understudy.errors import LimitExceeded, LocalProtocolError, RemoteProtocolError
+from understudy.limits import NAME_UNITS_MAX
+from understudy.properties import Properties, PropertyValue, encode_simple_string
+
+#: ``E`` counts from the start of the historical frame header.
+BODY_END_BIAS: Final = 13
+
+ROUTING_TYPE: Final = "_AMQ_ROUTING_TYPE"
+DUPLICATE_ID: Final = "_AMQ_DUPL_ID"
+SCHEDULED_DELIVERY: Final = "_AMQ_SCHED_DELIVERY"
+GROUP_ID: Final = "_AMQ_GROUP_ID"
+LAST_VALUE: Final = "_AMQ_LVQ_NAME"
+LARGE_SIZE: Final = "_AMQ_LARGE_SIZE"
+VALIDATED_USER: Final = "_AMQ_VALIDATED_USER"
+ORIGINAL_ADDRESS: Final = "_AMQ_ORIG_ADDRESS"
+ORIGINAL_QUEUE: Final = "_AMQ_ORIG_QUEUE"
+ORIGINAL_MESSAGE_ID: Final = "_AMQ_ORIG_MESSAGE_ID"
+ORIGINAL_ROUTING_TYPE: Final = "_AMQ_ORIG_ROUTING_TYPE"
+ACTUAL_EXPIRY: Final = "_AMQ_ACTUAL_EXPIRY"
+FORCED_DELIVERY: Final = "_hornetq.forced.delivery.seq"
+
+_I32 = struct.Struct(">i")
+_I64 = struct.Struct(">q")
+_FIELDS = struct.Struct(">bBqqb")  # type, durable, expiration, timestamp, priority
+
+#: Addresses repeat: decoded once, bounded so that a peer cannot grow it.
+_ADDRESSES: dict[bytes, str] = {}
+_ADDRESSES_MAX: Final = 4096
+
+
+class MessageType(IntEnum):
+    """Body kinds (facts s. 5); a number outside it is carried through untouched."""
+
+    DEFAULT = 0
+    OBJECT = 2
+    TEXT = 3
+    BYTES = 4
+    MAP = 5
+    STREAM = 6
+
+
+class Message:
+    """One message. Immutable but for ``assign_id``; a change makes a new one with ``replace``."""
+
+    __slots__ = (
+        "address",
+        "durable",
+        "encoded",
+        "expiration",
+        "header_offset",
+        "message_id",
+        "priority",
+        "properties",
+        "timestamp",
+        "type",
+        "user_id",
+    )
+
+    def __init__(
+        self,
+        body: bytes = b"",
+        *,
+        address: str | None = None,
+        type: int = MessageType.BYTES,  # noqa: A002  # the field's standard name
+        durable: bool = True,
+        priority: int = 4,
+        expiration: int = 0,
+        timestamp: int = 0,
+        user_id: bytes | None = None,
+        properties: Properties | dict[str, PropertyValue] | None = None,
+        message_id: int = 0,
+    ) -> None:
+        """A new message.
+
+        Args:
+            body: Raw body bytes; see facts 5.2 for the JMS forms.
+            address: Where it goes; None for an anonymous one.
+            durable: Whether it survives a crash.
+            priority: 0 to 9, higher first.
+            expiration: Epoch milliseconds, 0 for never.
+            timestamp: Epoch milliseconds.
+            user_id: 16 bytes (JMSMessageID), or None.
+            properties: Typed properties.
+            message_id: 0 until a broker assigns one.
+
+        Raises:
+            LocalProtocolError: a field outside its range.
+        """
+        if not 0 <= priority <= 9:
+            raise LocalProtocolError(f"priority {priority}: 0 to 9")
+        if user_id is not None and len(user_id) != 16:
+            raise LocalProtocolError(f"user id of {len(user_id)} bytes: 16 wanted")
+        self.message_id = message_id
+        self.address = address
+        self.user_id = user_id
+        self.type = int(type)
+        self.durable = durable
+        self.expiration = expiration
+        self.timestamp = timestamp
+        self.priority = priority
+        self.properties = properties if isinstance(properties, Properties) else Properties(properties)
+        self.header_offset = 4 + len(body)
+        self.encoded = b"".join((_I32.pack(len(body) + BODY_END_BIAS), body, self._encode_header()))
+
+    def _encode_header(self) -> bytes:
+        return b"".join(
+            (
+                _I64.pack(self.message_id),
+                b"\x00" if self.address is None else b"\x01" + encode_simple_string(self.address),
+                b"\x00" if self.user_id is None else b"\x01" + self.user_id,
+                _FIELDS.pack(self.type, self.durable, self.expiration, self.timestamp, self.priority),
+                self.properties.encode(),
+            )
+        )
+
+    @property
+    def body(self) -> bytes:
+        """The raw body."""
+        return self.encoded[4 : self.header_offset]
+
+    @property
+    def encode_size(self) -> int:
+        """Bytes by which flow control and address sizes count the message (facts s. 5)."""
+        return len(self.encoded)
+
+    def assign_id(self, message_id: int) -> None:
+        """Write the broker's id over the field, in ``encoded`` too."""
+        self.message_id = message_id
+        offset = self.header_offset
+        encoded = self.encoded
+        self.encoded = b"".join((encoded[:offset], _I64.pack(message_id), encoded[offset + 8 :]))
+
+    def replace(
+        self,
+        *,
+        address: str | None = None,
+        properties: Properties | None = None,
+        expiration: int | None = None,
+        message_id: int = 0,
+    ) -> Message:
+        """A copy with another address, properties, expiration or id, for instance for a dead
+        letter; None keeps the field.
+        """
+        return Message(
+            self.body,
+            address=self.address if address is None else address,
+            type=self.type,
+            durable=self.durable,
+            priority=self.priority,
+            expiration=self.expiration if expiration is None else expiration,
+            timestamp=self.timestamp,
+            user_id=self.user_id,
+            properties=self.properties.copy() if properties is None else properties,
+            message_id=message_id,
+        )
+
+    @classmethod
+    def decode(cls, data: bytes, start: int = 0, end: int | None = None) -> Message:
+        """The message in ``data[start:end]``, which it must fill exactly.
+
+        Raises:
+            RemoteProtocolError: anything that is not the layout, naming the offset.
+            LimitExceeded: a name or the properties exceed their limit.
+        """
+        encoded = data if start == 0 and (end is None or end == len(data)) else data[start:end]
+        size = len(encoded)
+        self = cls.__new__(cls)
+        if size < 4:
+            raise RemoteProtocolError(f"message of {size} bytes")
+        header = 4 + _I32.unpack_from(encoded)[0] - BODY_END_BIAS
+        if not 4 <= header <= size - 9:
+            raise RemoteProtocolError(f"message body ends at {header} of {size} bytes")
+        self.encoded = encoded
+        self.header_offset = header
+        (self.message_id,) = _I64.unpack_from(encoded, header)
+        offset = header + 9
+        if encoded[header + 8]:
+            stop = offset + 4
+            if stop > size:
+                raise RemoteProtocolError(f"message address cut off at offset {offset}")
+            stop += _I32.unpack_from(encoded, offset)[0]
+            raw = encoded[offset + 4 : stop]
+            address = _ADDRESSES.get(raw)
+            if address is None or not offset + 4 <= stop <= size:
+                address = _decode_address(raw, offset, stop, size)
+            self.address = address
+            offset = stop
+        else:
+            self.address = None
+        if offset >= size:
+            raise RemoteProtocolError(f"message header cut off at offset {offset}")
+        if encoded[offset]:
+            self.user_id = encoded[offset + 1 : offset + 17]
+            offset += 17
+        else:
+            self.user_id = None
+            offset += 1
+        behind = offset + 19
+        if behind >= size:
+            raise RemoteProtocolError(f"message header cut off at offset {offset}")
+        self.type, durable, self.expiration, self.timestamp, self.priority = _FIELDS.unpack_from(encoded, offset)
+        self.durable = durable != 0
+        if not 0 <= self.priority <= 9:
+            raise RemoteProtocolError(f"message priority {self.priority} at offset {offset + 18}")
+        if encoded[behind] == 0:
+            self.properties = Properties()
+            behind += 1
+        else:
+            self.properties, behind = Properties.decode(encoded, behind, size)
+        if behind != size:
+            raise RemoteProtocolError(f"{size - behind} bytes behind the message's properties")
+        return self
+
+    def __repr__(self) -> str:
+        return f"<Message {self.message_id} to {self.address!r}, {self.header_offset - 4} body bytes>"
+
+
+def _decode_address(raw: bytes, offset: int, stop: int, size: int) -> str:
+    length = stop - offset - 4
+    if length < 0 or length & 1 or stop > size:
+        raise RemoteProtocolError(f"message address of {length} bytes at offset {offset}")
+    if length > 2 * NAME_UNITS_MAX:
+        raise LimitExceeded(f"address of {length // 2} characters, limit {NAME_UNITS_MAX}")
+    address = raw.decode("utf-16-le", "surrogatepass")
+    if len(_ADDRESSES) < _ADDRESSES_MAX:
+        _ADDRESSES[raw] = address
+    return address

@@ -1,0 +1,181 @@
+"""The world as the pure rooms see it: small protocols given to them at construction.
+
+Nothing outside ``runtime/``, ``cli/``, ``spark/``, ``testing/`` and the two client shells imports
+asyncio, sockets, threads, clocks, randomness or opens files (design s. 3.1); it is handed these
+instead. ``runtime/`` implements them for real machines, ``testing/`` for the seeded simulation.
+
+All calls are made from one thread, the one that runs the loop, unless a docstring says otherwise.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+
+class Clock(Protocol):
+    """Two clocks: wall time for stamps that people and peers see, monotonic for every decision."""
+
+    def wall_ms(self) -> int:
+        """Milliseconds since 1970 UTC. May jump."""
+        ...
+
+    def monotonic_ms(self) -> int:
+        """Milliseconds that never go back."""
+        ...
+
+
+class Timer(Protocol):
+    """A pending call."""
+
+    def cancel(self) -> None:
+        """Do not call any more; harmless when it already ran."""
+        ...
+
+
+class Timers(Protocol):
+    """Calls in the future, on the same thread."""
+
+    def call_later(self, delay_ms: int, callback: Callable[[], None]) -> Timer:
+        """Call once after ``delay_ms`` monotonic milliseconds; 0 means the next turn."""
+        ...
+
+
+class Entropy(Protocol):
+    """Randomness: unguessable in production, seeded in the simulation."""
+
+    def token(self, length_bytes: int) -> bytes:
+        """That many random bytes."""
+        ...
+
+
+class Connection(Protocol):
+    """The outgoing half of one byte stream."""
+
+    @property
+    def peer(self) -> str:
+        """``host:port`` of the other side, for logs and management."""
+        ...
+
+    def send(self, data: bytes) -> None:
+        """Append to the outgoing buffer; the shell writes it once per turn. Never blocks.
+
+        After ``close`` or a lost connection it does nothing.
+        """
+        ...
+
+    def outgoing_bytes(self) -> int:
+        """Bytes accepted by ``send`` that the kernel has not taken yet."""
+        ...
+
+    def close(self) -> None:
+        """Close once everything sent so far is written."""
+        ...
+
+    def abort(self) -> None:
+        """Close now, dropping what is unsent."""
+        ...
+
+
+class File(Protocol):
+    """One open file. Every method raises ``DiskFull`` for ENOSPC/EDQUOT and ``DiskFailed`` else.
+
+    A ``DiskFailed`` from ``sync`` is final for the file: the kernel may have dropped the pages,
+    so it must never be retried as if it had worked.
+    """
+
+    @property
+    def path(self) -> str: ...
+
+    def size(self) -> int: ...
+
+    def read(self, offset: int, length: int) -> bytes:
+        """At most ``length`` bytes at ``offset``; short only at the end of the file."""
+        ...
+
+    def write(self, offset: int, buffers: Sequence[bytes]) -> None:
+        """All buffers, in order, at ``offset``; a short write is completed or raised."""
+        ...
+
+    def allocate(self, length: int) -> None:
+        """Reserve blocks so that later writes below ``length`` cannot meet a full disk.
+
+        Reads of the reserved range give zeros and ``size`` becomes at least ``length``.
+        """
+        ...
+
+    def truncate(self, length: int) -> None: ...
+
+    def sync(self) -> None:
+        """fdatasync: data and the metadata needed to read it back are on the medium."""
+        ...
+
+    def close(self) -> None: ...
+
+
+class Disk(Protocol):
+    """A file system. Paths are absolute text. Errors as for ``File``; a missing file is OSError's
+    ``FileNotFoundError``.
+    """
+
+    def open(self, path: str, *, create: bool = False, read_only: bool = False) -> File:
+        """Open for reading and writing (or reading only); ``create`` makes an empty new file and
+        raises ``FileExistsError`` if there is one.
+        """
+        ...
+
+    def list(self, directory: str) -> list[str]:
+        """Names in a directory, sorted; empty if the directory does not exist."""
+        ...
+
+    def exists(self, path: str) -> bool: ...
+
+    def make_directory(self, path: str) -> None:
+        """Create with its parents, mode 0700; nothing happens if it exists."""
+        ...
+
+    def rename(self, source: str, target: str) -> None: ...
+
+    def remove(self, path: str) -> None: ...
+
+    def sync_directory(self, path: str) -> None:
+        """Make creations, renames and removals in it last."""
+        ...
+
+    def free_bytes(self, path: str) -> int: ...
+
+    def total_bytes(self, path: str) -> int: ...
+
+
+class LogWriter(Protocol):
+    """Writes and syncs away from the loop; at most one batch is under way at a time."""
+
+    def submit(
+        self,
+        file: File,
+        offset: int,
+        buffers: Sequence[bytes],
+        done: Callable[[BaseException | None], None],
+    ) -> None:
+        """Write ``buffers`` at ``offset``, sync, then call ``done`` on the loop's thread, with
+        the error if there was one. ``buffers`` is not changed after the call.
+        """
+        ...
+
+    def close(self) -> None:
+        """Finish the batch under way, call its ``done``, take no more."""
+        ...
+
+
+class FileLock(Protocol):
+    """An exclusive lock on a file that the operating system or the file server guards."""
+
+    def try_acquire(self) -> bool:
+        """Take it without waiting; True when held. Raises ``DiskFailed`` when it cannot be asked."""
+        ...
+
+    def release(self) -> None: ...
+
+    def verify(self) -> bool:
+        """Ask again whether it is still ours (file replaced, descriptor stale, lease lost)."""
+        ...

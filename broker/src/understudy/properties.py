@@ -1,0 +1,229 @@
+"""Typed properties of a message (CORE "TypedProperties") and the SimpleString they are made of.
+
+Source: core-protocol facts 2.1 and 2.2. A property keeps its wire type, so a message read and
+written again is the same message; a plain Python value set by a caller gets the natural type:
+bool, long for int, double for float, string, bytes, null for None.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator, Mapping, MutableMapping
+from typing import Final
+
+from understudy.errors import LimitExceeded, LocalProtocolError, RemoteProtocolError
+from understudy.limits import PROPERTIES_MAX, STRING_UNITS_MAX
+
+NULL: Final = 0
+BOOLEAN: Final = 2
+BYTE: Final = 3
+BYTES: Final = 4
+SHORT: Final = 5
+INT: Final = 6
+LONG: Final = 7
+FLOAT: Final = 8
+DOUBLE: Final = 9
+STRING: Final = 10
+CHAR: Final = 11
+
+PropertyValue = bool | int | float | str | bytes | None
+
+_I32 = struct.Struct(">i")
+_COUNT = struct.Struct(">bi")
+_FIXED: Final[dict[int, struct.Struct]] = {
+    BYTE: struct.Struct(">b"),
+    SHORT: struct.Struct(">h"),
+    INT: struct.Struct(">i"),
+    LONG: struct.Struct(">q"),
+    FLOAT: struct.Struct(">f"),
+    DOUBLE: struct.Struct(">d"),
+    CHAR: struct.Struct(">H"),
+}
+
+#: Keys repeat from message to message: decoded once, bounded so that a peer cannot grow it.
+_KEYS: dict[bytes, str] = {}
+_KEYS_MAX: Final = 4096
+
+
+def encode_simple_string(text: str) -> bytes:
+    """``i32`` byte length and UTF-16 little-endian units."""
+    raw = text.encode("utf-16-le", "surrogatepass")
+    return _I32.pack(len(raw)) + raw
+
+
+def decode_simple_string(data: bytes, offset: int, end: int) -> tuple[str, int]:
+    """The string at ``offset`` and the offset behind it.
+
+    Raises:
+        RemoteProtocolError: odd or negative length, or it runs past ``end``.
+        LimitExceeded: longer than ``STRING_UNITS_MAX``.
+    """
+    start = offset + 4
+    if start > end:
+        raise RemoteProtocolError(f"string length cut off at offset {offset}")
+    (length,) = _I32.unpack_from(data, offset)
+    stop: int = start + length
+    if length < 0 or length & 1 or stop > end:
+        raise RemoteProtocolError(f"string of {length} bytes at offset {offset}, {end - start} bytes left")
+    if length > 2 * STRING_UNITS_MAX:
+        raise LimitExceeded(f"string of {length // 2} characters, limit {STRING_UNITS_MAX}")
+    return data[start:stop].decode("utf-16-le", "surrogatepass"), stop
+
+
+class Properties(MutableMapping[str, PropertyValue]):
+    """Name to value, remembering wire types. Order is kept but has no meaning."""
+
+    __slots__ = ("_items",)
+
+    def __init__(self, values: Mapping[str, PropertyValue] | None = None) -> None:
+        self._items: dict[str, tuple[int, PropertyValue]] = {}
+        if values:
+            self.update(values)
+
+    def __getitem__(self, key: str) -> PropertyValue:
+        return self._items[key][1]
+
+    def __setitem__(self, key: str, value: PropertyValue) -> None:
+        self._items[key] = (_natural_tag(value), value)
+
+    def __delitem__(self, key: str) -> None:
+        del self._items[key]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._items)
+
+    def __len__(self) -> int:
+        return len(self._items)
+
+    def __repr__(self) -> str:
+        return f"Properties({dict(self)!r})"
+
+    def set_typed(self, key: str, tag: int, value: PropertyValue) -> None:
+        """Set with an explicit wire type, for instance ``BYTE`` for ``_AMQ_ROUTING_TYPE``."""
+        self._items[key] = (tag, value)
+
+    def tag(self, key: str) -> int:
+        """Wire type of a property; KeyError if there is none."""
+        return self._items[key][0]
+
+    def copy(self) -> Properties:
+        """An independent copy with the same wire types."""
+        other = Properties()
+        other._items = dict(self._items)
+        return other
+
+    def encode(self) -> bytes:
+        """Wire form, flag byte first.
+
+        Raises:
+            LocalProtocolError: a value does not fit its type.
+        """
+        if not self._items:
+            return b"\x00"
+        parts = [_COUNT.pack(1, len(self._items))]
+        for key, (tag, value) in self._items.items():
+            parts.append(encode_simple_string(key))
+            parts.append(_encode_value(key, tag, value))
+        return b"".join(parts)
+
+    @classmethod
+    def decode(cls, data: bytes, offset: int, end: int) -> tuple[Properties, int]:
+        """The properties at ``offset`` and the offset behind them.
+
+        Raises:
+            RemoteProtocolError: anything that is not the format.
+            LimitExceeded: more than ``PROPERTIES_MAX`` entries.
+        """
+        self = cls()
+        if offset >= end:
+            raise RemoteProtocolError(f"properties cut off at offset {offset}")
+        if data[offset] == 0:
+            return self, offset + 1
+        if offset + 5 > end:
+            raise RemoteProtocolError(f"properties cut off at offset {offset}")
+        (count,) = _I32.unpack_from(data, offset + 1)
+        if count > PROPERTIES_MAX:
+            raise LimitExceeded(f"{count} properties, limit {PROPERTIES_MAX}")
+        if count < 0:
+            raise RemoteProtocolError(f"{count} properties at offset {offset}")
+        offset += 5
+        items = self._items
+        unpack_length = _I32.unpack_from
+        keys = _KEYS
+        for _ in range(count):
+            start = offset + 4
+            if start > end:
+                raise RemoteProtocolError(f"property name cut off at offset {offset}")
+            stop: int = start + unpack_length(data, offset)[0]
+            raw = data[start:stop]
+            key = keys.get(raw)
+            if key is None:
+                key, stop = decode_simple_string(data, offset, end)
+                if len(keys) < _KEYS_MAX and len(raw) <= 128:
+                    keys[raw] = key
+            if stop >= end or stop < start:
+                raise RemoteProtocolError(f"property {key!r} cut off at offset {offset}")
+            tag = data[stop]
+            offset = stop + 1
+            if tag == STRING:
+                text, offset = decode_simple_string(data, offset, end)
+                items[key] = (STRING, text)
+                continue
+            entry, offset = _decode_value(key, tag, data, offset, end)
+            items[key] = entry
+        return self, offset
+
+
+def _natural_tag(value: PropertyValue) -> int:
+    if value is None:
+        return NULL
+    if isinstance(value, bool):
+        return BOOLEAN
+    if isinstance(value, int):
+        return LONG
+    if isinstance(value, float):
+        return DOUBLE
+    if isinstance(value, str):
+        return STRING
+    if isinstance(value, (bytes, bytearray, memoryview)):
+        return BYTES
+    raise LocalProtocolError(f"a property cannot be a {type(value).__name__}")
+
+
+def _encode_value(key: str, tag: int, value: PropertyValue) -> bytes:
+    head = bytes((tag,))
+    try:
+        if tag == STRING:
+            return head + encode_simple_string(value)  # type: ignore[arg-type]  # checked by the except
+        if tag == BOOLEAN:
+            return head + (b"\x01" if value else b"\x00")
+        if tag == NULL:
+            return head
+        if tag == BYTES:
+            raw = bytes(value)  # type: ignore[arg-type]  # checked by the except
+            return head + _I32.pack(len(raw)) + raw
+        return head + _FIXED[tag].pack(value)
+    except (struct.error, KeyError, TypeError, AttributeError, OverflowError) as error:
+        raise LocalProtocolError(f"property {key!r}: {value!r} does not fit type {tag}") from error
+
+
+def _decode_value(key: str, tag: int, data: bytes, offset: int, end: int) -> tuple[tuple[int, PropertyValue], int]:
+    fixed = _FIXED.get(tag)
+    if fixed is not None:
+        stop = offset + fixed.size
+        if stop <= end:
+            return (tag, fixed.unpack_from(data, offset)[0]), stop
+    elif tag == BOOLEAN:
+        if offset < end:
+            return (tag, data[offset] != 0), offset + 1
+    elif tag == NULL:
+        return (tag, None), offset
+    elif tag == BYTES:
+        start = offset + 4
+        if start <= end:
+            stop = start + _I32.unpack_from(data, offset)[0]
+            if start <= stop <= end:
+                return (tag, bytes(data[start:stop])), stop
+    else:
+        raise RemoteProtocolError(f"property {key!r} has the unknown type {tag}")
+    raise RemoteProtocolError(f"property {key!r} of type {tag} runs past the end of its message")
