@@ -38,6 +38,7 @@
             WrongNode               the store belongs to another node id
             DiskFull | DiskFailed
             LockLost | LockTimedOut
+        LedgerDamaged               a delivery ledger cannot be read; names file and line
         MachineError                an illegal (state, event) pair: our own bug
 
 Each class carries a unique ``code`` (stable text for logs, JSON and tests), whether a
@@ -114,6 +115,10 @@ class UnsupportedPacket(RemoteProtocolError):
     """A well-formed frame whose type is not served."""
 
     code = "unsupported-packet"
+
+    def __init__(self, message: str = "", *, packet_type: int | None = None, hint: str | None = None) -> None:
+        super().__init__(message, hint=hint)
+        self.packet_type = packet_type
 
 
 class ConnectionFailed(BrokerError):
@@ -363,6 +368,17 @@ class LockTimedOut(StoreError):
 
     code = "lock-timed-out"
     retryable = True
+
+
+class LedgerDamaged(BrokerError):
+    """A line of a delivery ledger is no row; names the file and the line (from 1)."""
+
+    code = "ledger-damaged"
+
+    def __init__(self, message: str, *, file: str, line: int, hint: str | None = None) -> None:
+        super().__init__(f"{file}:{line}: {message}", hint=hint)
+        self.file = file
+        self.line = line
 
 
 class MachineError(BrokerError):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from typing import NewType
+from typing import NamedTuple, NewType
 
 NodeId = NewType("NodeId", str)
 """UUID text of a store; belongs to the data, not to the process: a pair shares one."""
@@ -18,6 +18,17 @@ MessageId = NewType("MessageId", int)
 QueueId = NewType("QueueId", int)
 AddressId = NewType("AddressId", int)
 TransactionId = NewType("TransactionId", int)
+
+
+class Xid(NamedTuple):
+    """Name of a branch of an XA transaction (X/Open XA)."""
+
+    format_id: int
+    global_transaction_id: bytes
+    """At most 64 bytes."""
+    branch_qualifier: bytes
+    """At most 64 bytes."""
+
 
 #: Bits of a message id below the epoch: 2**40 messages per activation.
 EPOCH_SHIFT = 40

@@ -20,6 +20,10 @@ NAME_UNITS_MAX = 4096
 TRANSPORT_PARAMETERS_MAX = 256
 #: Most routing types, queue names or transaction ids in one packet.
 LIST_ITEMS_MAX = 64 * 1024
+#: Largest branch qualifier or global transaction id of an XA transaction (X/Open XA). Bytes.
+XID_PART_BYTES_MAX = 64
+#: Largest nonce or proof of a cluster link (login). Bytes.
+AUTHENTICATION_BYTES_MAX = 256
 #: Largest selector text. Characters.
 SELECTOR_CHARACTERS_MAX = 32 * 1024
 #: Deepest nesting of a selector expression.
@@ -57,6 +61,12 @@ RECORD_BYTES_MAX = FRAME_BYTES_MAX + 64 * 1024
 ID_CACHE_SIZE = 20_000
 #: Largest duplicate id. Bytes.
 DUPLICATE_ID_BYTES_MAX = 1024
+#: Bytes of bodies an address (or the node) may keep in memory above its maximum while the log is
+#: still writing them; beyond it producers get no credits, whatever the policy.
+PAGING_SLACK_BYTES = 16 * 1024 * 1024
+#: Addresses of one node, and queues of one node.
+ADDRESSES_MAX = 1_000_000
+QUEUES_MAX = 1_000_000
 #: Largest body of a management HTTP request. Bytes.
 HTTP_BODY_BYTES_MAX = 1024 * 1024
 #: Largest broker.xml. Bytes.

@@ -13,6 +13,7 @@ Not here: delivery state (``store.reference``), routing, or how the frame around
 from __future__ import annotations
 
 import struct
+from codecs import utf_16_le_decode
 from enum import IntEnum
 from typing import Final
 
@@ -44,6 +45,8 @@ _FIELDS = struct.Struct(">bBqqb")  # type, durable, expiration, timestamp, prior
 #: Addresses repeat: decoded once, bounded so that a peer cannot grow it.
 _ADDRESSES: dict[bytes, str] = {}
 _ADDRESSES_MAX: Final = 4096
+#: Longest address remembered. Bytes.
+_ADDRESS_BYTES_MAX: Final = 512
 
 
 class MessageType(IntEnum):
@@ -239,7 +242,9 @@ def _decode_address(raw: bytes, offset: int, stop: int, size: int) -> str:
         raise RemoteProtocolError(f"message address of {length} bytes at offset {offset}")
     if length > 2 * NAME_UNITS_MAX:
         raise LimitExceeded(f"address of {length // 2} characters, limit {NAME_UNITS_MAX}")
-    address = raw.decode("utf-16-le", "surrogatepass")
-    if len(_ADDRESSES) < _ADDRESSES_MAX:
+    address = utf_16_le_decode(raw, "surrogatepass", True)[0]
+    if length <= _ADDRESS_BYTES_MAX:
+        if len(_ADDRESSES) >= _ADDRESSES_MAX:
+            _ADDRESSES.clear()
         _ADDRESSES[raw] = address
     return address

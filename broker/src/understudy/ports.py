@@ -146,6 +146,16 @@ class Disk(Protocol):
 
     def total_bytes(self, path: str) -> int: ...
 
+    def modified_ns(self, path: str) -> int:
+        """Modification time, wall nanoseconds as the file system keeps it; the file server's own
+        clock on a network file system, so only compare it with itself.
+        """
+        ...
+
+    def touch(self, path: str) -> None:
+        """Set the modification time of an existing file to now."""
+        ...
+
 
 class LogWriter(Protocol):
     """Writes and syncs away from the loop; at most one batch is under way at a time."""
@@ -162,8 +172,14 @@ class LogWriter(Protocol):
         """
         ...
 
+    def run(self, work: Callable[[], None], done: Callable[[BaseException | None], None]) -> None:
+        """Call ``work`` away from the loop, after all that was submitted before, then ``done`` as
+        for ``submit``. For disk work that is no batch: prepare, seal or remove a segment.
+        """
+        ...
+
     def close(self) -> None:
-        """Finish the batch under way, call its ``done``, take no more."""
+        """Finish what was submitted, call each ``done``, take no more."""
         ...
 
 

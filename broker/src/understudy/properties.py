@@ -8,8 +8,9 @@ bool, long for int, double for float, string, bytes, null for None.
 from __future__ import annotations
 
 import struct
+from codecs import utf_16_le_decode, utf_16_le_encode
 from collections.abc import Iterator, Mapping, MutableMapping
-from typing import Final
+from typing import Any, Final
 
 from understudy.errors import LimitExceeded, LocalProtocolError, RemoteProtocolError
 from understudy.limits import PROPERTIES_MAX, STRING_UNITS_MAX
@@ -43,11 +44,19 @@ _FIXED: Final[dict[int, struct.Struct]] = {
 #: Keys repeat from message to message: decoded once, bounded so that a peer cannot grow it.
 _KEYS: dict[bytes, str] = {}
 _KEYS_MAX: Final = 4096
+#: Longest name remembered. Bytes.
+_KEY_BYTES_MAX: Final = 128
+
+#: Whole property blocks that repeat, such as the routing type alone: their entries by their bytes.
+#: Bounded in number and length; longer ones carry ids that never come again.
+_BLOCKS: dict[bytes, dict[str, tuple[int, PropertyValue]]] = {}
+_BLOCKS_MAX: Final = 1024
+_BLOCK_BYTES_MAX: Final = 64
 
 
 def encode_simple_string(text: str) -> bytes:
     """``i32`` byte length and UTF-16 little-endian units."""
-    raw = text.encode("utf-16-le", "surrogatepass")
+    raw = utf_16_le_encode(text, "surrogatepass")[0]
     return _I32.pack(len(raw)) + raw
 
 
@@ -67,7 +76,8 @@ def decode_simple_string(data: bytes, offset: int, end: int) -> tuple[str, int]:
         raise RemoteProtocolError(f"string of {length} bytes at offset {offset}, {end - start} bytes left")
     if length > 2 * STRING_UNITS_MAX:
         raise LimitExceeded(f"string of {length // 2} characters, limit {STRING_UNITS_MAX}")
-    return data[start:stop].decode("utf-16-le", "surrogatepass"), stop
+    # The codec function itself: a third of the cost of bytes.decode, which looks it up by name.
+    return utf_16_le_decode(data[start:stop], "surrogatepass", True)[0], stop
 
 
 class Properties(MutableMapping[str, PropertyValue]):
@@ -94,6 +104,14 @@ class Properties(MutableMapping[str, PropertyValue]):
 
     def __len__(self) -> int:
         return len(self._items)
+
+    def __contains__(self, key: object) -> bool:
+        return key in self._items
+
+    def get(self, key: str, default: Any = None) -> Any:
+        """The value, or ``default``; brokers look for many that are mostly not there."""
+        entry = self._items.get(key)
+        return default if entry is None else entry[1]
 
     def __repr__(self) -> str:
         return f"Properties({dict(self)!r})"
@@ -134,44 +152,69 @@ class Properties(MutableMapping[str, PropertyValue]):
             RemoteProtocolError: anything that is not the format.
             LimitExceeded: more than ``PROPERTIES_MAX`` entries.
         """
-        self = cls()
         if offset >= end:
             raise RemoteProtocolError(f"properties cut off at offset {offset}")
+        self = cls.__new__(cls)
         if data[offset] == 0:
+            self._items = {}
             return self, offset + 1
-        if offset + 5 > end:
-            raise RemoteProtocolError(f"properties cut off at offset {offset}")
-        (count,) = _I32.unpack_from(data, offset + 1)
-        if count > PROPERTIES_MAX:
-            raise LimitExceeded(f"{count} properties, limit {PROPERTIES_MAX}")
-        if count < 0:
-            raise RemoteProtocolError(f"{count} properties at offset {offset}")
-        offset += 5
-        items = self._items
-        unpack_length = _I32.unpack_from
-        keys = _KEYS
-        for _ in range(count):
-            start = offset + 4
-            if start > end:
-                raise RemoteProtocolError(f"property name cut off at offset {offset}")
-            stop: int = start + unpack_length(data, offset)[0]
-            raw = data[start:stop]
-            key = keys.get(raw)
-            if key is None:
-                key, stop = decode_simple_string(data, offset, end)
-                if len(keys) < _KEYS_MAX and len(raw) <= 128:
-                    keys[raw] = key
-            if stop >= end or stop < start:
-                raise RemoteProtocolError(f"property {key!r} cut off at offset {offset}")
-            tag = data[stop]
-            offset = stop + 1
-            if tag == STRING:
-                text, offset = decode_simple_string(data, offset, end)
-                items[key] = (STRING, text)
-                continue
-            entry, offset = _decode_value(key, tag, data, offset, end)
-            items[key] = entry
+        if end - offset > _BLOCK_BYTES_MAX:
+            self._items, offset = _decode_entries(data, offset, end)
+            return self, offset
+        block = data[offset:end]
+        known = _BLOCKS.get(block)
+        if known is not None:
+            self._items = known.copy()
+            return self, end
+        self._items, offset = _decode_entries(data, offset, end)
+        if offset == end:
+            if len(_BLOCKS) >= _BLOCKS_MAX:
+                _BLOCKS.clear()
+            _BLOCKS[bytes(block)] = self._items.copy()
         return self, offset
+
+
+def _decode_entries(data: bytes, offset: int, end: int) -> tuple[dict[str, tuple[int, PropertyValue]], int]:
+    """The entries of the block at ``offset``, whose flag is known to be set, and the offset behind."""
+    if offset + 5 > end:
+        raise RemoteProtocolError(f"properties cut off at offset {offset}")
+    unpack_length = _I32.unpack_from
+    (count,) = unpack_length(data, offset + 1)
+    if count > PROPERTIES_MAX:
+        raise LimitExceeded(f"{count} properties, limit {PROPERTIES_MAX}")
+    if count < 0:
+        raise RemoteProtocolError(f"{count} properties at offset {offset}")
+    offset += 5
+    items: dict[str, tuple[int, PropertyValue]] = {}
+    keys = _KEYS
+    fixed_of = _FIXED.get
+    for _ in range(count):
+        start = offset + 4
+        if start > end:
+            raise RemoteProtocolError(f"property name cut off at offset {offset}")
+        stop: int = start + unpack_length(data, offset)[0]
+        raw = data[start:stop]
+        key = keys.get(raw)
+        if key is None:
+            key, stop = decode_simple_string(data, offset, end)
+            if len(raw) <= _KEY_BYTES_MAX:
+                if len(keys) >= _KEYS_MAX:
+                    keys.clear()
+                keys[bytes(raw)] = key
+        if stop >= end or stop < start:
+            raise RemoteProtocolError(f"property {key!r} cut off at offset {offset}")
+        tag = data[stop]
+        offset = stop + 1
+        fixed = fixed_of(tag)
+        if fixed is not None and offset + fixed.size <= end:
+            items[key] = (tag, fixed.unpack_from(data, offset)[0])
+            offset += fixed.size
+        elif tag == STRING:
+            text, offset = decode_simple_string(data, offset, end)
+            items[key] = (STRING, text)
+        else:
+            items[key], offset = _decode_value(key, tag, data, offset, end)
+    return items, offset
 
 
 def _natural_tag(value: PropertyValue) -> int:
@@ -208,22 +251,18 @@ def _encode_value(key: str, tag: int, value: PropertyValue) -> bytes:
 
 
 def _decode_value(key: str, tag: int, data: bytes, offset: int, end: int) -> tuple[tuple[int, PropertyValue], int]:
-    fixed = _FIXED.get(tag)
-    if fixed is not None:
-        stop = offset + fixed.size
-        if stop <= end:
-            return (tag, fixed.unpack_from(data, offset)[0]), stop
-    elif tag == BOOLEAN:
+    """The value at ``offset`` that is no string nor of a fixed size that fits, and the offset behind it."""
+    if tag == NULL:
+        return (tag, None), offset
+    if tag == BOOLEAN:
         if offset < end:
             return (tag, data[offset] != 0), offset + 1
-    elif tag == NULL:
-        return (tag, None), offset
     elif tag == BYTES:
         start = offset + 4
         if start <= end:
             stop = start + _I32.unpack_from(data, offset)[0]
             if start <= stop <= end:
                 return (tag, bytes(data[start:stop])), stop
-    else:
+    elif tag not in _FIXED:
         raise RemoteProtocolError(f"property {key!r} has the unknown type {tag}")
     raise RemoteProtocolError(f"property {key!r} of type {tag} runs past the end of its message")

@@ -1,0 +1,123 @@
+# The two commands of the README are `make demo` and `make test`; `make help` lists the rest.
+# Each target sets up what it needs from a bare checkout: .venv, Python packages, Debian packages when root.
+
+SHELL := /bin/bash
+.DEFAULT_GOAL := help
+VENV := .venv
+BIN := $(VENV)/bin
+PY := $(BIN)/python
+ROOT := $(CURDIR)
+PYTEST := $(BIN)/pytest -q --no-header -c broker/pyproject.toml --rootdir broker
+RUFF := $(BIN)/ruff
+SCRATCH := $(ROOT)/.scratch
+export PYTHONDONTWRITEBYTECODE := 1
+
+.PHONY: help
+help: ## List the targets
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 22
+
+# --- setting up --------------------------------------------------------------------------------
+
+.PHONY: setup
+setup: $(VENV)/.complete ## Make .venv with everything the targets need
+
+$(VENV)/.complete: broker/pyproject.toml requirements/ansible.txt requirements/constraints.txt .ci/system-packages
+	@.ci/system-packages
+	@echo "setting up $(VENV) (a few minutes the first time)"
+	python3 -m venv $(VENV)
+	$(BIN)/pip install --quiet --disable-pip-version-check --upgrade pip
+	$(BIN)/pip install --quiet --disable-pip-version-check -c requirements/constraints.txt -e 'broker[dev,zookeeper]' -r requirements/ansible.txt
+	touch $@
+
+$(VENV)/.spark: $(VENV)/.complete
+	@echo "adding pyspark to $(VENV) (a minute or two the first time)"
+	$(BIN)/pip install --quiet --disable-pip-version-check -c requirements/constraints.txt -e 'broker[spark]'
+	touch $@
+
+# --- the demo ----------------------------------------------------------------------------------
+
+include .ci/collection.mk
+
+# --- tests -------------------------------------------------------------------------------------
+
+.PHONY: test
+test: $(VENV)/.complete $(VENV)/.spark ## All checks of a change, at most 25 minutes
+	@$(PY) .ci/parts.py \
+	  "static=$(MAKE) --no-print-directory static" \
+	  "unit=$(MAKE) --no-print-directory unit" \
+	  "property=$(MAKE) --no-print-directory property" \
+	  "simulation=$(MAKE) --no-print-directory simulation" \
+	  "integration=$(MAKE) --no-print-directory integration" \
+	  "spark=$(MAKE) --no-print-directory spark" \
+	  "interop-short=$(MAKE) --no-print-directory interop-short" \
+	  "collection=$(MAKE) --no-print-directory collection" \
+	  "molecule=$(MAKE) --no-print-directory molecule-default"
+
+.PHONY: test-all
+test-all: $(VENV)/.complete $(VENV)/.spark ## make test, every interop scenario and 2,000 seeds
+	@$(PY) .ci/parts.py \
+	  "test=$(MAKE) --no-print-directory test" \
+	  "long=$(PYTEST) -m long broker/tests/property broker/tests/integration" \
+	  "interop=$(MAKE) --no-print-directory interop" \
+	  "seeds=$(MAKE) --no-print-directory simulation-long"
+
+.PHONY: static
+static: $(VENV)/.complete ## ruff, mypy --strict, walls of the house
+	cd broker && ../$(RUFF) check --no-cache . && ../$(RUFF) format --check --no-cache .
+	$(RUFF) check --no-cache plugins .ci tests roles && $(RUFF) format --check --no-cache plugins .ci tests roles
+	cd broker && ../$(BIN)/mypy
+	$(BIN)/mypy --config-file broker/pyproject.toml --explicit-package-bases plugins
+	$(PYTEST) broker/tests/unit/test_architecture.py
+
+.PHONY: unit
+unit: $(VENV)/.complete ## Unit tests: no sleep, no network
+	$(PYTEST) broker/tests/unit
+
+.PHONY: property
+property: $(VENV)/.complete ## Property tests (Hypothesis)
+	$(PYTEST) -m "not long and not spark" broker/tests/property
+
+.PHONY: simulation
+simulation: $(VENV)/.complete ## 100 seeds of the broker pair on a virtual clock
+	$(PYTEST) -m "not long" broker/tests/simulation
+
+.PHONY: simulation-long
+simulation-long: $(VENV)/.complete ## 2,000 seeds
+	$(PY) -m understudy.testing.simulate --seeds 0-1999 --jobs 2
+
+.PHONY: integration
+integration: $(VENV)/.complete ## Real processes on loopback, kill -9
+	$(PYTEST) -m "not long" broker/tests/integration
+
+.PHONY: spark
+spark: $(VENV)/.spark ## The Spark audit against the ledger's own checker
+	$(PYTEST) -m spark broker/tests
+
+.PHONY: interop-short
+interop-short: $(VENV)/.complete ## The Artemis command line and JMS client against us, in short
+	$(PYTEST) -m "maven and not long" broker/tests/interop
+
+.PHONY: interop
+interop: $(VENV)/.complete ## Every scenario with clients nobody here wrote
+	$(PYTEST) -m maven broker/tests/interop
+
+.PHONY: bench
+bench: $(VENV)/.complete ## Ratio tables of docs/benchmarks.md
+	$(PY) -m benchmarks --help >/dev/null 2>&1 || true
+	cd broker/tests && ../../$(PY) -m benchmarks
+
+# --- documentation -----------------------------------------------------------------------------
+
+.PHONY: docs
+docs: $(VENV)/.complete ## Regenerate what is generated: machines, configuration reference
+	$(PY) -m understudy.testing.diagrams docs/machines
+	$(PY) -m understudy.config.reference > docs/configuration.md
+
+.PHONY: format
+format: $(VENV)/.complete ## Format the Python code
+	cd broker && ../$(RUFF) check --fix --no-cache . && ../$(RUFF) format --no-cache .
+	$(RUFF) check --fix --no-cache plugins .ci tests roles && $(RUFF) format --no-cache plugins .ci tests roles
+
+.PHONY: clean
+clean: demo-clean ## Remove everything that was made here
+	rm -rf $(VENV) .scratch .hypothesis .pytest_cache .mypy_cache .ruff_cache

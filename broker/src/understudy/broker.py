@@ -1,0 +1,88 @@
+"""An active broker: the rooms put together, nothing decided here.
+
+Made at activation from the recovered store, dropped at deactivation. ``runtime.node`` owns it,
+gives it connections and turns it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from understudy.cluster.credentials import ClusterCredentials
+from understudy.cluster.topology import Topology
+from understudy.config.model import Configuration
+from understudy.limits import JOURNAL_BACKLOG_BYTES_PAUSE
+from understudy.ports import Clock, Connection, Entropy, Timers
+from understudy.protocols.core.connection import CoreConnection
+from understudy.protocols.core.services import CoreServices
+from understudy.routing.post_office import PostOffice
+from understudy.routing.settings import AddressSettingsRepository
+from understudy.security.authorization import SecurityPolicy
+from understudy.session.registry import SessionRegistry
+from understudy.store.message_store import MessageStore
+
+
+class Broker:
+    """See the module's text."""
+
+    def __init__(
+        self,
+        configuration: Configuration,
+        store: MessageStore,
+        security: SecurityPolicy,
+        topology: Topology,
+        credentials: ClusterCredentials | None,
+        *,
+        clock: Clock,
+        timers: Timers,
+        entropy: Entropy,
+        wake: Callable[[], None],
+    ) -> None:
+        self.store = store
+        self.post_office = PostOffice(
+            store=store,
+            settings=AddressSettingsRepository.from_configuration(configuration.address_settings),
+            clock=clock,
+            timers=timers,
+            id_cache_size=configuration.id_cache_size,
+            persist_id_cache=configuration.persist_id_cache,
+            global_max_size_bytes=configuration.global_max_size_bytes,
+            wildcard_routing=configuration.wildcards.routing_enabled,
+            wake=wake,
+        )
+        self.post_office.restore(store.state)
+        self.post_office.directory.deploy(configuration.addresses)
+        self.services = CoreServices(
+            node_id=store.node_id,
+            post_office=self.post_office,
+            store=store,
+            security=security,
+            topology=topology,
+            clock=clock,
+            entropy=entropy,
+            registry=SessionRegistry(),
+            credentials=credentials,
+            connection_ttl_override_ms=configuration.connection_ttl_override_ms,
+        )
+
+    def make_handler(self, connection: Connection) -> CoreConnection:
+        """The handler of a new connection that has shown the CORE magic."""
+        return CoreConnection(self.services, connection)
+
+    def turn(self) -> bool:
+        """Deliver what can be delivered and hand the journal its batch; True: there is more."""
+        self.post_office.turn()
+        self.store.flush()
+        return bool(self.post_office.dirty)
+
+    def congested(self) -> bool:
+        """Whether the journal is so far behind that sockets should not be read."""
+        return self.store.backlog_bytes > JOURNAL_BACKLOG_BYTES_PAUSE
+
+    def stop_accepting(self) -> None:
+        """Refuse new sessions; the present ones go on until they are closed."""
+        self.services.accepting = False
+
+    def close(self) -> None:
+        """End timers; connections were closed before."""
+        self.post_office.close()

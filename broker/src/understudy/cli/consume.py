@@ -1,0 +1,265 @@
+"""``understudy consume``: receive and acknowledge messages, and say so in a ledger."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import click
+
+from understudy.cli.load import (
+    LEDGER_NUMBER,
+    LEDGER_PRODUCER,
+    LedgerFile,
+    Meter,
+    connected,
+    connection_options,
+    default_identity,
+    now_ms,
+    print_summary,
+    read_password,
+    run,
+    show_progress,
+    until_interrupted,
+)
+from understudy.client import aio
+from understudy.client.consumer_state import AcknowledgeMode, ReceivedMessage
+from understudy.client.url import parse_url
+from understudy.errors import CommitOutcomeUnknown, TransactionRolledBack
+
+
+@dataclass(frozen=True, slots=True)
+class Intake:
+    """What to receive."""
+
+    queue: str
+    filter: str | None
+    count: int | None
+    idle_timeout_s: float | None
+    ack: str
+    batch: int
+    consumer: str
+
+    @property
+    def mode(self) -> AcknowledgeMode:
+        """AUTO would acknowledge without an answer; a ledger wants the answer."""
+        return AcknowledgeMode.TRANSACTED if self.ack == "transacted" else AcknowledgeMode.CLIENT
+
+
+class Consumption:
+    """One run: receives in batches, acknowledges each, counts and writes rows.
+
+    ``auto`` acknowledges whatever has arrived, as soon as the answer to the acknowledgement before
+    it is there; ``client`` and ``transacted`` wait for full batches, as long as messages come.
+    """
+
+    def __init__(self, intake: Intake, ledger: LedgerFile, meter: Meter) -> None:
+        self._intake = intake
+        self._ledger = ledger
+        self._rows = ledger.rows
+        self._meter = meter
+        self.delivered = 0
+        self.redelivered = 0
+        self.rolled_back = 0
+        """Batches undone by a failover; their messages come again."""
+        self.unknown = 0
+        """Batches whose acknowledgement or commit was cut off before its answer."""
+
+    async def receive_all(self, connection: aio.Connection) -> None:
+        """Receive until the count, silence or an interrupt ends it."""
+        intake = self._intake
+        async with await connection.session(intake.mode) as session:
+            painter = asyncio.create_task(show_progress(self._meter, connection))
+            try:
+                async with await session.consumer(intake.queue, filter=intake.filter) as consumer:
+                    await until_interrupted(self._receive(session, consumer))
+            finally:
+                painter.cancel()
+
+    async def _receive(self, session: aio.Session, consumer: aio.Consumer) -> None:
+        while True:
+            wanted = self._wanted()
+            if wanted == 0:
+                return
+            first = await consumer.receive(self._intake.idle_timeout_s)
+            if first is None:
+                return
+            batch = [first]
+            self._delivered(first)
+            await self._fill(consumer, batch, wanted)
+            self._ledger.flush()  # DELIVERED is in the file before the acknowledgement leaves
+            if await self._settle(session, batch[-1]):
+                self._meter.add(len(batch))
+                self._acknowledged(batch)
+
+    def _wanted(self) -> int:
+        """Size of the next batch."""
+        count, batch = self._intake.count, self._intake.batch
+        return batch if count is None else min(batch, count - self._meter.count)
+
+    async def _fill(self, consumer: aio.Consumer, batch: list[ReceivedMessage], wanted: int) -> None:
+        while len(batch) < wanted:
+            received = consumer.take()
+            if received is None:
+                if self._intake.ack == "auto":
+                    return
+                received = await consumer.receive_nowait()
+                if received is None:
+                    return
+            batch.append(received)
+            self._delivered(received)
+
+    async def _settle(self, session: aio.Session, last: ReceivedMessage) -> bool:
+        """Acknowledge the batch; whether the broker confirmed it."""
+        if self._intake.mode is AcknowledgeMode.CLIENT:
+            confirmed = await session.acknowledge(last)
+            self.unknown += not confirmed
+            return confirmed
+        try:
+            await session.commit()
+        except TransactionRolledBack:
+            self.rolled_back += 1
+            return False
+        except CommitOutcomeUnknown:
+            self.unknown += 1
+            return False
+        return True
+
+    def _delivered(self, received: ReceivedMessage) -> None:
+        self.delivered += 1
+        self.redelivered += received.redelivered
+        identity = _identity(received)
+        if self._rows is not None and identity is not None:
+            producer, number = identity
+            self._rows.delivered(
+                producer,
+                number,
+                received.message.address or "",
+                now_ms(),
+                consumer=self._intake.consumer,
+                queue=self._intake.queue,
+                message_id=received.message_id,
+                delivery_count=received.delivery_count,
+            )
+
+    def _acknowledged(self, batch: list[ReceivedMessage]) -> None:
+        if self._rows is None:
+            return
+        for received in batch:
+            identity = _identity(received)
+            if identity is not None:
+                producer, number = identity
+                self._rows.acknowledged(
+                    producer,
+                    number,
+                    received.message.address or "",
+                    now_ms(),
+                    consumer=self._intake.consumer,
+                    queue=self._intake.queue,
+                    message_id=received.message_id,
+                )
+        self._ledger.flush()
+
+
+def _identity(received: ReceivedMessage) -> tuple[str, int] | None:
+    """Producer and number of a message made by ``produce``."""
+    producer = received.properties.get(LEDGER_PRODUCER)
+    number = received.properties.get(LEDGER_NUMBER)
+    return (producer, number) if isinstance(producer, str) and isinstance(number, int) else None
+
+
+async def _consume(
+    intake: Intake, url: str, user: str | None, password: str | None, ledger: LedgerFile, as_json: bool
+) -> int:
+    meter = Meter("acknowledged", intake.count, quiet=as_json)
+    consumption = Consumption(intake, ledger, meter)
+    failovers = 0
+
+    async def use(connection: aio.Connection) -> None:
+        nonlocal failovers
+        try:
+            await consumption.receive_all(connection)
+        finally:
+            failovers = connection.failovers
+
+    connected_once = False
+    try:
+        with meter:
+            await connected(parse_url(url), user, password, use)
+        connected_once = True
+    finally:
+        if connected_once or consumption.delivered:
+            summary: dict[str, Any] = {
+                "consumer": intake.consumer,
+                "queue": intake.queue,
+                "delivered": consumption.delivered,
+                "acknowledged": meter.count,
+                "redelivered": consumption.redelivered,
+                "rolled_back_batches": consumption.rolled_back,
+                "unknown_batches": consumption.unknown,
+                "seconds": round(meter.elapsed_s, 3),
+                "rate": round(meter.rate, 1),
+                "failovers": failovers,
+                "longest_gap_ms": round(meter.longest_gap_ms, 1),
+            }
+            print_summary("consume", summary, as_json=as_json)
+    return 0 if meter.count >= (intake.count or 0) else 1
+
+
+@click.command()
+@connection_options
+@click.option("--queue", required=True, help="Queue to receive from.")
+@click.option("--filter", "filter_text", help="Selector; only matching messages.")
+@click.option("--count", type=click.IntRange(min=0), help="End after this many acknowledged messages.")
+@click.option(
+    "--idle-timeout",
+    "idle_timeout_s",
+    type=click.FloatRange(min=0, min_open=True),
+    help="End when nothing came for this many seconds.",
+)
+@click.option("--ledger", "ledger_file", type=click.Path(dir_okay=False, path_type=Path), help="Append rows here.")
+@click.option(
+    "--ack",
+    type=click.Choice(["auto", "client", "transacted"]),
+    default="auto",
+    show_default=True,
+    help="auto: whatever has arrived at once; client: by batches; transacted: commit by batches.",
+)
+@click.option("--batch", type=click.IntRange(1, 100_000), default=100, show_default=True, help="Messages of a batch.")
+@click.option("--consumer", help="Name in the ledger; default: made of host and process.")
+@click.option("--json", "as_json", is_flag=True, help="Print the summary as JSON.")
+def consume(
+    url: str,
+    user: str | None,
+    password_file: Path | None,
+    queue: str,
+    filter_text: str | None,
+    count: int | None,
+    idle_timeout_s: float | None,
+    ledger_file: Path | None,
+    ack: str,
+    batch: int,
+    consumer: str | None,
+    as_json: bool,
+) -> None:
+    """Receive messages; every acknowledgement is confirmed by the broker.
+
+    A failover in between is survived; put reconnectAttempts=-1 into the URL.
+    Exit codes: 0 done, 1 fewer than --count, 2 usage, 3 nobody there, 4 no failover in time.
+    """
+    intake = Intake(
+        queue=queue,
+        filter=filter_text,
+        count=count,
+        idle_timeout_s=idle_timeout_s,
+        ack=ack,
+        batch=batch,
+        consumer=consumer or default_identity("consumer"),
+    )
+    password = read_password(password_file)
+    with LedgerFile(ledger_file) as ledger:
+        code = run(lambda: _consume(intake, url, user, password, ledger, as_json))
+    if code:
+        raise SystemExit(code)

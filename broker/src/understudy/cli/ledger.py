@@ -1,0 +1,118 @@
+"""``understudy ledger check``: judge delivery ledgers with the reference judge, without Spark."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import click
+from rich.console import Console
+
+from understudy.cli.report import print_report
+from understudy.errors import ConfigError, LedgerDamaged
+from understudy.ledger import WINDOW_MS, Row, check, read
+
+
+@dataclass(slots=True)
+class LedgerFiles:
+    """The rows of several files, one file after the other; can be walked again."""
+
+    paths: tuple[Path, ...]
+    torn: dict[str, int] = field(default_factory=dict)
+    """File -> line of a half-written last line."""
+
+    def __iter__(self) -> Iterator[Row]:
+        for path in self.paths:
+            with path.open(encoding="utf-8", errors="replace", newline="\n") as lines:
+                yield from read(lines, file=str(path), on_torn_tail=self.torn.__setitem__)
+
+
+def refuse_twice(paths: tuple[Path, ...]) -> None:
+    """The same ledger given twice would make every row of it a duplicate."""
+    seen: set[Path] = set()
+    for path in paths:
+        real = path.resolve()
+        if real in seen:
+            raise ConfigError("is given twice", file=str(path))
+        seen.add(real)
+
+
+def read_remaining(path: Path) -> frozenset[tuple[str, int]]:
+    """(producer, number) of every line; other keys are ignored, so browsed messages and ledger
+    rows do alike.
+
+    Raises:
+        LedgerDamaged: a line has no such keys; names file and line.
+    """
+    found = set()
+    with path.open(encoding="utf-8", errors="replace", newline="\n") as lines:
+        for line, text in enumerate(lines, 1):
+            if not text.strip():
+                continue
+            try:
+                fields = json.loads(text)
+                producer, number = fields["producer"], fields["number"]
+                if type(producer) is not str or type(number) is not int:
+                    raise ValueError("producer is a text and number an integer")
+            except (ValueError, KeyError, TypeError, RecursionError) as error:
+                raise LedgerDamaged(
+                    f"no remaining message: {error}",
+                    file=str(path),
+                    line=line,
+                    hint='one JSON object a line with "producer" and "number"',
+                ) from None
+            found.add((producer, number))
+    return frozenset(found)
+
+
+@click.group()
+def ledger() -> None:
+    """Judge what producers and consumers saw."""
+
+
+@ledger.command("check")
+@click.argument("files", nargs=-1, required=True, type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@click.option("--json", "as_json", is_flag=True, help="Print the report as JSON.")
+@click.option(
+    "--window-ms",
+    type=click.IntRange(min=0),
+    default=WINDOW_MS,
+    show_default=True,
+    help="Pauses between confirmations of a producer longer than this are windows without service.",
+)
+@click.option(
+    "--clock-skew-ms",
+    type=click.IntRange(min=0),
+    default=0,
+    show_default=True,
+    help="How far consumers' clocks differ.",
+)
+@click.option(
+    "--remaining-file",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="JSON lines with producer and number of messages still in a queue.",
+)
+def check_command(
+    files: tuple[Path, ...], as_json: bool, window_ms: int, clock_skew_ms: int, remaining_file: Path | None
+) -> None:
+    """Check ledger FILES together: lost, duplicated, reordered, unexplained.
+
+    Exit codes: 0 nothing found, 1 something found, 2 a file cannot be read (named with its line).
+    """
+    refuse_twice(files)
+    rows = LedgerFiles(files)
+    try:
+        remaining = frozenset[tuple[str, int]]() if remaining_file is None else read_remaining(remaining_file)
+        report = check(rows, remaining=remaining, window_ms=window_ms, clock_skew_ms=clock_skew_ms)
+    except LedgerDamaged as error:
+        raise ConfigError(str(error)) from error
+    except OSError as error:
+        raise ConfigError(f"cannot be read: {error.strerror}", file=str(error.filename)) from error
+    if as_json:
+        click.echo(json.dumps(report.to_json() | {"torn": rows.torn}, indent=2))
+    else:
+        print_report(Console(), report, rows.torn)
+    if not report.ok:
+        raise SystemExit(1)

@@ -1,0 +1,72 @@
+"""Entry point of ``understudy``; each command's module is imported when it is used.
+
+Exit codes, the same everywhere: 0 done, 1 a check found something or the broker failed, 2 usage
+or configuration, 3 nobody there, 4 timed out.
+"""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from typing import Final
+
+import click
+
+from understudy import __version__
+from understudy.errors import BrokerError, CallTimedOut, ConfigError, ConnectionFailed, FailoverTimedOut
+
+_COMMANDS: Final = {
+    "browse": "understudy.cli.browse:browse",
+    "consume": "understudy.cli.consume:consume",
+    "data": "understudy.cli.data:data",
+    "ledger": "understudy.cli.ledger:ledger",
+    "pipeline": "understudy.cli.pipeline:pipeline",
+    "produce": "understudy.cli.produce:produce",
+    "queue": "understudy.cli.status:queue",
+    "run": "understudy.cli.run:run",
+    "status": "understudy.cli.status:status",
+    "stop": "understudy.cli.status:stop",
+}
+
+
+class LazyGroup(click.Group):
+    """Loads a command's module only when it is called or its help is shown."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return sorted(_COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        place = _COMMANDS.get(cmd_name)
+        if place is None:
+            return None
+        module, _, attribute = place.partition(":")
+        command = getattr(importlib.import_module(module), attribute)
+        assert isinstance(command, click.Command)
+        return command
+
+
+@click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, prog_name="understudy")
+def cli() -> None:
+    """A highly available message broker: run it, look at it, talk to it, prove what it did."""
+
+
+def exit_code_of(error: BrokerError) -> int:
+    """The exit code that belongs to an error."""
+    if isinstance(error, ConfigError):
+        return 2
+    if isinstance(error, (FailoverTimedOut, CallTimedOut)):
+        return 4
+    return 3 if isinstance(error, ConnectionFailed) else 1
+
+
+def main() -> None:
+    """Run the command line; errors raised on purpose end as one line and an exit code."""
+    if not __debug__:
+        # asserts guard against our own bugs; without them a wrong broker would go on serving
+        sys.exit("understudy does not run under python -O: its assertions are part of its safety")
+    try:
+        cli(prog_name="understudy")
+    except BrokerError as error:
+        click.echo(f"understudy: {error}", err=True)
+        sys.exit(exit_code_of(error))

@@ -1,0 +1,355 @@
+"""``understudy status``, ``stop`` and ``queue stat``: look at a node and end it.
+
+All three speak the management API of one node. ``stop`` on an instance directory needs no API:
+it signals the process, after making sure that the process is the one that wrote the pid file.
+"""
+
+from __future__ import annotations
+
+import http.client
+import json
+import os
+import select
+import signal
+import time
+import urllib.error
+import urllib.parse
+import urllib.request
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final, NoReturn
+
+import click
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from understudy.errors import BrokerError, CallTimedOut, ConfigError, QueueNotFound, Unreachable
+from understudy.units import format_bytes
+
+#: Longest wait for one answer of a node.
+ANSWER_TIMEOUT_MS: Final = 5_000
+#: Largest answer read. Bytes.
+ANSWER_BYTES_MAX: Final = 64 * 1024 * 1024
+#: Largest file of an instance directory read. Bytes.
+FILE_BYTES_MAX: Final = 64 * 1024
+#: A process may seem to have started this much after it wrote its pid file: the kernel tells
+#: start times in hundredths since a boot time in whole seconds.
+START_TOLERANCE_MS: Final = 2_000
+#: Between two looks at a node that was told to stop over HTTP.
+STOP_POLL_MS: Final = 100
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a node answers."""
+
+    url: str
+    token: str
+
+    @classmethod
+    def of(cls, instance: Path | None, url: str | None, token_file: Path | None) -> Place:
+        """The place the options name.
+
+        Raises:
+            ConfigError: neither or both were given, or a file cannot be read.
+            Unreachable: the instance is not running.
+        """
+        if (instance is None) == (url is None):
+            raise ConfigError("give either --instance or --url")
+        if instance is not None:
+            path = instance / "run" / "node.json"
+            try:
+                node = json.loads(_read_file(path))
+                url, named = node["http_url"], node["token_file"]
+            except FileNotFoundError:
+                raise Unreachable(f"no node runs from {instance}: {path} does not exist") from None
+            except (ValueError, KeyError, TypeError) as error:
+                raise ConfigError("is no description of a running node", file=str(path)) from error
+            if url is None:
+                raise ConfigError("the node runs without management (--http off)", file=str(path))
+            token_file = token_file or (Path(named) if named else None)
+        assert url is not None
+        if urllib.parse.urlsplit(url).scheme not in ("http", "https"):
+            raise ConfigError(f"{url!r} is no http or https URL")
+        try:
+            token = _read_file(token_file).strip() if token_file else ""
+        except FileNotFoundError:
+            raise ConfigError("does not exist", file=str(token_file)) from None
+        return cls(url.rstrip("/"), token)
+
+    def ask(self, path: str, *, body: object = None) -> Any:
+        """The JSON answer to GET, or to POST when there is a body.
+
+        Raises:
+            Unreachable: nobody answers there.
+            ConfigError: the token is refused.
+            BrokerError: any other answer that is an error.
+        """
+        headers = {"Authorization": f"Bearer {self.token}", "Accept": "application/json"}
+        data = None if body is None else json.dumps(body).encode()
+        try:
+            request = urllib.request.Request(self.url + path, data=data, headers=headers)
+            with _OPENER.open(request, timeout=ANSWER_TIMEOUT_MS / 1000) as response:
+                return json.loads(response.read(ANSWER_BYTES_MAX))
+        except urllib.error.HTTPError as error:
+            with error:
+                self._refused(path, error)
+        except (OSError, http.client.HTTPException) as error:
+            reason = getattr(error, "reason", error)
+            raise Unreachable(f"{self.url} does not answer: {reason}") from error
+        except ValueError as error:
+            raise BrokerError(f"{self.url}{path} did not answer with JSON", hint="is it an Understudy node?") from error
+
+    def _refused(self, path: str, error: urllib.error.HTTPError) -> NoReturn:
+        try:
+            text = printable(str(json.loads(error.read(FILE_BYTES_MAX))["error"]["message"]))
+        except (ValueError, KeyError, TypeError, OSError, http.client.HTTPException):
+            text = f"HTTP status {error.code}"
+        if error.code == 401:
+            raise ConfigError(f"{self.url}: {text}", hint="see --token-file")
+        if error.code == 404 and path.startswith("/api/v1/queues/"):
+            raise QueueNotFound(text)
+        raise BrokerError(f"{self.url}{path}: {text}")
+
+
+class _NoRedirect(urllib.request.HTTPRedirectHandler):
+    """A node never redirects; following one would hand the token to somebody else."""
+
+    def redirect_request(self, *arguments: object, **more: object) -> None:
+        return None
+
+
+_OPENER: Final = urllib.request.build_opener(urllib.request.ProxyHandler({}), _NoRedirect())
+
+
+def _read_file(path: Path) -> str:
+    try:
+        with path.open(encoding="utf-8") as file:
+            return file.read(FILE_BYTES_MAX)
+    except FileNotFoundError:
+        raise
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"cannot be read: {error}", file=str(path)) from error
+
+
+def printable(text: str) -> str:
+    """Names come from clients; what a terminal would obey is shown as a replacement character."""
+    return "".join(character if character.isprintable() else "\ufffd" for character in text)
+
+
+_instance = click.option(
+    "--instance", type=click.Path(path_type=Path, file_okay=False), help="The node's instance directory."
+)
+_url = click.option("--url", help="The node's management URL, such as http://127.0.0.1:8161.")
+_token_file = click.option(
+    "--token-file", type=click.Path(path_type=Path, dir_okay=False), help="File with the management token."
+)
+_json = click.option("--json", "as_json", is_flag=True, help="Print JSON for scripts.")
+
+
+@click.command()
+@_instance
+@_url
+@_token_file
+@_json
+def status(instance: Path | None, url: str | None, token_file: Path | None, as_json: bool) -> None:
+    """Show what a node is doing.
+
+    Exit codes: 0 active, or passive and ready to take over; 1 not ready; 3 not reachable.
+    """
+    place = Place.of(instance, url, token_file)
+    node = place.ask("/api/v1/node")
+    ready = _readiness(place)
+    if as_json:
+        click.echo(json.dumps(node | {"ready": ready["ready"], "reason": ready["reason"]}, indent=2))
+    else:
+        Console().print(_node_table(node, ready))
+    if not ready["ready"]:
+        raise SystemExit(1)
+
+
+def _readiness(place: Place) -> dict[str, Any]:
+    """The body of /health/ready, which comes with status 503 when the node is not."""
+    request = urllib.request.Request(place.url + "/health/ready")
+    try:
+        with _OPENER.open(request, timeout=ANSWER_TIMEOUT_MS / 1000) as response:
+            body = response.read(FILE_BYTES_MAX)
+    except urllib.error.HTTPError as error:
+        with error:
+            body = error.read(FILE_BYTES_MAX)
+    except (OSError, http.client.HTTPException) as error:
+        raise Unreachable(f"{place.url} does not answer: {error}") from error
+    try:
+        found = json.loads(body)
+        return {"ready": bool(found["ready"]), "state": str(found["state"]), "reason": found["reason"]}
+    except (ValueError, KeyError, TypeError) as error:
+        raise BrokerError(f"{place.url}/health/ready did not answer as a node does") from error
+
+
+def _node_table(node: dict[str, Any], ready: dict[str, Any]) -> Table:
+    table = Table(show_header=False, title=_text(f"{node['name']} ({node['version']})"))
+    table.add_column(style="bold")
+    table.add_column(overflow="fold")
+    ha, store, following, peer = node["ha"], node["store"], node["following"], node["peer"]
+    queues = node["queues"]
+    rows = {
+        "state": f"{ha['state']} ({ha['machine_state']})",
+        "ready": "yes" if ready["ready"] else f"no: {ready['reason']}",
+        "configured as": f"{ha['role']}, {ha['policy']}",
+        "node id": node["node_id"] or "unknown",
+        "epoch": "none" if node["epoch"] is None else str(node["epoch"]),
+        "peer": "none known" if peer is None else f"{peer['role']} at {peer['connector']}",
+        "following": None
+        if following is None
+        else ("caught up" if following["caught_up"] else f"{format_bytes(following['lag_bytes'])} behind"),
+        "store": None
+        if store is None
+        else f"{format_bytes(store['bytes'])} in {store['segments']} segments at {store['directory']}"
+        + (" — FULL" if store["full"] else ""),
+        "acceptors": ", ".join(acceptor["url"] for acceptor in node["acceptors"]) or "none",
+        "clients": f"{node['connections']} connections, {node['sessions']} sessions",
+        "queues": f"{len(queues)} with {sum(queue['message_count'] for queue in queues)} messages",
+        "up": f"{node['uptime_ms'] / 1000:.0f} s, pid {node['pid']}",
+    }
+    for name, value in rows.items():
+        if value is not None:
+            table.add_row(name, _text(value))
+    return table
+
+
+def _text(value: object) -> Text:
+    return Text(printable(str(value)))
+
+
+@click.group()
+def queue() -> None:
+    """Look at queues."""
+
+
+@queue.command("stat")
+@_instance
+@_url
+@_token_file
+@click.option("--name", help="Only this queue; exit code 1 when there is none.")
+@_json
+def stat(instance: Path | None, url: str | None, token_file: Path | None, name: str | None, as_json: bool) -> None:
+    """Show the queues of a node and their counters."""
+    place = Place.of(instance, url, token_file)
+    if name is None:
+        queues = place.ask("/api/v1/node")["queues"]
+    else:
+        queues = [place.ask("/api/v1/queues/" + urllib.parse.quote(name, safe="", errors="replace"))]
+    if as_json:
+        click.echo(json.dumps(queues, indent=2))
+    else:
+        Console().print(_queue_table(queues))
+
+
+_QUEUE_COLUMNS: Final = {
+    "message_count": "messages",
+    "delivering_count": "delivering",
+    "consumer_count": "consumers",
+    "messages_added": "added",
+    "messages_acknowledged": "acknowledged",
+    "messages_expired": "expired",
+    "messages_killed": "killed",
+}
+
+
+def _queue_table(queues: list[dict[str, Any]]) -> Table:
+    table = Table()
+    for column in ("queue", "address", "type"):
+        table.add_column(column, overflow="fold")
+    for column in _QUEUE_COLUMNS.values():
+        table.add_column(column, justify="right")
+    for one in queues:
+        kind = one["routing_type"].lower() + ("" if one["durable"] else ", not durable")
+        counts = [str(one[field]) for field in _QUEUE_COLUMNS]
+        table.add_row(_text(one["name"]), _text(one["address"]), _text(kind), *counts)
+    return table
+
+
+@click.command()
+@_instance
+@_url
+@_token_file
+@click.option("--failover", is_flag=True, help="Let the peer take over (asked over HTTP).")
+@click.option(
+    "--timeout", "timeout_s", type=click.FloatRange(0.1, 3600), default=60, show_default=True, help="Seconds."
+)
+def stop(instance: Path | None, url: str | None, token_file: Path | None, failover: bool, timeout_s: float) -> None:
+    """Stop a node cleanly and wait for its end.
+
+    With --instance the process gets SIGTERM; with --url, or with --failover, the node is asked
+    over HTTP. Exit codes: 0 stopped, 3 it was not running, 4 still running after --timeout.
+    """
+    deadline = time.monotonic() + timeout_s
+    if instance is None or url is not None:
+        place = Place.of(instance, url, token_file)
+        place.ask("/api/v1/node/stop", body={"failover": failover})
+        _wait_silent(place, deadline)
+    else:
+        _stop_process(instance, Place.of(instance, None, token_file) if failover else None, deadline)
+    click.echo("stopped")
+
+
+def _wait_silent(place: Place, deadline: float) -> None:
+    """Until nobody answers there any more."""
+    while True:
+        try:
+            place.ask("/health/live")
+        except Unreachable:
+            return
+        if time.monotonic() > deadline:
+            raise CallTimedOut(f"{place.url} still answers")
+        time.sleep(STOP_POLL_MS / 1000)
+
+
+def _stop_process(instance: Path, place: Place | None, deadline: float) -> None:
+    """End the process of an instance. Its descriptor, not its number, is signalled and waited
+    for, so that a number given to somebody else in between is never hit.
+    """
+    path = instance / "run" / "understudy.pid"
+    try:
+        text = _read_file(path).strip()
+        written_ms = path.stat().st_mtime_ns // 1_000_000
+    except FileNotFoundError:
+        raise Unreachable(f"no node runs from {instance}: {path} does not exist") from None
+    if not (text.isascii() and text.isdecimal()) or not 1 < int(text) < 2**31:
+        raise ConfigError(f"{text[:20]!r} is no process id", file=str(path))
+    pid = int(text)
+    try:
+        descriptor = os.pidfd_open(pid)
+    except ProcessLookupError:
+        raise Unreachable(f"process {pid} of {path} has ended") from None
+    except OSError as error:
+        raise BrokerError(f"process {pid}: {error.strerror}") from error
+    try:
+        started_ms = started_at_ms(pid)
+        if started_ms is None or started_ms > written_ms + START_TOLERANCE_MS:
+            raise Unreachable(f"process {pid} is younger than {path}: the node has ended, another program has its id")
+        if place is not None:
+            place.ask("/api/v1/node/stop", body={"failover": True})
+        else:
+            signal.pidfd_send_signal(descriptor, signal.SIGTERM)
+        wait_s = max(0.0, deadline - time.monotonic())
+        if not select.select([descriptor], [], [], wait_s)[0]:
+            raise CallTimedOut(f"process {pid} still runs")
+    except ProcessLookupError:
+        return
+    except PermissionError as error:
+        raise BrokerError(f"process {pid} may not be signalled: {error.strerror}") from error
+    finally:
+        os.close(descriptor)
+
+
+def started_at_ms(pid: int) -> int | None:
+    """When a process started, wall clock; None when it is gone."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        boot = next(line for line in Path("/proc/stat").read_text().splitlines() if line.startswith("btime "))
+    except (FileNotFoundError, ProcessLookupError):
+        return None
+    ticks = int(fields[19])
+    return int(boot.split()[1]) * 1000 + ticks * 1000 // os.sysconf("SC_CLK_TCK")

@@ -1,0 +1,289 @@
+"""Producers, consumers and browsers of the asyncio client. Part of ``aio``."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
+from types import TracebackType
+from typing import Any
+
+from understudy.client.aio_link import LoopLink, resolve, take_all
+from understudy.client.bodies import build_message, complete_message
+from understudy.client.consumer_state import ConsumerState, ReceivedMessage
+from understudy.client.destinations import RoutingType
+from understudy.client.sends import ProducerState
+from understudy.client.session_state import SessionState
+from understudy.errors import IllegalState, ObjectClosed
+from understudy.message import Message
+from understudy.properties import PropertyValue
+
+Body = Message | bytes | str | Mapping[str, PropertyValue] | None
+
+
+class Producer:
+    """Sends messages; order is kept, also across failovers."""
+
+    def __init__(
+        self,
+        owner: object,
+        link: LoopLink,
+        session_state: SessionState,
+        state: ProducerState,
+        routing: RoutingType | None,
+        id_prefix: str | None,
+    ) -> None:
+        self._owner = owner  # the session, and so the connection, lives as long as we do
+        self._link = link
+        self._session_state = session_state
+        self._state = state
+        self._routing = routing
+        self._id_prefix = id_prefix
+        self._count = 0
+        self._room: list[asyncio.Future[None]] = []
+
+    async def __aenter__(self) -> Producer:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    @property
+    def in_flight(self) -> int:
+        """Sends whose outcome is open."""
+        return self._state.in_flight
+
+    async def send(self, body: Body, **fields: Any) -> None:
+        """Send and wait for the broker's confirmation; arguments as for ``send_nowait``.
+
+        Raises:
+            SendOutcomeUnknown: no connection came back, or ``duplicate_ids`` is off and the
+                connection was lost before the confirmation.
+            AddressFull: the address is full and its policy is to fail.
+        """
+        await self.wait_sendable()
+        await self.send_nowait(body, **fields)
+
+    def send_nowait(
+        self,
+        body: Body,
+        *,
+        address: str | None = None,
+        properties: Mapping[str, PropertyValue] | None = None,
+        durable: bool = True,
+        priority: int = 4,
+        time_to_live_ms: int = 0,
+    ) -> asyncio.Future[None]:
+        """Send; the future is done when the broker has confirmed (durable, see the URL's
+        blockOnDurableSend), or else when it is written.
+
+        Args:
+            body: A whole ``Message``, or bytes, text or a map to make one of.
+            address: For a producer without one.
+            time_to_live_ms: After which it expires; 0 for never.
+
+        Raises:
+            ObjectClosed: the producer is closed.
+            IllegalState: no address, or far more sends wait than the window.
+        """
+        target = address or self._state.address
+        duplicate_id = None
+        if self._id_prefix is not None:
+            self._count += 1
+            duplicate_id = f"{self._id_prefix}{self._count}"
+        if isinstance(body, Message):
+            target = body.address or target
+            if target is None:
+                raise IllegalState("a message without an address, from a producer without one")
+            message = complete_message(body, address=target, routing=self._routing, duplicate_id=duplicate_id)
+        else:
+            if target is None:
+                raise IllegalState("a message without an address, from a producer without one")
+            now_ms = self._link.clock.wall_ms()
+            message = build_message(
+                body,
+                address=target,
+                routing=self._routing,
+                duplicate_id=duplicate_id,
+                timestamp_ms=now_ms,
+                properties=properties,
+                durable=durable,
+                priority=priority,
+                expiration_ms=now_ms + time_to_live_ms if time_to_live_ms else 0,
+            )
+        future: asyncio.Future[None] = self._link.loop.create_future()
+        self._session_state.send(self._state, message, future)
+        return future
+
+    async def wait_sendable(self) -> None:
+        """Wait until fewer sends than the window are open and the socket takes bytes.
+
+        Raises:
+            ObjectClosed: the producer is closed.
+        """
+        state = self._state
+        while True:
+            if state.closed is not None:
+                raise state.closed
+            if not self._link.writable:
+                await self._link.wait_writable()
+            elif not state.has_room:
+                future: asyncio.Future[None] = self._link.loop.create_future()
+                self._room.append(future)
+                state.on_room = self._wake
+                await future
+            else:
+                return
+
+    def _wake(self) -> None:
+        for future in take_all(self._room):
+            resolve(future)
+
+    def close(self) -> None:
+        """Take no more; what was sent is still carried out."""
+        self._session_state.close_producer(self._state)
+
+
+class Consumer:
+    """Receives messages, one by one or as an asynchronous iterator."""
+
+    def __init__(self, owner: object, link: LoopLink, session_state: SessionState, state: ConsumerState) -> None:
+        self._owner = owner
+        self._link = link
+        self._session_state = session_state
+        self._state = state
+        self._waiters: list[asyncio.Future[None]] = []
+        state.on_change = self._wake
+
+    async def __aenter__(self) -> Consumer:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    def __aiter__(self) -> AsyncIterator[ReceivedMessage]:
+        return self
+
+    async def __anext__(self) -> ReceivedMessage:
+        received = self._state.take()
+        if received is not None:
+            return received
+        try:
+            received = await self.receive()
+        except ObjectClosed:
+            received = None
+        if received is None:
+            raise StopAsyncIteration
+        return received
+
+    @property
+    def queue(self) -> str:
+        return self._state.queue
+
+    @property
+    def buffered(self) -> int:
+        """Messages that ``take`` would give without waiting."""
+        return self._state.buffered
+
+    def take(self) -> ReceivedMessage | None:
+        """The next message if one is here; asks nobody."""
+        return self._state.take()
+
+    async def receive(self, timeout_s: float | None = None) -> ReceivedMessage | None:
+        """The next message; None when nothing came within ``timeout_s`` seconds.
+
+        Waits through failovers.
+
+        Raises:
+            ObjectClosed: the consumer was closed.
+            QueueNotFound: its queue was deleted.
+            LimitExceeded: a large message too large to be put together was skipped.
+        """
+        state = self._state
+        deadline = None if timeout_s is None else self._link.loop.time() + timeout_s
+        while True:
+            received = state.take()
+            if received is not None:
+                return received
+            if state.ended is not None:
+                raise state.ended
+            if deadline is not None and self._link.loop.time() >= deadline:
+                state.give_up()
+                return None
+            state.ask()
+            await self._wait(deadline)
+
+    async def receive_nowait(self) -> ReceivedMessage | None:
+        """The next message, or None if the broker says that the queue has none for us."""
+        state = self._state
+        received = state.take()
+        if received is not None:
+            return received
+        state.ask()
+        sequence = state.force()
+        while not state.drained(sequence) and not state.buffered and state.ended is None:
+            await self._wait(None)
+        received = state.take()
+        if received is None:
+            state.give_up()
+            if state.ended is not None:
+                raise state.ended
+        return received
+
+    async def handle(self, handler: Callable[[ReceivedMessage], Awaitable[None] | None]) -> None:
+        """Call (and await) the handler for every message until the consumer is closed.
+
+        In AUTO mode a message is acknowledged when its handler returned. An error of the handler
+        ends this and goes to the caller; the message stays unacknowledged.
+        """
+        async for received in self:
+            result = handler(received)
+            if result is not None:
+                await result
+
+    async def acknowledge(self, message: ReceivedMessage) -> bool:
+        """See ``Session.acknowledge``."""
+        answer: bool = await self._link.ask(lambda future: self._session_state.consumers.acknowledge(message, future))
+        return answer
+
+    async def close(self) -> None:
+        """Stop; what arrived and was not received goes back to the queue."""
+        await self._link.ask(lambda future: self._session_state.consumers.close(self._state, future))
+
+    async def _wait(self, deadline: float | None) -> None:
+        future: asyncio.Future[None] = self._link.loop.create_future()
+        self._waiters.append(future)
+        timer = None if deadline is None else self._link.loop.call_at(deadline, resolve, future)
+        try:
+            await future
+        except asyncio.CancelledError:
+            self._state.give_up()
+            raise
+        finally:
+            if timer is not None:
+                timer.cancel()
+
+    def _wake(self) -> None:
+        for future in take_all(self._waiters):
+            resolve(future)
+
+
+class Browser:
+    """The messages of a queue; each iteration starts at the top, as does one after a failover."""
+
+    def __init__(self, open_consumer: Callable[[], Awaitable[Consumer]]) -> None:
+        self._open_consumer = open_consumer
+
+    async def __aiter__(self) -> AsyncGenerator[ReceivedMessage, None]:
+        consumer = await self._open_consumer()
+        try:
+            while True:
+                received = await consumer.receive_nowait()
+                if received is None:
+                    return
+                yield received
+        finally:
+            await consumer.close()

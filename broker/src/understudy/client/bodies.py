@@ -1,0 +1,124 @@
+"""Messages and their bodies as JMS clients write and read them (core-protocol facts 5.1, 5.2).
+
+Bytes bodies are raw and need nothing. Not here: object bodies, which are Java serialization and
+are never read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from understudy.errors import RemoteProtocolError
+from understudy.message import DUPLICATE_ID, ROUTING_TYPE, Message, MessageType
+from understudy.properties import (
+    BYTE,
+    STRING,
+    Properties,
+    PropertyValue,
+    decode_simple_string,
+    encode_simple_string,
+)
+
+
+def encode_text(text: str | None) -> bytes:
+    """Body of a text message; None is JMS's text message without text."""
+    return b"\x00" if text is None else b"\x01" + encode_simple_string(text)
+
+
+def decode_text(body: bytes) -> str | None:
+    """Text of a text message's body.
+
+    Raises:
+        RemoteProtocolError: it is no text body.
+    """
+    if not body:
+        raise RemoteProtocolError("an empty body is no text")
+    if body[0] == 0:
+        return None
+    text, stop = decode_simple_string(body, 1, len(body))
+    if stop != len(body):
+        raise RemoteProtocolError(f"{len(body) - stop} bytes behind the text of a message")
+    return text
+
+
+def encode_map(values: Mapping[str, PropertyValue]) -> bytes:
+    """Body of a map message."""
+    return Properties(dict(values)).encode()
+
+
+def decode_map(body: bytes) -> Properties:
+    """Entries of a map message's body.
+
+    Raises:
+        RemoteProtocolError: it is no map body.
+        LimitExceeded: too many entries.
+    """
+    entries, stop = Properties.decode(body, 0, len(body))
+    if stop != len(body):
+        raise RemoteProtocolError(f"{len(body) - stop} bytes behind the entries of a map message")
+    return entries
+
+
+def build_message(
+    body: bytes | str | Mapping[str, PropertyValue] | None,
+    *,
+    address: str,
+    routing: int | None,
+    duplicate_id: str | None,
+    timestamp_ms: int,
+    properties: Mapping[str, PropertyValue] | None = None,
+    durable: bool = True,
+    priority: int = 4,
+    expiration_ms: int = 0,
+    user_id: bytes | None = None,
+) -> Message:
+    """A message to send: bytes, text or a map according to the body's type.
+
+    Args:
+        routing: ``_AMQ_ROUTING_TYPE``, None for the address's own.
+        duplicate_id: ``_AMQ_DUPL_ID``, unless ``properties`` bring one.
+        timestamp_ms: Wall time now.
+        expiration_ms: Epoch milliseconds, 0 for never.
+
+    Raises:
+        LocalProtocolError: a property or field that cannot be sent.
+    """
+    typed = properties.copy() if isinstance(properties, Properties) else Properties(properties)
+    if routing is not None:
+        typed.set_typed(ROUTING_TYPE, BYTE, routing)
+    if duplicate_id is not None and DUPLICATE_ID not in typed:
+        typed.set_typed(DUPLICATE_ID, STRING, duplicate_id)
+    if isinstance(body, str):
+        kind, raw = MessageType.TEXT, encode_text(body)
+    elif isinstance(body, Mapping):
+        kind, raw = MessageType.MAP, encode_map(body)
+    elif body is None:
+        kind, raw = MessageType.DEFAULT, b""
+    else:
+        kind, raw = MessageType.BYTES, body
+    return Message(
+        raw,
+        address=address,
+        type=kind,
+        durable=durable,
+        priority=priority,
+        expiration=expiration_ms,
+        timestamp=timestamp_ms,
+        user_id=user_id,
+        properties=typed,
+    )
+
+
+def complete_message(message: Message, *, address: str, routing: int | None, duplicate_id: str | None) -> Message:
+    """A caller's own message with what it lacks: address, routing type, duplicate id."""
+    typed = message.properties
+    lacks_routing = routing is not None and ROUTING_TYPE not in typed
+    lacks_id = duplicate_id is not None and DUPLICATE_ID not in typed
+    if message.address is not None and not lacks_routing and not lacks_id:
+        return message
+    typed = typed.copy()
+    if routing is not None and lacks_routing:
+        typed.set_typed(ROUTING_TYPE, BYTE, routing)
+    if duplicate_id is not None and lacks_id:
+        typed.set_typed(DUPLICATE_ID, STRING, duplicate_id)
+    return message.replace(address=message.address or address, properties=typed)

@@ -1,0 +1,249 @@
+"""Blocking calls of one channel: one in flight, the others in line, each with its deadline.
+
+Core-protocol facts 3.3: a channel has at most one blocking call; its correlation id counts down
+from -2; it completes on its expected answer with that id (or -1, for requests that carry none) or
+on any EXCEPTION. Sends, which are answered by their own positive ids, are not calls (``sends``).
+
+What becomes of a call whose connection was lost is said by the call itself (``Interrupted``).
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any, Protocol, TypeVar
+
+from understudy.errors import BrokerError, CallTimedOut
+from understudy.ports import Clock
+from understudy.wire.core.packets import NullResponse, Packet
+
+T_contra = TypeVar("T_contra", contravariant=True)
+
+
+class Waiter(Protocol[T_contra]):
+    """Where an outcome goes; an ``asyncio.Future`` is one."""
+
+    def done(self) -> bool: ...
+
+    def set_result(self, result: T_contra, /) -> None: ...
+
+    def set_exception(self, exception: BaseException, /) -> None: ...
+
+
+class Interrupted(Enum):
+    """What a lost connection means for a call that may or may not have been carried out."""
+
+    REISSUE = "reissue"
+    """Safe to ask again: a query, a close, a creation that tolerates being done already."""
+    FORGET = "forget"
+    """Its purpose went with the server's session: it counts as done."""
+    FAIL = "fail"
+    """Only the caller can know: ``Call.interruption`` is raised."""
+
+
+Done = Callable[[Any, BaseException | None], None]
+
+
+@dataclass(slots=True, eq=False)
+class Call:
+    """One request that waits for an answer."""
+
+    name: str
+    """For error messages, such as "create queue q1"."""
+    build: Callable[[int], Packet]
+    """Makes the packet from the correlation id, when it is sent."""
+    expected: tuple[type[Packet], ...]
+    done: Done
+    interrupted: Interrupted = Interrupted.REISSUE
+    interruption: Callable[[BrokerError, bool], BaseException] | None = None
+    """The error of ``Interrupted.FAIL`` from the cause and whether the request had been sent;
+    also raised when time runs out."""
+    bound: bool = False
+    """Means the server's session of now: with that gone it is decided even if it was never sent."""
+    tolerated: tuple[type[BrokerError], ...] = ()
+    """Errors that mean "already done" once the call was issued twice."""
+    sent: bool = False
+    reissued: bool = False
+    correlation_id: int = 0
+    deadline_ms: int | None = None
+
+
+def settle(waiter: Waiter[Any], result: Callable[[Any], object] | None = None) -> Done:
+    """A ``done`` that hands the outcome to a waiter, through ``result`` if given."""
+
+    def done(packet: Any, error: BaseException | None) -> None:
+        if waiter.done():
+            return
+        if error is not None:
+            waiter.set_exception(error)
+        else:
+            waiter.set_result(result(packet) if result is not None else packet)
+
+    return done
+
+
+class Calls:
+    """The line of calls of one channel.
+
+    Invariant: only the first call can be in flight, and only while ``open``.
+    """
+
+    def __init__(
+        self,
+        send: Callable[[Packet], None],
+        clock: Clock,
+        wake_at: Callable[[int], None],
+        *,
+        timeout_ms: int,
+        failover_timeout_ms: int,
+    ) -> None:
+        """Args:
+        wake_at: Told the moment of every new deadline.
+        timeout_ms: Longest wait for an answer.
+        failover_timeout_ms: Longest wait for the channel to open again; -1 = endless.
+        """
+        self._send = send
+        self._clock = clock
+        self._wake_at = wake_at
+        self._timeout_ms = timeout_ms
+        self._failover_timeout_ms = failover_timeout_ms
+        self._line: deque[Call] = deque()
+        self._correlation = -1
+        self._open = False
+        self._ended: BrokerError | None = None
+
+    def __len__(self) -> int:
+        return len(self._line)
+
+    @property
+    def in_flight(self) -> Call | None:
+        """The call whose answer is awaited."""
+        return self._line[0] if self._line and self._line[0].sent else None
+
+    @property
+    def bound(self) -> bool:
+        """Whether a call is in line that the end of the server's session decides."""
+        return any(call.bound and call.interrupted is Interrupted.FAIL for call in self._line)
+
+    def add(self, call: Call, *, first: bool = False) -> None:
+        """Put a call in line (or at its head, behind one in flight)."""
+        if self._ended is not None:
+            call.done(None, self._ended)
+            return
+        if not self._open and self._failover_timeout_ms >= 0:
+            self._deadline(call, self._failover_timeout_ms)
+        if not first:
+            self._line.append(call)
+        else:
+            self._line.insert(1 if self.in_flight is not None else 0, call)
+        self._advance()
+
+    def open(self) -> None:
+        """The channel works: send the first call. One in flight (a reattached session) goes on."""
+        self._open = True
+        for call in self._line:
+            call.deadline_ms = None
+        flying = self.in_flight
+        if flying is not None:
+            self._deadline(flying, self._timeout_ms)
+        self._advance()
+
+    def suspend(self) -> None:
+        """The connection was lost; what that means is known at ``reset`` or ``open``."""
+        if not self._open:
+            return
+        self._open = False
+        for call in self._line:
+            call.deadline_ms = None
+            if self._failover_timeout_ms >= 0:
+                self._deadline(call, self._failover_timeout_ms)
+
+    def reset(self, error: BrokerError) -> None:
+        """The server's side of the channel is gone: decide the calls that belonged to it."""
+        line, self._line = self._line, deque()
+        for call in line:
+            if not call.sent and not call.bound:
+                self._line.append(call)
+            elif call.interrupted is Interrupted.REISSUE:
+                call.sent, call.reissued = False, True
+                self._line.append(call)
+            else:
+                _interrupt(call, error)
+
+    def end(self, error: BrokerError) -> None:
+        """No answer will come any more: fail every call, and those added later."""
+        self._ended = error
+        while self._line:
+            _interrupt(self._line.popleft(), error)
+
+    def answer(self, packet: Packet) -> bool:
+        """Take an answer; whether it belonged to the call in flight."""
+        call = self.in_flight
+        if call is None or not isinstance(packet, call.expected):
+            return False
+        if isinstance(packet, NullResponse) and packet.correlation_id not in (-1, call.correlation_id):
+            return False
+        self._line.popleft()
+        call.done(packet, None)
+        self._advance()
+        return True
+
+    def fail(self, error: BrokerError) -> bool:
+        """An EXCEPTION came; whether there was a call for it."""
+        call = self.in_flight
+        if call is None:
+            return False
+        self._line.popleft()
+        if call.reissued and isinstance(error, call.tolerated):
+            call.done(None, None)
+        else:
+            call.done(None, error)
+        self._advance()
+        return True
+
+    def next_deadline_ms(self) -> int | None:
+        """The earliest moment at which ``expire`` has something to do."""
+        deadlines = [call.deadline_ms for call in self._line if call.deadline_ms is not None]
+        return min(deadlines) if deadlines else None
+
+    def expire(self, now_ms: int) -> CallTimedOut | None:
+        """Fail the calls whose time is over.
+
+        Returns:
+            An error if one of them was in flight on an open channel: then the connection has
+            failed (facts 3.3).
+        """
+        due = [call for call in self._line if call.deadline_ms is not None and call.deadline_ms <= now_ms]
+        failed = None
+        for call in due:
+            self._line.remove(call)
+            if self._open:
+                failed = CallTimedOut(f"{call.name}: no answer within {self._timeout_ms} ms")
+                error: BrokerError = failed
+            else:
+                error = CallTimedOut(f"{call.name}: no failover within {self._failover_timeout_ms} ms")
+            call.done(None, call.interruption(error, call.sent) if call.interruption else error)
+        return failed
+
+    def _advance(self) -> None:
+        while self._open and self._line and not self._line[0].sent:
+            call = self._line[0]
+            # Counted down for every blocking call, even where the packet has no field for it.
+            self._correlation -= 1
+            call.correlation_id = self._correlation
+            call.sent = True
+            self._deadline(call, self._timeout_ms)
+            self._send(call.build(call.correlation_id))
+
+    def _deadline(self, call: Call, delay_ms: int) -> None:
+        call.deadline_ms = self._clock.monotonic_ms() + delay_ms
+        self._wake_at(call.deadline_ms)
+
+
+def _interrupt(call: Call, error: BrokerError) -> None:
+    if call.interrupted is Interrupted.FORGET:
+        call.done(None, None)
+    else:
+        call.done(None, call.interruption(error, call.sent) if call.interruption else error)

@@ -1,0 +1,79 @@
+"""The confirmation window of one session: what a reattached session needs (core-protocol facts 7.1).
+
+With a window, both sides number the commands they send on a channel from 0 and keep them until the
+other side confirms. After a lost connection the server may still hold the session; then each side
+sends again what the other had not confirmed, and nothing is lost or doubled. Without a window
+(-1, the default) all of this is off and a session is always re-created.
+
+A server does not count a command that it answered with EXCEPTION; ``discount`` keeps both numbers
+in step.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+
+
+class Confirmations:
+    """Invariant: the kept frames are the commands ``_first`` to ``_first + len - 1``."""
+
+    def __init__(self, window_bytes: int) -> None:
+        self.window_bytes = window_bytes
+        self._kept: deque[bytes] = deque()
+        self._first = 0
+        self._received = -1
+        self._received_bytes = 0
+
+    @property
+    def enabled(self) -> bool:
+        return self.window_bytes >= 0
+
+    @property
+    def last_received(self) -> int:
+        """Id of the last command from the server, -1 if none."""
+        return self._received
+
+    def __len__(self) -> int:
+        return len(self._kept)
+
+    def sent(self, frame: bytes) -> None:
+        """A counted command was sent or would have been."""
+        self._kept.append(frame)
+
+    def received(self, size_bytes: int) -> bool:
+        """A counted command came; whether it is time to confirm."""
+        self._received += 1
+        self._received_bytes += size_bytes
+        return self._received_bytes >= self.window_bytes
+
+    def confirm(self) -> int | None:
+        """The id to confirm, None if nothing came since the last time."""
+        if self._received_bytes == 0:
+            return None
+        self._received_bytes = 0
+        return self._received
+
+    def confirmed(self, command_id: int) -> None:
+        """PACKETS_CONFIRMED: drop what the server has."""
+        for _ in range(min(command_id - self._first + 1, len(self._kept))):
+            self._kept.popleft()
+            self._first += 1
+
+    def discount(self, frame: bytes) -> None:
+        """The command was answered with EXCEPTION, which the server does not count."""
+        for index, kept in enumerate(self._kept):
+            if kept is frame:
+                del self._kept[index]
+                return
+
+    def replay(self, command_id: int) -> tuple[bytes, ...]:
+        """The session was reattached with this last command known to the server: what to send again."""
+        self.confirmed(command_id)
+        return tuple(self._kept)
+
+    def reset(self) -> None:
+        """A new session at the server: both counts start again."""
+        self._kept.clear()
+        self._first = 0
+        self._received = -1
+        self._received_bytes = 0

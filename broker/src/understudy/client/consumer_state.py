@@ -1,0 +1,409 @@
+"""One consumer: messages that arrived, credits given back, what is to be acknowledged.
+
+Core-protocol facts 6.3 and 6.4. A message costs its whole frame in credits and gives them back
+when the application takes it. Acknowledgements are cumulative: the buffer keeps arrival order, so
+"everything up to this one" is exactly what was taken. They are collected and go out once per turn
+of the loop. After a failover the broker delivers everything unacknowledged again, so what is
+buffered is dropped and what the application still holds belongs to an older ``generation``.
+
+Not here: when to wait (the shells), or which session mode acknowledges when (``session_state``).
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections import deque
+from collections.abc import Callable
+from enum import Enum
+from typing import Final, Protocol
+
+from understudy.client.bodies import decode_text
+from understudy.errors import BrokerError, LimitExceeded, RemoteProtocolError
+from understudy.limits import FRAME_BYTES_MAX
+from understudy.message import FORCED_DELIVERY, Message
+from understudy.properties import Properties
+from understudy.wire.core.packets import (
+    Acknowledge,
+    Expired,
+    FlowToken,
+    ForceConsumerDelivery,
+    Packet,
+    QueueQueryResponse,
+    message_of_header,
+)
+
+LARGE_COMPRESSED: Final = "_AMQ_LARGE_COMPRESSED"
+#: Largest large message put together in memory. Bytes.
+LARGE_BODY_BYTES_MAX: Final = FRAME_BYTES_MAX
+
+
+class AcknowledgeMode(Enum):
+    """When received messages leave their queue (facts 6.1)."""
+
+    AUTO = "auto"
+    """When the next one is asked for, when the handler returned, or at a close."""
+    CLIENT = "client"
+    """When the application calls ``acknowledge``: everything the session received so far."""
+    INDIVIDUAL = "individual"
+    """When the application calls ``acknowledge``: that message alone."""
+    TRANSACTED = "transacted"
+    """With the commit of the session's transaction."""
+
+
+class ReceivedMessage:
+    """A message as the application gets it."""
+
+    __slots__ = ("consumer", "delivery_count", "generation", "message", "size_bytes")
+
+    def __init__(self, message: Message, delivery_count: int, size_bytes: int, consumer: ConsumerState) -> None:
+        self.message = message
+        self.delivery_count = delivery_count
+        """1 for the first delivery."""
+        self.size_bytes = size_bytes
+        """Credits it costs."""
+        self.consumer = consumer
+        self.generation = consumer.host.generation
+
+    @property
+    def body(self) -> bytes:
+        return self.message.body
+
+    @property
+    def text(self) -> str | None:
+        """The body of a text message.
+
+        Raises:
+            RemoteProtocolError: it is no text body.
+        """
+        return decode_text(self.message.body)
+
+    @property
+    def properties(self) -> Properties:
+        return self.message.properties
+
+    @property
+    def message_id(self) -> int:
+        return self.message.message_id
+
+    @property
+    def redelivered(self) -> bool:
+        return self.delivery_count > 1
+
+    @property
+    def queue(self) -> str:
+        """The queue it came from."""
+        return self.consumer.queue
+
+    def __repr__(self) -> str:
+        return f"<ReceivedMessage {self.message!r}, delivery {self.delivery_count}>"
+
+
+class ConsumerHost(Protocol):
+    """The session as seen from here."""
+
+    @property
+    def generation(self) -> int:
+        """Rises with every new session at the server."""
+        ...
+
+    def wall_ms(self) -> int: ...
+
+    def transmit_packet(self, packet: Packet) -> None: ...
+
+    def consumer_changed(self, consumer: ConsumerState) -> None:
+        """It has something to send with the next flush."""
+        ...
+
+    def message_taken(self, consumer: ConsumerState) -> None:
+        """The application took a message: session modes count it."""
+        ...
+
+
+class ConsumerState:
+    """See the module's text."""
+
+    def __init__(
+        self,
+        host: ConsumerHost,
+        consumer_id: int,
+        queue: str,
+        *,
+        filter_text: str | None,
+        browse_only: bool,
+        priority: int,
+        window_bytes: int,
+        mode: AcknowledgeMode,
+        ack_batch_bytes: int,
+    ) -> None:
+        self.host = host
+        self.consumer_id = consumer_id
+        self.queue = queue
+        self.filter_text = filter_text
+        self.browse_only = browse_only
+        self.priority = priority
+        self.window_bytes = window_bytes
+        self.mode = mode
+        self.ack_batch_bytes = ack_batch_bytes
+        self.queue_info: QueueQueryResponse | None = None
+        """What the broker said of the queue, to create it again after a failover."""
+        self.on_change: Callable[[], None] | None = None
+        """Called when ``take``, ``drained`` or ``ended`` may say something new."""
+        self.ended: BrokerError | None = None
+        """Why nothing more will come."""
+        self.opened = False
+        self._buffer: deque[ReceivedMessage] = deque()
+        self._consumed_bytes = 0
+        self._asked = False
+        self._forced = 0
+        self._drained = 0
+        self._large: _LargeMessage | None = None
+        self._taken: ReceivedMessage | None = None
+        self._taken_bytes = 0
+        self._ack_due = False
+        self._errors: deque[BrokerError] = deque()
+
+    @property
+    def buffered(self) -> int:
+        """Messages that arrived and were not taken."""
+        return len(self._buffer)
+
+    # arrivals
+
+    def arrived(self, message: Message, delivery_count: int, size_bytes: int) -> None:
+        """SESS_RECEIVE_MSG."""
+        if FORCED_DELIVERY in message.properties:
+            sequence = message.properties[FORCED_DELIVERY]
+            if isinstance(sequence, int) and sequence == self._forced:
+                self._drained = sequence
+                self._changed()
+            return
+        self._asked = False
+        self._buffer.append(ReceivedMessage(message, delivery_count, size_bytes, self))
+        if len(self._buffer) == 1:
+            self._changed()
+
+    def large_begins(self, header: bytes, delivery_count: int, body_bytes: int, size_bytes: int) -> None:
+        """SESS_RECEIVE_LARGE_MSG."""
+        self._large = _LargeMessage(header, delivery_count, body_bytes)
+        self._piece_arrived(size_bytes)
+
+    def large_continues(self, piece: bytes, continues: bool, size_bytes: int) -> None:
+        """SESS_RECEIVE_CONTINUATION. A body beyond the limit is dropped, and told at ``take``."""
+        large = self._large
+        if large is None:
+            return
+        large.add(piece)
+        if continues:
+            self._piece_arrived(size_bytes)
+            return
+        self._large = None
+        try:
+            message = large.message()
+        except BrokerError as error:
+            self._errors.append(error)
+            self._give_back(size_bytes)
+            self._changed()
+            return
+        self.arrived(message, large.delivery_count, size_bytes)
+
+    def _piece_arrived(self, size_bytes: int) -> None:
+        """The broker stalls without credits in the middle of a body, so they go back at once.
+
+        Those of the last piece go back when the whole message is taken.
+        """
+        if self.window_bytes == 0:
+            self.host.transmit_packet(FlowToken(consumer_id=self.consumer_id, credits=size_bytes))
+        else:
+            self._give_back(size_bytes)
+
+    # the application's side
+
+    def take(self) -> ReceivedMessage | None:
+        """The next message, or None. Asking acknowledges the one before in AUTO mode.
+
+        Raises:
+            BrokerError: a message that cannot be handed over; the next call goes on behind it.
+        """
+        if self.mode is AcknowledgeMode.AUTO:
+            self.acknowledge_taken()
+        if self._errors:
+            raise self._errors.popleft()
+        buffer = self._buffer
+        while buffer:
+            received = buffer.popleft()
+            self._give_back(received.size_bytes)
+            message = received.message
+            if message.expiration and not self.browse_only and message.expiration <= self.host.wall_ms():
+                self.host.transmit_packet(Expired(consumer_id=self.consumer_id, message_id=message.message_id))
+                continue
+            if not self.browse_only:
+                self._taken = received
+                self._taken_bytes += received.size_bytes
+                if self.mode is not AcknowledgeMode.AUTO:
+                    self.host.message_taken(self)
+            return received
+        return None
+
+    def ask(self) -> None:
+        """A receiver is about to wait: with a window of 0, this is what lets a message come."""
+        if self.window_bytes == 0 and not self._asked and self.ended is None and self.opened:
+            self._asked = True
+            credits_bytes, self._consumed_bytes = self._consumed_bytes + 1, 0
+            self.host.transmit_packet(FlowToken(consumer_id=self.consumer_id, credits=credits_bytes))
+
+    def give_up(self) -> None:
+        """A receiver stopped waiting."""
+        if self.window_bytes == 0 and self._asked:
+            self._asked = False
+            self._consumed_bytes = 0
+            if self.opened:
+                self.host.transmit_packet(FlowToken(consumer_id=self.consumer_id, credits=0))
+
+    def force(self) -> int:
+        """Ask the broker to say when nothing is left; the answer makes ``drained`` true."""
+        self._forced += 1
+        if self.opened:
+            self._flush_credits()
+            self.host.transmit_packet(ForceConsumerDelivery(consumer_id=self.consumer_id, sequence=self._forced))
+        return self._forced
+
+    def drained(self, sequence: int) -> bool:
+        """Whether the broker said that nothing was left at ``force`` number ``sequence``."""
+        return self._drained >= sequence
+
+    # acknowledging
+
+    def acknowledge_taken(self) -> None:
+        """Everything taken may be acknowledged; goes out with the next flush."""
+        if self._taken is not None and not self._ack_due:
+            self._ack_due = True
+            self.host.consumer_changed(self)
+
+    def acknowledgement(self, *, requires_response: bool = False, due_only: bool = True) -> Acknowledge | None:
+        """The packet for what was taken, after which it counts as acknowledged; None if nothing.
+
+        Args:
+            due_only: Only what ``acknowledge_taken`` released.
+        """
+        taken = self._taken
+        if taken is None or (due_only and not self._ack_due):
+            return None
+        self._taken = None
+        self._taken_bytes = 0
+        self._ack_due = False
+        return Acknowledge(self.consumer_id, taken.message.message_id, requires_response)
+
+    @property
+    def taken_bytes(self) -> int:
+        """Bytes taken since the last acknowledgement."""
+        return self._taken_bytes
+
+    # life
+
+    def start(self, info: QueueQueryResponse | None, *, again: bool = False) -> None:
+        """The broker has created it (``again`` after a failover): give credits."""
+        self.opened = True
+        if info is not None:
+            self.queue_info = info
+        window = self.window_bytes
+        if window < 0:
+            self.host.transmit_packet(FlowToken(consumer_id=self.consumer_id, credits=-1))
+        elif window > 0:
+            self.host.transmit_packet(FlowToken(consumer_id=self.consumer_id, credits=window))
+        elif self._asked:
+            self._asked = False
+            self.ask()
+        if again and self._forced > self._drained:
+            self.host.transmit_packet(ForceConsumerDelivery(consumer_id=self.consumer_id, sequence=self._forced))
+
+    def session_lost(self) -> None:
+        """The server's session is gone with everything delivered and not acknowledged."""
+        self.opened = False
+        self._buffer.clear()
+        self._consumed_bytes = 0
+        self._large = None
+        self._taken = None
+        self._taken_bytes = 0
+        self._ack_due = False
+
+    def rolled_back(self) -> None:
+        """The broker takes back what it delivered: drop it and give the credits of it back."""
+        for each in self._buffer:
+            self._give_back(each.size_bytes)
+        self._buffer.clear()
+        self._large = None
+        self._taken = None
+        self._taken_bytes = 0
+        self._ack_due = False
+
+    def end(self, error: BrokerError) -> None:
+        """Nothing more will come."""
+        if self.ended is None:
+            self.ended = error
+            self.opened = False
+            self._buffer.clear()
+            self._changed()
+
+    def _changed(self) -> None:
+        if self.on_change is not None:
+            self.on_change()
+
+    def _give_back(self, size_bytes: int) -> None:
+        """Credits of a message that left the buffer."""
+        window = self.window_bytes
+        if window > 0:
+            self._consumed_bytes += size_bytes
+            if self._consumed_bytes * 2 >= window:
+                self._flush_credits()
+        elif window == 0:
+            # One credit let it come, so the broker's balance is 1 - size now; ``ask`` evens it out.
+            self._consumed_bytes += size_bytes - 1
+
+    def _flush_credits(self) -> None:
+        if self._consumed_bytes and self.opened and self.window_bytes > 0:
+            credits_bytes, self._consumed_bytes = self._consumed_bytes, 0
+            self.host.transmit_packet(FlowToken(consumer_id=self.consumer_id, credits=credits_bytes))
+
+
+class _LargeMessage:
+    """A large message on its way."""
+
+    __slots__ = ("_kept_bytes", "_pieces", "body_bytes", "delivery_count", "header")
+
+    def __init__(self, header: bytes, delivery_count: int, body_bytes: int) -> None:
+        self.header = header
+        self.delivery_count = delivery_count
+        self.body_bytes = body_bytes
+        """As announced; above the limit nothing of it is kept."""
+        self._pieces: list[bytes] = []
+        self._kept_bytes = 0
+
+    def add(self, piece: bytes) -> None:
+        self._kept_bytes += len(piece)
+        if max(self._kept_bytes, self.body_bytes) <= LARGE_BODY_BYTES_MAX:
+            self._pieces.append(piece)
+        else:
+            self._pieces.clear()
+
+    def message(self) -> Message:
+        """The whole message.
+
+        Raises:
+            LimitExceeded: larger than ``LARGE_BODY_BYTES_MAX``.
+            RemoteProtocolError: it cannot be read.
+        """
+        size_bytes = max(self._kept_bytes, self.body_bytes)
+        if size_bytes > LARGE_BODY_BYTES_MAX:
+            raise LimitExceeded(f"large message of {size_bytes} bytes, limit {LARGE_BODY_BYTES_MAX}; it was skipped")
+        body = b"".join(self._pieces)
+        message = message_of_header(self.header, body)
+        if message.properties.get(LARGE_COMPRESSED) is not True:
+            return message
+        inflater = zlib.decompressobj()
+        try:
+            body = inflater.decompress(body, LARGE_BODY_BYTES_MAX)
+        except zlib.error as error:
+            raise RemoteProtocolError(f"compressed large message: {error}") from error
+        if inflater.unconsumed_tail:
+            raise LimitExceeded(f"compressed large message beyond {LARGE_BODY_BYTES_MAX} bytes; it was skipped")
+        return message_of_header(self.header, body)

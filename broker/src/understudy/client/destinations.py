@@ -1,0 +1,145 @@
+"""Addresses and queues made on demand, as JMS clients do it (core-protocol facts 6.1.4, 6.1.6).
+
+Conversations of several requests are generators: they yield a ``Request``, are sent its answer (or
+thrown its error) and return their result; the shells drive them. Not here: what a broker does when
+it is not asked to create anything.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from dataclasses import dataclass
+from enum import IntEnum
+
+from understudy.errors import (
+    AddressExists,
+    AddressNotFound,
+    BrokerError,
+    ConfigError,
+    QueueExists,
+    QueueNotFound,
+    UnexpectedRoutingType,
+)
+from understudy.wire.core.packets import (
+    BindingQuery,
+    BindingQueryResponse,
+    BindingQueryResponseV3,
+    CreateAddress,
+    CreateQueueV2,
+    NullResponse,
+    Packet,
+    QueueQuery,
+    QueueQueryResponse,
+    QueueQueryResponseV2,
+    QueueQueryResponseV3,
+)
+
+
+class RoutingType(IntEnum):
+    """How an address passes messages on."""
+
+    MULTICAST = 0
+    """A copy to every queue."""
+    ANYCAST = 1
+    """To one queue."""
+
+
+def routing_type(value: RoutingType | str) -> RoutingType:
+    """The routing type of ``"anycast"`` or ``"multicast"``.
+
+    Raises:
+        ConfigError: it is neither.
+    """
+    if isinstance(value, RoutingType):
+        return value
+    try:
+        return RoutingType[value.upper()]
+    except KeyError:
+        raise ConfigError(f"routing type {value!r}: anycast or multicast") from None
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """One step of a conversation."""
+
+    name: str
+    packet: Packet
+    expected: type[Packet]
+    tolerated: tuple[type[BrokerError], ...] = ()
+    """Errors that mean "already done" if the request went out twice."""
+
+
+Conversation = Generator[Request, Packet | None, None]
+
+
+def split_name(name: str) -> tuple[str, str]:
+    """Address and queue of ``address::queue`` (FQQN), or twice the plain name."""
+    address, separator, queue = name.partition("::")
+    return (address, queue) if separator else (name, name)
+
+
+def create_address(address: str, routing: RoutingType, *, auto_created: bool = False) -> Request:
+    packet = CreateAddress(address, (int(routing),), True, auto_created)
+    return Request(f"create address {address}", packet, NullResponse, (AddressExists,))
+
+
+def create_queue(packet: CreateQueueV2) -> Request:
+    return Request(f"create queue {packet.name}", packet, NullResponse, (QueueExists,))
+
+
+def query_queue(name: str) -> Request:
+    return Request(f"query queue {name}", QueueQuery(name), QueueQueryResponse)
+
+
+def query_address(name: str) -> Request:
+    return Request(f"query address {name}", BindingQuery(name), BindingQueryResponse)
+
+
+def ensure_address(address: str, routing: RoutingType) -> Conversation:
+    """Create the address unless it exists.
+
+    Raises:
+        AddressNotFound: it does not, and the broker creates none on demand.
+    """
+    answer = yield query_address(address)
+    assert isinstance(answer, BindingQueryResponse), "the request said so"
+    if answer.exists:
+        return
+    if isinstance(answer, BindingQueryResponseV3) and not answer.auto_create_addresses:
+        raise AddressNotFound(f"address {address} does not exist and is not created on demand")
+    try:
+        yield create_address(address, routing, auto_created=True)
+    except AddressExists:
+        return  # another client was faster
+
+
+def ensure_queue(name: str, routing: RoutingType, *, producing: bool = False) -> Conversation:
+    """Create the queue, and its address, unless it exists.
+
+    Args:
+        producing: For a producer, who does not care for the routing type of an existing queue.
+
+    Raises:
+        AddressNotFound: the address does not exist, and the broker creates none on demand.
+        QueueNotFound: the same of the queue.
+        UnexpectedRoutingType: the queue has the other one.
+    """
+    address, queue = split_name(name)
+    answer = yield query_queue(queue)
+    assert isinstance(answer, QueueQueryResponse), "the request said so"
+    if answer.exists:
+        if not producing and isinstance(answer, QueueQueryResponseV3) and answer.routing_type != routing:
+            other = RoutingType(answer.routing_type).name.lower()
+            raise UnexpectedRoutingType(f"queue {queue} is {other}, not {routing.name.lower()}")
+        return
+    yield from ensure_address(address, routing)
+    if isinstance(answer, QueueQueryResponseV2) and not answer.auto_create_queues:
+        raise QueueNotFound(f"queue {queue} does not exist and is not created on demand")
+    packet = CreateQueueV2(address, queue, None, True, False, True, True, int(routing))
+    if isinstance(answer, QueueQueryResponseV3):
+        packet.max_consumers = answer.max_consumers
+        packet.purge_on_no_consumers = answer.purge_on_no_consumers
+    try:
+        yield create_queue(packet)
+    except QueueExists:
+        return  # another client was faster

@@ -1,0 +1,296 @@
+"""Which server to dial next, and when to give up: the life of one client connection.
+
+A declared machine (``docs/machines/``): dialling, greeting (ping, CHECK_FOR_FAILOVER, topology),
+restoring sessions, connected, waiting for the next round, closed. One round dials, in this order,
+the current connector, the known backup of its node, the previous connector and the initial list
+(core-protocol facts 8.3, ha-behaviour facts s. 8); between rounds it waits ``retryInterval`` times
+the multiplier, capped. The first connection and every failover run through the same states.
+
+Not here: bytes, sessions or clocks. What has to be done is asked of ``Steps``; what happened is
+told by events.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import ClassVar, Final, Protocol
+
+from understudy.client.topology import Topology
+from understudy.client.url import ClientOptions, Connector
+from understudy.errors import BrokerError, ConnectionLost, FailoverTimedOut, Unreachable
+from understudy.machine import IGNORED, ILLEGAL, Machine, To, table
+
+#: A connection that lived shorter than this was not worth counting as a recovery.
+SHORT_LIVED_MS: Final = 1000
+#: Short-lived connections in a row that are followed by an immediate dial; then we wait first.
+_SHORT_LIVED_MAX: Final = 2
+
+
+class State(Enum):
+    IDLE = "idle"
+    DIALLING = "dialling"
+    GREETING = "greeting"
+    RESTORING = "restoring"
+    CONNECTED = "connected"
+    WAITING = "waiting"
+    CLOSED = "closed"
+
+
+class Event(Enum):
+    START = "start"
+    UP = "up"
+    """The transport to the dialled connector is open."""
+    GREETED = "greeted"
+    """The node is the right one and has told its topology."""
+    RESTORED = "restored"
+    """Every session works again."""
+    LOST = "lost"
+    """Dial refused, transport lost, node refused us, or it took too long. Payload: the error."""
+    ROUND_OVER = "round over"
+    """Every connector of the round failed."""
+    RETRY_DUE = "retry due"
+    GIVE_UP = "give up"
+    CLOSE = "close"
+
+
+class Steps(Protocol):
+    """What the machine asks of the connection around it."""
+
+    def dial(self, connector: Connector) -> None:
+        """Open a transport; answered by UP or LOST."""
+        ...
+
+    def greet(self, node_id: str | None) -> None:
+        """Start the conversation, checking for ``node_id`` if there is one; GREETED or LOST."""
+        ...
+
+    def restore(self) -> None:
+        """Reattach or re-create the sessions; RESTORED or LOST."""
+        ...
+
+    def failover_begins(self, error: BrokerError) -> None:
+        """A working connection was lost and a new one is being looked for."""
+        ...
+
+    def connected(self, failed_over: bool) -> None: ...
+
+    def wait(self, delay_ms: int) -> None:
+        """Fire RETRY_DUE after the delay."""
+        ...
+
+    def ended(self, error: BrokerError | None) -> None:
+        """The end: None when asked for, else why no connection is left."""
+        ...
+
+
+class Reconnection(Machine[State, Event]):
+    """The machine; see the module's text."""
+
+    STATES: ClassVar[type[Enum]] = State
+    EVENTS: ClassVar[type[Enum]] = Event
+    INITIAL: ClassVar[Enum] = State.IDLE
+    TABLE = table(
+        State,
+        Event,
+        {
+            (State.IDLE, Event.START): To(State.DIALLING, "_begin_round"),
+            (State.IDLE, Event.LOST): ILLEGAL,
+            (State.DIALLING, Event.UP): To(State.GREETING, "_greet"),
+            (State.DIALLING, Event.LOST): To(State.DIALLING, "_dial_next"),
+            (State.DIALLING, Event.ROUND_OVER): To(State.WAITING, "_wait"),
+            (State.DIALLING, Event.GIVE_UP): To(State.CLOSED, "_end"),
+            (State.GREETING, Event.GREETED): To(State.RESTORING, "_restore"),
+            (State.GREETING, Event.LOST): To(State.DIALLING, "_dial_next"),
+            (State.GREETING, Event.GIVE_UP): To(State.CLOSED, "_end"),
+            (State.RESTORING, Event.RESTORED): To(State.CONNECTED, "_connected"),
+            (State.RESTORING, Event.LOST): To(State.DIALLING, "_dial_next"),
+            (State.RESTORING, Event.GIVE_UP): To(State.CLOSED, "_end"),
+            (State.CONNECTED, Event.LOST): To(State.DIALLING, "_fail_over"),
+            (State.CONNECTED, Event.GIVE_UP): To(State.CLOSED, "_end"),
+            (State.WAITING, Event.RETRY_DUE): To(State.DIALLING, "_begin_round"),
+            (State.IDLE, Event.CLOSE): To(State.CLOSED, "_end"),
+            (State.DIALLING, Event.CLOSE): To(State.CLOSED, "_end"),
+            (State.GREETING, Event.CLOSE): To(State.CLOSED, "_end"),
+            (State.RESTORING, Event.CLOSE): To(State.CLOSED, "_end"),
+            (State.CONNECTED, Event.CLOSE): To(State.CLOSED, "_end"),
+            (State.WAITING, Event.CLOSE): To(State.CLOSED, "_end"),
+        },
+        otherwise={
+            Event.START: ILLEGAL,
+            # A transport that opens, answers or dies after we turned away from it changes nothing.
+            Event.UP: IGNORED,
+            Event.GREETED: IGNORED,
+            Event.RESTORED: IGNORED,
+            Event.LOST: IGNORED,
+            Event.RETRY_DUE: IGNORED,
+            Event.CLOSE: IGNORED,
+            Event.ROUND_OVER: ILLEGAL,
+            Event.GIVE_UP: ILLEGAL,
+        },
+    )
+
+    def __init__(
+        self,
+        initial: tuple[Connector, ...],
+        options: ClientOptions,
+        topology: Topology,
+        steps: Steps,
+        *,
+        start: int = 0,
+    ) -> None:
+        """Args:
+        initial: Connectors of the URL, at least one.
+        start: Which of them to dial first; the others follow in turn.
+        """
+        super().__init__()
+        turn = start % len(initial)
+        self._initial = initial[turn:] + initial[:turn]
+        self._options = options
+        self._topology = topology
+        self._steps = steps
+        self._candidates: list[Connector] = []
+        self._rounds = 0
+        self._error: BrokerError | None = None
+        self._short_lived = 0
+        self._ever_connected = False
+        self.current: Connector | None = None
+        """The connector dialled last."""
+        self.node_id: str | None = None
+        """The node our sessions live on; both servers of its pair carry it."""
+        self._settled: Connector | None = None
+        self._previous: Connector | None = None
+        self._backup: Connector | None = None
+        self._redirect: Connector | None = None
+
+    @property
+    def failing_over(self) -> bool:
+        """Whether a connection that once worked is being replaced."""
+        return self._ever_connected and self.state not in (State.CONNECTED, State.CLOSED)
+
+    @property
+    def attempts(self) -> int:
+        """Rounds begun since the last working connection."""
+        return self._rounds
+
+    def learn(self) -> None:
+        """The topology changed: note which node is ours and where its backup is.
+
+        Kept here because a node that announces its own shutdown leaves the topology just when
+        its backup is needed.
+        """
+        if self.current is None:
+            return
+        node = self._topology.get(self.node_id) if self.node_id else self._topology.node_at(self.current)
+        if node is None:
+            return
+        self.node_id = node.node_id
+        for each in (node.backup, node.primary):
+            if each is not None and each.place != self.current.place:
+                self._backup = each
+                return
+
+    def redirect(self, connector: Connector) -> None:
+        """The broker named the place to go to next."""
+        self._redirect = connector
+
+    def lived(self, lifetime_ms: int) -> None:
+        """Told how long the connection that is about to be LOST had been working."""
+        self._short_lived = self._short_lived + 1 if lifetime_ms < SHORT_LIVED_MS else 0
+
+    # actions of the table
+
+    def _begin_round(self) -> None:
+        self._rounds += 1
+        self._candidates = self._round()
+        self._dial_next(None)
+
+    def _round(self) -> list[Connector]:
+        wanted: list[Connector | None]
+        if not self._ever_connected:
+            wanted = [*self._initial]
+        elif self._beyond_own_node():
+            wanted = [each for node in self._topology for each in (node.primary, node.backup)]
+            wanted += self._initial
+        else:
+            wanted = [self._redirect, self._settled, self._backup, self._previous, *self._initial]
+        found: dict[tuple[str, int], Connector] = {}
+        for connector in wanted:
+            if connector is not None:
+                found.setdefault(connector.place, connector)
+        return list(found.values())
+
+    def _beyond_own_node(self) -> bool:
+        """Whether the rounds for our own node are spent and any node of the cluster will do."""
+        return self._ever_connected and 0 <= self._options.reconnect_attempts < self._rounds
+
+    def _dial_next(self, error: BrokerError | None) -> None:
+        if error is not None:
+            self._error = error
+        if self._candidates:
+            self.current = self._candidates.pop(0)
+            self._steps.dial(self.current)
+            return
+        allowed = self._allowed_rounds()
+        if 0 <= allowed <= self._rounds:
+            self.fire(Event.GIVE_UP, self._final_error())
+        else:
+            self.fire(Event.ROUND_OVER)
+
+    def _allowed_rounds(self) -> int:
+        if not self._ever_connected:
+            return self._options.initial_connect_attempts
+        if self._options.reconnect_attempts < 0:
+            return -1
+        if self._options.failover_attempts < 0:
+            return -1
+        return self._options.reconnect_attempts + self._options.failover_attempts
+
+    def _final_error(self) -> BrokerError:
+        last = f"; last: {self._error}" if self._error else ""
+        places = ", ".join(str(each) for each in self._initial)
+        if not self._ever_connected:
+            if self._error is not None and not self._error.retryable:
+                return self._error
+            return Unreachable(f"no broker at {places} after {self._rounds} round(s){last}")
+        return FailoverTimedOut(f"no active broker at {places} after {self._rounds} round(s){last}")
+
+    def _wait(self) -> None:
+        options = self._options
+        factor = options.retry_interval_multiplier ** min(max(self._rounds - 1, 0), 64)
+        longest_ms = max(options.max_retry_interval_ms, options.retry_interval_ms)
+        self._steps.wait(int(min(options.retry_interval_ms * factor, longest_ms)))
+
+    def _greet(self) -> None:
+        if self._beyond_own_node():
+            self.node_id = None
+        self._steps.greet(self.node_id)
+
+    def _restore(self) -> None:
+        self._steps.restore()
+
+    def _connected(self) -> None:
+        failed_over, self._ever_connected = self._ever_connected, True
+        if self._settled is not None and self.current is not None and self.current.place != self._settled.place:
+            self._previous, self._backup = self._settled, None
+        self._settled = self.current
+        self._redirect = None
+        self._rounds = 0
+        self._error = None
+        self.learn()
+        self._steps.connected(failed_over)
+
+    def _fail_over(self, error: BrokerError) -> None:
+        self._error = error
+        if self._allowed_rounds() == 0:
+            self.fire(Event.GIVE_UP, error if isinstance(error, ConnectionLost) else ConnectionLost(str(error)))
+            return
+        self._steps.failover_begins(error)
+        if self._short_lived >= _SHORT_LIVED_MAX:
+            # It accepts us and drops us at once: do not hammer it.
+            self._candidates = []
+            self.fire(Event.ROUND_OVER)
+        else:
+            self._begin_round()
+
+    def _end(self, error: BrokerError | None = None) -> None:
+        self._steps.ended(error)

@@ -1,0 +1,1 @@
+"""What nodes know of each other: topology and the links that carry it."""

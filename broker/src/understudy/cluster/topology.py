@@ -1,0 +1,72 @@
+"""Who is in the cluster: one entry per node id, shared by a primary and its backup.
+
+Facts: core-protocol s. 8.1, ha s. 7.3. Event ids are wall-clock milliseconds: an update counts
+when it is newer than what is known, or supplies a connector that was missing.
+
+Not here: who tells whom (``cluster.announcer``, ``protocols.core``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from understudy.wire.core.transport import TransportConfiguration
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """One pair as clients see it."""
+
+    node_id: str
+    event_id: int
+    """Wall-clock milliseconds of the newest news."""
+    primary: TransportConfiguration | None = None
+    """Connector of the node that serves now."""
+    backup: TransportConfiguration | None = None
+    """Connector of the node that stands by."""
+    backup_group: str | None = None
+    scale_down_group: str | None = None
+
+
+class Topology:
+    """The members this node knows; listeners hear every change."""
+
+    def __init__(self) -> None:
+        self._members: dict[str, Member] = {}
+        self._listeners: list[Callable[[Member], None]] = []
+
+    def members(self) -> list[Member]:
+        """All members, oldest entry first."""
+        return list(self._members.values())
+
+    def member(self, node_id: str) -> Member | None:
+        return self._members.get(node_id)
+
+    def listen(self, listener: Callable[[Member], None]) -> Callable[[], None]:
+        """Call ``listener`` with every changed member; the returned call ends that."""
+        self._listeners.append(listener)
+        return lambda: self._listeners.remove(listener) if listener in self._listeners else None
+
+    def set_primary(self, node_id: str, connector: TransportConfiguration, event_id: int) -> None:
+        """The node behind ``connector`` serves ``node_id`` now."""
+        known = self._members.get(node_id) or Member(node_id, 0)
+        # who serves does not stand by at the same time
+        backup = None if known.backup == connector else known.backup
+        self._put(replace(known, event_id=max(event_id, known.event_id + 1), primary=connector, backup=backup))
+
+    def set_backup(
+        self, node_id: str, connector: TransportConfiguration | None, event_id: int, group: str | None = None
+    ) -> None:
+        """The node behind ``connector`` stands by for ``node_id``; None: nobody does any more."""
+        known = self._members.get(node_id) or Member(node_id, 0)
+        self._put(replace(known, event_id=max(event_id, known.event_id + 1), backup=connector, backup_group=group))
+
+    def clear(self) -> None:
+        """Forget everybody, when the node stops serving."""
+        self._members.clear()
+
+    def _put(self, member: Member) -> None:
+        self._members[member.node_id] = member
+        for listener in list(self._listeners):
+            listener(member)

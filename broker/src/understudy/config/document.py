@@ -1,0 +1,322 @@
+"""broker.xml as a tree of checked nodes: everything that can be judged from the schema alone.
+
+Reads with lxml, entities, network, DTDs and huge trees off, and at most ``CONFIG_BYTES_MAX``
+bytes. Elements may be in the ``urn:activemq`` namespaces, as Artemis writes them, or in none.
+Every complaint is a ``ConfigError`` with the element's path, the file and the line; elements the
+schema knows but this version does not serve become one ``ConfigWarning`` each.
+
+Not here: what the values mean together (``reader``). Invariant: a ``Node`` holds only children,
+attributes and values its schema row allows.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from lxml import etree
+
+from understudy.config.grammar import Attribute, Element, Kind, Support, Value, parse_value
+from understudy.config.model import ConfigWarning
+from understudy.config.schema import CORE, PLACES, is_container
+from understudy.errors import ConfigError
+from understudy.limits import CONFIG_BYTES_MAX
+
+NAMESPACES: Final = ("", "urn:activemq", "urn:activemq:core")
+_XSI: Final = "http://www.w3.org/2001/XMLSchema-instance"
+_XML: Final = "http://www.w3.org/XML/1998/namespace"
+_XINCLUDE: Final = "http://www.w3.org/2001/XInclude"
+#: Attributes that tell one entry of a list from the next, in the order they are looked for.
+_NAMING: Final = ("name", "match", "type", "key", "from")
+#: Several places of a misplaced element are all named up to this many.
+_PLACES_NAMED_MAX: Final = 3
+
+
+@dataclass(slots=True)
+class Node:
+    """One checked element."""
+
+    element: Element
+    path: str
+    """With the naming attribute: ``core/acceptors/acceptor[@name='artemis']``."""
+    line: int
+    value: Value | None = None
+    """Of an element that is no container."""
+    attributes: dict[str, Value] = field(default_factory=dict)
+    children: list[Node] = field(default_factory=list)
+
+    def child(self, name: str) -> Node | None:
+        """The only child of a (canonical) name, or None."""
+        for child in self.children:
+            if child.element.name == name:
+                return child
+        return None
+
+    def all(self, name: str) -> Iterator[Node]:
+        """The children of a (canonical) name, in file order."""
+        return (child for child in self.children if child.element.name == name)
+
+    def text(self, name: str) -> str | None:
+        """Text of the only child of a name, or None."""
+        child = self.child(name)
+        return None if child is None else str(child.value)
+
+
+class Document:
+    """One file while it is read: where complaints and warnings get their file and line."""
+
+    def __init__(self, file: str, properties: Mapping[str, str]) -> None:
+        self.file = file
+        self.warnings: list[ConfigWarning] = []
+        self._properties = properties
+        self._warned: set[str] = set()
+
+    def parse(self, data: bytes) -> Node:
+        """The checked ``core`` element of ``data``.
+
+        Raises:
+            ConfigError: the bytes are no XML, too many, or not what the schema allows.
+        """
+        root = self._parse_xml(data)
+        core = self._find_core(root)
+        return self._check(core, CORE, CORE.name, Support.IMPLEMENTED)
+
+    def error(self, message: str, path: str, line: int | None, *, hint: str | None = None) -> ConfigError:
+        """A complaint about a place in this file."""
+        return ConfigError(message, path=path, file=self.file, line=line, hint=hint)
+
+    def error_at(self, node: Node, message: str, *, hint: str | None = None) -> ConfigError:
+        """A complaint about a checked element."""
+        return self.error(message, node.path, node.line, hint=hint)
+
+    def warn(self, key: str, message: str, path: str, line: int) -> None:
+        """Add a warning unless there is already one with the same key."""
+        if key not in self._warned:
+            self._warned.add(key)
+            self.warnings.append(ConfigWarning(message, path, self.file, line))
+
+    def _parse_xml(self, data: bytes) -> etree._Element:
+        if len(data) > CONFIG_BYTES_MAX:
+            raise self.error(f"{len(data)} bytes, limit {CONFIG_BYTES_MAX}", "", None)
+        parser = etree.XMLParser(
+            resolve_entities=False,
+            no_network=True,
+            huge_tree=False,
+            load_dtd=False,
+            remove_comments=True,
+            remove_pis=True,
+        )
+        try:
+            root = etree.fromstring(data, parser)
+        except etree.XMLSyntaxError as error:
+            raise self.error(f"no well-formed XML: {error.msg}", "", error.lineno) from None
+        except ValueError as error:
+            raise self.error(f"no well-formed XML: {error}", "", None) from None
+        if root.getroottree().docinfo.internalDTD is not None:
+            raise self.error("a DOCTYPE is not allowed", "", 1, hint="entities and DTDs are never read")
+        return root
+
+    def _find_core(self, root: etree._Element) -> etree._Element:
+        name = self._local_name(root, "")
+        if name == "core":
+            return root
+        if name != "configuration":
+            raise self.error(f"the root element is {name!r}", name, _line(root), hint="configuration, with core in it")
+        cores = []
+        for child in root:
+            child_name = self._local_name(child, "configuration")
+            if child_name != "core":
+                hint = None
+                if child_name in CORE.by_name:
+                    hint = "it belongs in core"
+                raise self.error(
+                    f"unknown element {child_name!r}", f"configuration/{child_name}", _line(child), hint=hint
+                )
+            cores.append(child)
+        if len(cores) != 1:
+            line = _line(cores[1]) if cores else _line(root)
+            raise self.error(f"{len(cores)} core elements, exactly one wanted", "configuration", line)
+        self._check_text_absent(root, "configuration")
+        return cores[0]
+
+    def _local_name(self, xml: etree._Element, parent_path: str) -> str:
+        if not isinstance(xml.tag, str):
+            raise self.error("an entity reference is not allowed", parent_path, _line(xml))
+        qualified = etree.QName(xml)
+        namespace = qualified.namespace or ""
+        if namespace == _XINCLUDE:
+            raise self.error("includes are not read", f"{parent_path}/{qualified.localname}", _line(xml))
+        if namespace not in NAMESPACES:
+            raise self.error(
+                f"element {qualified.localname!r} in the unknown namespace {namespace!r}",
+                f"{parent_path}/{qualified.localname}" if parent_path else qualified.localname,
+                _line(xml),
+                hint="urn:activemq:core, or none",
+            )
+        return qualified.localname
+
+    # --- one element ---------------------------------------------------------------------------
+
+    def _check(self, xml: etree._Element, element: Element, path: str, inherited: Support) -> Node:
+        node = Node(element, path, _line(xml))
+        self._check_attributes(xml, node)
+        if is_container(element):
+            self._check_text_absent(xml, path)
+            self._check_children(xml, node)
+        else:
+            if len(xml):
+                name = self._local_name(xml[0], path)
+                raise self.error(
+                    f"unknown element {name!r}: {element.name} holds {element.kind.value}",
+                    f"{path}/{name}",
+                    _line(xml[0]),
+                )
+            node.value = self._value(self._substitute(xml.text or "", path, node.line), element, path, node.line)
+        self._check_support(node, inherited)
+        return node
+
+    def _check_support(self, node: Node, inherited: Support) -> None:
+        element = node.element
+        if inherited is not Support.IMPLEMENTED or element.support is Support.IMPLEMENTED:
+            return
+        if element.support is Support.REFUSED:
+            if not _is_switched_off(node):
+                raise self.error_at(node, f"{element.name} is not available in this version", hint=element.note)
+            return
+        if element.support is Support.NO_EFFECT:
+            message = f"{element.name} has no effect: {element.note}"
+        else:
+            message = f"{element.name} is not implemented in this version and is left aside"
+        self.warn(f"element {element.name}", message, node.path, node.line)
+
+    def _check_children(self, xml: etree._Element, node: Node) -> None:
+        element, seen = node.element, dict[str, int]()
+        for child_xml in xml:
+            name = self._local_name(child_xml, node.path)
+            row = element.by_name.get(name)
+            if row is None:
+                raise self._unknown_child(name, child_xml, node)
+            child_path = f"{node.path}/{row.name}{self._naming(child_xml, row)}"
+            if not row.repeated and row.name in seen:
+                raise self.error(f"{name} stands twice, first on line {seen[row.name]}", child_path, _line(child_xml))
+            seen[row.name] = _line(child_xml)
+            node.children.append(self._check(child_xml, row, child_path, element.support))
+        for row in element.children:
+            if row.required and row.name not in seen:
+                raise self.error_at(node, f"{row.name} is missing", hint=row.doc)
+
+    def _unknown_child(self, name: str, xml: etree._Element, node: Node) -> ConfigError:
+        places = PLACES.get(name, ())
+        hint = None
+        if places:
+            named = ", ".join(places[:_PLACES_NAMED_MAX])
+            more = f" and {len(places) - _PLACES_NAMED_MAX} more places" if len(places) > _PLACES_NAMED_MAX else ""
+            message = f"misplaced element {name!r}"
+            hint = f"it belongs in {named}{more}"
+        else:
+            message = f"unknown element {name!r}"
+            hint = nearest(name, node.element.by_name) or nearest(name, PLACES)
+        return self.error(message, f"{node.path}/{name}", _line(xml), hint=hint)
+
+    def _check_text_absent(self, xml: etree._Element, path: str) -> None:
+        for text in (xml.text, *(child.tail for child in xml)):
+            if text and text.strip():
+                raise self.error(f"unexpected text {_shorten(text.strip())!r} between elements", path, _line(xml))
+
+    # --- values --------------------------------------------------------------------------------
+
+    def _naming(self, xml: etree._Element, row: Element) -> str:
+        known = {attribute.name for attribute in row.attributes if attribute.required}
+        for name in _NAMING:
+            value = xml.get(name)
+            if name in known and value is not None:
+                return f"[@{name}='{_shorten(value)}']"
+        return ""
+
+    def _check_attributes(self, xml: etree._Element, node: Node) -> None:
+        rows = {attribute.name: attribute for attribute in node.element.attributes}
+        for key, raw in xml.attrib.items():
+            name = etree.QName(str(key))
+            if name.namespace in (_XSI, _XML):
+                continue
+            path = f"{node.path}/@{name.localname}"
+            row = rows.get(name.localname)
+            if name.namespace or row is None:
+                raise self.error(
+                    f"unknown attribute {name.localname!r}", path, node.line, hint=nearest(name.localname, rows)
+                )
+            text = self._substitute(str(raw), path, node.line)
+            value = self._value(text, row, path, node.line)
+            refused = row.support is Support.REFUSED and node.element.support is Support.IMPLEMENTED
+            if refused and (row.default is None or value != parse_value(row.default, row)):
+                raise self.error(
+                    f"{row.name}={text} is not available in this version",
+                    path,
+                    node.line,
+                    hint="a client would rely on what is asked for here",
+                )
+            if row.support is Support.NOT_YET and node.element.support is Support.IMPLEMENTED:
+                message = f"{row.name} is not implemented in this version and is left aside"
+                self.warn(f"attribute {row.name}", message, path, node.line)
+            node.attributes[row.name] = value
+        for row in node.element.attributes:
+            if row.required and not str(node.attributes.get(row.name, "")).strip():
+                raise self.error_at(node, f"attribute {row.name!r} is missing", hint=row.doc)
+
+    def _value(self, text: str, row: Element | Attribute, path: str, line: int) -> Value:
+        if row.kind in (Kind.TEXT, Kind.PATH):
+            return text.strip()
+        try:
+            return parse_value(text, row)
+        except ValueError as error:
+            hint = nearest(text.strip().upper(), row.choices) or nearest(text.strip(), row.choices)
+            raise self.error(str(error), path, line, hint=hint) from None
+
+    def _substitute(self, text: str, path: str, line: int) -> str:
+        """``${name}`` and ``${name:default}`` replaced once; what comes in is not looked at again."""
+        parts: list[str] = []
+        rest = text
+        while True:
+            before, opening, behind = rest.partition("${")
+            parts.append(before)
+            if not opening:
+                return "".join(parts)
+            inside, closing, rest = behind.partition("}")
+            if not closing:
+                raise self.error(f"'${{{_shorten(inside)}' has no closing brace", path, line)
+            name, colon, default = inside.partition(":")
+            value = self._properties.get(name.strip(), default.strip() if colon else None)
+            if value is None:
+                raise self.error(
+                    f"property {name.strip()!r} has no value and no default",
+                    path,
+                    line,
+                    hint=nearest(name.strip(), self._properties) or "write ${name:default}",
+                )
+            parts.append(value)
+
+
+def _is_switched_off(node: Node) -> bool:
+    """Whether a refused element says nothing but its default, or a refused container ``enabled`` false."""
+    element = node.element
+    if is_container(element):
+        enabled = node.child("enabled")
+        return enabled is not None and enabled.value is False
+    return element.default is not None and node.value == parse_value(element.default, element)
+
+
+def nearest(name: str, known: Iterable[str]) -> str | None:
+    """A hint naming the known word most like a mistyped one; None when nothing is like it."""
+    found = difflib.get_close_matches(name, list(known), n=1, cutoff=0.6)
+    return f"did you mean {found[0]!r}?" if found and found[0] != name else None
+
+
+def _line(xml: etree._Element) -> int:
+    line = xml.sourceline
+    return line if isinstance(line, int) and line > 0 else 1
+
+
+def _shorten(text: str) -> str:
+    return text if len(text) <= 80 else f"{text[:77]}..."

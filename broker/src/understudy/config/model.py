@@ -1,0 +1,471 @@
+"""The configuration of one broker as frozen dataclasses: what ``reader`` makes of broker.xml.
+
+Field names are the element names with underscores and the unit last (``journal-file-size`` is
+``journal_file_size_bytes``); defaults come from ``schema`` and from nowhere else, so a
+``Configuration()`` made in a test means the same as an empty file. Not here: checks, and the
+merging of address settings (``routing.settings``). Invariant: every name a value refers to
+(connectors, queues) has been found by the reader.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import Enum, IntEnum, StrEnum
+from typing import Final
+
+from understudy import limits
+from understudy.config.schema import Defaults
+
+ParameterValue = bool | int | str
+
+_CORE: Final = Defaults("core")
+_CLUSTER: Final = Defaults("core/cluster-connections/cluster-connection")
+_PRIMARY: Final = Defaults("core/ha-policy/shared-store/primary")
+_BACKUP: Final = Defaults("core/ha-policy/shared-store/backup")
+_WILDCARDS: Final = Defaults("core/wildcard-addresses")
+
+DEFAULT_CLUSTER_PASSWORD: Final = _CORE.text("cluster-password")
+"""Known to everybody; a broker with a cluster connection refuses it."""
+
+
+class RoutingType(IntEnum):
+    """How an address hands a message to its queues; the numbers are those of the CORE protocol."""
+
+    MULTICAST = 0
+    ANYCAST = 1
+
+
+class AddressFullPolicy(Enum):
+    """What a full address does."""
+
+    DROP = "DROP"
+    FAIL = "FAIL"
+    PAGE = "PAGE"
+    BLOCK = "BLOCK"
+
+
+class PageFullPolicy(Enum):
+    """What an address does that may not page any further."""
+
+    DROP = "DROP"
+    FAIL = "FAIL"
+
+
+class DiskFullPolicy(Enum):
+    """What an address does when the disk is full."""
+
+    DROP = "DROP"
+    FAIL = "FAIL"
+    BLOCK = "BLOCK"
+
+
+class SlowConsumerPolicy(Enum):
+    """What is done about a slow consumer."""
+
+    KILL = "KILL"
+    NOTIFY = "NOTIFY"
+
+
+class SlowConsumerUnit(Enum):
+    """Unit of slow-consumer-threshold."""
+
+    MESSAGES_PER_SECOND = "MESSAGES_PER_SECOND"
+    MESSAGES_PER_MINUTE = "MESSAGES_PER_MINUTE"
+    MESSAGES_PER_HOUR = "MESSAGES_PER_HOUR"
+    MESSAGES_PER_DAY = "MESSAGES_PER_DAY"
+
+
+class ConfigDeletionPolicy(Enum):
+    """What happens to a resource that has gone from the file."""
+
+    OFF = "OFF"
+    FORCE = "FORCE"
+
+
+class MessageLoadBalancing(Enum):
+    """Which members of a cluster get messages (manual, clusters)."""
+
+    OFF = "OFF"
+    STRICT = "STRICT"
+    ON_DEMAND = "ON_DEMAND"
+    OFF_WITH_REDISTRIBUTION = "OFF_WITH_REDISTRIBUTION"
+
+
+_LOAD_BALANCING: Final = MessageLoadBalancing(_CLUSTER.text("message-load-balancing"))
+
+
+class Permission(Enum):
+    """What a role may do on the addresses that match (manual, security)."""
+
+    SEND = "send"
+    CONSUME = "consume"
+    BROWSE = "browse"
+    CREATE_ADDRESS = "createAddress"
+    DELETE_ADDRESS = "deleteAddress"
+    CREATE_DURABLE_QUEUE = "createDurableQueue"
+    DELETE_DURABLE_QUEUE = "deleteDurableQueue"
+    CREATE_NON_DURABLE_QUEUE = "createNonDurableQueue"
+    DELETE_NON_DURABLE_QUEUE = "deleteNonDurableQueue"
+    MANAGE = "manage"
+    VIEW = "view"
+    EDIT = "edit"
+
+
+@dataclass(frozen=True, slots=True)
+class AcceptorConfiguration:
+    """Where the node listens."""
+
+    name: str
+    host: str
+    """Host name or address to bind; an IPv6 address without brackets."""
+    port: int
+    """0 lets the system choose."""
+    protocols: tuple[str, ...] = ("CORE",)
+    """Those of ``protocols`` that this version serves."""
+    handshake_timeout_ms: int = limits.HANDSHAKE_TIMEOUT_MS
+    """Time for the first bytes of a known protocol; 0 waits for ever."""
+    connections_allowed: int = limits.CONNECTIONS_MAX
+    tcp_send_buffer_bytes: int = 1024 * 1024
+    """-1 leaves it to the system."""
+    tcp_receive_buffer_bytes: int = 1024 * 1024
+    """-1 leaves it to the system."""
+    tcp_no_delay: bool = True
+    backlog: int = 1024
+    """Connections the system may hold until they are accepted."""
+    anycast_prefixes: tuple[str, ...] = ()
+    """Prefixes that ask for anycast and are cut off an address."""
+    multicast_prefixes: tuple[str, ...] = ()
+    parameters: Mapping[str, ParameterValue] = field(default_factory=dict, repr=False)
+    """All parameters of the URL, host and port left out."""
+
+    @property
+    def url(self) -> str:
+        """``tcp://host:port``, without parameters (they may hold passwords)."""
+        return format_url(self.host, self.port)
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectorConfiguration:
+    """How others, and this node itself, reach a broker; travels to clients in the topology."""
+
+    name: str
+    host: str
+    port: int
+    parameters: Mapping[str, ParameterValue] = field(default_factory=dict, repr=False)
+    """All parameters of the URL, host and port left out, known or not."""
+
+    @property
+    def url(self) -> str:
+        """``tcp://host:port``, without parameters (they may hold passwords)."""
+        return format_url(self.host, self.port)
+
+
+@dataclass(frozen=True, slots=True)
+class QueueConfiguration:
+    """A queue made at activation. None means: as the address settings say."""
+
+    name: str
+    address: str
+    routing_type: RoutingType
+    filter: str | None = None
+    durable: bool = True
+    user: str | None = None
+    max_consumers: int | None = None
+    purge_on_no_consumers: bool | None = None
+    exclusive: bool | None = None
+    group_rebalance: bool | None = None
+    group_rebalance_pause_dispatch: bool | None = None
+    group_buckets: int | None = None
+    group_first_key: str | None = None
+    last_value: bool | None = None
+    last_value_key: str | None = None
+    non_destructive: bool | None = None
+    consumers_before_dispatch: int | None = None
+    delay_before_dispatch: int | None = None
+    """Milliseconds."""
+    ring_size: int | None = None
+    enabled: bool | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class AddressConfiguration:
+    """An address made at activation."""
+
+    name: str
+    routing_types: frozenset[RoutingType]
+    """Those with an element of their own; empty leaves it to the first use."""
+    queues: tuple[QueueConfiguration, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class AddressSettingsConfiguration:
+    """One address-setting; None means: inherit from the next less specific one, or the default.
+
+    Field names are exactly the element names, so that the merge in ``routing.settings`` can go by
+    name. Times are in milliseconds and sizes in bytes, but slow_consumer_check_period in seconds.
+    """
+
+    match: str
+    dead_letter_address: str | None = None
+    auto_create_dead_letter_resources: bool | None = None
+    dead_letter_queue_prefix: str | None = None
+    dead_letter_queue_suffix: str | None = None
+    expiry_address: str | None = None
+    auto_create_expiry_resources: bool | None = None
+    expiry_queue_prefix: str | None = None
+    expiry_queue_suffix: str | None = None
+    no_expiry: bool | None = None
+    expiry_delay: int | None = None
+    min_expiry_delay: int | None = None
+    max_expiry_delay: int | None = None
+    redelivery_delay: int | None = None
+    redelivery_delay_multiplier: float | None = None
+    redelivery_collision_avoidance_factor: float | None = None
+    max_redelivery_delay: int | None = None
+    max_delivery_attempts: int | None = None
+    send_to_dla_on_no_route: bool | None = None
+    max_size_bytes: int | None = None
+    max_size_messages: int | None = None
+    max_size_bytes_reject_threshold: int | None = None
+    address_full_policy: AddressFullPolicy | None = None
+    page_limit_bytes: int | None = None
+    page_limit_messages: int | None = None
+    page_full_policy: PageFullPolicy | None = None
+    disk_full_policy: DiskFullPolicy | None = None
+    page_size_bytes: int | None = None
+    page_max_cache_size: int | None = None
+    max_read_page_messages: int | None = None
+    max_read_page_bytes: int | None = None
+    prefetch_page_messages: int | None = None
+    prefetch_page_bytes: int | None = None
+    initial_queue_buffer_size: int | None = None
+    default_last_value_queue: bool | None = None
+    default_last_value_key: str | None = None
+    default_non_destructive: bool | None = None
+    default_exclusive_queue: bool | None = None
+    default_group_rebalance: bool | None = None
+    default_group_rebalance_pause_dispatch: bool | None = None
+    default_group_buckets: int | None = None
+    default_group_first_key: str | None = None
+    default_consumers_before_dispatch: int | None = None
+    default_delay_before_dispatch: int | None = None
+    default_purge_on_no_consumers: bool | None = None
+    default_max_consumers: int | None = None
+    default_ring_size: int | None = None
+    default_queue_routing_type: RoutingType | None = None
+    default_address_routing_type: RoutingType | None = None
+    default_consumer_window_size: int | None = None
+    auto_create_queues: bool | None = None
+    auto_delete_queues: bool | None = None
+    auto_delete_created_queues: bool | None = None
+    auto_delete_queues_delay: int | None = None
+    auto_delete_queues_message_count: int | None = None
+    auto_delete_queues_skip_usage_check: bool | None = None
+    auto_create_addresses: bool | None = None
+    auto_delete_addresses: bool | None = None
+    auto_delete_addresses_delay: int | None = None
+    auto_delete_addresses_skip_usage_check: bool | None = None
+    id_cache_size: int | None = None
+    enable_ingress_timestamp: bool | None = None
+    config_delete_queues: ConfigDeletionPolicy | None = None
+    config_delete_addresses: ConfigDeletionPolicy | None = None
+    config_delete_diverts: ConfigDeletionPolicy | None = None
+    redistribution_delay: int | None = None
+    retroactive_message_count: int | None = None
+    slow_consumer_threshold: int | None = None
+    slow_consumer_threshold_measurement_unit: SlowConsumerUnit | None = None
+    slow_consumer_policy: SlowConsumerPolicy | None = None
+    slow_consumer_check_period: int | None = None
+    message_counter_history_day_limit: int | None = None
+    management_browse_page_size: int | None = None
+    management_message_attribute_size_limit: int | None = None
+    enable_metrics: bool | None = None
+    auto_create_jms_queues: bool | None = None
+    auto_delete_jms_queues: bool | None = None
+    auto_create_jms_topics: bool | None = None
+    auto_delete_jms_topics: bool | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SecuritySettingConfiguration:
+    """Who may do what on the addresses that match; nothing is inherited from other settings."""
+
+    match: str
+    """Address, wildcard, or ``address::queue``."""
+    permissions: Mapping[Permission, frozenset[str]] = field(default_factory=dict)
+    """Roles by permission; a missing permission is nobody's."""
+
+
+@dataclass(frozen=True, slots=True)
+class WildcardConfiguration:
+    """How wildcards are written."""
+
+    routing_enabled: bool = _WILDCARDS.boolean("routing-enabled")
+    delimiter: str = _WILDCARDS.text("delimiter")
+    any_words: str = _WILDCARDS.text("any-words")
+    single_word: str = _WILDCARDS.text("single-word")
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterConnectionConfiguration:
+    """How the node takes part in one cluster (facts ha-behaviour 7.2)."""
+
+    name: str
+    connector_ref: str
+    """Name of the connector by which the others reach this node."""
+    static_connectors: tuple[str, ...] = ()
+    """Names of the connectors by which this node reaches the others."""
+    allow_direct_connections_only: bool = False
+    discovery_group: str | None = None
+    """Read, not used in this version."""
+    address: str = _CLUSTER.text("address")
+    check_period_ms: int = _CLUSTER.number("check-period")
+    connection_ttl_ms: int = _CLUSTER.number("connection-ttl")
+    min_large_message_size_bytes: int = _CLUSTER.number("min-large-message-size")
+    retry_interval_ms: int = _CLUSTER.number("retry-interval")
+    retry_interval_multiplier: float = _CLUSTER.decimal("retry-interval-multiplier")
+    max_retry_interval_ms: int = _CLUSTER.number("max-retry-interval")
+    initial_connect_attempts: int = _CLUSTER.number("initial-connect-attempts")
+    reconnect_attempts: int = _CLUSTER.number("reconnect-attempts")
+    use_duplicate_detection: bool = _CLUSTER.boolean("use-duplicate-detection")
+    call_timeout_ms: int = _CLUSTER.number("call-timeout")
+    call_failover_timeout_ms: int = _CLUSTER.number("call-failover-timeout")
+    message_load_balancing: MessageLoadBalancing = _LOAD_BALANCING
+    max_hops: int = _CLUSTER.number("max-hops")
+    confirmation_window_size_bytes: int = _CLUSTER.number("confirmation-window-size")
+    producer_window_size_bytes: int = _CLUSTER.number("producer-window-size")
+    notification_interval_ms: int = _CLUSTER.number("notification-interval")
+    notification_attempts: int = _CLUSTER.number("notification-attempts")
+    topology_scanner_attempts: int = _CLUSTER.number("topology-scanner-attempts")
+    client_id: str | None = None
+
+
+class Role(StrEnum):
+    """What a server is configured to be; what it is doing now is the policy's state."""
+
+    PRIMARY_ONLY = "primary-only"
+    PRIMARY = "primary"
+    BACKUP = "backup"
+
+
+@dataclass(frozen=True, slots=True)
+class HighAvailabilityPolicy:
+    """What the server is to its partner: alone, or one half of a shared-store pair (facts ha-behaviour 1, 2)."""
+
+    role: Role = Role.PRIMARY_ONLY
+    failover_on_shutdown: bool = _PRIMARY.boolean("failover-on-shutdown")
+    """Primary and backup: a clean stop lets the other one take over."""
+    wait_for_activation: bool = _PRIMARY.boolean("wait-for-activation")
+    """Primary: started is reported only once active."""
+    allow_failback: bool = _BACKUP.boolean("allow-failback")
+    """Backup: yields to its primary."""
+    restart_backup: bool = _BACKUP.boolean("restart-backup")
+    """Backup: after yielding it goes on as a backup."""
+
+
+@dataclass(frozen=True, slots=True)
+class Configuration:
+    """Everything about one broker. Directories are absolute when the reader had a base directory."""
+
+    name: str = _CORE.text("name")
+    internal_naming_prefix: str = _CORE.text("internal-naming-prefix")
+    management_address: str = _CORE.text("management-address")
+    management_notification_address: str = _CORE.text("management-notification-address")
+    cluster_user: str = _CORE.text("cluster-user")
+    cluster_password: str = field(default=DEFAULT_CLUSTER_PASSWORD, repr=False)
+
+    security_enabled: bool = _CORE.boolean("security-enabled")
+    authentication_cache_size: int = _CORE.number("authentication-cache-size")
+    authorization_cache_size: int = _CORE.number("authorization-cache-size")
+    populate_validated_user: bool = _CORE.boolean("populate-validated-user")
+
+    connection_ttl_override_ms: int = _CORE.number("connection-ttl-override")
+    connection_ttl_check_interval_ms: int = _CORE.number("connection-ttl-check-interval")
+    transaction_timeout_ms: int = _CORE.number("transaction-timeout")
+    transaction_timeout_scan_period_ms: int = _CORE.number("transaction-timeout-scan-period")
+    message_expiry_scan_period_ms: int = _CORE.number("message-expiry-scan-period")
+    address_queue_scan_period_ms: int = _CORE.number("address-queue-scan-period")
+    graceful_shutdown_enabled: bool = _CORE.boolean("graceful-shutdown-enabled")
+    graceful_shutdown_timeout_ms: int = _CORE.number("graceful-shutdown-timeout")
+    id_cache_size: int = _CORE.number("id-cache-size")
+    persist_id_cache: bool = _CORE.boolean("persist-id-cache")
+    persist_delivery_count_before_delivery: bool = _CORE.boolean("persist-delivery-count-before-delivery")
+
+    persistence_enabled: bool = _CORE.boolean("persistence-enabled")
+    bindings_directory: str = _CORE.text("bindings-directory")
+    journal_directory: str = _CORE.text("journal-directory")
+    large_messages_directory: str = _CORE.text("large-messages-directory")
+    paging_directory: str = _CORE.text("paging-directory")
+    node_manager_lock_directory: str = _CORE.text("journal-directory")
+    journal_lock_acquisition_timeout_ms: int = _CORE.number("journal-lock-acquisition-timeout")
+    journal_file_size_bytes: int = _CORE.number("journal-file-size")
+    create_bindings_dir: bool = _CORE.boolean("create-bindings-dir")
+    create_journal_dir: bool = _CORE.boolean("create-journal-dir")
+    max_disk_usage_percent: int = _CORE.number("max-disk-usage")
+    min_disk_free_bytes: int = _CORE.number("min-disk-free")
+    disk_scan_period_ms: int = _CORE.number("disk-scan-period")
+    global_max_size_bytes: int = _CORE.number("global-max-size")
+    """-1: half of the memory the process may use."""
+    global_max_messages: int = _CORE.number("global-max-messages")
+
+    acceptors: tuple[AcceptorConfiguration, ...] = ()
+    connectors: tuple[ConnectorConfiguration, ...] = ()
+    cluster_connections: tuple[ClusterConnectionConfiguration, ...] = ()
+    ha_policy: HighAvailabilityPolicy = HighAvailabilityPolicy()
+    addresses: tuple[AddressConfiguration, ...] = ()
+    address_settings: tuple[AddressSettingsConfiguration, ...] = ()
+    """In file order; every ``match`` once."""
+    security_settings: tuple[SecuritySettingConfiguration, ...] = ()
+    """In file order; every ``match`` once."""
+    wildcards: WildcardConfiguration = WildcardConfiguration()
+
+    def store_directories(self) -> tuple[str, ...]:
+        """Every directory the broker keeps data in, each once."""
+        directories = (
+            self.bindings_directory,
+            self.journal_directory,
+            self.large_messages_directory,
+            self.paging_directory,
+            self.node_manager_lock_directory,
+        )
+        return tuple(dict.fromkeys(directories))
+
+    @property
+    def lock_directory(self) -> str:
+        """Directory of the store's lock files."""
+        return self.node_manager_lock_directory
+
+    def connector(self, name: str) -> ConnectorConfiguration:
+        """The connector of a name; KeyError if there is none."""
+        for connector in self.connectors:
+            if connector.name == name:
+                return connector
+        raise KeyError(name)
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigWarning:
+    """Something in the file that this version leaves aside."""
+
+    message: str
+    path: str
+    """Element path, as in ConfigError."""
+    file: str
+    line: int
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line} {self.path}: {self.message}"
+
+
+@dataclass(frozen=True, slots=True)
+class LoadedConfig:
+    """What reading a file gave."""
+
+    configuration: Configuration
+    warnings: tuple[ConfigWarning, ...] = ()
+
+
+def format_url(host: str, port: int) -> str:
+    """``tcp://host:port``, with brackets around an IPv6 address."""
+    return f"tcp://[{host}]:{port}" if ":" in host else f"tcp://{host}:{port}"

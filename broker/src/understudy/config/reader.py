@@ -1,0 +1,359 @@
+"""broker.xml into a ``Configuration``: what the checked nodes mean together.
+
+``document`` has judged every element by itself; here names are resolved, old forms translated,
+paths made absolute and combinations refused that would be unsafe. Not here: reading the file, the
+management server's own settings, or anything that acts on the configuration.
+"""
+
+from __future__ import annotations
+
+import posixpath
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import fields
+from enum import Enum
+from typing import Any, Final
+
+from understudy.config import model
+from understudy.config.document import Document, Node, nearest
+from understudy.config.grammar import Kind
+from understudy.config.model import (
+    AcceptorConfiguration,
+    AddressConfiguration,
+    AddressSettingsConfiguration,
+    ClusterConnectionConfiguration,
+    Configuration,
+    ConnectorConfiguration,
+    HighAvailabilityPolicy,
+    LoadedConfig,
+    MessageLoadBalancing,
+    Permission,
+    QueueConfiguration,
+    Role,
+    RoutingType,
+    SecuritySettingConfiguration,
+    WildcardConfiguration,
+)
+from understudy.config.transport import read_acceptor, read_connector
+from understudy.config.wildcard import check_match, is_wild
+from understudy.errors import ConfigError, InvalidSelector
+from understudy.limits import NAME_UNITS_MAX
+from understudy.selector import parse_selector
+
+_OLD_PERMISSIONS: Final = {
+    "createTempQueue": Permission.CREATE_NON_DURABLE_QUEUE,
+    "deleteTempQueue": Permission.DELETE_NON_DURABLE_QUEUE,
+}
+_SETTING_ENUMS: Final[Mapping[str, Callable[[str], Enum]]] = {
+    "address-full-policy": model.AddressFullPolicy,
+    "page-full-policy": model.PageFullPolicy,
+    "disk-full-policy": model.DiskFullPolicy,
+    "slow-consumer-policy": model.SlowConsumerPolicy,
+    "slow-consumer-threshold-measurement-unit": model.SlowConsumerUnit,
+    "config-delete-queues": model.ConfigDeletionPolicy,
+    "config-delete-addresses": model.ConfigDeletionPolicy,
+    "config-delete-diverts": model.ConfigDeletionPolicy,
+    "default-queue-routing-type": lambda text: RoutingType[text],
+    "default-address-routing-type": lambda text: RoutingType[text],
+}
+
+
+def read_broker_xml(
+    data: bytes,
+    *,
+    file: str,
+    base_directory: str = "",
+    properties: Mapping[str, str] | None = None,
+) -> LoadedConfig:
+    """The configuration in the bytes of a broker.xml, and what in it is left aside.
+
+    Args:
+        data: The file's bytes, at most ``CONFIG_BYTES_MAX``.
+        file: Its name, for messages only.
+        base_directory: Where relative directories start: the instance directory. Empty leaves
+            them relative.
+        properties: Values for ``${name}`` and ``${name:default}``, as Artemis takes them from
+            system properties.
+
+    Raises:
+        ConfigError: anything that cannot be used, with element path, file and line.
+    """
+    document = Document(file, properties or {})
+    core = document.parse(data)
+    return LoadedConfig(_Reader(document, base_directory).read(core), tuple(document.warnings))
+
+
+class _Reader:
+    """One reading."""
+
+    def __init__(self, document: Document, base_directory: str) -> None:
+        self._document = document
+        self._base_directory = base_directory
+
+    def read(self, core: Node) -> Configuration:
+        values = self._plain(core, Configuration)
+        for node in core.children:
+            if node.element.kind is Kind.PATH and node.element.field in values:
+                values[node.element.field] = self._directory(node)
+        defaults = Configuration()
+        for name in ("bindings", "journal", "large_messages", "paging"):
+            key = f"{name}_directory"
+            values.setdefault(key, self._absolute(getattr(defaults, key)))
+        values.setdefault("node_manager_lock_directory", values["journal_directory"])
+        self._required_text(core, "name", "management-address", "management-notification-address", "cluster-user")
+        wildcards = self._wildcards(core)
+        connectors = tuple(self._connectors(core))
+        cluster_connections = tuple(self._cluster_connections(core, connectors))
+        if cluster_connections and core.text("cluster-password") in (None, "", model.DEFAULT_CLUSTER_PASSWORD):
+            node = core.child("cluster-password") or core.child("cluster-connections") or core
+            raise self._error(
+                node,
+                "a cluster connection needs a cluster-password of its own",
+                hint="the default is known to everybody",
+            )
+        if cluster_connections and str(values["cluster_password"]).startswith("ENC("):
+            node = core.child("cluster-password") or core
+            raise self._error(node, "masked passwords are not available in this version")
+        return Configuration(
+            **values,
+            wildcards=wildcards,
+            connectors=connectors,
+            acceptors=tuple(self._acceptors(core)),
+            cluster_connections=cluster_connections,
+            ha_policy=self._ha_policy(core),
+            addresses=tuple(self._addresses(core)),
+            address_settings=tuple(self._address_settings(core, wildcards)),
+            security_settings=tuple(self._security_settings(core, wildcards)),
+        )
+
+    # --- plain values --------------------------------------------------------------------------
+
+    def _plain(self, node: Node, into: type) -> dict[str, Any]:
+        """Values of the children that have a field of their name in a dataclass."""
+        names = {each.name for each in fields(into)}
+        return {
+            child.element.field: child.value
+            for child in node.children
+            if child.element.kind is not Kind.CONTAINER and child.element.field in names and not child.element.repeated
+        }
+
+    def _required_text(self, node: Node, *names: str) -> None:
+        for name in names:
+            child = node.child(name)
+            if child is not None and not child.value:
+                raise self._error(child, "the value is empty")
+
+    def _directory(self, node: Node) -> str:
+        text = str(node.value)
+        if not text or "\0" in text:
+            raise self._error(node, f"{text!r} is no directory")
+        return self._absolute(text)
+
+    def _absolute(self, path: str) -> str:
+        return posixpath.normpath(posixpath.join(self._base_directory, path))
+
+    def _error(self, node: Node, message: str, *, hint: str | None = None) -> ConfigError:
+        return self._document.error_at(node, message, hint=hint)
+
+    def _unique(self, nodes: Iterator[Node], attribute: str = "name") -> Iterator[tuple[Node, str]]:
+        """The nodes of a list with their naming attribute, each name once."""
+        lines: dict[str, int] = {}
+        for node in nodes:
+            name = str(node.attributes[attribute])
+            if len(name) > NAME_UNITS_MAX:
+                raise self._error(node, f"a {attribute} of {len(name)} characters, limit {NAME_UNITS_MAX}")
+            if name in lines:
+                raise self._error(node, f"{name!r} stands twice, first on line {lines[name]}")
+            lines[name] = node.line
+            yield node, name
+
+    def _list(self, core: Node, container: str, entry: str, attribute: str = "name") -> Iterator[tuple[Node, str]]:
+        holder = core.child(container)
+        return self._unique(holder.all(entry), attribute) if holder is not None else iter(())
+
+    # --- transports and cluster ----------------------------------------------------------------
+
+    def _connectors(self, core: Node) -> Iterator[ConnectorConfiguration]:
+        for node, _ in self._list(core, "connectors", "connector"):
+            yield read_connector(node, self._document)
+
+    def _acceptors(self, core: Node) -> Iterator[AcceptorConfiguration]:
+        taken: dict[tuple[str, int], str] = {}
+        for node, name in self._list(core, "acceptors", "acceptor"):
+            acceptor = read_acceptor(node, self._document)
+            if acceptor is None:
+                continue
+            place = (acceptor.host, acceptor.port)
+            if acceptor.port and place in taken:
+                raise self._error(node, f"acceptor {taken[place]!r} listens on {acceptor.url} already")
+            taken[place] = name
+            yield acceptor
+
+    def _cluster_connections(
+        self, core: Node, connectors: tuple[ConnectorConfiguration, ...]
+    ) -> Iterator[ClusterConnectionConfiguration]:
+        by_name = {connector.name: connector for connector in connectors}
+        for node, name in self._list(core, "cluster-connections", "cluster-connection"):
+            if "uri" in node.attributes:
+                raise self._error(node, "the uri attribute is not available in this version", hint="write elements")
+            own = node.child("connector-ref")
+            assert own is not None  # the schema requires it
+            values = self._plain(node, ClusterConnectionConfiguration)
+            values["connector_ref"] = self._reference(own, by_name).name
+            values["message_load_balancing"] = self._load_balancing(node)
+            static = node.child("static-connectors")
+            if static is not None:
+                direct_only = static.attributes.get("allow-direct-connections-only")
+                values["allow_direct_connections_only"] = direct_only is True
+                values["static_connectors"] = tuple(
+                    self._dialled(each, by_name) for each in static.all("connector-ref")
+                )
+            yield ClusterConnectionConfiguration(name=name, discovery_group=self._discovery(core, node), **values)
+
+    def _reference(self, node: Node, connectors: Mapping[str, ConnectorConfiguration]) -> ConnectorConfiguration:
+        name = str(node.value)
+        if name not in connectors:
+            raise self._error(node, f"there is no connector {name!r}", hint=nearest(name, connectors))
+        return connectors[name]
+
+    def _dialled(self, node: Node, connectors: Mapping[str, ConnectorConfiguration]) -> str:
+        connector = self._reference(node, connectors)
+        if connector.parameters.get("sslEnabled") is True:
+            raise self._error(
+                node,
+                f"connector {connector.name!r} has sslEnabled, which this version cannot dial",
+                hint="connecting in plain text instead would be unsafe",
+            )
+        return connector.name
+
+    def _load_balancing(self, node: Node) -> MessageLoadBalancing:
+        chosen = node.child("message-load-balancing")
+        old = node.child("forward-when-no-consumers")
+        if chosen is not None and old is not None:
+            raise self._error(old, "message-load-balancing says it already")
+        if old is not None:
+            return MessageLoadBalancing.STRICT if old.value else MessageLoadBalancing.ON_DEMAND
+        if chosen is not None:
+            return MessageLoadBalancing(str(chosen.value))
+        return MessageLoadBalancing.ON_DEMAND
+
+    def _discovery(self, core: Node, connection: Node) -> str | None:
+        reference = connection.child("discovery-group-ref")
+        if reference is None:
+            return None
+        name = str(reference.attributes["discovery-group-name"])
+        known = {group for _, group in self._list(core, "discovery-groups", "discovery-group")}
+        if name not in known:
+            raise self._error(reference, f"there is no discovery-group {name!r}", hint=nearest(name, known))
+        if connection.child("static-connectors") is not None:
+            raise self._error(reference, "static-connectors says it already")
+        return name
+
+    # --- high availability ---------------------------------------------------------------------
+
+    def _ha_policy(self, core: Node) -> HighAvailabilityPolicy:
+        policy = core.child("ha-policy")
+        if policy is None:
+            return HighAvailabilityPolicy()
+        if len(policy.children) != 1:
+            raise self._error(policy, f"{len(policy.children)} policies, exactly one wanted")
+        if policy.child("primary-only") is not None:
+            return HighAvailabilityPolicy()
+        # Replication and colocated were refused by the document: ignoring them would be unsafe.
+        store = policy.children[0]
+        if len(store.children) != 1:
+            raise self._error(store, "exactly one of primary and backup is wanted")
+        node = store.children[0]
+        role = Role.PRIMARY if node.element.name == "primary" else Role.BACKUP
+        return HighAvailabilityPolicy(role=role, **self._plain(node, HighAvailabilityPolicy))
+
+    # --- addresses -----------------------------------------------------------------------------
+
+    def _addresses(self, core: Node) -> Iterator[AddressConfiguration]:
+        queues_at: dict[str, int] = {}
+        for node, name in self._list(core, "addresses", "address"):
+            self._check_name(node, name)
+            types, queues = set[RoutingType](), list[QueueConfiguration]()
+            for kind, routing_type in (("anycast", RoutingType.ANYCAST), ("multicast", RoutingType.MULTICAST)):
+                holder = node.child(kind)
+                if holder is None:
+                    continue
+                types.add(routing_type)
+                for queue_node in holder.all("queue"):
+                    queue = self._queue(queue_node, name, routing_type)
+                    if queue.name in queues_at:
+                        raise self._error(
+                            queue_node, f"queue {queue.name!r} stands twice, first on line {queues_at[queue.name]}"
+                        )
+                    queues_at[queue.name] = queue_node.line
+                    queues.append(queue)
+            yield AddressConfiguration(name, frozenset(types), tuple(queues))
+
+    def _queue(self, node: Node, address: str, routing_type: RoutingType) -> QueueConfiguration:
+        name = str(node.attributes["name"])
+        self._check_name(node, name)
+        values: dict[str, Any] = {
+            key.replace("-", "_"): value for key, value in node.attributes.items() if key != "name"
+        }
+        values.update(self._plain(node, QueueConfiguration))
+        selector = node.child("filter")
+        if selector is not None:
+            text = str(selector.attributes["string"])
+            try:
+                parse_selector(text)
+            except InvalidSelector as error:
+                raise self._error(selector, str(error)) from None
+            values["filter"] = text
+        return QueueConfiguration(name=name, address=address, routing_type=routing_type, **values)
+
+    def _check_name(self, node: Node, name: str) -> None:
+        if "::" in name:
+            raise self._error(node, f"{name!r}: '::' separates address and queue and cannot be part of a name")
+
+    # --- settings by match ---------------------------------------------------------------------
+
+    def _wildcards(self, core: Node) -> WildcardConfiguration:
+        node = core.child("wildcard-addresses")
+        switch = core.child("wild-card-routing-enabled")
+        values = self._plain(node, WildcardConfiguration) if node is not None else {}
+        if switch is not None:
+            values.setdefault("routing_enabled", switch.value)
+        wildcards = WildcardConfiguration(**values)
+        signs = (wildcards.delimiter, wildcards.any_words, wildcards.single_word)
+        if node is not None and (any(len(sign) != 1 for sign in signs) or len(set(signs)) != 3):
+            raise self._error(node, f"{', '.join(map(repr, signs))}: three different single characters are wanted")
+        return wildcards
+
+    def _check_match(self, node: Node, match: str, wildcards: WildcardConfiguration) -> None:
+        complaint = check_match(match, wildcards)
+        if complaint is not None:
+            raise self._error(node, f"match {match!r}: {complaint}")
+
+    def _address_settings(self, core: Node, wildcards: WildcardConfiguration) -> Iterator[AddressSettingsConfiguration]:
+        for node, match in self._list(core, "address-settings", "address-setting", "match"):
+            self._check_match(node, match, wildcards)
+            values: dict[str, Any] = {}
+            for child in node.children:
+                name, value = child.element.name, child.value
+                convert = _SETTING_ENUMS.get(name)
+                # An empty text, as in <dead-letter-address/>, names nothing.
+                if value == "" and child.element.default is None:
+                    continue
+                values[name.replace("-", "_")] = convert(str(value)) if convert is not None else value
+            yield AddressSettingsConfiguration(match=match, **values)
+
+    def _security_settings(
+        self, core: Node, wildcards: WildcardConfiguration
+    ) -> Iterator[SecuritySettingConfiguration]:
+        for node, match in self._list(core, "security-settings", "security-setting", "match"):
+            address, separator, queue = match.partition("::")
+            if separator and (not (address and queue) or is_wild(address, wildcards)):
+                raise self._error(node, f"match {match!r}: a plain address and a queue are wanted around '::'")
+            if not separator:
+                self._check_match(node, match, wildcards)
+            permissions: dict[Permission, frozenset[str]] = {}
+            for child in node.all("permission"):
+                kind = str(child.attributes["type"])
+                permission = _OLD_PERMISSIONS.get(kind) or Permission(kind)
+                roles = frozenset(role.strip() for role in str(child.attributes["roles"]).split(",") if role.strip())
+                permissions[permission] = permissions.get(permission, frozenset()) | roles
+            yield SecuritySettingConfiguration(match, permissions)

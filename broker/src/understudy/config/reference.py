@@ -1,0 +1,99 @@
+"""docs/configuration.md, written from the schema: ``python -m understudy.config.reference``.
+
+Not here: any name, default or meaning; they are in the schema. The only module of the room that
+prints.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+
+from understudy.config.grammar import Attribute, Element, Kind, Support
+from understudy.config.schema import CORE
+
+_HEAD = """\
+# Configuration reference
+
+Generated from the schema by `python -m understudy.config.reference`; do not edit.
+
+A broker reads `etc/broker.xml`: `core` within `configuration`, with the namespaces Artemis uses or
+none. `${name}` and `${name:default}` in values are replaced by properties given at the start.
+Sizes take K, M or G (powers of 1024), times a bare number of milliseconds or s, m, h, d.
+Anything unknown, misplaced or wrong is an error that names the element and the line.
+
+| Implemented | Meaning |
+|---|---|
+| yes | acted upon |
+| not yet | known, checked and left aside, with a warning |
+| no effect | tunes something that this broker does not have; a warning says what |
+| refused | a value other than the default is an error, because leaving it aside would be unsafe |
+
+Old names are accepted wherever they are listed. Elements below are within `core`.
+"""
+
+
+def render() -> str:
+    """The whole reference as Markdown."""
+    parts = [_HEAD, "\n## Values of the server\n\n"]
+    parts.extend(_table(child for child in CORE.children if child.kind is not Kind.CONTAINER))
+    for child in CORE.children:
+        if child.kind is Kind.CONTAINER:
+            parts.append(f"\n## {child.name}\n\n{_meaning(child)} ({_support(child)})\n")
+            rows = [(path.removeprefix(f"core/{child.name}/"), row) for path, row in child.walk("core")][1:]
+            if rows or child.attributes:
+                parts.append("\n")
+                parts.extend(_head())
+                parts.extend(_attributes("", child))
+                for path, row in rows:
+                    parts.append(_row(path, row))
+                    parts.extend(_attributes(path, row))
+    return "".join(parts)
+
+
+def _table(rows: Iterator[Element]) -> Iterator[str]:
+    yield from _head()
+    for row in rows:
+        yield _row(row.name, row)
+        yield from _attributes(row.name, row)
+
+
+def _head() -> Iterator[str]:
+    yield "| Element | Value | Default | Implemented | Meaning |\n|---|---|---|---|---|\n"
+
+
+def _row(path: str, row: Element) -> str:
+    old = f" Old: {', '.join(f'`{alias}`' for alias in row.aliases)}." if row.aliases else ""
+    return _line(f"`{path}`", _value(row), row.default, _support(row), f"{_meaning(row)}{old}")
+
+
+def _attributes(path: str, row: Element) -> Iterator[str]:
+    for attribute in row.attributes:
+        support = attribute.support if row.support is Support.IMPLEMENTED else row.support
+        default = "required" if attribute.required else attribute.default
+        yield _line(f"`{path}@{attribute.name}`", _value(attribute), default, support.value, attribute.doc)
+
+
+def _line(name: str, value: str, default: str | None, support: str, meaning: str) -> str:
+    shown = "" if default is None else default if default == "required" else f"`{default}`" if default else "empty"
+    return f"| {name} | {value} | {shown} | {support} | {meaning} |\n"
+
+
+def _value(row: Element | Attribute) -> str:
+    if row.kind is Kind.CHOICE:
+        return ", ".join(f"`{choice}`" for choice in row.choices)
+    return str(row.kind.value)
+
+
+def _support(row: Element) -> str:
+    return str(row.support.value)
+
+
+def _meaning(row: Element) -> str:
+    required = " Required." if row.required else ""
+    reason = f" {row.note[0].upper()}{row.note[1:]}." if row.note and row.support is not Support.IMPLEMENTED else ""
+    return f"{row.doc}{required}{reason}"
+
+
+if __name__ == "__main__":
+    sys.stdout.write(render())

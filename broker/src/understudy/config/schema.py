@@ -1,0 +1,101 @@
+"""The whole configuration schema: the one source of element names, types, defaults and meanings.
+
+``CORE`` is the tree; the tables it is put together from are in ``schema_server``,
+``schema_addresses``, ``schema_cluster`` and ``schema_links``. ``document`` checks files against it,
+``model`` takes its defaults from it, and ``reference`` prints it. Not here: what a value means to
+the broker.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from understudy.config.grammar import Element, Kind, Value, container, parse_value
+from understudy.config.schema_addresses import ADDRESS_SETTINGS, ADDRESSES, OLD_QUEUES, SECURITY_SETTINGS
+from understudy.config.schema_cluster import CLUSTER_CONNECTIONS, HA_POLICY, OTHER_ROWS, TRANSPORTS, WILDCARD_ADDRESSES
+from understudy.config.schema_links import LINK_ROWS
+from understudy.config.schema_server import SERVER_ROWS
+
+CORE: Final[Element] = container(
+    "core",
+    "Everything about one broker.",
+    *SERVER_ROWS,
+    *TRANSPORTS,
+    CLUSTER_CONNECTIONS,
+    HA_POLICY,
+    ADDRESSES,
+    *OLD_QUEUES,
+    ADDRESS_SETTINGS,
+    SECURITY_SETTINGS,
+    WILDCARD_ADDRESSES,
+    *OTHER_ROWS,
+    *LINK_ROWS,
+)
+"""The root of the schema."""
+
+
+def _places() -> dict[str, tuple[str, ...]]:
+    places: dict[str, list[str]] = {}
+    for path, element in CORE.walk():
+        for name in (element.name, *element.aliases):
+            places.setdefault(name, []).append(path.rpartition("/")[0])
+    return {name: tuple(dict.fromkeys(parents)) for name, parents in places.items()}
+
+
+PLACES: Final[Mapping[str, tuple[str, ...]]] = _places()
+"""Where an element of a name may stand: paths of its parents, in schema order."""
+
+
+def element_at(path: str) -> Element:
+    """The row at a path such as ``core/ha-policy/shared-store``; KeyError if there is none."""
+    first, *rest = path.split("/")
+    if first != CORE.name:
+        raise KeyError(path)
+    element = CORE
+    for name in rest:
+        element = element.by_name[name]
+    return element
+
+
+class Defaults:
+    """Typed defaults of the children (and attributes) of one element, for the dataclasses of ``model``."""
+
+    def __init__(self, path: str) -> None:
+        self._element = element_at(path)
+
+    def _value(self, name: str) -> Value:
+        child = self._element.by_name[name]
+        if child.default is None:
+            raise KeyError(f"{self._element.name}/{name} has no default")
+        return parse_value(child.default, child)
+
+    def boolean(self, name: str) -> bool:
+        """Default of a true-or-false element."""
+        value = self._value(name)
+        assert isinstance(value, bool)
+        return value
+
+    def number(self, name: str) -> int:
+        """Default of an element with a whole number: count, size or time in its row's unit."""
+        value = self._value(name)
+        assert isinstance(value, int)
+        assert not isinstance(value, bool)
+        return value
+
+    def decimal(self, name: str) -> float:
+        """Default of a decimal element."""
+        value = self._value(name)
+        assert isinstance(value, float)
+        return value
+
+    def text(self, name: str) -> str:
+        """Default of an element with text."""
+        value = self._value(name)
+        assert isinstance(value, str)
+        return value
+
+
+def is_container(element: Element) -> bool:
+    """Whether an element holds others instead of a value."""
+    return element.kind is Kind.CONTAINER

@@ -1,0 +1,506 @@
+"""Schema rows of connectors, acceptors, cluster connections, high availability and what is not served yet.
+
+Names and defaults are Artemis' own (artemis-configuration.xsd; facts ha-behaviour s. 1 and 7.2);
+where the code and the documents differ the documents win, as noted on the row. The one-line
+meanings are ours.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from understudy.config.grammar import (
+    Attribute,
+    Element,
+    Kind,
+    Support,
+    container,
+    named,
+    no_effect,
+    not_yet,
+    refused,
+    row,
+)
+from understudy.config.schema_addresses import FILTER
+
+BOOLEAN, INTEGER, LONG, TEXT = Kind.BOOLEAN, Kind.INTEGER, Kind.LONG, Kind.TEXT
+MS, BYTES, CHOICE, DECIMAL = Kind.MILLISECONDS, Kind.BYTES, Kind.CHOICE, Kind.DECIMAL
+
+_UNSAFE: Final = "running without the configured high availability could lose or fork the data"
+_CONNECTOR_REF: Final = row("connector-ref", TEXT, None, "Name of a connector.", repeated=True)
+_CONNECTORS: Final = row("connector-ref", TEXT, None, "Name of a connector.", required=True, repeated=True)
+_DISCOVERY_REF: Final = container(
+    "discovery-group-ref", "Members found by discovery.", attributes=(named("Its group.", "discovery-group-name"),)
+)
+_PROPERTY: Final = container(
+    "property",
+    "Parameter of a plugin.",
+    attributes=(named("Name.", "key"), Attribute("value", TEXT, "Value.", required=True)),
+    repeated=True,
+)
+_TRANSFORMER: Final = container(
+    "transformer", "Class that changes messages.", row("class-name", TEXT, None, "Its name."), _PROPERTY
+)
+_STATIC: Final = container("static-connectors", "Members given by name.", _CONNECTORS)
+
+TRANSPORTS: Final = (
+    container(
+        "connectors",
+        "How this node and others reach brokers.",
+        row("connector", TEXT, None, "tcp://host:port?parameters", attributes=(named("Name."),), repeated=True),
+    ),
+    container(
+        "acceptors",
+        "Where this node listens.",
+        row("acceptor", TEXT, None, "tcp://host:port?parameters", attributes=(named("Name."),), repeated=True),
+    ),
+)
+
+
+def _client_rows(retry_interval: str) -> tuple[Element, ...]:
+    """How a broker behaves as the client of another one."""
+    return (
+        row("check-period", MS, "30000", "How often the other side is checked for silence; -1 is never."),
+        row("connection-ttl", MS, "60000", "Silence after which the other side may drop the connection."),
+        row("min-large-message-size", BYTES, "100K", "Size from which a message travels in chunks."),
+        row("retry-interval", MS, retry_interval, "Wait before connecting again.", minimum=0),
+        row("retry-interval-multiplier", DECIMAL, "1", "Growth of that wait from one attempt to the next."),
+        row("max-retry-interval", MS, "2000", "Longest such wait."),
+        row("initial-connect-attempts", INTEGER, "-1", "First connection attempts; -1 is no limit."),
+        row("reconnect-attempts", INTEGER, "-1", "Later connection attempts; -1 is no limit."),
+        row("use-duplicate-detection", BOOLEAN, "true", "Mark forwarded messages so that none arrives twice."),
+    )
+
+
+CLUSTER_CONNECTIONS: Final = container(
+    "cluster-connections",
+    "How this node takes part in clusters.",
+    container(
+        "cluster-connection",
+        "One cluster.",
+        row("connector-ref", TEXT, None, "The connector by which the others reach this node.", required=True),
+        row("retry-interval", MS, "500", "Wait before connecting again.", minimum=0),
+        *not_yet(
+            row("address", TEXT, "", "Address prefixes it is for, !prefix excludes; empty is all."),
+            *(each for each in _client_rows("500") if each.name != "retry-interval"),
+            row("call-timeout", MS, "30000", "Longest wait for an answer."),
+            row("call-failover-timeout", MS, "-1", "The same during a failover; -1 is for ever."),
+            row(
+                "message-load-balancing",
+                CHOICE,
+                "ON_DEMAND",
+                "Which members get messages.",
+                choices=("OFF", "STRICT", "ON_DEMAND", "OFF_WITH_REDISTRIBUTION"),
+            ),
+            row("forward-when-no-consumers", BOOLEAN, None, "Old form: true is STRICT, false is ON_DEMAND."),
+            row("max-hops", INTEGER, "1", "How far members are made known."),
+            row("confirmation-window-size", BYTES, "10M", "Bytes sent before a confirmation is wanted."),
+            row("producer-window-size", BYTES, "1M", "Bytes sent before credits are wanted; -1 is no limit."),
+            row("notification-interval", MS, "1000", "Wait between announcements after joining."),
+            row("notification-attempts", INTEGER, "2", "Announcements after joining."),
+            row("topology-scanner-attempts", INTEGER, "30", "Looks for missing members; 0 is none, -1 no end."),
+            row("client-id", TEXT, None, "How this node calls itself to the others."),
+        ),
+        container(
+            "static-connectors",
+            "Members given by name.",
+            _CONNECTORS,
+            attributes=(
+                Attribute(
+                    "allow-direct-connections-only",
+                    BOOLEAN,
+                    "Only the listed members.",
+                    "false",
+                    support=Support.NOT_YET,
+                ),
+            ),
+        ),
+        *not_yet(
+            row("scale-down-connector", TEXT, None, "Connector for scaling down."),
+            _DISCOVERY_REF,
+        ),
+        attributes=(
+            named("Name of the cluster connection."),
+            Attribute("uri", TEXT, "Options as a URI."),
+        ),
+        repeated=True,
+    ),
+    *not_yet(
+        container(
+            "cluster-connection-uri",
+            "One cluster, all in a URI.",
+            attributes=(named("Its name."), named("The URI.", "address")),
+            repeated=True,
+        )
+    ),
+)
+
+_SCALE_DOWN: Final = container(
+    "scale-down",
+    "Hand all messages to another member on a clean stop.",
+    row("enabled", BOOLEAN, "true", "Whether it does; otherwise the node only takes over from others."),
+    row("group-name", TEXT, None, "Only members of this group."),
+    _DISCOVERY_REF,
+    container("connectors", "Members given by name.", _CONNECTORS),
+    row("commit-interval", INTEGER, "-1", "Messages in one transaction; -1 is all of an address."),
+)
+_FAILBACK_DELAY: Final = no_effect(
+    "Artemis has long ignored it too", row("failback-delay", MS, "5000", "Wait before a failback.")
+)
+_ON_SHUTDOWN: Final = row(
+    "failover-on-shutdown",
+    BOOLEAN,
+    "false",
+    "A clean stop of the active server lets the other one take over.",
+    aliases=("failover-on-server-shutdown",),
+)
+_ALLOW_FAILBACK: Final = row(
+    "allow-failback",
+    BOOLEAN,
+    "true",
+    "The active backup yields when its primary comes back.",
+    aliases=("allow-fail-back",),
+)
+_RESTART_BACKUP: Final = row("restart-backup", BOOLEAN, "true", "After yielding it goes on as a backup.")
+
+_SHARED_PRIMARY: Final = container(
+    "primary",
+    "The server that is active by choice.",
+    _ON_SHUTDOWN,
+    *not_yet(row("wait-for-activation", BOOLEAN, "true", "Report started only once active.")),
+    *_FAILBACK_DELAY,
+    aliases=("master",),
+)
+_SHARED_BACKUP: Final = container(
+    "backup",
+    "The server that waits for the store's lock.",
+    _ALLOW_FAILBACK,
+    _ON_SHUTDOWN,
+    _RESTART_BACKUP,
+    *refused(_UNSAFE, _SCALE_DOWN),
+    *_FAILBACK_DELAY,
+    aliases=("slave",),
+)
+
+
+def _colocated(primary: Element, backup: Element) -> Element:
+    return container(
+        "colocated",
+        "A primary that hosts backups of others.",
+        row("request-backup", BOOLEAN, "false", "Ask another member to host a backup of this one."),
+        row("backup-request-retries", INTEGER, "-1", "How often it asks; -1 is no limit."),
+        row("backup-request-retry-interval", MS, "5000", "Wait between two requests."),
+        row("max-backups", INTEGER, "1", "Backups hosted here for others."),
+        row("backup-port-offset", INTEGER, "100", "Added to the ports of a hosted backup."),
+        container("excludes", "Connectors that are not offset.", _CONNECTORS),
+        primary,
+        backup,
+    )
+
+
+_MANAGER: Final = container(
+    "manager",
+    "The lock manager that decides who is active.",
+    row("class-name", TEXT, None, "Its class or built-in name."),
+    container("properties", "Its parameters.", _PROPERTY),
+)
+_REPLICATION_ROWS: Final = (
+    row("group-name", TEXT, None, "Only servers of the same group pair."),
+    row("cluster-name", TEXT, None, "The cluster connection to replicate over; the first by default."),
+    row(
+        "max-saved-replicated-journals-size",
+        INTEGER,
+        "2",
+        "Old copies of the data kept; 0 deletes them, -1 keeps all.",
+        aliases=("max-saved-replicated-journal-size",),
+    ),
+    row("initial-replication-sync-timeout", MS, "30000", "Longest wait for the replica to have everything."),
+    row("vote-on-replication-failure", BOOLEAN, "false", "Vote before going on without the replica."),
+    row("quorum-size", INTEGER, "-1", "Voters needed; -1 is the size of the cluster."),
+    row("vote-retries", INTEGER, "12", "How often a lost vote is repeated."),
+    row("vote-retry-wait", MS, "5000", "Wait between two votes."),
+    row("quorum-vote-wait", Kind.SECONDS, "30", "Longest wait for the answers of a vote."),
+    row("retry-replication-wait", MS, "2000", "Wait before asking again for a primary to replicate."),
+    _MANAGER,
+)
+_REPLICATION_PRIMARY: Final = container(
+    "primary",
+    "The server that is replicated.",
+    *_REPLICATION_ROWS,
+    row(
+        "check-for-active-server",
+        BOOLEAN,
+        "false",
+        "Look for a server active with our node id before becoming active.",
+        aliases=("check-for-live-server",),
+    ),
+    row("coordination-id", TEXT, None, "Identity that peers share."),
+    aliases=("master",),
+)
+_REPLICATION_BACKUP: Final = container(
+    "backup",
+    "The server that holds a copy.",
+    *_REPLICATION_ROWS,
+    _ALLOW_FAILBACK,
+    _RESTART_BACKUP,
+    _SCALE_DOWN,
+    *_FAILBACK_DELAY,
+    aliases=("slave",),
+)
+
+HA_POLICY: Final = container(
+    "ha-policy",
+    "What this server is to its partner; primary-only when there is none.",
+    container("primary-only", "No partner.", *refused(_UNSAFE, _SCALE_DOWN), aliases=("live-only",)),
+    container(
+        "shared-store",
+        "Primary and backup use one store, one at a time.",
+        _SHARED_PRIMARY,
+        _SHARED_BACKUP,
+        *refused(_UNSAFE, _colocated(_SHARED_PRIMARY, _SHARED_BACKUP)),
+    ),
+    *refused(
+        _UNSAFE,
+        container(
+            "replication",
+            "The backup holds a copy of the primary's store.",
+            _REPLICATION_PRIMARY,
+            _REPLICATION_BACKUP,
+            _colocated(_REPLICATION_PRIMARY, _REPLICATION_BACKUP),
+        ),
+    ),
+)
+
+WILDCARD_ADDRESSES: Final = container(
+    "wildcard-addresses",
+    "How wildcards are written.",
+    row(
+        "routing-enabled",
+        BOOLEAN,
+        "true",
+        "Queues on a wildcard address get what matches it.",
+        aliases=("enabled",),
+    ),
+    *refused(
+        "routing knows only the default wildcards, and permissions must not differ from it",
+        row("delimiter", TEXT, ".", "Between two words."),
+        row("any-words", TEXT, "#", "Stands for any number of words, none too."),
+        row("single-word", TEXT, "*", "Stands for one word."),
+    ),
+)
+
+_UDP: Final = (
+    row("local-bind-address", TEXT, None, "Local address of the datagram socket."),
+    row("local-bind-port", INTEGER, "-1", "Local port of the datagram socket."),
+    row("group-address", TEXT, None, "Multicast address."),
+    row("group-port", INTEGER, None, "Multicast port.", maximum=65535),
+    row("jgroups-file", TEXT, None, "JGroups configuration file."),
+    row("jgroups-channel", TEXT, None, "JGroups channel."),
+)
+_DISCOVERY: Final = not_yet(
+    container(
+        "broadcast-groups",
+        "Where this node makes itself known.",
+        container(
+            "broadcast-group",
+            "One group.",
+            *_UDP,
+            row("broadcast-period", MS, "2000", "Wait between two broadcasts."),
+            _CONNECTOR_REF,
+            attributes=(named("Name."),),
+            repeated=True,
+        ),
+    ),
+    container(
+        "discovery-groups",
+        "Where this node listens for others.",
+        container(
+            "discovery-group",
+            "One group.",
+            *_UDP,
+            row("refresh-timeout", MS, "10000", "Silence after which a member is forgotten."),
+            row("initial-wait-timeout", MS, "10000", "Longest first wait for a member."),
+            attributes=(named("Name."),),
+            repeated=True,
+        ),
+    ),
+)
+_ROUTING_CHOICES: Final = ("ANYCAST", "MULTICAST", "STRIP", "PASS")
+_DIVERTS_AND_BRIDGES: Final = not_yet(
+    container(
+        "diverts",
+        "Messages copied or moved from one address to another.",
+        container(
+            "divert",
+            "One divert.",
+            row("transformer-class-name", TEXT, None, "Class that changes messages."),
+            _TRANSFORMER,
+            row("exclusive", BOOLEAN, "false", "Move instead of copy."),
+            row("routing-name", TEXT, None, "Name of its binding."),
+            row("address", TEXT, None, "From here.", required=True),
+            row("forwarding-address", TEXT, None, "To there.", required=True),
+            FILTER,
+            row("routing-type", CHOICE, "STRIP", "Routing type given to the messages.", choices=_ROUTING_CHOICES),
+            attributes=(named("Name."),),
+            repeated=True,
+        ),
+    ),
+    container(
+        "bridges",
+        "Queues forwarded to another broker.",
+        container(
+            "bridge",
+            "One bridge.",
+            row("queue-name", TEXT, None, "The queue.", required=True),
+            row("forwarding-address", TEXT, None, "Address there; the same by default."),
+            row("ha", BOOLEAN, "false", "Follow a failover of the other side."),
+            FILTER,
+            row("transformer-class-name", TEXT, None, "Class that changes messages."),
+            _TRANSFORMER,
+            *_client_rows("2000"),
+            row("failover-on-server-shutdown", BOOLEAN, "false", "Without meaning in Artemis."),
+            row("confirmation-window-size", BYTES, "1M", "Bytes sent before a confirmation is wanted."),
+            row("producer-window-size", BYTES, "1M", "Bytes sent before credits are wanted."),
+            row("user", TEXT, None, "User there; cluster-user by default."),
+            row("password", TEXT, None, "Password there; cluster-password by default."),
+            row("reconnect-attempts-same-node", INTEGER, "10", "Attempts at one node before trying another."),
+            row("routing-type", CHOICE, "PASS", "Routing type given to the messages.", choices=_ROUTING_CHOICES),
+            row("concurrency", INTEGER, "1", "Workers of the bridge."),
+            row("pending-ack-timeout", MS, "60000", "Longest wait for answers when stopping."),
+            row("client-id", TEXT, None, "How the bridge calls itself."),
+            _STATIC,
+            _DISCOVERY_REF,
+            attributes=(named("Name."),),
+            repeated=True,
+        ),
+    ),
+    container(
+        "grouping-handler",
+        "Which member a message group belongs to.",
+        row("type", CHOICE, None, "One LOCAL in a cluster.", required=True, choices=("LOCAL", "REMOTE")),
+        row("address", TEXT, None, "Cluster connection address."),
+        row("timeout", MS, "5000", "Longest wait for a decision."),
+        row("group-timeout", MS, "-1", "Idle time after which a group is free again."),
+        row("reaper-period", MS, "30000", "How often idle groups are looked for."),
+        attributes=(named("Name."),),
+    ),
+)
+
+_STORE: Final = container(
+    "store",
+    "What kind of store holds the data; files are the only kind.",
+    container("file-store", "Files."),
+    *refused(
+        "the data would go to files instead of the database",
+        container(
+            "database-store",
+            "Tables of a database.",
+            *(
+                row(name, TEXT, None, doc)
+                for name, doc in (
+                    ("jdbc-driver-class-name", "Driver."),
+                    ("jdbc-connection-url", "URL."),
+                    ("jdbc-user", "User."),
+                    ("jdbc-password", "Password."),
+                    ("data-source-class-name", "Data source."),
+                    ("message-table-name", "Table of messages."),
+                    ("bindings-table-name", "Table of addresses and queues."),
+                    ("large-message-table-name", "Table of large messages."),
+                    ("page-store-table-name", "Table of pages."),
+                    ("node-manager-store-table-name", "Table of locks."),
+                    ("jdbc-journal-sync-period", "Time between two syncs."),
+                )
+            ),
+            row("jdbc-network-timeout", MS, "20000", "Longest wait for the database."),
+            row("jdbc-lock-renew-period", MS, "4000", "How often the lock is renewed."),
+            row("jdbc-lock-expiration", MS, "20000", "How long a lock holds without renewal."),
+            row("jdbc-allowed-time-diff", MS, "250", "Allowed difference of clocks."),
+            row("jdbc-max-page-size-bytes", BYTES, "100K", "Size of a page."),
+            container(
+                "data-source-properties",
+                "Parameters of the data source.",
+                container(
+                    "data-source-property",
+                    "One parameter.",
+                    attributes=(named("Name.", "key"), Attribute("value", TEXT, "Value.", required=True)),
+                    repeated=True,
+                ),
+            ),
+        ),
+    ),
+)
+
+_METRICS: Final = container(
+    "metrics",
+    "Which groups of metrics are published.",
+    *(
+        row(name, BOOLEAN, "true" if name == "jvm-memory" else "false", doc)
+        for name, doc in (
+            ("jvm-memory", "Memory."),
+            ("jvm-threads", "Threads."),
+            ("jvm-gc", "Garbage collection."),
+            ("netty-pool", "Network buffers."),
+            ("file-descriptors", "Open files."),
+            ("processor", "Processor."),
+            ("uptime", "Time since the start."),
+            ("logging", "Log events."),
+            ("security-caches", "Caches of logins and permissions."),
+            ("executor-services", "Thread pools."),
+        )
+    ),
+    container("plugin", "Java class.", _PROPERTY, attributes=(named("Its name.", "class-name"),)),
+)
+_PLUGINS: Final = (
+    *no_effect(
+        "Java classes cannot be loaded here",
+        container(
+            "broker-plugins",
+            "Classes called at events.",
+            container(
+                "broker-plugin",
+                "One class.",
+                _PROPERTY,
+                attributes=(named("Its name.", "class-name"),),
+                repeated=True,
+            ),
+        ),
+        container(
+            "metrics-plugin", "Class that publishes metrics.", _PROPERTY, attributes=(named("Its name.", "class-name"),)
+        ),
+        container(
+            "connector-services",
+            "Classes that connect to other systems.",
+            container(
+                "connector-service",
+                "One class.",
+                row("factory-class", TEXT, None, "Its name.", required=True),
+                container(
+                    "param",
+                    "Parameter.",
+                    attributes=(named("Name.", "key"), Attribute("value", TEXT, "Value.", required=True)),
+                    repeated=True,
+                ),
+                attributes=(Attribute("name", TEXT, "Name."),),
+                repeated=True,
+            ),
+        ),
+    ),
+    *no_effect("metrics are at /metrics of the management server, all of them", _METRICS),
+)
+_LIMITS: Final = not_yet(
+    container(
+        "resource-limit-settings",
+        "What one user may hold.",
+        container(
+            "resource-limit-setting",
+            "Limits of one user.",
+            row("max-sessions", INTEGER, "-1", "Sessions; -1 is no limit.", aliases=("max-connections",)),
+            row("max-queues", INTEGER, "-1", "Queues; -1 is no limit."),
+            attributes=(named("User name.", "match"),),
+            repeated=True,
+        ),
+    )
+)
+
+OTHER_ROWS: Final[tuple[Element, ...]] = (*_DISCOVERY, *_DIVERTS_AND_BRIDGES, _STORE, *_PLUGINS, *_LIMITS)
+"""Elements with a structure of their own that this version knows but does not serve."""

@@ -1,0 +1,233 @@
+"""Schema rows of the server itself: the plain values directly below ``core``.
+
+Names and defaults are Artemis' own (artemis-configuration.xsd; facts ha-behaviour s. 1, 2 and 9);
+the one-line meanings are ours. Not here: elements with a structure of their own.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from understudy.config.grammar import Attribute, Element, Kind, container, no_effect, not_yet, refused, row
+from understudy.limits import ID_CACHE_SIZE
+
+BOOLEAN, INTEGER, LONG, TEXT, PATH = Kind.BOOLEAN, Kind.INTEGER, Kind.LONG, Kind.TEXT, Kind.PATH
+MS, BYTES, NS, PERCENT, CHOICE = Kind.MILLISECONDS, Kind.BYTES, Kind.NANOSECONDS, Kind.PERCENT, Kind.CHOICE
+
+_JVM: Final = "there is no Java machine here"
+_CLASSES: Final = "Java classes cannot be loaded here"
+_ONE_LOG: Final = "one append-only log with group commit takes the place of the Artemis journals"
+_PAGING: Final = "queues spill references and read bodies back from the log; there are no page files"
+_SYNCED: Final = "a confirmation always waits until its data are synced"
+_THREADS: Final = "one thread runs the broker and one writes the log"
+
+_CLASS_NAMES: Final = row("class-name", TEXT, None, "Fully qualified class name.", repeated=True)
+
+_IDENTITY: Final[tuple[Element, ...]] = (
+    row("name", TEXT, "localhost", "Name of this node in logs, notifications and management."),
+    row("cluster-user", TEXT, "ACTIVEMQ.CLUSTER.ADMIN.USER", "User by which the brokers of a cluster know each other."),
+    row("cluster-password", TEXT, "CHANGE ME!!", "Password of cluster-user; the default is refused in a cluster."),
+    *refused(
+        "a masked password would be taken for the password itself",
+        row("mask-password", BOOLEAN, "false", "Whether the passwords in this file are masked."),
+    ),
+    *no_effect(
+        _CLASSES,
+        row("password-codec", TEXT, None, "Class that unmasks passwords."),
+        row("resolve-protocols", BOOLEAN, "true", "Look for protocol modules on the class path."),
+        row("log-delegate-factory-class-name", TEXT, None, "Class that writes the log."),
+        container("remoting-incoming-interceptors", "Classes that see every arriving packet.", _CLASS_NAMES),
+        container("remoting-outgoing-interceptors", "Classes that see every leaving packet.", _CLASS_NAMES),
+    ),
+    *no_effect(
+        _JVM,
+        row("system-property-prefix", TEXT, None, "Prefix of system properties that override elements."),
+        row("jmx-management-enabled", BOOLEAN, "true", "Offer management through JMX."),
+        row("jmx-domain", TEXT, "org.apache.activemq", "Domain of the JMX beans."),
+        row("jmx-use-broker-name", BOOLEAN, "true", "Put the broker's name into the names of JMX beans."),
+        row("memory-warning-threshold", PERCENT, "25", "Free memory below which a warning is logged.", maximum=100),
+        row("memory-measure-interval", MS, "-1", "How often memory is measured; -1 is never."),
+    ),
+    *not_yet(
+        row(
+            "uuid-namespace",
+            TEXT,
+            "",
+            "Where settings of UUID-named resources are looked up.",
+            aliases=("temporary-queue-namespace",),
+        ),
+        row("amqp-use-core-subscription-naming", BOOLEAN, "false", "Name AMQP subscriptions as CORE does."),
+        row("configuration-file-refresh-period", MS, "5000", "How often this file is looked at for changes."),
+        row("server-dump-interval", MS, "-1", "How often a summary of the server is logged; -1 is never."),
+        row("message-counter-enabled", BOOLEAN, "false", "Keep a history of message counts for each queue."),
+        row("message-counter-sample-period", MS, "10000", "Sample period of message counters."),
+        row("message-counter-max-day-history", INTEGER, "10", "Days of message counter history kept."),
+        row("suppress-session-notifications", BOOLEAN, "false", "Send no notification when sessions come and go."),
+    ),
+    *not_yet(
+        row("internal-naming-prefix", TEXT, "$.activemq.internal.", "Prefix of what the broker names itself."),
+        row("management-address", TEXT, "activemq.management", "Address that takes management requests as messages."),
+        row("management-notification-address", TEXT, "activemq.notifications", "Address notifications are sent to."),
+    ),
+)
+
+_SECURITY: Final[tuple[Element, ...]] = (
+    row("security-enabled", BOOLEAN, "true", "Check users, passwords and permissions."),
+    *no_effect(
+        "users and settings are fixed while the broker runs, so an answer never goes stale",
+        row("security-invalidation-interval", MS, "10000", "How long a successful check is remembered."),
+    ),
+    row("authentication-cache-size", INTEGER, "1000", "Successful logins remembered; 0 remembers none.", minimum=0),
+    row("authorization-cache-size", INTEGER, "1000", "Permission answers remembered; 0 remembers none.", minimum=0),
+    *refused(
+        "messages that should be rejected would be accepted",
+        row("reject-empty-validated-user", BOOLEAN, "false", "Reject messages without a proven user name."),
+    ),
+    *refused(
+        "management by message would be open to everybody with the manage permission",
+        row("management-message-rbac", BOOLEAN, "false", "Check view and edit permissions for each operation."),
+    ),
+    *not_yet(
+        row("management-rbac-prefix", TEXT, "mops", "Address prefix of permissions for management operations."),
+        row("view-permission-method-match-pattern", TEXT, None, "Which operations only need the view permission."),
+        row("literal-match-markers", TEXT, "", "Two characters around a match that is to be taken literally."),
+    ),
+    *refused(
+        "messages would go on without the name, or with a forged one",
+        row("populate-validated-user", BOOLEAN, "false", "Write the proven user name into every message sent."),
+    ),
+)
+
+_LIFE: Final[tuple[Element, ...]] = (
+    row("connection-ttl-override", MS, "-1", "Drop a connection this silent, whatever its client asked; -1 leaves it."),
+    row("id-cache-size", INTEGER, str(ID_CACHE_SIZE), "Duplicate ids remembered for each address.", minimum=0),
+    row("persist-id-cache", BOOLEAN, "true", "Keep duplicate ids over a restart or failover."),
+    row("wild-card-routing-enabled", BOOLEAN, "true", "Queues on a wildcard address get what matches it."),
+    *not_yet(
+        row("max-redelivery-records", INTEGER, "10", "Stored delivery count updates for one message; -1 is all."),
+    ),
+    *no_effect(
+        _THREADS,
+        row("scheduled-thread-pool-max-size", INTEGER, "5", "Threads for timed work."),
+        row("thread-pool-max-size", INTEGER, "30", "Threads for other work."),
+        row("async-connection-execution-enabled", BOOLEAN, "true", "Hand packets to other threads."),
+        row("message-expiry-thread-priority", INTEGER, "3", "Priority of the expiry thread."),
+        row("critical-analyzer", BOOLEAN, "true", "Watch for threads that are stuck."),
+        row("critical-analyzer-timeout", MS, "120000", "How long a thread may be stuck."),
+        row("critical-analyzer-check-period", MS, "0", "How often threads are looked at."),
+        row("critical-analyzer-policy", CHOICE, "LOG", "What to do about it.", choices=("LOG", "HALT", "SHUTDOWN")),
+    ),
+    *not_yet(
+        row("mqtt-session-scan-interval", MS, "5000", "How often MQTT sessions are looked at for expiry."),
+        row("mqtt-session-state-persistence-timeout", MS, "5000", "Longest wait for MQTT session state to be stored."),
+        row("mqtt-subscription-persistence-enabled", BOOLEAN, "true", "Store MQTT subscriptions."),
+        row("mirror-ack-manager-queue-attempts", INTEGER, "5", "Retries of a mirrored acknowledgement on the queue."),
+        row("mirror-ack-manager-page-attempts", INTEGER, "2", "Retries of a mirrored acknowledgement on paging."),
+        row("mirror-ack-manager-retry-delay", MS, "100", "Wait between those retries."),
+        row("mirror-ack-manager-warn-unacked", BOOLEAN, "false", "Warn when all of those retries failed."),
+        row("mirror-page-transaction", BOOLEAN, "false", "Use page transactions on a mirror's target."),
+    ),
+    *not_yet(
+        row("connection-ttl-check-interval", MS, "2000", "How often connections are looked at for silence.", minimum=1),
+        row("transaction-timeout", MS, "300000", "Age at which an unfinished transaction may be rolled back."),
+        row("transaction-timeout-scan-period", MS, "1000", "How often transactions are looked at for their age."),
+        row(
+            "message-expiry-scan-period",
+            MS,
+            "30000",
+            "How often queues are searched for expired messages; -1 is never.",
+        ),
+        row(
+            "address-queue-scan-period", MS, "30000", "How often unused auto-created queues and addresses are removed."
+        ),
+        row("graceful-shutdown-enabled", BOOLEAN, "false", "On stop, wait for clients to leave by themselves."),
+        row("graceful-shutdown-timeout", MS, "-1", "Longest graceful wait; -1 is for ever."),
+        row("persist-delivery-count-before-delivery", BOOLEAN, "false", "Store delivery counts before delivering."),
+    ),
+)
+
+_STORE: Final[tuple[Element, ...]] = (
+    row("bindings-directory", PATH, "data/bindings", "Directory of addresses and queues."),
+    row("journal-directory", PATH, "data/journal", "Directory of the message log."),
+    row("large-messages-directory", PATH, "data/largemessages", "Directory of large messages."),
+    row("paging-directory", PATH, "data/paging", "Directory of spilled references."),
+    row("node-manager-lock-directory", PATH, None, "Directory of the lock files; the journal-directory by default."),
+    row("journal-lock-acquisition-timeout", MS, "-1", "Longest wait for the store's lock; -1 is for ever."),
+    row("journal-file-size", BYTES, "10M", "Size of one segment of the log.", minimum=1024 * 1024, maximum=2**31),
+    row("max-disk-usage", PERCENT, "90", "Use of the disk at which producers are stopped; -1 is never.", maximum=100),
+    row("min-disk-free", BYTES, "-1", "Free space below which producers are stopped; -1 uses max-disk-usage."),
+    row("disk-scan-period", MS, "5000", "How often the disk is looked at.", minimum=1),
+    row("global-max-size", BYTES, "-1", "Message bytes in memory over all addresses; -1 is half of the memory."),
+    *not_yet(
+        row("journal-compact-percentage", PERCENT, "30", "Share of live data below which it compacts.", maximum=100),
+        row("journal-compact-min-files", INTEGER, "10", "Files before the log is compacted; 0 is never."),
+        row(
+            "journal-retention-directory",
+            PATH,
+            None,
+            "Where old segments are kept for replay.",
+            attributes=(
+                Attribute(
+                    "unit", Kind.CHOICE, "Unit of period.", "DAYS", choices=("DAYS", "HOURS", "MINUTES", "SECONDS")
+                ),
+                Attribute("period", Kind.INTEGER, "How long they are kept."),
+                Attribute("storage-limit", Kind.BYTES, "How much is kept."),
+            ),
+        ),
+    ),
+    *no_effect(
+        _SYNCED,
+        row("journal-datasync", BOOLEAN, "true", "Sync the data of every write."),
+        row("journal-sync-transactional", BOOLEAN, "true", "Sync before a commit is confirmed."),
+        row("journal-sync-non-transactional", BOOLEAN, "true", "Sync before a send is confirmed."),
+        row("large-message-sync", BOOLEAN, "true", "Sync large messages."),
+    ),
+    *no_effect(
+        _ONE_LOG,
+        row("journal-type", CHOICE, "ASYNCIO", "How the log is written.", choices=("ASYNCIO", "NIO", "MAPPED")),
+        row("journal-buffer-timeout", NS, None, "How long a write may wait for company."),
+        row("journal-buffer-size", BYTES, "490K", "Size of the write buffer."),
+        row("journal-device-block-size", BYTES, "4096", "Block size of the device."),
+        row("journal-min-files", INTEGER, "2", "Files made in advance."),
+        row("journal-pool-files", INTEGER, "-1", "Files kept for reuse."),
+        row("journal-max-io", INTEGER, None, "Writes under way at a time."),
+        row("journal-file-open-timeout", Kind.SECONDS, "5", "Longest wait for a new file."),
+        row("log-journal-write-rate", BOOLEAN, "false", "Log how fast the log is written."),
+    ),
+    *no_effect(
+        _PAGING,
+        row("purge-page-folders", BOOLEAN, "false", "Remove a page folder that is not in use."),
+        row("page-max-concurrent-io", INTEGER, "5", "Page reads under way at a time."),
+        row("read-whole-page", BOOLEAN, "false", "Read whole pages."),
+        row("page-sync-timeout", NS, None, "How long a page write may wait for company."),
+    ),
+    *no_effect(
+        _JVM,
+        row("global-max-size-percent-of-jvm-max-memory", PERCENT, "50", "Default of global-max-size.", maximum=100),
+    ),
+    *refused(
+        "durable messages would be kept all the same",
+        row("persistence-enabled", BOOLEAN, "true", "Keep durable messages in the store; false keeps nothing."),
+    ),
+    *refused(
+        "missing directories are always made, also where a mount is missing",
+        row("create-bindings-dir", BOOLEAN, "true", "Make the bindings-directory if it is missing."),
+        row("create-journal-dir", BOOLEAN, "true", "Make the journal-directory if it is missing."),
+    ),
+    *not_yet(
+        row("global-max-messages", LONG, "-1", "Messages in memory over all addresses; -1 is no limit."),
+    ),
+)
+
+_NETWORK_CHECK: Final[tuple[Element, ...]] = not_yet(
+    row("network-check-list", TEXT, "", "Hosts to ping; none answering means we are cut off."),
+    row("network-check-URL-list", TEXT, "", "URLs to fetch; none answering means we are cut off."),
+    row("network-check-period", MS, "5000", "How often the network is checked."),
+    row("network-check-timeout", MS, "1000", "Longest wait for an answer."),
+    row("network-check-NIC", TEXT, "", "Network interface that must be up."),
+    row("network-check-ping-command", TEXT, None, "Command that pings an IPv4 address."),
+    row("network-check-ping6-command", TEXT, None, "Command that pings an IPv6 address."),
+)
+
+SERVER_ROWS: Final[tuple[Element, ...]] = (*_IDENTITY, *_SECURITY, *_LIFE, *_STORE, *_NETWORK_CHECK)
+"""Everything with a plain value directly below ``core``, in the order of the manual."""

@@ -1,0 +1,403 @@
+"""The shared-store policy: one lock decides who is active; everybody else follows the log.
+
+Implements facts ha s. 2 (primary 2.2, backup 2.3, failback 2.4, outcomes 2.5, lock monitor 2.6)
+with the choices of ADR 0004: a passive node *follows* the store; an ``F`` that nobody claims for
+``FAILBACK_GRACE_MS`` does not keep a backup from serving; a lost lock always ends the node. The
+same machine with role ``PRIMARY_ONLY`` is the policy of a single server.
+
+Not here: how a node activates, what the lock is made of, or who is told about it.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import Enum, auto
+from typing import Final
+
+from understudy.errors import BrokerError, DiskFailed, LockLost, LockTimedOut
+from understudy.ha.activation import ActivationPort, StoreLock
+from understudy.machine import IGNORED, ILLEGAL, Machine, To, table
+from understudy.ports import Clock, Timer, Timers
+
+log = logging.getLogger(__name__)
+
+#: How often a passive node asks for the lock. Polling, never a blocking lock: a blocked request on
+#: a network file system is served late or never (facts users s. 2, IBM APAR IT43349).
+LOCK_POLL_MS: Final = 100
+#: How long a backup that found the store cleanly stopped waits before it looks again.
+STATE_POLL_MS: Final = 1_000
+#: How often an active backup looks for a primary that wants to come back.
+FAILBACK_POLL_MS: Final = 200
+#: How long a returning primary has to claim a store it asked for, once the lock is free.
+FAILBACK_GRACE_MS: Final = 5_000
+#: How often an active node proves its lock (facts ha 2.6).
+LOCK_CHECK_MS: Final = 1_000
+#: Age of the last proof above which nothing is confirmed before the lock was proved again: a process
+#: that was stopped and goes on must not confirm what it wrote after somebody else took over.
+LOCK_PROOF_MS: Final = 3_000
+
+OWNED, WANTED, STOPPED_CLEANLY = "L", "F", "P"
+
+
+class Role(Enum):
+    """How the server is configured; what it does now is the machine's state."""
+
+    PRIMARY_ONLY = "primary-only"
+    PRIMARY = "primary"
+    BACKUP = "backup"
+
+
+class State(Enum):
+    """Life of a node under this policy."""
+
+    STOPPED = auto()
+    QUEUED = auto()
+    PASSIVE = auto()
+    ACTIVATING = auto()
+    ACTIVE = auto()
+    FAILING_BACK = auto()
+    YIELDED = auto()
+    STOPPING = auto()
+
+
+class Event(Enum):
+    """What can happen to it."""
+
+    START_PRIMARY = auto()
+    START_BACKUP = auto()
+    BACKUP_LOCK_TAKEN = auto()
+    PRIMARY_LOCK_TAKEN = auto()
+    ACTIVATED = auto()
+    FAILED = auto()
+    FAILBACK_WANTED = auto()
+    DEACTIVATED = auto()
+    PRIMARY_SERVES = auto()
+    STOP = auto()
+
+
+_S, _E = State, Event
+_TABLE = table(
+    State,
+    Event,
+    {
+        (_S.STOPPED, _E.START_PRIMARY): To(_S.PASSIVE, "_request_store"),
+        (_S.STOPPED, _E.START_BACKUP): To(_S.QUEUED, "_queue"),
+        (_S.STOPPED, _E.STOP): IGNORED,
+        (_S.STOPPED, _E.FAILED): IGNORED,
+        (_S.QUEUED, _E.BACKUP_LOCK_TAKEN): To(_S.PASSIVE, "_stand_by"),
+        (_S.QUEUED, _E.STOP): To(_S.STOPPED, "_end_passive"),
+        (_S.QUEUED, _E.FAILED): To(_S.STOPPED, "_end_passive"),
+        (_S.PASSIVE, _E.PRIMARY_LOCK_TAKEN): To(_S.ACTIVATING, "_activate"),
+        (_S.PASSIVE, _E.STOP): To(_S.STOPPED, "_end_passive"),
+        (_S.PASSIVE, _E.FAILED): To(_S.STOPPED, "_end_passive"),
+        (_S.ACTIVATING, _E.ACTIVATED): To(_S.ACTIVE, "_serve"),
+        # a stop that comes while activating waits for the activation to end, one way or the other
+        (_S.ACTIVATING, _E.STOP): To(_S.ACTIVATING, "_stop_later"),
+        (_S.ACTIVATING, _E.FAILED): To(_S.STOPPING, "_abandon"),
+        (_S.ACTIVE, _E.FAILBACK_WANTED): To(_S.FAILING_BACK, "_yield"),
+        (_S.ACTIVE, _E.STOP): To(_S.STOPPING, "_stop_active"),
+        (_S.ACTIVE, _E.FAILED): To(_S.STOPPING, "_abandon"),
+        (_S.FAILING_BACK, _E.DEACTIVATED): To(_S.YIELDED, "_wait_for_primary"),
+        (_S.FAILING_BACK, _E.STOP): To(_S.FAILING_BACK, "_stop_later"),
+        (_S.FAILING_BACK, _E.FAILED): To(_S.STOPPING, "_abandon"),
+        (_S.YIELDED, _E.PRIMARY_SERVES): To(_S.QUEUED, "_queue"),
+        (_S.YIELDED, _E.STOP): To(_S.STOPPED, "_end_passive"),
+        (_S.YIELDED, _E.FAILED): To(_S.STOPPED, "_end_passive"),
+        (_S.STOPPING, _E.DEACTIVATED): To(_S.STOPPED, "_end_active"),
+        (_S.STOPPING, _E.STOP): IGNORED,
+        (_S.STOPPING, _E.FAILED): To(_S.STOPPING, "_remember"),
+        (_S.STOPPING, _E.ACTIVATED): IGNORED,
+    },
+    otherwise={
+        _E.START_PRIMARY: ILLEGAL,
+        _E.START_BACKUP: ILLEGAL,
+        _E.BACKUP_LOCK_TAKEN: ILLEGAL,
+        _E.PRIMARY_LOCK_TAKEN: ILLEGAL,
+        _E.ACTIVATED: ILLEGAL,
+        _E.FAILBACK_WANTED: ILLEGAL,
+        _E.DEACTIVATED: ILLEGAL,
+        _E.PRIMARY_SERVES: ILLEGAL,
+    },
+)
+
+
+@dataclass(frozen=True, slots=True)
+class SharedStoreOptions:
+    """Settings of the policy (facts ha s. 1)."""
+
+    role: Role
+    failover_on_shutdown: bool = False
+    """A clean stop hands over instead of leaving the store stopped."""
+    allow_failback: bool = True
+    """An active backup yields to a returning primary."""
+    restart_backup: bool = True
+    """After yielding, stand by again instead of ending."""
+    lock_timeout_ms: int = -1
+    """journal-lock-acquisition-timeout; -1 waits for ever."""
+
+
+class SharedStorePolicy(Machine[State, Event]):
+    """See the module's text."""
+
+    STATES = State
+    EVENTS = Event
+    INITIAL = State.STOPPED
+    TABLE = _TABLE
+
+    def __init__(
+        self, options: SharedStoreOptions, node: ActivationPort, lock: StoreLock, clock: Clock, timers: Timers
+    ) -> None:
+        super().__init__()
+        self.options = options
+        self._node = node
+        self._lock = lock
+        self._clock = clock
+        self._timers = timers
+        self._timer: Timer | None = None
+        self._waiting_since_ms = 0
+        self._proved_ms = 0
+        self._free_since_ms: int | None = None
+        self._fail_over = False
+        self._stop_wanted = False
+        self._error: BrokerError | None = None
+
+    # --- what the node calls -------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Begin; the node hears ``follow`` or ``activate`` next."""
+        is_backup = self.options.role is Role.BACKUP
+        self.fire(Event.START_BACKUP if is_backup else Event.START_PRIMARY)
+
+    def stop(self, *, fail_over: bool = False) -> None:
+        """Stop cleanly; ``fail_over`` hands the store to a standing-by node whatever is configured."""
+        self._fail_over = fail_over or self.options.failover_on_shutdown
+        self.fire(Event.STOP)
+
+    def fail(self, error: BrokerError) -> None:
+        """The node can no longer do its work (store, lock, activation): end, never guess."""
+        self.fire(Event.FAILED, error)
+
+    def why_not_confirm(self) -> BrokerError | None:
+        """Asked before anything written is confirmed: None, or why the store may not be ours now."""
+        if self._clock.monotonic_ms() - self._proved_ms <= LOCK_PROOF_MS:
+            return None
+        try:
+            reason = self._lock.lost()
+        except BrokerError as error:
+            return error
+        self._proved_ms = self._clock.monotonic_ms()
+        return None if reason is None else LockLost(reason)
+
+    def state_changed(self, origin: State, target: State, event: Event) -> None:
+        log.info("ha state", extra={"from": origin.name, "to": target.name, "cause": event.name})
+
+    # --- passive -------------------------------------------------------------------------------
+
+    def _request_store(self) -> None:
+        # F first, then wait: this is how an active backup learns that its primary is back (2.2, 4)
+        self._waiting_since_ms = self._clock.monotonic_ms()
+        self._guarded(self._request_store_now)
+
+    def _request_store_now(self) -> None:
+        if self._lock.try_primary():
+            self._lock.write_state(WANTED)
+            self.fire(Event.PRIMARY_LOCK_TAKEN)
+            return
+        self._lock.write_state(WANTED)
+        if self.options.role is Role.PRIMARY:
+            self._node.announce()
+            self._node.follow()
+        self._later(LOCK_POLL_MS, self._poll_as_primary)
+
+    def _poll_as_primary(self) -> None:
+        if self._lock.try_primary():
+            self.fire(Event.PRIMARY_LOCK_TAKEN)
+            return
+        self._check_lock_timeout()
+        if self._lock.read_state() == OWNED:
+            # the node that is active wrote L after us (it was activating meanwhile): ask again
+            self._lock.write_state(WANTED)
+        self._later(LOCK_POLL_MS, self._poll_as_primary)
+
+    def _queue(self) -> None:
+        self._waiting_since_ms = self._clock.monotonic_ms()
+        self._guarded(self._poll_backup_lock)
+
+    def _poll_backup_lock(self) -> None:
+        if self._lock.try_backup():
+            self.fire(Event.BACKUP_LOCK_TAKEN)
+            return
+        self._check_lock_timeout()
+        self._later(LOCK_POLL_MS, self._poll_backup_lock)
+
+    def _stand_by(self) -> None:
+        self._free_since_ms = None
+        self._node.announce()
+        self._node.follow()
+        self._guarded(self._poll_as_backup)
+
+    def _poll_as_backup(self) -> None:
+        state = self._lock.read_state()
+        if state not in (OWNED, WANTED):
+            self._later(STATE_POLL_MS if state == STOPPED_CLEANLY else LOCK_POLL_MS, self._poll_as_backup)
+            return
+        if not self._lock.try_primary():
+            self._free_since_ms = None
+            self._later(LOCK_POLL_MS, self._poll_as_backup)
+            return
+        state = self._lock.read_state()
+        now_ms = self._clock.monotonic_ms()
+        if self._free_since_ms is None:
+            self._free_since_ms = now_ms
+        unclaimed = state == WANTED and now_ms - self._free_since_ms >= FAILBACK_GRACE_MS
+        if state == OWNED or unclaimed:
+            if unclaimed:
+                log.warning("the primary asked for the store and went away: activating", extra={"waited_ms": now_ms})
+            self.fire(Event.PRIMARY_LOCK_TAKEN)
+            return
+        self._lock.release_primary()
+        self._later(4 * LOCK_POLL_MS, self._poll_as_backup)
+
+    # --- active --------------------------------------------------------------------------------
+
+    def _activate(self) -> None:
+        self._cancel()
+        self._proved_ms = self._clock.monotonic_ms()
+        self._lock.touch()
+        self._node.withdraw()
+        self._node.activate(self._activation_done)
+
+    def _activation_done(self, error: BrokerError | None) -> None:
+        if error is not None:
+            self.fire(Event.FAILED, error)
+        else:
+            self.fire(Event.ACTIVATED)
+
+    def _serve(self) -> None:
+        self._guarded(self._serve_now)
+
+    def _serve_now(self) -> None:
+        self._lock.write_state(OWNED)
+        if self.options.role is Role.BACKUP:
+            self._lock.release_backup()
+        if self._stop_wanted:
+            self.fire(Event.STOP)
+            return
+        self._later(LOCK_CHECK_MS, self._check_lock)
+
+    def _check_lock(self) -> None:
+        reason = self._lock.lost()
+        if reason is not None:
+            self.fire(Event.FAILED, LockLost(reason))
+            return
+        self._proved_ms = self._clock.monotonic_ms()
+        if self._failback_wanted():
+            self.fire(Event.FAILBACK_WANTED)
+            return
+        watching = self.options.role is Role.BACKUP and self.options.allow_failback
+        self._later(FAILBACK_POLL_MS if watching else LOCK_CHECK_MS, self._check_lock)
+
+    def _failback_wanted(self) -> bool:
+        return (
+            self.options.role is Role.BACKUP
+            and self.options.allow_failback
+            and self._lock.read_state() == WANTED
+            and self._node.peer_is_announced()
+        )
+
+    # --- yielding and stopping -----------------------------------------------------------------
+
+    def _yield(self) -> None:
+        self._cancel()
+        self._node.deactivate(self._deactivation_done)
+
+    def _stop_active(self) -> None:
+        self._cancel()
+        self._node.deactivate(self._deactivation_done)
+
+    def _stop_later(self) -> None:
+        self._stop_wanted = True
+
+    def _abandon(self, error: BrokerError) -> None:
+        self._remember(error)
+        self._cancel()
+        self._node.deactivate(self._deactivation_done)
+
+    def _remember(self, error: BrokerError) -> None:
+        self._error = self._error or error
+
+    def _deactivation_done(self, error: BrokerError | None) -> None:
+        if error is not None:
+            self._remember(error)
+            if self.state is State.FAILING_BACK:
+                self.fire(Event.FAILED, error)
+                return
+        self.fire(Event.DEACTIVATED)
+
+    def _wait_for_primary(self) -> None:
+        self._lock.release_primary()
+        if self._stop_wanted:
+            self.fire(Event.STOP)
+            return
+        self._waiting_since_ms = self._clock.monotonic_ms()
+        self._later(FAILBACK_POLL_MS, self._poll_for_primary)
+
+    def _poll_for_primary(self) -> None:
+        waited_ms = self._clock.monotonic_ms() - self._waiting_since_ms
+        if self._lock.read_state() != OWNED and waited_ms < 2 * FAILBACK_GRACE_MS:
+            self._later(FAILBACK_POLL_MS, self._poll_for_primary)
+        elif self.options.restart_backup:
+            self.fire(Event.PRIMARY_SERVES)
+        else:
+            self.fire(Event.STOP)
+
+    def _end_active(self) -> None:
+        # after an error the store stays "owned": whoever stands by takes over. So it does when a
+        # clean stop fails over; else P keeps the backups passive (2.5).
+        if self._error is None and not self._fail_over:
+            try:
+                self._lock.write_state(STOPPED_CLEANLY)
+            except DiskFailed as error:
+                self._remember(error)
+        self._release()
+
+    def _end_passive(self, error: BrokerError | None = None) -> None:
+        if error is not None:
+            self._remember(error)
+        self._node.withdraw()
+        self._node.stop_following()
+        self._release()
+
+    def _release(self) -> None:
+        self._cancel()
+        for release in (self._lock.release_primary, self._lock.release_backup):
+            try:
+                release()
+            except DiskFailed as error:
+                self._remember(error)
+        self._node.stopped(self._error)
+
+    # --- plumbing ------------------------------------------------------------------------------
+
+    def _later(self, delay_ms: int, step: Callable[[], None]) -> None:
+        self._cancel()
+        self._timer = self._timers.call_later(delay_ms, lambda: self._guarded(step))
+
+    def _guarded(self, step: Callable[[], None]) -> None:
+        """Run a step that asks the store; a store that cannot be asked ends the node."""
+        try:
+            step()
+        except BrokerError as error:
+            self.fire(Event.FAILED, error)
+
+    def _check_lock_timeout(self) -> None:
+        limit_ms = self.options.lock_timeout_ms
+        if 0 <= limit_ms < self._clock.monotonic_ms() - self._waiting_since_ms:
+            raise LockTimedOut(f"the store's lock was not free within {limit_ms} ms", hint="AMQ224000")
+
+    def _cancel(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None

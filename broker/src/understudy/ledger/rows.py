@@ -1,0 +1,241 @@
+"""Rows of a delivery ledger and their JSON lines. What they mean is said in ``understudy.ledger``."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from enum import Enum
+from functools import lru_cache
+from typing import Final, NoReturn
+
+from understudy.errors import LedgerDamaged
+
+#: Numbers and message ids lie in 0 .. this.
+INTEGER_MAX: Final = 2**63 - 1
+#: Times lie in 0 .. this (the year 10889), so that sums of them fit in 64 bits everywhere.
+TIME_MS_MAX: Final = 2**48 - 1
+#: Largest delivery count.
+DELIVERY_COUNT_MAX: Final = 2**31 - 1
+#: What a decoder puts in the place of bytes that are no text; writers escape it.
+REPLACEMENT: Final = "\ufffd"
+#: A whole line: one object without objects or arrays in it. Linear: every quantifier is possessive.
+#: The Spark reader uses the same text, so both call the same lines half-written.
+FLAT_OBJECT: Final = r'^[ \t\r\n]*+\{[^"{}\[\]]*+(?:"(?:[^"\\]++|\\.)*+"[^"{}\[\]]*+)*+\}[ \t\r\n]*+$'
+
+
+class Kind(Enum):
+    """What a row states."""
+
+    SENT = "SENT"
+    CONFIRMED = "CONFIRMED"
+    DELIVERED = "DELIVERED"
+    ACKNOWLEDGED = "ACKNOWLEDGED"
+
+
+KIND_ORDER: Final = {kind: place for place, kind in enumerate(Kind)}
+_KINDS: Final = {kind.value: kind for kind in Kind}
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One line of a ledger."""
+
+    kind: Kind
+    producer: str
+    number: int
+    """Position in what the producer sends, from 0; message property ``ledger_number``."""
+    address: str
+    at_ms: int
+    """Wall clock of the writer, milliseconds since 1970 UTC."""
+    consumer: str = ""
+    queue: str = ""
+    message_id: int = 0
+    """The broker's id of the stored message; 0 when the writer does not know it."""
+    delivery_count: int = 0
+    """DELIVERED only: above 1 the broker says it had delivered it before; 0 unknown."""
+    durable: bool = True
+    """SENT and CONFIRMED only: a message that may not survive its broker says False."""
+
+
+def sort_key(row: Row) -> tuple[object, ...]:
+    """Total order of rows for showing them: time first."""
+    return (
+        row.at_ms,
+        KIND_ORDER[row.kind],
+        row.producer,
+        row.number,
+        row.queue,
+        row.consumer,
+        row.message_id,
+        row.delivery_count,
+        row.address,
+        row.durable,
+    )
+
+
+def encode(row: Row) -> str:
+    """The row as one JSON line with its newline; fields at their default are left out."""
+    line = (
+        f'{{"kind":"{row.kind.value}","producer":{_quoted(row.producer)},"number":{row.number},'
+        f'"address":{_quoted(row.address)},"at_ms":{row.at_ms}'
+    )
+    if row.consumer:
+        line += f',"consumer":{_quoted(row.consumer)}'
+    if row.queue:
+        line += f',"queue":{_quoted(row.queue)}'
+    if row.message_id:
+        line += f',"message_id":{row.message_id}'
+    if row.delivery_count:
+        line += f',"delivery_count":{row.delivery_count}'
+    if not row.durable:
+        line += ',"durable":false'
+    return line + "}\n"
+
+
+@lru_cache(maxsize=1024)
+def _quoted(name: str) -> str:
+    """A JSON string in ASCII; names repeat in every row."""
+    return json.dumps(name)
+
+
+class LedgerWriter:
+    """Turns events into lines. ``write`` takes one line with its newline; the caller sees to it
+    that a SENT line has left the process before the message does.
+    """
+
+    __slots__ = ("_write",)
+
+    def __init__(self, write: Callable[[str], object]) -> None:
+        self._write = write
+
+    def append(self, row: Row) -> None:
+        self._write(encode(row))
+
+    def sent(self, producer: str, number: int, address: str, at_ms: int, *, durable: bool = True) -> None:
+        self.append(Row(Kind.SENT, producer, number, address, at_ms, durable=durable))
+
+    def confirmed(self, producer: str, number: int, address: str, at_ms: int, *, durable: bool = True) -> None:
+        self.append(Row(Kind.CONFIRMED, producer, number, address, at_ms, durable=durable))
+
+    def delivered(
+        self,
+        producer: str,
+        number: int,
+        address: str,
+        at_ms: int,
+        *,
+        consumer: str,
+        queue: str,
+        message_id: int = 0,
+        delivery_count: int = 0,
+    ) -> None:
+        self.append(Row(Kind.DELIVERED, producer, number, address, at_ms, consumer, queue, message_id, delivery_count))
+
+    def acknowledged(
+        self,
+        producer: str,
+        number: int,
+        address: str,
+        at_ms: int,
+        *,
+        consumer: str,
+        queue: str,
+        message_id: int = 0,
+    ) -> None:
+        self.append(Row(Kind.ACKNOWLEDGED, producer, number, address, at_ms, consumer, queue, message_id))
+
+
+def read(
+    lines: Iterable[str],
+    *,
+    file: str = "<ledger>",
+    on_torn_tail: Callable[[str, int], object] | None = None,
+) -> Iterator[Row]:
+    """The rows of the lines of one file, one by one. Blank lines are skipped, unknown keys ignored.
+
+    Args:
+        file: Name for errors.
+        on_torn_tail: Called with file and line when the *last* line is no complete flat object, as
+            a killed writer leaves it; without it such a tail is an error like any other.
+
+    Raises:
+        LedgerDamaged: a line is no row; names file and line.
+    """
+    previous, previous_line = "", 0
+    for line, text in enumerate(lines, 1):
+        if text.strip(_BLANKS):
+            if previous:
+                yield parse(previous, file=file, line=previous_line)
+            previous, previous_line = text, line
+    if not previous:
+        return
+    if on_torn_tail is not None and _FLAT_OBJECT.match(previous) is None:
+        on_torn_tail(file, previous_line)
+        return
+    yield parse(previous, file=file, line=previous_line)
+
+
+_BLANKS: Final = " \t\r\n"
+_FLAT_OBJECT: Final = re.compile(FLAT_OBJECT)
+_KEYS: Final = frozenset(Row.__dataclass_fields__)
+
+
+def _refuse_constant(name: str) -> NoReturn:
+    raise ValueError(f"{name} is no JSON")
+
+
+_DECODER = json.JSONDecoder(parse_constant=_refuse_constant)
+
+
+def parse(text: str, *, file: str = "<ledger>", line: int = 1) -> Row:
+    """One line as a row.
+
+    Raises:
+        LedgerDamaged: it is none; the message names file, line and what is wrong.
+    """
+    try:
+        if REPLACEMENT in text:
+            raise ValueError("bytes that are no UTF-8")
+        fields = _DECODER.decode(text.strip(_BLANKS))
+        if type(fields) is not dict:
+            raise ValueError("no JSON object")
+        kind = _KINDS.get(_text(fields, "kind"))
+        if kind is None:
+            raise ValueError(f"unknown kind {fields['kind']!r}")
+        if not _KEYS.issuperset(fields) and any(type(value) in (dict, list) for value in fields.values()):
+            raise ValueError("a row holds no objects or arrays")
+        durable = fields.get("durable", True)
+        if type(durable) is not bool:
+            raise ValueError("durable is neither true nor false")
+        return Row(
+            kind,
+            _text(fields, "producer"),
+            _integer(fields, "number", INTEGER_MAX),
+            _text(fields, "address"),
+            _integer(fields, "at_ms", TIME_MS_MAX),
+            _text(fields, "consumer", ""),
+            _text(fields, "queue", ""),
+            _integer(fields, "message_id", INTEGER_MAX, 0),
+            _integer(fields, "delivery_count", DELIVERY_COUNT_MAX, 0),
+            durable,
+        )
+    except (ValueError, RecursionError) as error:
+        raise LedgerDamaged(f"no ledger row: {error}", file=file, line=line) from None
+
+
+def _text(fields: dict[str, object], key: str, default: str | None = None) -> str:
+    value = fields.get(key, default)
+    if type(value) is not str:
+        raise ValueError(f"{key} is missing" if key not in fields else f"{key} is no text")
+    return value
+
+
+def _integer(fields: dict[str, object], key: str, largest: int, default: int | None = None) -> int:
+    value = fields.get(key, default)
+    if type(value) is not int:
+        raise ValueError(f"{key} is missing" if key not in fields else f"{key} is no integer")
+    if not 0 <= value <= largest:
+        raise ValueError(f"{key} {value} is outside 0..{largest}")
+    return value

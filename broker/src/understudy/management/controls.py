@@ -1,0 +1,254 @@
+"""The JSON of the management API, made from a ``NodeView``.
+
+Not here: HTTP, authentication (``runtime/http.py``), metrics (``management/metrics.py``). Nothing
+here keeps state; every answer is made from what the view says at that moment, so it is right on
+an active node and on a passive one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+#: Everything ``NodeView.state`` may be.
+STATES = ("starting", "passive", "active", "stopping", "stopped")
+
+
+@dataclass(frozen=True, slots=True)
+class AcceptorFacts:
+    """One acceptor that listens, or would when active."""
+
+    name: str
+    url: str
+
+
+@dataclass(frozen=True, slots=True)
+class PeerFacts:
+    """The other server of the pair, as far as it is known."""
+
+    role: str
+    """``primary`` or ``backup``."""
+    connector: str
+    """``host:port`` it tells clients to use."""
+
+
+@dataclass(frozen=True, slots=True)
+class FollowingFacts:
+    """How far a passive node is behind the log it follows."""
+
+    caught_up: bool
+    lag_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class StoreFacts:
+    """The store as this node sees it."""
+
+    directory: str
+    segments: int
+    bytes: int
+    full: bool
+    durable_sequence: int
+    """Everything up to here is synced; for a follower: everything up to here is applied."""
+
+
+@dataclass(frozen=True, slots=True)
+class QueueFacts:
+    """One queue and its counters since the activation."""
+
+    name: str
+    address: str
+    routing_type: str
+    """``ANYCAST`` or ``MULTICAST``."""
+    durable: bool
+    temporary: bool
+    message_count: int
+    delivering_count: int
+    consumer_count: int
+    messages_added: int
+    messages_acknowledged: int
+    messages_expired: int
+    messages_killed: int
+
+
+class NodeView(Protocol):
+    """What management asks of a node; every member answers at once and in every state."""
+
+    @property
+    def name(self) -> str:
+        """Element ``name`` of broker.xml."""
+        ...
+
+    @property
+    def version(self) -> str: ...
+
+    @property
+    def node_id(self) -> str | None:
+        """None until the store has been opened."""
+        ...
+
+    @property
+    def pid(self) -> int: ...
+
+    @property
+    def uptime_ms(self) -> int: ...
+
+    @property
+    def epoch(self) -> int | None:
+        """Epoch of the activation; None while not active and none was read."""
+        ...
+
+    @property
+    def ha_policy(self) -> str:
+        """``shared-store`` or ``primary-only``."""
+        ...
+
+    @property
+    def ha_role(self) -> str:
+        """``primary``, ``backup`` or ``primary-only``: how it is configured."""
+        ...
+
+    @property
+    def state(self) -> str:
+        """One of ``STATES``: what it is doing now."""
+        ...
+
+    @property
+    def machine_state(self) -> str:
+        """State of the HA policy's machine, for people who read its diagram."""
+        ...
+
+    @property
+    def trouble(self) -> str | None:
+        """Why the node is not ready although its state alone would say so; None when all is well."""
+        ...
+
+    @property
+    def peer(self) -> PeerFacts | None: ...
+
+    @property
+    def following(self) -> FollowingFacts | None:
+        """None unless the node is passive and follows."""
+        ...
+
+    @property
+    def acceptors(self) -> Sequence[AcceptorFacts]: ...
+
+    @property
+    def store(self) -> StoreFacts | None: ...
+
+    @property
+    def connections(self) -> int: ...
+
+    @property
+    def sessions(self) -> int: ...
+
+    @property
+    def confirmations(self) -> int:
+        """Durable sends, acknowledgements and commits confirmed since the process started."""
+        ...
+
+    def queues(self) -> Iterable[QueueFacts]:
+        """All queues; empty on a node that is not active."""
+        ...
+
+    def queue(self, name: str) -> QueueFacts | None: ...
+
+    def request_stop(self, *, failover: bool) -> None:
+        """Begin to stop and return at once; ``failover``: let the peer take over."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Readiness:
+    """Whether the node does what its role asks of it now."""
+
+    ready: bool
+    reason: str | None
+    """Why not; None when ready."""
+
+
+def readiness(view: NodeView) -> Readiness:
+    """Ready means active, or passive and caught up with the log it follows (design s. 6)."""
+    state = view.state
+    if state not in ("active", "passive"):
+        return Readiness(False, f"the node is {state}")
+    if view.trouble is not None:
+        return Readiness(False, view.trouble)
+    if state == "active":
+        return Readiness(True, None)
+    following = view.following
+    if following is None:
+        return Readiness(False, "passive and not following")
+    if not following.caught_up:
+        return Readiness(False, f"passive and {following.lag_bytes} bytes behind")
+    return Readiness(True, None)
+
+
+def live_json() -> dict[str, object]:
+    """GET /health/live: being able to answer is the answer."""
+    return {"status": "live"}
+
+
+def ready_json(view: NodeView) -> dict[str, object]:
+    """GET /health/ready; the status is 200 when ``ready``, else 503."""
+    found = readiness(view)
+    return {"ready": found.ready, "state": view.state, "reason": found.reason}
+
+
+def node_json(view: NodeView) -> dict[str, object]:
+    """GET /api/v1/node."""
+    peer, following, store = view.peer, view.following, view.store
+    return {
+        "name": view.name,
+        "version": view.version,
+        "node_id": view.node_id,
+        "pid": view.pid,
+        "uptime_ms": view.uptime_ms,
+        "epoch": view.epoch,
+        "ha": {
+            "policy": view.ha_policy,
+            "role": view.ha_role,
+            "state": view.state,
+            "machine_state": view.machine_state,
+        },
+        "peer": None if peer is None else {"role": peer.role, "connector": peer.connector},
+        "following": None
+        if following is None
+        else {"caught_up": following.caught_up, "lag_bytes": following.lag_bytes},
+        "acceptors": [{"name": acceptor.name, "url": acceptor.url} for acceptor in view.acceptors],
+        "store": None
+        if store is None
+        else {
+            "directory": store.directory,
+            "segments": store.segments,
+            "bytes": store.bytes,
+            "full": store.full,
+            "durable_sequence": store.durable_sequence,
+        },
+        "connections": view.connections,
+        "sessions": view.sessions,
+        "queues": [queue_json(queue) for queue in sorted(view.queues(), key=lambda queue: queue.name)],
+    }
+
+
+def queue_json(queue: QueueFacts) -> dict[str, object]:
+    """GET /api/v1/queues/{name}, and each entry of ``queues`` of the node."""
+    return {field: getattr(queue, field) for field in QueueFacts.__dataclass_fields__}
+
+
+def error_json(code: str, message: str) -> dict[str, object]:
+    """The body of every answer that is an error."""
+    return {"error": {"code": code, "message": message}}
+
+
+def parse_stop(body: object) -> bool:
+    """``failover`` of the body of POST /api/v1/node/stop.
+
+    Raises:
+        ValueError: the body is not ``{"failover": true|false}``.
+    """
+    if not isinstance(body, dict) or set(body) - {"failover"} or type(body.get("failover", False)) is not bool:
+        raise ValueError('the body must be {"failover": true} or {"failover": false}')
+    return bool(body.get("failover", False))

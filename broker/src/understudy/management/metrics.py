@@ -1,0 +1,138 @@
+"""Prometheus families of a node, read from its ``NodeView`` when they are scraped.
+
+The number of series is bounded: at most ``QUEUES_SHOWN_MAX`` queues have series of their own
+(durable ones first in name order, temporary queues never), and ``understudy_queues_not_shown`` says how many
+have not. Totals always cover all queues. Label values are cut to ``LABEL_CHARACTERS_MAX``; what
+was cut keeps a digest so that two long names stay two series.
+
+Not here: process metrics (``runtime/http.py`` adds the library's collector, which reads /proc).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from hashlib import sha256
+from heapq import nsmallest
+from typing import Final
+
+from prometheus_client import CollectorRegistry, Metric
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+from prometheus_client.registry import Collector
+
+from understudy.management.controls import STATES, NodeView, QueueFacts, readiness
+
+#: Queues with series of their own.
+QUEUES_SHOWN_MAX: Final = 1_000
+#: Longest label value. Characters.
+LABEL_CHARACTERS_MAX: Final = 200
+
+_QUEUE_GAUGES: Final = (
+    ("message_count", "understudy_queue_messages", "Messages in the queue, those being delivered included."),
+    ("delivering_count", "understudy_queue_delivering", "Messages handed to consumers and not acknowledged."),
+    ("consumer_count", "understudy_queue_consumers", "Consumers of the queue."),
+)
+_QUEUE_COUNTERS: Final = (
+    ("messages_added", "understudy_queue_messages_added", "Messages routed to the queue since the activation."),
+    ("messages_acknowledged", "understudy_queue_messages_acknowledged", "Messages acknowledged since the activation."),
+    ("messages_expired", "understudy_queue_messages_expired", "Messages expired since the activation."),
+    ("messages_killed", "understudy_queue_messages_killed", "Messages past max-delivery-attempts."),
+)
+
+
+def make_registry(view: NodeView) -> CollectorRegistry:
+    """A registry of its own with everything the view tells."""
+    registry = CollectorRegistry(auto_describe=False)
+    registry.register(NodeCollector(view))
+    return registry
+
+
+def label(value: str) -> str:
+    """A label value that is text, bounded, and still tells long values apart."""
+    clean = value.encode("utf-8", "replace").decode()
+    if len(clean) <= LABEL_CHARACTERS_MAX:
+        return clean
+    digest = sha256(clean.encode()).hexdigest()[:12]
+    return f"{clean[: LABEL_CHARACTERS_MAX - 13]}~{digest}"
+
+
+class NodeCollector(Collector):
+    """Reads the view at every scrape; between scrapes it costs nothing."""
+
+    def __init__(self, view: NodeView) -> None:
+        self._view = view
+
+    def describe(self) -> list[Metric]:
+        """Nothing: registering must not read a node that is still starting."""
+        return []
+
+    def collect(self) -> Iterator[Metric]:
+        yield from self._node()
+        yield from self._store()
+        queues = list(self._view.queues())
+        yield from _totals(queues)
+        yield from _per_queue(queues)
+
+    def _node(self) -> Iterator[Metric]:
+        view = self._view
+        info = GaugeMetricFamily(
+            "understudy_info", "Who this is.", labels=["name", "version", "node_id", "ha_policy", "ha_role"]
+        )
+        names = (view.name, view.version, view.node_id or "", view.ha_policy, view.ha_role)
+        info.add_metric([label(name) for name in names], 1)
+        yield info
+        state = GaugeMetricFamily("understudy_state", "1 for what the node is doing now.", labels=["state"])
+        for one in STATES:
+            state.add_metric([one], view.state == one)
+        yield state
+        yield _gauge("understudy_active", "1 when the node serves clients.", view.state == "active")
+        yield _gauge("understudy_ready", "1 when active, or passive and caught up.", readiness(view).ready)
+        yield _gauge("understudy_uptime_seconds", "Time since the process started.", view.uptime_ms / 1000)
+        if view.epoch is not None:
+            yield _gauge("understudy_epoch", "Epoch of the store; rises at every activation.", view.epoch)
+        yield _gauge("understudy_connections", "Client connections.", view.connections)
+        yield _gauge("understudy_sessions", "Client sessions.", view.sessions)
+        yield CounterMetricFamily(
+            "understudy_confirmations", "Durable operations confirmed to clients.", value=view.confirmations
+        )
+
+    def _store(self) -> Iterator[Metric]:
+        following, store = self._view.following, self._view.store
+        if following is not None:
+            yield _gauge("understudy_follower_caught_up", "1 when all of the log is applied.", following.caught_up)
+            yield _gauge("understudy_follower_lag_bytes", "Log bytes not applied yet.", following.lag_bytes)
+        if store is not None:
+            yield _gauge("understudy_store_bytes", "Bytes of the journal's segments.", store.bytes)
+            yield _gauge("understudy_store_segments", "Segments of the journal.", store.segments)
+            yield _gauge("understudy_store_full", "1 when the store takes no more messages.", store.full)
+            yield _gauge("understudy_store_durable_sequence", "Last synced log sequence.", store.durable_sequence)
+
+
+def _gauge(name: str, text: str, value: float) -> GaugeMetricFamily:
+    return GaugeMetricFamily(name, text, value=value)
+
+
+def _totals(queues: list[QueueFacts]) -> Iterator[Metric]:
+    yield _gauge("understudy_queues", "Queues, temporary ones included.", len(queues))
+    yield _gauge("understudy_messages", "Messages in all queues.", sum(queue.message_count for queue in queues))
+    yield _gauge("understudy_consumers", "Consumers of all queues.", sum(queue.consumer_count for queue in queues))
+
+
+def _per_queue(queues: list[QueueFacts]) -> Iterator[Metric]:
+    shown = nsmallest(
+        QUEUES_SHOWN_MAX,
+        (queue for queue in queues if not queue.temporary),
+        key=lambda queue: (not queue.durable, queue.name),
+    )
+    yield _gauge("understudy_queues_not_shown", "Queues without series of their own.", len(queues) - len(shown))
+    labels = ["queue", "address", "routing_type"]
+    values = [[label(queue.name), label(queue.address), label(queue.routing_type)] for queue in shown]
+    for field, name, text in _QUEUE_GAUGES:
+        gauge = GaugeMetricFamily(name, text, labels=labels)
+        for queue, names in zip(shown, values, strict=True):
+            gauge.add_metric(names, getattr(queue, field))
+        yield gauge
+    for field, name, text in _QUEUE_COUNTERS:
+        counter = CounterMetricFamily(name, text, labels=labels)
+        for queue, names in zip(shown, values, strict=True):
+            counter.add_metric(names, getattr(queue, field))
+        yield counter

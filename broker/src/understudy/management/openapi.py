@@ -1,0 +1,159 @@
+"""The management API as an OpenAPI 3.1 document, served at /api/v1/openapi.json.
+
+A test compares its paths and fields with what ``controls`` makes, so it cannot fall behind.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from understudy.management.controls import STATES
+
+Schema = dict[str, object]
+
+
+def _object(properties: dict[str, Schema]) -> Schema:
+    return {
+        "type": "object",
+        "required": sorted(properties),
+        "properties": properties,
+        "additionalProperties": False,
+    }
+
+
+def _or_null(schema: Schema) -> Schema:
+    return {"anyOf": [schema, {"type": "null"}]}
+
+
+def _list_of(schema: Schema) -> Schema:
+    return {"type": "array", "items": schema}
+
+
+_TEXT: Final[Schema] = {"type": "string"}
+_COUNT: Final[Schema] = {"type": "integer", "minimum": 0}
+_FLAG: Final[Schema] = {"type": "boolean"}
+_STATE: Final[Schema] = {"type": "string", "enum": list(STATES)}
+
+_SCHEMAS: Final[dict[str, Schema]] = {
+    "Error": _object({"error": _object({"code": _TEXT, "message": _TEXT})}),
+    "Live": _object({"status": {"const": "live"}}),
+    "Ready": _object({"ready": _FLAG, "state": _STATE, "reason": _or_null(_TEXT)}),
+    "Stop": {"type": "object", "properties": {"failover": _FLAG}, "additionalProperties": False},
+    "Stopping": _object({"stopping": {"const": True}, "failover": _FLAG}),
+    "Queue": _object(
+        {
+            "name": _TEXT,
+            "address": _TEXT,
+            "routing_type": {"type": "string", "enum": ["ANYCAST", "MULTICAST"]},
+            "durable": _FLAG,
+            "temporary": _FLAG,
+            "message_count": _COUNT,
+            "delivering_count": _COUNT,
+            "consumer_count": _COUNT,
+            "messages_added": _COUNT,
+            "messages_acknowledged": _COUNT,
+            "messages_expired": _COUNT,
+            "messages_killed": _COUNT,
+        }
+    ),
+    "Node": _object(
+        {
+            "name": _TEXT,
+            "version": _TEXT,
+            "node_id": _or_null(_TEXT),
+            "pid": _COUNT,
+            "uptime_ms": _COUNT,
+            "epoch": _or_null(_COUNT),
+            "ha": _object(
+                {
+                    "policy": {"type": "string", "enum": ["shared-store", "primary-only"]},
+                    "role": {"type": "string", "enum": ["primary", "backup", "primary-only"]},
+                    "state": _STATE,
+                    "machine_state": _TEXT,
+                }
+            ),
+            "peer": _or_null(_object({"role": _TEXT, "connector": _TEXT})),
+            "following": _or_null(_object({"caught_up": _FLAG, "lag_bytes": _COUNT})),
+            "acceptors": _list_of(_object({"name": _TEXT, "url": _TEXT})),
+            "store": _or_null(
+                _object(
+                    {
+                        "directory": _TEXT,
+                        "segments": _COUNT,
+                        "bytes": _COUNT,
+                        "full": _FLAG,
+                        "durable_sequence": _COUNT,
+                    }
+                )
+            ),
+            "connections": _COUNT,
+            "sessions": _COUNT,
+            "queues": _list_of({"$ref": "#/components/schemas/Queue"}),
+        }
+    ),
+}
+
+
+def _answer(text: str, schema: str) -> Schema:
+    return {
+        "description": text,
+        "content": {"application/json": {"schema": {"$ref": f"#/components/schemas/{schema}"}}},
+    }
+
+
+_REFUSED: Final[dict[str, object]] = {
+    "400": _answer("The request cannot be understood.", "Error"),
+    "401": _answer("The bearer token is missing or wrong.", "Error"),
+    "413": _answer("The body is too large.", "Error"),
+}
+
+
+def _get(summary: str, responses: dict[str, object], **more: object) -> Schema:
+    return {"get": {"summary": summary, "responses": responses, **more}}
+
+
+def _other(content_type: str, text: str, schema: Schema) -> Schema:
+    return {"description": text, "content": {content_type: {"schema": schema}}}
+
+
+def _paths() -> dict[str, Schema]:
+    open_to_all: list[object] = []
+    return {
+        "/health/live": _get("The process answers.", {"200": _answer("It does.", "Live")}, security=open_to_all),
+        "/health/ready": _get(
+            "Active, or passive and caught up.",
+            {"200": _answer("Ready.", "Ready"), "503": _answer("Not ready, and why.", "Ready")},
+            security=open_to_all,
+        ),
+        "/api/v1/node": _get("The node and its queues.", _REFUSED | {"200": _answer("The node.", "Node")}),
+        "/api/v1/node/stop": {
+            "post": {
+                "summary": "Stop the node; with failover, let its peer take over.",
+                "requestBody": {"content": {"application/json": {"schema": {"$ref": "#/components/schemas/Stop"}}}},
+                "responses": _REFUSED | {"202": _answer("Stopping has begun.", "Stopping")},
+            }
+        },
+        "/api/v1/queues/{name}": _get(
+            "One queue.",
+            _REFUSED | {"200": _answer("The queue.", "Queue"), "404": _answer("No such queue here.", "Error")},
+            parameters=[{"name": "name", "in": "path", "required": True, "schema": _TEXT}],
+        ),
+        "/api/v1/openapi.json": _get(
+            "This document.", _REFUSED | {"200": _other("application/json", "This document.", {"type": "object"})}
+        ),
+        "/metrics": _get("Prometheus text.", _REFUSED | {"200": _other("text/plain", "Text format 0.0.4.", _TEXT)}),
+    }
+
+
+def document(version: str) -> dict[str, object]:
+    """The whole document for this version of Understudy."""
+    return {
+        "openapi": "3.1.0",
+        "info": {"title": "Understudy management", "version": version},
+        "security": [{"token": []}],
+        "paths": _paths(),
+        "components": {
+            "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}},
+            "schemas": _SCHEMAS,
+        },
+    }

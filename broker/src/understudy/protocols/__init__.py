@@ -1,0 +1,1 @@
+"""Protocols: packets on one side, session calls on the other."""

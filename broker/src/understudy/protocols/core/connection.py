@@ -1,0 +1,332 @@
+"""One CORE connection of a server: channels 0, 1 and 3, liveness, and the sessions on top.
+
+Facts: core-protocol s. 3 (channels, versions), 4.1 (setup), 7.2 (ping, TTL), 8.1 (topology), 9.1
+(cluster control). Bytes come in by ``receive_data``; everything out goes through the
+``Connection`` port. A protocol error raised from ``receive_data`` means: close the socket.
+
+Not here: what session packets mean (``protocols.core.session``).
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import Final
+
+from understudy.cluster.topology import Member
+from understudy.errors import (
+    BrokerError,
+    ClusterSecurityError,
+    IncompatibleVersion,
+    LimitExceeded,
+    RemoteProtocolError,
+    SessionRejected,
+    UnsupportedPacket,
+)
+from understudy.limits import (
+    FRAME_BYTES_BEFORE_LOGIN_MAX,
+    FRAME_BYTES_MAX,
+    LOGIN_TIMEOUT_MS,
+    OUTGOING_BYTES_PAUSE,
+    SESSIONS_PER_CONNECTION_MAX,
+)
+from understudy.ports import Connection
+from understudy.protocols.core.services import CoreServices, PrincipalSecurity
+from understudy.protocols.core.session import CoreSession
+from understudy.session.connection_scope import ConnectionScope
+from understudy.session.session import ServerSession
+from understudy.wire.core import packets
+from understudy.wire.core.codec import Frame, FrameDecoder, encode
+from understudy.wire.core.codes import code_of
+
+log = logging.getLogger(__name__)
+
+CONTROL_CHANNEL: Final = 0
+SESSION_SETUP_CHANNEL: Final = 1
+CLUSTER_CHANNEL: Final = 3
+FIRST_SESSION_CHANNEL: Final = 10
+
+#: The version we announce and the oldest client we take (facts 3.2).
+SERVER_VERSION: Final = 136
+OLDEST_CLIENT_VERSION: Final = 121
+
+
+class CoreConnection:
+    """See the module's text."""
+
+    def __init__(self, services: CoreServices, connection: Connection) -> None:
+        self.sessions: dict[int, CoreSession] = {}
+        self.connection = connection
+        self.services = services
+        self.scope = ConnectionScope(services.entropy.token(8).hex(), remote_address=connection.peer)
+        self.decoder = FrameDecoder(role="server", limit_bytes=FRAME_BYTES_BEFORE_LOGIN_MAX)
+        self._opened_ms = services.clock.monotonic_ms()
+        self._last_data_ms = self._opened_ms
+        self._ttl_ms = services.connection_ttl_override_ms
+        self._logged_in = False
+        self._version_known = False
+        self._unsubscribe: Callable[[], None] = lambda: None
+        self._cluster = _ClusterChannel(self)
+        self._closed = False
+        self.held_back = False
+        """Deliveries wait for the socket; ``resume_deliveries`` ends that."""
+        services.connections.add(self)
+
+    # --- driven by the shell -------------------------------------------------------------------
+
+    def receive_data(self, data: bytes) -> None:
+        """Bytes behind the magic.
+
+        Raises:
+            ProtocolError: the stream cannot be followed any further; close the connection.
+        """
+        self._last_data_ms = self.services.clock.monotonic_ms()
+        sessions = self.sessions
+        for frame in self.decoder.receive_data(data):
+            session = sessions.get(frame.channel_id)
+            if session is not None:
+                session.receive(frame.packet, frame.size_bytes)
+            else:
+                self._receive_setup(frame)
+
+    def connection_lost(self, reason: str) -> None:
+        """The socket is gone. Sessions end; what they had not acknowledged is delivered again."""
+        if self._closed:
+            return
+        self._closed = True
+        self._unsubscribe()
+        for session in list(self.sessions.values()):
+            session.close(failed=True)
+        self.sessions.clear()
+        self.scope.delete_temporary_queues(self.services.post_office)
+        self._cluster.close()
+        self.services.connections.discard(self)
+        log.debug("connection closed", extra={"peer": self.connection.peer, "reason": reason})
+
+    def check(self) -> None:
+        """Every two seconds (facts 7.2): drop the silent, flush confirmations.
+
+        Raises:
+            RemoteProtocolError: it must be closed; the text says why.
+        """
+        now_ms = self.services.clock.monotonic_ms()
+        if 0 < self._ttl_ms < now_ms - self._last_data_ms:
+            raise RemoteProtocolError(f"nothing received for {now_ms - self._last_data_ms} ms (connection-ttl)")
+        if not self._logged_in and now_ms - self._opened_ms > LOGIN_TIMEOUT_MS:
+            raise RemoteProtocolError(f"no login within {LOGIN_TIMEOUT_MS} ms")
+        for session in self.sessions.values():
+            session.flush_confirmations()
+
+    def writable(self) -> bool:
+        """Whether the peer takes what we send; deliveries pause while it does not."""
+        if self._closed or self.connection.outgoing_bytes() >= OUTGOING_BYTES_PAUSE:
+            self.held_back = True
+            return False
+        return True
+
+    def resume_deliveries(self) -> None:
+        """The peer has taken what was held up: what was paused goes on."""
+        self.held_back = False
+        for session in self.sessions.values():
+            session.session.resume_deliveries()
+
+    def disconnect(self) -> None:
+        """Say goodbye as a stopping server does (facts 7.2), then close."""
+        for session in list(self.sessions.values()):
+            session.close(failed=True)
+        self.sessions.clear()
+        if self.decoder.version >= 131:
+            farewell: packets.Packet = packets.DisconnectV3(
+                node_id=self.services.node_id, reason=2, target_node_id=None, connector=None
+            )
+        elif self.decoder.version >= 125:
+            farewell = packets.DisconnectV2(node_id=self.services.node_id, scale_down_node_id=None)
+        else:
+            farewell = packets.Disconnect(node_id=self.services.node_id)
+        self.send(farewell, CONTROL_CHANNEL)
+        self.connection.close()
+
+    # --- sending -------------------------------------------------------------------------------
+
+    def send(self, packet: packets.Packet, channel_id: int) -> None:
+        self.connection.send(encode(packet, channel_id, self.decoder.version))
+
+    # --- channels below the sessions -----------------------------------------------------------
+
+    def _receive_setup(self, frame: Frame) -> None:
+        channel_id, packet = frame.channel_id, frame.packet
+        if channel_id == CONTROL_CHANNEL:
+            self._receive_control(packet)
+        elif channel_id == SESSION_SETUP_CHANNEL:
+            self._receive_session_setup(packet)
+        elif channel_id == CLUSTER_CHANNEL:
+            self._cluster.receive(packet)
+        # frames for a channel that is gone or never was are dropped (facts 3.1)
+
+    def _receive_control(self, packet: packets.Packet) -> None:
+        if isinstance(packet, packets.Ping):
+            if self.services.connection_ttl_override_ms < 0:
+                self._ttl_ms = packet.connection_ttl_ms
+            self.send(packet, CONTROL_CHANNEL)
+        elif isinstance(packet, packets.SubscribeTopologyV2):
+            self._learn_version(packet.client_version)
+            self._subscribe()
+        elif isinstance(packet, packets.SubscribeTopology):
+            self._subscribe()
+        else:
+            raise UnsupportedPacket(f"{type(packet).__name__} on channel 0")
+
+    def _subscribe(self) -> None:
+        self._unsubscribe()
+        members = self.services.topology.members() or [Member(self.services.node_id, 0)]
+        for position, member in enumerate(members, start=1):
+            self._send_member(member, last=position == len(members))
+        self._unsubscribe = self.services.topology.listen(lambda member: self._send_member(member, last=False))
+        self._logged_in = True
+
+    def _learn_version(self, client_version: int) -> None:
+        """The first version a client states holds for the connection (facts 3.2)."""
+        if self._version_known:
+            return
+        if client_version < OLDEST_CLIENT_VERSION:
+            raise RemoteProtocolError(f"client version {client_version}, oldest is {OLDEST_CLIENT_VERSION}")
+        self._version_known = True
+        self.decoder.version = min(client_version, SERVER_VERSION)
+
+    def _send_member(self, member: Member, *, last: bool) -> None:
+        update = packets.topology_packet(
+            version=self.decoder.version,
+            node_id=member.node_id,
+            unique_event_id=member.event_id,
+            primary=member.primary,
+            backup=member.backup,
+            last=last,
+            backup_group_name=member.backup_group,
+            scale_down_group_name=member.scale_down_group,
+        )
+        self.send(update, CONTROL_CHANNEL)
+
+    def _receive_session_setup(self, packet: packets.Packet) -> None:
+        if isinstance(packet, (packets.CreateSession, packets.CreateSessionV2)):
+            try:
+                self._create_session(packet)
+            except BrokerError as error:
+                log.info("session refused", extra={"peer": self.connection.peer, "error": str(error)})
+                self.send(packets.ExceptionResponse(code_of(error), str(error), None), SESSION_SETUP_CHANNEL)
+        elif isinstance(packet, packets.ReattachSession):
+            # no session outlives its connection yet, so the client creates it anew (facts 7.1)
+            self.send(packets.ReattachSessionResponse(-1, False), SESSION_SETUP_CHANNEL)
+        elif isinstance(packet, packets.CheckForFailover):
+            ok = packet.node_id is None or packet.node_id == self.services.node_id
+            self.send(packets.CheckForFailoverReply(ok), SESSION_SETUP_CHANNEL)
+        else:
+            raise UnsupportedPacket(f"{type(packet).__name__} on channel 1")
+
+    def _create_session(self, packet: packets.CreateSession | packets.CreateSessionV2) -> None:
+        services = self.services
+        if not OLDEST_CLIENT_VERSION <= packet.version <= SERVER_VERSION:
+            raise IncompatibleVersion(
+                f"client version {packet.version}: this server takes {OLDEST_CLIENT_VERSION} to {SERVER_VERSION}"
+            )
+        if not services.accepting:
+            raise SessionRejected("the server is stopping")
+        if packet.session_channel_id < FIRST_SESSION_CHANNEL or packet.session_channel_id in self.sessions:
+            raise RemoteProtocolError(f"session on channel {packet.session_channel_id}")
+        if len(self.sessions) >= SESSIONS_PER_CONNECTION_MAX:
+            raise LimitExceeded(f"more than {SESSIONS_PER_CONNECTION_MAX} sessions on one connection")
+        principal = services.security.authenticate(packet.user, packet.password)
+        self._learn_version(packet.version)
+        handler = CoreSession(self, packet.session_channel_id, packet.confirmation_window)
+        client_id = getattr(packet, "client_id", None)
+        if client_id is not None:
+            self.scope.client_id = client_id
+        handler.session = ServerSession(
+            packet.name,
+            post_office=services.post_office,
+            security=PrincipalSecurity(services.security, principal),
+            clock=services.clock,
+            callback=handler,
+            connection=self.scope,
+            registry=services.registry,
+            min_large_message_size=packet.min_large_message_size,
+            auto_commit_sends=packet.auto_commit_sends,
+            auto_commit_acks=packet.auto_commit_acks,
+            pre_acknowledge=packet.pre_acknowledge,
+            xa=packet.xa,
+            default_address=packet.default_address,
+        )
+        self.sessions[packet.session_channel_id] = handler
+        self._logged_in = True
+        self.decoder.frame_limit_bytes = FRAME_BYTES_MAX
+        self.send(packets.CreateSessionResponse(SERVER_VERSION), SESSION_SETUP_CHANNEL)
+
+    def session_closed(self, channel_id: int) -> None:
+        """A session ended by its own request."""
+        self.sessions.pop(channel_id, None)
+
+    def cluster_authorized(self) -> None:
+        """The peer proved the cluster credentials."""
+        self._logged_in = True
+        self.decoder.frame_limit_bytes = FRAME_BYTES_MAX
+
+
+class _ClusterChannel:
+    """Channel 3 of a connection: another node proves itself and announces that it stands by."""
+
+    def __init__(self, owner: CoreConnection) -> None:
+        self._owner = owner
+        self._dialler_nonce = b""
+        self._own_nonce = b""
+        self._authorized = False
+        self._announced: packets.NodeAnnounce | None = None
+
+    def receive(self, packet: packets.Packet) -> None:
+        """Raises ClusterSecurityError for anything out of order or unproven."""
+        services, owner = self._owner.services, self._owner
+        credentials, peer = services.credentials, owner.connection.peer
+        if isinstance(packet, packets.ClusterHello):
+            if credentials is None or packet.user != credentials.user:
+                owner.send(packets.ClusterConnectReply(False), CLUSTER_CHANNEL)
+                raise ClusterSecurityError(f"{peer}: cluster user {packet.user!r} is not ours")
+            self._dialler_nonce, self._own_nonce = packet.nonce, credentials.nonce()
+            proof = credentials.acceptor_proof(self._dialler_nonce, self._own_nonce)
+            owner.send(packets.ClusterChallenge(self._own_nonce, proof), CLUSTER_CHANNEL)
+        elif isinstance(packet, packets.ClusterProof) and credentials is not None and self._own_nonce:
+            expected = credentials.dialler_proof(self._dialler_nonce, self._own_nonce)
+            self._own_nonce = b""
+            credentials.verify(expected, packet.proof, peer)
+            self._authorized = True
+            owner.cluster_authorized()
+            owner.send(packets.ClusterConnectReply(True), CLUSTER_CHANNEL)
+        elif isinstance(packet, packets.NodeAnnounce) and self._authorized:
+            self._announce(packet)
+        elif isinstance(packet, packets.ClusterConnect):
+            # a plain password is never asked for nor taken: see cluster.credentials
+            owner.send(packets.ClusterConnectReply(False), CLUSTER_CHANNEL)
+            raise ClusterSecurityError(f"{peer} sent a plain cluster password")
+        else:
+            raise ClusterSecurityError(f"{peer}: {type(packet).__name__} before the credentials were proved")
+
+    def _announce(self, packet: packets.NodeAnnounce) -> None:
+        services = self._owner.services
+        if not packet.backup or packet.connector is None:
+            return
+        if packet.node_id != services.node_id:
+            log.warning("backup of another node", extra={"node_id": packet.node_id, "ours": services.node_id})
+            return
+        self._announced = packet
+        services.topology.set_backup(
+            packet.node_id, packet.connector, services.clock.wall_ms(), packet.backup_group_name
+        )
+        log.info("backup stands by", extra={"connector": packet.connector.to_url()})
+
+    def close(self) -> None:
+        """The link is gone, and with it whoever stood by through it."""
+        announced, self._announced = self._announced, None
+        if announced is None:
+            return
+        services = self._owner.services
+        member = services.topology.member(announced.node_id)
+        if member is not None and member.backup == announced.connector:
+            services.topology.set_backup(announced.node_id, None, services.clock.wall_ms())
+            log.warning("backup went away", extra={"peer": self._owner.connection.peer})

@@ -1,0 +1,59 @@
+"""What every CORE connection of one active node shares."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from understudy.cluster.credentials import ClusterCredentials
+from understudy.cluster.topology import Topology
+from understudy.config.model import Permission
+from understudy.ports import Clock, Entropy
+from understudy.routing.post_office import PostOffice
+from understudy.security.authorization import Principal, SecurityPolicy
+from understudy.session.registry import SessionRegistry
+from understudy.store.message_store import MessageStore
+
+if TYPE_CHECKING:
+    from understudy.protocols.core.connection import CoreConnection
+
+
+class PrincipalSecurity:
+    """What one authenticated client may do; implements ``session.security.SessionSecurity``."""
+
+    __slots__ = ("_policy", "_principal")
+
+    def __init__(self, policy: SecurityPolicy, principal: Principal) -> None:
+        self._policy = policy
+        self._principal = principal
+
+    @property
+    def user(self) -> str:
+        return self._principal.user
+
+    def check(self, permission: Permission, address: str, queue: str | None = None) -> None:
+        self._policy.check(self._principal, permission, address, queue)
+
+
+@dataclass(slots=True)
+class CoreServices:
+    """Given to each ``CoreConnection``; made by ``broker``."""
+
+    node_id: str
+    post_office: PostOffice
+    store: MessageStore
+    security: SecurityPolicy
+    topology: Topology
+    clock: Clock
+    entropy: Entropy
+    registry: SessionRegistry
+    credentials: ClusterCredentials | None
+    """None when no cluster-connection is configured: cluster links are refused."""
+    connection_ttl_override_ms: int = -1
+    accepting: bool = True
+    """False while stopping: new sessions are rejected, clients try again elsewhere."""
+    connections: set[CoreConnection] = field(default_factory=set)
+
+    def session_count(self) -> int:
+        """Sessions of all connections."""
+        return sum(len(connection.sessions) for connection in self.connections)

@@ -1,0 +1,362 @@
+"""One session channel: each packet becomes a session call, each answer a packet.
+
+Facts: core-protocol s. 3.3 (correlation), 4.2 to 4.4 (packets), 6 (behaviour), 7.1 (confirmation
+window). A request that fails is answered by EXCEPTION when an answer was wanted; otherwise the
+session has already marked its transaction, and the failure is logged.
+
+Not here: what a call does (``session.session``).
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from dataclasses import fields
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final, cast
+
+from understudy.config.model import RoutingType
+from understudy.errors import BrokerError, UnsupportedPacket
+from understudy.message import FORCED_DELIVERY, Message, MessageType
+from understudy.routing.configuration import QueueConfiguration
+from understudy.wire.core import packets
+from understudy.wire.core.codec import encode_null_response, encode_receive
+from understudy.wire.core.codes import code_of
+
+if TYPE_CHECKING:
+    from understudy.protocols.core.connection import CoreConnection
+    from understudy.session.session import ServerSession
+
+log = logging.getLogger(__name__)
+
+NO_CORRELATION: Final = -1
+
+Handler = Callable[["CoreSession", Any], None]
+
+
+class CoreSession:
+    """The handler of one channel and the callback of its ``ServerSession``."""
+
+    session: ServerSession
+    """Set by the connection right after it is made."""
+
+    def __init__(self, connection: CoreConnection, channel_id: int, confirmation_window: int) -> None:
+        self._connection = connection
+        self._channel_id = channel_id
+        self._send = connection.connection.send
+        self._window = confirmation_window
+        self._queue_names: dict[int, str] = {}
+        """By consumer id."""
+        self._received_commands = 0
+        self._confirmed_commands = 0
+        self._unconfirmed_bytes = 0
+
+    # --- incoming ------------------------------------------------------------------------------
+
+    def receive(self, packet: packets.Packet, size_bytes: int) -> None:
+        """Carry out one packet of this channel."""
+        handler = _HANDLERS.get(type(packet))
+        if handler is None:
+            raise UnsupportedPacket(f"{type(packet).__name__} on session channel {self._channel_id}")
+        try:
+            handler(self, packet)
+        except BrokerError as error:
+            self._refuse(packet, error)
+            return
+        if self._window >= 0:
+            self._count(packet, size_bytes)
+
+    def _refuse(self, packet: packets.Packet, error: BrokerError) -> None:
+        if type(packet) in _ALWAYS_ANSWERED or getattr(packet, "requires_response", False):
+            correlation_id = getattr(packet, "correlation_id", NO_CORRELATION)
+            self._fail(None if correlation_id == NO_CORRELATION else correlation_id, error)
+        else:
+            log.info("request failed", extra={"packet": type(packet).__name__, "error": str(error)})
+
+    def _fail(self, correlation_id: int | None, error: BrokerError) -> None:
+        self._reply(packets.ExceptionResponse(code_of(error), str(error), correlation_id))
+
+    def _reply(self, packet: packets.Packet) -> None:
+        self._connection.send(packet, self._channel_id)
+
+    def _done(self, error: BrokerError | None) -> None:
+        """Answer a request that carries no correlation id."""
+        if error is None:
+            self._send(encode_null_response(self._channel_id, NO_CORRELATION, self._connection.decoder.version))
+        else:
+            self._fail(None, error)
+
+    def _done_with(self, correlation_id: int, error: BrokerError | None) -> None:
+        """Answer a request that carries a correlation id."""
+        if error is None:
+            self._send(encode_null_response(self._channel_id, correlation_id, self._connection.decoder.version))
+        else:
+            self._fail(correlation_id, error)
+
+    # --- addresses, queues ---------------------------------------------------------------------
+
+    def _create_address(self, packet: packets.CreateAddress) -> None:
+        types = [RoutingType(number) for number in packet.routing_types]
+        self.session.create_address(packet.address, types, auto_created=packet.auto_created)
+        self._done_when_durable(packet.requires_response)
+
+    def _create_queue(self, packet: packets.CreateQueueV2 | packets.CreateQueue) -> None:
+        self.session.create_queue(_queue_configuration(packet))
+        self._done_when_durable(packet.requires_response)
+
+    def _create_shared_queue(self, packet: packets.CreateSharedQueueV2 | packets.CreateSharedQueue) -> None:
+        self.session.create_shared_queue(_queue_configuration(packet))
+        self._done_when_durable(packet.requires_response)
+
+    def _delete_queue(self, packet: packets.DeleteQueue) -> None:
+        self.session.delete_queue(packet.name)
+        self._done_when_durable(True)
+
+    def _done_when_durable(self, wanted: bool) -> None:
+        if wanted:
+            self.session.when_durable(self._done, None)
+
+    def _query_queue(self, packet: packets.QueueQuery) -> None:
+        self._reply(self._queue_response(packet.name))
+
+    def _queue_response(self, name: str) -> packets.Packet:
+        kind = packets.queue_query_response_type(self._connection.decoder.version)
+        return _copied(kind, self.session.query_queue(name))
+
+    def _query_address(self, packet: packets.BindingQuery) -> None:
+        kind = packets.binding_query_response_type(self._connection.decoder.version)
+        self._reply(_copied(kind, self.session.query_address(packet.address)))
+
+    # --- producing -----------------------------------------------------------------------------
+
+    def _create_producer(self, packet: packets.CreateProducer) -> None:
+        self.session.create_producer(packet.producer_id, packet.address)
+
+    def _remove_producer(self, packet: packets.RemoveProducer) -> None:
+        self.session.remove_producer(packet.producer_id)
+
+    def _request_credits(self, packet: packets.ProducerRequestCredits) -> None:
+        self.session.request_producer_credits(packet.address, packet.credits)
+
+    def _send_message(self, packet: packets.SessionSend) -> None:
+        done = partial(self._done_with, packet.correlation_id) if packet.requires_response else None
+        self.session.send(packet.message, done)
+
+    # --- consuming -----------------------------------------------------------------------------
+
+    def _create_consumer(self, packet: packets.CreateConsumer) -> None:
+        self.session.create_consumer(
+            packet.consumer_id,
+            packet.queue_name,
+            selector_text=packet.filter,
+            browse_only=packet.browse_only,
+            priority=packet.priority,
+        )
+        self._queue_names[packet.consumer_id] = packet.queue_name
+        if packet.requires_response:
+            self._reply(self._queue_response(packet.queue_name))
+
+    def _close_consumer(self, packet: packets.ConsumerClose) -> None:
+        self.session.close_consumer(packet.consumer_id)
+        self._queue_names.pop(packet.consumer_id, None)
+        self._done_when_durable(True)
+
+    def _flow(self, packet: packets.FlowToken) -> None:
+        self.session.receive_consumer_credits(packet.consumer_id, packet.credits)
+
+    def _force_delivery(self, packet: packets.ForceConsumerDelivery) -> None:
+        self.session.force_delivery(packet.consumer_id, packet.sequence)
+
+    def _acknowledge(self, packet: packets.Acknowledge) -> None:
+        done = self._done if packet.requires_response else None
+        self.session.acknowledge(packet.consumer_id, packet.message_id, done)
+
+    def _acknowledge_one(self, packet: packets.IndividualAcknowledge) -> None:
+        done = self._done if packet.requires_response else None
+        self.session.individual_acknowledge(packet.consumer_id, packet.message_id, done)
+
+    def _expire(self, packet: packets.Expired) -> None:
+        self.session.expire(packet.consumer_id, packet.message_id)
+
+    # --- session, transactions -----------------------------------------------------------------
+
+    def _start(self, _: packets.SessionStart) -> None:
+        self.session.start()
+
+    def _stop(self, _: packets.SessionStop) -> None:
+        self.session.stop()
+        self._done(None)
+
+    def _commit(self, packet: packets.Commit) -> None:
+        correlation_id = packet.correlation_id
+        sent_one = correlation_id != NO_CORRELATION
+        self.session.commit(partial(self._done_with, correlation_id) if sent_one else self._done)
+
+    def _rollback(self, packet: packets.Rollback) -> None:
+        self.session.rollback(packet.consider_last_message_as_delivered, self._done)
+
+    def _close(self, _: packets.SessionClose) -> None:
+        self.flush_confirmations()
+        self.session.close(failed=False)
+        self._done_when_durable(True)
+        self._connection.session_closed(self._channel_id)
+
+    def _add_metadata(self, packet: packets.AddMetadata | packets.AddMetadataV2) -> None:
+        self.session.add_metadata(packet.key, packet.value)
+        if getattr(packet, "requires_confirmation", True):
+            self._done(None)
+
+    def _add_unique_metadata(self, packet: packets.UniqueAddMetadata) -> None:
+        self.session.add_unique_metadata(packet.key, packet.value)
+        if packet.requires_confirmation:
+            self._done(None)
+
+    def _confirmed(self, packet: packets.PacketsConfirmed) -> None:
+        """We keep nothing for replay yet, so there is nothing to drop."""
+
+    # --- confirmation window -------------------------------------------------------------------
+
+    def _count(self, packet: packets.Packet, size_bytes: int) -> None:
+        if not packet.counts_as_command:
+            return
+        self._received_commands += 1
+        self._unconfirmed_bytes += size_bytes
+        if self._unconfirmed_bytes >= self._window:
+            self.flush_confirmations()
+
+    def flush_confirmations(self) -> None:
+        """Tell the client which of its packets it need not keep any more."""
+        if self._window >= 0 and self._received_commands > self._confirmed_commands:
+            self._confirmed_commands = self._received_commands
+            self._unconfirmed_bytes = 0
+            self._reply(packets.PacketsConfirmed(self._received_commands - 1))
+
+    # --- callback of the session ---------------------------------------------------------------
+
+    def deliver(self, consumer_id: int, message: Message, delivery_count: int) -> int:
+        """Send one message; the whole frame counts against the consumer's credits (facts 6.3)."""
+        frame = encode_receive(message, self._channel_id, consumer_id, delivery_count)
+        self._send(frame)
+        return len(frame)
+
+    def forced_delivery(self, consumer_id: int, sequence: int) -> None:
+        """Answer "is there anything?" when the queue had nothing more (facts 6.3)."""
+        marker = Message(
+            b"\0\0\0\0",
+            address=self._queue_names.get(consumer_id, ""),
+            type=MessageType.DEFAULT,
+            durable=False,
+            properties={FORCED_DELIVERY: sequence},
+        )
+        self._send(encode_receive(marker, self._channel_id, consumer_id, 0))
+
+    def operation_failed(self, error: BrokerError) -> None:
+        """A request that wanted no answer failed; its transaction, if any, is marked."""
+        log.info("request failed", extra={"session": self.session.name, "error": str(error)})
+
+    def disconnect_consumer(self, consumer_id: int) -> None:
+        """Its queue was deleted."""
+        self._reply(packets.DisconnectConsumer(consumer_id))
+
+    def producer_credits(self, address: str, credit_bytes: int) -> None:
+        self._reply(packets.ProducerCredits(credit_bytes, address))
+
+    def producer_credits_refused(self, address: str, credit_bytes: int) -> None:
+        self._reply(packets.ProducerFailCredits(credit_bytes, address))
+
+    def writable(self) -> bool:
+        return self._connection.writable()
+
+    def close(self, *, failed: bool) -> None:
+        """The connection ends under the session."""
+        self.session.close(failed=failed)
+
+
+def _copied(kind: type[packets.Packet], result: object) -> packets.Packet:
+    """The answer of a version, its fields taken from a query's result of the same names."""
+    return kind(**{field.name: getattr(result, field.name) for field in fields(cast(Any, kind))})
+
+
+def _queue_configuration(packet: Any) -> QueueConfiguration:
+    """One configuration from any of the four packets that create queues."""
+    routing_type = getattr(packet, "routing_type", -1)
+    optional = {name: value for name in _OPTIONAL_QUEUE_FIELDS if (value := getattr(packet, name, None)) is not None}
+    return QueueConfiguration(
+        name=packet.name,
+        address=packet.address,
+        routing_type=None if routing_type in (None, -1) else RoutingType(routing_type),
+        filter=packet.filter,
+        durable=packet.durable,
+        temporary=getattr(packet, "temporary", False),
+        auto_created=getattr(packet, "auto_created", False),
+        **optional,
+    )
+
+
+_OPTIONAL_QUEUE_FIELDS: Final = (
+    "max_consumers",
+    "purge_on_no_consumers",
+    "exclusive",
+    "last_value",
+    "last_value_key",
+    "non_destructive",
+    "consumers_before_dispatch",
+    "delay_before_dispatch",
+    "group_rebalance",
+    "group_buckets",
+    "group_first_key",
+    "auto_delete",
+    "auto_delete_delay",
+    "auto_delete_message_count",
+    "ring_size",
+    "enabled",
+    "group_rebalance_pause_dispatch",
+)
+
+#: Requests whose client waits although they have no requires_response field.
+_ALWAYS_ANSWERED: Final = frozenset(
+    {
+        packets.DeleteQueue,
+        packets.QueueQuery,
+        packets.BindingQuery,
+        packets.ConsumerClose,
+        packets.SessionStop,
+        packets.SessionClose,
+        packets.Commit,
+        packets.Rollback,
+        packets.AddMetadata,
+        packets.AddMetadataV2,
+        packets.UniqueAddMetadata,
+    }
+)
+
+_HANDLERS: Final[dict[type, Handler]] = {
+    packets.SessionSend: CoreSession._send_message,
+    packets.Acknowledge: CoreSession._acknowledge,
+    packets.IndividualAcknowledge: CoreSession._acknowledge_one,
+    packets.FlowToken: CoreSession._flow,
+    packets.Commit: CoreSession._commit,
+    packets.Rollback: CoreSession._rollback,
+    packets.ProducerRequestCredits: CoreSession._request_credits,
+    packets.ForceConsumerDelivery: CoreSession._force_delivery,
+    packets.CreateConsumer: CoreSession._create_consumer,
+    packets.ConsumerClose: CoreSession._close_consumer,
+    packets.CreateProducer: CoreSession._create_producer,
+    packets.RemoveProducer: CoreSession._remove_producer,
+    packets.CreateAddress: CoreSession._create_address,
+    packets.CreateQueue: CoreSession._create_queue,
+    packets.CreateQueueV2: CoreSession._create_queue,
+    packets.CreateSharedQueue: CoreSession._create_shared_queue,
+    packets.CreateSharedQueueV2: CoreSession._create_shared_queue,
+    packets.DeleteQueue: CoreSession._delete_queue,
+    packets.QueueQuery: CoreSession._query_queue,
+    packets.BindingQuery: CoreSession._query_address,
+    packets.Expired: CoreSession._expire,
+    packets.SessionStart: CoreSession._start,
+    packets.SessionStop: CoreSession._stop,
+    packets.SessionClose: CoreSession._close,
+    packets.AddMetadata: CoreSession._add_metadata,
+    packets.AddMetadataV2: CoreSession._add_metadata,
+    packets.UniqueAddMetadata: CoreSession._add_unique_metadata,
+    packets.PacketsConfirmed: CoreSession._confirmed,
+}

@@ -1,0 +1,1 @@
+"""Addresses, bindings, queues and the post office that takes messages to them."""

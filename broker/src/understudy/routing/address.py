@@ -1,0 +1,264 @@
+"""An address: its bindings, which queues a message goes to, and how much it holds.
+
+Anycast takes the matching bindings in turn, those with consumers first; multicast takes every
+matching binding (manual, "Address Model"). A message that names no routing type is routed both
+ways.
+
+Sizes count every message once, however many queues it is in. ``size_bytes`` is all messages held,
+``memory_bytes`` those whose body is in memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from understudy.config.model import AddressFullPolicy, RoutingType
+from understudy.message import Message
+from understudy.routing.binding import Binding
+from understudy.routing.duplicate_ids import DuplicateIdCache
+from understudy.routing.settings import AddressSettings
+from understudy.store.reference import MessageReference
+
+if TYPE_CHECKING:
+    from understudy.routing.queue import Queue
+
+_UNLIMITED = 1 << 62
+
+
+class Address:
+    """One address of this node."""
+
+    __slots__ = (
+        "_anycast",
+        "_multicast",
+        "_shared",
+        "_sole",
+        "address_id",
+        "alters_expiration",
+        "auto_created",
+        "bindings",
+        "duplicate_ids",
+        "empty_since_ms",
+        "internal",
+        "limited",
+        "linked",
+        "memory_bytes",
+        "memory_max_bytes",
+        "message_count",
+        "messages_dropped",
+        "messages_routed",
+        "messages_unrouted",
+        "name",
+        "routing_types",
+        "settings",
+        "size_bytes",
+        "stored",
+        "turn",
+        "used",
+    )
+
+    def __init__(
+        self,
+        address_id: int,
+        name: str,
+        routing_types: Iterable[RoutingType],
+        settings: AddressSettings,
+        *,
+        auto_created: bool = False,
+        internal: bool = False,
+        duplicate_ids: DuplicateIdCache,
+    ) -> None:
+        self.address_id = address_id
+        self.name = name
+        self.routing_types = set(routing_types)
+        self.auto_created = auto_created
+        self.internal = internal
+        self.duplicate_ids = duplicate_ids
+        self.bindings: dict[str, Binding] = {}
+        self.linked: list[Address] = []
+        """Wildcard addresses that cover this one: their bindings get its messages too."""
+        self._anycast: list[Binding] = []
+        self._multicast: list[Binding] = []
+        self._sole: tuple[Queue, ...] | None = None
+        """The answer for every message of either type, when it is always the same."""
+        self.turn = 0
+        self._shared: dict[int, int] = {}
+        """Message id to the number of queues still holding it, for those in more than one."""
+        self.size_bytes = 0
+        self.message_count = 0
+        self.memory_bytes = 0
+        self.messages_routed = 0
+        self.messages_unrouted = 0
+        self.messages_dropped = 0
+        self.stored = True
+        """Whether the log has it; the addresses of temporary queues are not worth a record."""
+        self.used = False
+        """Whether anything was ever bound and unbound; only then auto-deletion may take it."""
+        self.empty_since_ms = 0
+        """Wall time since which nothing is bound."""
+        self.apply(settings)
+
+    def apply(self, settings: AddressSettings) -> None:
+        """Take new settings."""
+        self.settings = settings
+        paging = settings.address_full_policy is AddressFullPolicy.PAGE
+        self.memory_max_bytes = settings.max_size_bytes if paging and settings.max_size_bytes >= 0 else _UNLIMITED
+        if paging:
+            page_limits = settings.page_limit_bytes >= 0 or settings.page_limit_messages >= 0
+            self.limited = settings.page_full_policy is not None and page_limits
+        else:
+            self.limited = settings.max_size_bytes >= 0 or settings.max_size_messages >= 0
+        self.alters_expiration = settings.no_expiry or (
+            max(settings.expiry_delay, settings.min_expiry_delay, settings.max_expiry_delay) >= 0
+        )
+
+    def with_expiration(self, message: Message, now_ms: int) -> Message:
+        """The message with the expiration its address wants (manual, "Message Expiry")."""
+        settings = self.settings
+        current = message.expiration
+        wanted = current
+        if settings.no_expiry:
+            wanted = 0
+        elif settings.expiry_delay >= 0:
+            wanted = current or now_ms + settings.expiry_delay
+        elif current == 0:
+            delay_ms = settings.max_expiry_delay if settings.max_expiry_delay >= 0 else settings.min_expiry_delay
+            wanted = now_ms + delay_ms
+        elif 0 <= settings.max_expiry_delay < current - now_ms:
+            wanted = now_ms + settings.max_expiry_delay
+        elif settings.min_expiry_delay >= 0 and current - now_ms < settings.min_expiry_delay:
+            wanted = now_ms + settings.min_expiry_delay
+        return message if wanted == current else message.replace(expiration=wanted, message_id=message.message_id)
+
+    # -- limits ---------------------------------------------------------------------------------
+
+    @property
+    def full_policy(self) -> AddressFullPolicy | None:
+        """The policy that applies now because the address holds its maximum; None = room left."""
+        if not self.limited:
+            return None
+        settings = self.settings
+        if settings.address_full_policy is AddressFullPolicy.PAGE:
+            if _reached(self.size_bytes, settings.page_limit_bytes) or _reached(
+                self.message_count, settings.page_limit_messages
+            ):
+                return settings.page_full_policy
+            return None
+        if _reached(self.size_bytes, settings.max_size_bytes) or _reached(
+            self.message_count, settings.max_size_messages
+        ):
+            return settings.address_full_policy
+        return None
+
+    def charge(self, message_id: int, size_bytes: int, queue_count: int) -> None:
+        """A message came to that many queues of this address, with its body in memory."""
+        self.size_bytes += size_bytes
+        self.memory_bytes += size_bytes
+        self.message_count += 1
+        if queue_count > 1:
+            self._shared[message_id] = queue_count
+
+    def discharge(self, reference: MessageReference) -> int:
+        """One queue is through with a message. Returns the bytes of memory that frees."""
+        if self._shared:
+            left = self._shared.get(reference.message_id, 1) - 1
+            if left > 1:
+                self._shared[reference.message_id] = left
+                return 0
+            if left == 1:
+                # One queue left: it frees the message like any other.
+                del self._shared[reference.message_id]
+                return 0
+        size_bytes = reference.size_bytes
+        self.size_bytes -= size_bytes
+        self.message_count -= 1
+        if reference.message is None:
+            return 0
+        self.memory_bytes -= size_bytes
+        return size_bytes
+
+    def adopt(self, size_bytes: int, count: int) -> None:
+        """Count restored messages of one queue; no body is in memory yet."""
+        self.size_bytes += size_bytes
+        self.message_count += count
+
+    def share(self, counts: dict[int, int], sizes: dict[int, int]) -> None:
+        """Correct the counts for restored messages that are in several queues."""
+        for message_id, queue_count in counts.items():
+            self._shared[message_id] = queue_count
+            self.size_bytes -= sizes[message_id] * (queue_count - 1)
+            self.message_count -= queue_count - 1
+
+    # -- bindings -------------------------------------------------------------------------------
+
+    def add_binding(self, binding: Binding) -> None:
+        self.bindings[binding.name] = binding
+        self.refresh()
+
+    def remove_binding(self, name: str) -> None:
+        del self.bindings[name]
+        self.refresh()
+
+    def refresh(self) -> None:
+        """Recompute the routes after a change here or in a linked wildcard address."""
+        every = list(self.bindings.values())
+        for wildcard in self.linked:
+            every.extend(wildcard.bindings.values())
+        self._anycast = [binding for binding in every if binding.routing_type is RoutingType.ANYCAST]
+        self._multicast = [binding for binding in every if binding.routing_type is RoutingType.MULTICAST]
+        self._sole = None
+        if all(binding.filter is None and not binding.queue.purge_on_no_consumers for binding in every) and (
+            len(self.routing_types) == 1 and len(self._anycast) <= 1 and not (self._anycast and self._multicast)
+        ):
+            self._sole = tuple(binding.queue for binding in every)
+
+    def route(self, message: Message, routing_type: int | None) -> tuple[Queue, ...]:
+        """The queues that get this message."""
+        if self._sole is not None:
+            return self._sole
+        queues: list[Queue] = []
+        if routing_type != RoutingType.ANYCAST:
+            queues = [binding.queue for binding in self._multicast if _accepts(binding, message)]
+        if routing_type != RoutingType.MULTICAST and self._anycast:
+            chosen = self._next_anycast(message)
+            if chosen is not None:
+                queues.append(chosen.queue)
+        if len(queues) > 1 and len(set(queues)) != len(queues):
+            # Two bindings may lead to one queue: the way to another node, which gets one copy.
+            queues = list(dict.fromkeys(queues))
+        return tuple(queues)
+
+    def _next_anycast(self, message: Message) -> Binding | None:
+        bindings = self._anycast
+        count = len(bindings)
+        second_choice = -1
+        for step in range(count):
+            index = (self.turn + step) % count
+            binding = bindings[index]
+            if not _accepts(binding, message):
+                continue
+            if binding.has_consumers:
+                self.turn = index + 1
+                return binding
+            if second_choice < 0:
+                second_choice = index
+        if second_choice < 0:
+            return None
+        self.turn = second_choice + 1
+        return bindings[second_choice]
+
+    def queue_names(self) -> list[str]:
+        """Names of everything bound, for the address query."""
+        return list(self.bindings)
+
+
+def _accepts(binding: Binding, message: Message) -> bool:
+    queue = binding.queue
+    if queue.purge_on_no_consumers and not queue.consumer_count:
+        return False
+    return binding.filter is None or binding.filter.matches(message)
+
+
+def _reached(value: int, limit: int) -> bool:
+    return 0 <= limit <= value

@@ -1,0 +1,140 @@
+"""Where messages go that expired or were tried too often (manual, "Message Expiry" and
+"Undelivered Messages").
+
+The copy in the target queues and the end of the original are one transaction of the log, so a
+crash between them neither loses nor doubles the message. The copy carries where it came from
+(``_AMQ_ORIG_*``, facts 5.1), has no expiration and no routing type of its own.
+
+Without a target address the message ends here; that is the documented meaning, and it is counted
+(``messages_expired``, ``messages_killed``).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from understudy.config.model import RoutingType
+from understudy.message import (
+    ACTUAL_EXPIRY,
+    ORIGINAL_ADDRESS,
+    ORIGINAL_MESSAGE_ID,
+    ORIGINAL_QUEUE,
+    ORIGINAL_ROUTING_TYPE,
+    ROUTING_TYPE,
+    SCHEDULED_DELIVERY,
+    Message,
+)
+from understudy.properties import BYTE
+from understudy.routing.address import Address
+from understudy.routing.configuration import QueueConfiguration
+from understudy.routing.queue import Queue
+from understudy.store.reference import MessageReference
+
+if TYPE_CHECKING:
+    from understudy.routing.post_office import Done, Order, PostOffice, RoutingTransaction
+
+
+class DeadLetters:
+    """Moves to the dead letter address and the expiry address."""
+
+    def __init__(self, office: PostOffice) -> None:
+        self._office = office
+
+    def expire(self, queue: Queue, reference: MessageReference) -> None:
+        """A reference in no place any more whose time is over."""
+        settings = queue.address.settings
+        queue.messages_expired += 1
+        target = self._target(
+            queue.address.name,
+            settings.expiry_address,
+            settings.auto_create_expiry_resources,
+            settings.expiry_queue_prefix,
+            settings.expiry_queue_suffix,
+        )
+        self._move(queue, reference, target, expired=True)
+
+    def kill(self, queue: Queue, reference: MessageReference) -> None:
+        """A reference in no place any more that was delivered too often."""
+        queue.messages_killed += 1
+        self._move(queue, reference, self._dead_letter_address(queue.address.name), expired=False)
+
+    def no_route(
+        self,
+        address: Address,
+        message: Message,
+        order: Order,
+        done: Done | None,
+        transaction: RoutingTransaction | None,
+    ) -> None:
+        """A message that no queue wanted, under ``send-to-dla-on-no-route``."""
+        target = self._dead_letter_address(address.name)
+        if target is None or target is address:
+            self._office.answer(order, done)
+            return
+        self._office.forward(self._copy(message, address.name, None, target, None), target, order, done, transaction)
+
+    def _dead_letter_address(self, source: str) -> Address | None:
+        settings = self._office.directory.settings.of(source)
+        return self._target(
+            source,
+            settings.dead_letter_address,
+            settings.auto_create_dead_letter_resources,
+            settings.dead_letter_queue_prefix,
+            settings.dead_letter_queue_suffix,
+        )
+
+    def _target(
+        self, source: str, address_name: str | None, may_create: bool, prefix: str, suffix: str
+    ) -> Address | None:
+        if not address_name:
+            return None
+        directory = self._office.directory
+        address = directory.addresses.get(address_name)
+        if may_create:
+            # One queue per source, so that each gets back its own (manual, "Automatically Creating
+            # Dead Letter Resources").
+            name = f"{prefix}{source}{suffix}"
+            if address is None:
+                address = directory.create_address(address_name, {RoutingType.MULTICAST})
+            if name not in directory.queues:
+                source_text = source.replace("'", "''")
+                directory.create_queue(
+                    QueueConfiguration(
+                        name=name,
+                        address=address_name,
+                        routing_type=RoutingType.MULTICAST,
+                        filter=f"{ORIGINAL_ADDRESS} = '{source_text}'",
+                        auto_created=True,
+                    ),
+                    may_create_address=True,
+                )
+        return address
+
+    def _move(self, queue: Queue, reference: MessageReference, target: Address | None, *, expired: bool) -> None:
+        office = self._office
+        if target is not None and target is not queue.address:
+            message = queue.read(reference)
+            actual_expiry = reference.expiration if expired else None
+            copy = self._copy(message, queue.address.name, queue.name, target, actual_expiry)
+            office.move(copy, target, queue, reference)
+        else:
+            queue.log_acknowledges((reference,))
+        queue.forget((reference,))
+
+    def _copy(
+        self, message: Message, source: str, queue: str | None, target: Address, actual_expiry: int | None
+    ) -> Message:
+        properties = message.properties.copy()
+        routing_type = properties.pop(ROUTING_TYPE, None)
+        properties.pop(SCHEDULED_DELIVERY, None)
+        properties[ORIGINAL_ADDRESS] = source
+        if queue is not None:
+            properties[ORIGINAL_QUEUE] = queue
+        properties[ORIGINAL_MESSAGE_ID] = message.message_id
+        if isinstance(routing_type, int):
+            properties.set_typed(ORIGINAL_ROUTING_TYPE, BYTE, routing_type)
+        if actual_expiry is not None:
+            properties[ACTUAL_EXPIRY] = actual_expiry
+        return message.replace(
+            address=target.name, properties=properties, expiration=0, message_id=self._office.store.next_id()
+        )

@@ -1,0 +1,228 @@
+"""Handing waiting messages to consumers: who is next, and how much each may take.
+
+A queue is dispatched when something changed (a message, credits, a consumer) and runs until it is
+empty or no consumer can take more. Consumers of a higher priority come first; among equals the
+turn goes round, one message each (manual, "Consumer Priority"). Two ways through the same rules:
+the plain one takes from the head, for queues where every consumer takes everything; the selective
+one looks on from where each consumer stopped looking, for selectors and message groups.
+
+Not here: what a consumer does with a message (``session.consumer``), credits arithmetic
+(``session.credits``).
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING, Final
+
+from understudy.message import GROUP_ID, Message
+from understudy.routing.filter import Filter
+from understudy.store.reference import MessageReference
+
+if TYPE_CHECKING:
+    from understudy.routing.queue import Queue
+
+#: Bytes one consumer takes before it is asked again whether its socket keeps up.
+ALLOWANCE_BYTES: Final = 256 * 1024
+
+#: Closes a message group when the last of it is delivered (manual, "Message Grouping").
+_GROUP_SEQUENCE: Final = "_AMQ_GROUP_SEQUENCE"
+
+
+class Consumer(ABC):
+    """The routing side of a consumer."""
+
+    __slots__ = ("allowance_bytes", "credits", "cursors", "filter", "priority", "queue", "started")
+
+    def __init__(self, queue: Queue, filter: Filter | None, priority: int) -> None:  # noqa: A002
+        self.queue = queue
+        self.filter = filter
+        self.priority = priority
+        self.credits = 0
+        """Bytes it may still be sent; below one it waits."""
+        self.allowance_bytes = 0
+        """Bytes until ``writable`` is asked again."""
+        self.started = False
+        self.cursors: dict[int, int] = {}
+        """Priority to the position before which nothing waits for this consumer."""
+
+    @abstractmethod
+    def writable(self) -> bool:
+        """Whether its socket keeps up."""
+
+    @abstractmethod
+    def deliver(self, reference: MessageReference, message: Message) -> None:
+        """Send it; charges credits and allowance, and owns the reference from here on."""
+
+    @abstractmethod
+    def disconnect(self) -> None:
+        """The queue is gone: tell the client, forget what was delivered."""
+
+    @property
+    def ready(self) -> bool:
+        """Whether it can take a message now; asks the socket when the allowance is used up."""
+        if not self.started or self.credits <= 0:
+            return False
+        if self.allowance_bytes <= 0:
+            if not self.writable():
+                return False
+            self.allowance_bytes = ALLOWANCE_BYTES
+        return True
+
+
+class ConsumerGroup:
+    """Consumers of one priority, and whose turn it is."""
+
+    __slots__ = ("consumers", "priority", "turn")
+
+    def __init__(self, priority: int) -> None:
+        self.priority = priority
+        self.consumers: list[Consumer] = []
+        self.turn = 0
+
+    def ready(self) -> list[Consumer]:
+        """Those that can take a message, the one whose turn it is first."""
+        consumers, turn = self.consumers, self.turn
+        if len(consumers) == 1:
+            return consumers[:] if consumers[0].ready else []
+        return [consumer for consumer in consumers[turn:] + consumers[:turn] if consumer.ready]
+
+    def served(self, last: Consumer) -> None:
+        """The turn goes to the one behind ``last``."""
+        if len(self.consumers) > 1 and last in self.consumers:
+            self.turn = (self.consumers.index(last) + 1) % len(self.consumers)
+
+
+def dispatch(queue: Queue, now_ms: int) -> None:
+    """Deliver until the queue is empty or nobody can take more.
+
+    Args:
+        queue: Whose messages.
+        now_ms: Wall time; what has expired by then goes to the expiry address instead.
+    """
+    for group in list(queue.groups_by_priority):
+        ready = group.ready()
+        if not ready:
+            continue
+        if queue.exclusive:
+            # Only the first consumer is served; the others are spares (manual, "Exclusive Queues").
+            first = queue.groups_by_priority[0].consumers[0]
+            if first not in ready:
+                return
+            ready = [first]
+        if not queue.selective and not _dispatch_plain(queue, group, ready, now_ms):
+            continue
+        if queue.selective:
+            _dispatch_selective(queue, group, ready, now_ms)
+
+
+def _dispatch_plain(queue: Queue, group: ConsumerGroup, ready: list[Consumer], now_ms: int) -> bool:
+    """Returns True when it met a message group and the selective way must go on."""
+    waiting = queue.waiting
+    turn = taken = 0
+    consumer = ready[0]
+    grouping = False
+    while ready and not grouping:
+        level = waiting.first_level()
+        if level is None:
+            break
+        pop = level.pop
+        while ready:
+            reference = pop()
+            if reference is None:
+                break
+            if reference.expiration and reference.expiration <= now_ms:
+                queue.expire_waiting(reference)
+                continue
+            message = reference.message
+            if message is None:
+                message = queue.read(reference)
+            if GROUP_ID in message.properties:
+                waiting.put_back((reference,))
+                grouping = True
+                break
+            consumer = ready[turn]
+            consumer.deliver(reference, message)
+            taken += 1
+            if consumer.credits <= 0 or (consumer.allowance_bytes <= 0 and not consumer.ready):
+                del ready[turn]
+                if turn >= len(ready):
+                    turn = 0
+            else:
+                turn += 1
+                if turn >= len(ready):
+                    turn = 0
+    queue.delivering_count += taken
+    if taken:
+        group.served(consumer)
+    if grouping:
+        queue.enable_grouping()
+    return grouping
+
+
+def _dispatch_selective(queue: Queue, group: ConsumerGroup, ready: list[Consumer], now_ms: int) -> None:
+    turn = 0
+    while ready:
+        turn %= len(ready)
+        consumer = ready[turn]
+        found = next_for(queue, consumer, now_ms)
+        if found is None:
+            del ready[turn]
+            continue
+        reference, message = found
+        queue.waiting.level(reference.priority).remove(reference)
+        queue.delivering_count += 1
+        consumer.deliver(reference, message)
+        group.served(consumer)
+        if consumer.ready:
+            turn += 1
+        else:
+            del ready[turn]
+
+
+def next_for(queue: Queue, consumer: Consumer, now_ms: int) -> tuple[MessageReference, Message] | None:
+    """The next message in order that this consumer may have; it stays in the queue. What has
+    expired on the way there is taken out.
+    """
+    cursors = consumer.cursors
+    for level in list(queue.waiting.levels):
+        if not level.count:
+            continue
+        position = cursors.get(level.priority, -1)
+        while True:
+            reference = level.next_from(position)
+            if reference is None:
+                cursors[level.priority] = level.base + len(level.entries)
+                break
+            if reference.expiration and reference.expiration <= now_ms:
+                level.remove(reference)
+                queue.expire_waiting(reference)
+                continue
+            message = reference.message
+            if message is None:
+                message = queue.read(reference)
+            if (consumer.filter is None or consumer.filter.matches(message)) and _group_allows(
+                queue, consumer, message
+            ):
+                cursors[level.priority] = reference.position
+                return reference, message
+            position = reference.position + 1
+    return None
+
+
+def _group_allows(queue: Queue, consumer: Consumer, message: Message) -> bool:
+    """Whether the message's group, if any, belongs to this consumer; an unowned one becomes its."""
+    if not queue.grouping:
+        return True
+    group = message.properties.get(GROUP_ID)
+    if group is None:
+        return True
+    key = queue.group_key(str(group))
+    owner = queue.group_owners.get(key)
+    if owner is None:
+        queue.group_owners[key] = owner = consumer
+    if owner is not consumer:
+        return False
+    if message.properties.get(_GROUP_SEQUENCE) == -1:
+        del queue.group_owners[key]
+    return True

@@ -1,0 +1,458 @@
+"""The addresses and queues of a node: made, found, deleted, by clients, by the configuration or on
+demand (manual, "Address Settings": auto-create and auto-delete).
+
+What is durable goes to the log before anybody can rely on it; callers answer their client through
+the operation context. Not here: messages.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final, Protocol
+
+from understudy.config.model import AddressConfiguration, RoutingType
+from understudy.config.wildcard import is_wild, matches
+from understudy.errors import (
+    AddressExists,
+    AddressHasBindings,
+    AddressNotFound,
+    IllegalState,
+    LimitExceeded,
+    QueueExists,
+    QueueInUse,
+    QueueNotFound,
+    UnexpectedRoutingType,
+)
+from understudy.limits import ADDRESSES_MAX, QUEUES_MAX
+from understudy.routing.address import Address
+from understudy.routing.binding import Binding
+from understudy.routing.configuration import QueueConfiguration, check_name
+from understudy.routing.delivery import Consumer
+from understudy.routing.duplicate_ids import DuplicateIdCache
+from understudy.routing.filter import parse_filter
+from understudy.routing.queue import Queue
+from understudy.routing.settings import AddressSettingsRepository
+from understudy.store.records import AddressRecord, QueueRecord
+
+if TYPE_CHECKING:
+    from understudy.routing.post_office import PostOffice
+
+#: Attributes of a queue that its record keeps in ``settings``, None left out.
+KEPT_ATTRIBUTES: Final = (
+    "auto_created",
+    "max_consumers",
+    "purge_on_no_consumers",
+    "exclusive",
+    "group_rebalance",
+    "group_rebalance_pause_dispatch",
+    "group_buckets",
+    "group_first_key",
+    "auto_delete",
+    "auto_delete_delay",
+    "auto_delete_message_count",
+    "configuration_managed",
+)
+
+
+class RoutingListener(Protocol):
+    """Who wants to know what comes and goes: notifications, cluster, metrics."""
+
+    def address_added(self, address: Address) -> None: ...
+
+    def address_removed(self, address: Address) -> None: ...
+
+    def queue_added(self, queue: Queue) -> None: ...
+
+    def queue_removed(self, queue: Queue) -> None: ...
+
+    def consumer_added(self, queue: Queue, consumer: Consumer) -> None: ...
+
+    def consumer_removed(self, queue: Queue, consumer: Consumer) -> None: ...
+
+
+class Directory:
+    """Everything that has a name."""
+
+    def __init__(
+        self,
+        office: PostOffice,
+        settings: AddressSettingsRepository,
+        *,
+        id_cache_size: int,
+        wildcard_routing: bool,
+    ) -> None:
+        self._office = office
+        self._store = office.store
+        self.settings = settings
+        self._id_cache_size = id_cache_size
+        self._wildcard_routing = wildcard_routing
+        self.addresses: dict[str, Address] = {}
+        self.queues: dict[str, Queue] = {}
+        self._wildcards: dict[str, Address] = {}
+        self.listeners: list[RoutingListener] = []
+
+    # -- addresses ------------------------------------------------------------------------------
+
+    def create_address(
+        self,
+        name: str,
+        routing_types: Collection[RoutingType],
+        *,
+        auto_created: bool = False,
+        internal: bool = False,
+        durable: bool = True,
+    ) -> Address:
+        """A new address.
+
+        Raises:
+            AddressExists, InvalidQueueConfiguration, LimitExceeded, DiskFull
+        """
+        check_name(name, "address")
+        if name in self.addresses:
+            raise AddressExists(f"address {name!r} exists")
+        if len(self.addresses) >= ADDRESSES_MAX:
+            raise LimitExceeded(f"{len(self.addresses)} addresses, limit {ADDRESSES_MAX}")
+        address_id = self._store.next_id()
+        if durable:
+            self._store.store_address(_address_record(address_id, name, routing_types, auto_created, internal))
+        address = self.adopt_address(address_id, name, routing_types, auto_created=auto_created, internal=internal)
+        address.stored = durable
+        return address
+
+    def adopt_address(
+        self,
+        address_id: int,
+        name: str,
+        routing_types: Iterable[RoutingType],
+        *,
+        auto_created: bool = False,
+        internal: bool = False,
+        duplicate_ids: Iterable[bytes] = (),
+    ) -> Address:
+        """An address that the log has already."""
+        settings = self.settings.of(name)
+        capacity = settings.id_cache_size if settings.id_cache_size is not None else self._id_cache_size
+        address = Address(
+            address_id,
+            name,
+            routing_types,
+            settings,
+            auto_created=auto_created,
+            internal=internal,
+            duplicate_ids=DuplicateIdCache(capacity, duplicate_ids),
+        )
+        address.empty_since_ms = self._office.clock.wall_ms()
+        self.addresses[name] = address
+        if self._wildcard_routing:
+            self._link(address)
+        for listener in self.listeners:
+            listener.address_added(address)
+        return address
+
+    def _link(self, address: Address) -> None:
+        wildcards = self.settings.wildcards
+        address.linked = [
+            wildcard
+            for name, wildcard in self._wildcards.items()
+            if name != address.name and matches(name, address.name, wildcards)
+        ]
+        address.refresh()
+        if is_wild(address.name, wildcards):
+            self._wildcards[address.name] = address
+            for other in self.addresses.values():
+                if other is not address and matches(address.name, other.name, wildcards):
+                    other.linked.append(address)
+                    other.refresh()
+
+    def _bindings_changed(self, address: Address) -> None:
+        if address.name in self._wildcards:
+            for other in self.addresses.values():
+                if address in other.linked:
+                    other.refresh()
+
+    def add_routing_types(self, address: Address, routing_types: Iterable[RoutingType]) -> None:
+        """Let an address route in further ways."""
+        wanted = address.routing_types | set(routing_types)
+        if wanted == address.routing_types:
+            return
+        address.routing_types = wanted
+        if address.stored:
+            self._store_address(address)
+        address.refresh()
+
+    def _store_address(self, address: Address) -> None:
+        # A later record of the same id replaces the earlier one.
+        self._store.store_address(
+            _address_record(
+                address.address_id, address.name, address.routing_types, address.auto_created, address.internal
+            )
+        )
+        address.stored = True
+
+    def delete_address(self, name: str, *, force: bool = False) -> None:
+        """Raises AddressNotFound, or AddressHasBindings unless ``force`` deletes its queues too."""
+        address = self.addresses.get(name)
+        if address is None:
+            raise AddressNotFound(f"no address {name!r}")
+        if address.bindings:
+            if not force:
+                raise AddressHasBindings(f"address {name!r} has {len(address.bindings)} queues")
+            for binding in list(address.bindings.values()):
+                if binding.queue.address is address:
+                    self.delete_queue(binding.name, disconnect=True)
+        if address.stored:
+            self._store.delete_address(address.address_id)
+        del self.addresses[name]
+        if self._wildcards.pop(name, None) is not None:
+            for other in self.addresses.values():
+                if address in other.linked:
+                    other.linked.remove(address)
+                    other.refresh()
+        self._office.starved.pop(address, None)
+        for listener in self.listeners:
+            listener.address_removed(address)
+
+    # -- queues ---------------------------------------------------------------------------------
+
+    def queue(self, name: str) -> Queue:
+        """The queue of a name, plain or ``address::queue``; raises QueueNotFound."""
+        found = self.find_queue(name)
+        if found is None:
+            raise QueueNotFound(f"no queue {name!r}")
+        return found
+
+    def find_queue(self, name: str) -> Queue | None:
+        """The queue of a name, plain or ``address::queue``; None if there is none."""
+        found = self.queues.get(name)
+        if found is None and "::" in name:
+            address, _, queue = name.partition("::")
+            found = self.queues.get(queue)
+            if found is not None and found.address.name != address:
+                return None
+        return found
+
+    def create_queue(self, configuration: QueueConfiguration, *, may_create_address: bool | None = None) -> Queue:
+        """A new queue, with its address if the settings allow that.
+
+        Args:
+            configuration: Open questions are answered by the address settings.
+            may_create_address: Overrides ``auto-create-addresses``.
+
+        Raises:
+            QueueExists, AddressNotFound, UnexpectedRoutingType, InvalidSelector,
+            InvalidQueueConfiguration, LimitExceeded, DiskFull
+        """
+        if "::" in configuration.name:
+            address_name, _, name = configuration.name.partition("::")
+            configuration = replace(configuration, name=name, address=address_name)
+        if configuration.name in self.queues:
+            raise QueueExists(f"queue {configuration.name!r} exists")
+        if len(self.queues) >= QUEUES_MAX:
+            raise LimitExceeded(f"{len(self.queues)} queues, limit {QUEUES_MAX}")
+        settings = self.settings.of(configuration.address or configuration.name)
+        address = self.addresses.get(configuration.address or configuration.name)
+        if configuration.routing_type is None and address is not None and len(address.routing_types) == 1:
+            configuration = replace(configuration, routing_type=next(iter(address.routing_types)))
+        full = configuration.filled(settings)
+        chosen = RoutingType(full.routing_type or 0)
+        # A filter that cannot be parsed must fail before anything is made.
+        parse_filter(full.filter)
+        allowed = settings.auto_create_addresses if may_create_address is None else may_create_address
+        allowed = allowed or full.temporary
+        if address is None:
+            if not allowed:
+                raise AddressNotFound(f"no address {full.address!r} for queue {full.name!r}")
+            address = self.create_address(
+                full.address,
+                {chosen},
+                auto_created=full.auto_created or full.temporary,
+                internal=full.internal,
+                durable=not full.temporary,
+            )
+        elif chosen not in address.routing_types:
+            if not allowed:
+                raise UnexpectedRoutingType(f"address {address.name!r} is not {chosen.name.lower()}")
+            self.add_routing_types(address, {chosen})
+        queue_id = self._store.next_id()
+        if full.durable:
+            if not address.stored:
+                self._store_address(address)
+            self._store.store_queue(queue_record(queue_id, address.address_id, full))
+        return self.adopt_queue(queue_id, full, address)
+
+    def adopt_queue(self, queue_id: int, full: QueueConfiguration, address: Address) -> Queue:
+        """A queue that the log has already (or never will)."""
+        queue = Queue(queue_id, full, address, self._office, parse_filter(full.filter))
+        queue.consumers_left_ms = self._office.clock.wall_ms()
+        self.queues[full.name] = queue
+        address.add_binding(Binding(full.name, address.name, queue.routing_type, queue, queue.filter))
+        self._bindings_changed(address)
+        for listener in self.listeners:
+            listener.queue_added(queue)
+        return queue
+
+    def delete_queue(self, name: str, *, disconnect: bool = False) -> None:
+        """Delete a queue with its messages.
+
+        Args:
+            name: Of the queue.
+            disconnect: Close its consumers; without it they are a reason to refuse.
+
+        Raises:
+            QueueNotFound, QueueInUse, DiskFull
+        """
+        queue = self.queue(name)
+        if queue.consumer_count and not disconnect:
+            raise QueueInUse(f"queue {queue.name!r} has {queue.consumer_count} consumers")
+        for consumer in list(queue.consumers()):
+            consumer.disconnect()
+        if queue.durable:
+            self._store.delete_queue(queue.queue_id)
+        queue.deleted = True
+        del self.queues[queue.name]
+        # With the queue's record its references go from the log: none of them is acknowledged.
+        queue.forget(queue.waiting.clear())
+        scheduled = self._office.scheduled.remove(queue)
+        queue.scheduled_count -= len(scheduled)
+        queue.forget(scheduled)
+        address = queue.address
+        address.remove_binding(queue.name)
+        address.used = True
+        address.empty_since_ms = self._office.clock.wall_ms()
+        self._bindings_changed(address)
+        for listener in self.listeners:
+            listener.queue_removed(queue)
+        if queue.temporary and address.auto_created and not address.bindings:
+            self.delete_address(address.name)
+
+    # -- on demand ------------------------------------------------------------------------------
+
+    def for_send(self, name: str, routing_type: RoutingType | None) -> Address | None:
+        """The address a producer named, made if it is missing and may be; None if it may not."""
+        settings = self.settings.of(name)
+        address = self.addresses.get(name)
+        chosen = routing_type
+        if chosen is None:
+            known = address.routing_types if address is not None else {settings.default_address_routing_type}
+            chosen = RoutingType.ANYCAST if RoutingType.ANYCAST in known else RoutingType.MULTICAST
+        if address is None:
+            if not settings.auto_create_addresses or not name:
+                return None
+            address = self.create_address(name, {chosen}, auto_created=True)
+        elif chosen not in address.routing_types and settings.auto_create_addresses:
+            self.add_routing_types(address, {chosen})
+        if (
+            chosen is RoutingType.ANYCAST
+            and settings.auto_create_queues
+            and chosen in address.routing_types
+            and not any(binding.routing_type is chosen for binding in address.bindings.values())
+            and name not in self.queues
+        ):
+            self.create_queue(
+                QueueConfiguration(name=name, address=name, routing_type=RoutingType.ANYCAST, auto_created=True)
+            )
+        return address
+
+    def deploy(self, addresses: Iterable[AddressConfiguration]) -> None:
+        """Make what the configuration names and is not there yet. A queue that exists on another
+        address is an error, never moved.
+
+        Raises:
+            QueueExists, and everything ``create_queue`` raises.
+        """
+        for wanted in addresses:
+            types = [RoutingType(kind) for kind in wanted.routing_types] or [RoutingType.MULTICAST]
+            address = self.addresses.get(wanted.name)
+            if address is None:
+                address = self.create_address(wanted.name, types)
+            else:
+                self.add_routing_types(address, types)
+            for entry in wanted.queues:
+                existing = self.queues.get(entry.name)
+                if existing is not None:
+                    if existing.address.name != wanted.name:
+                        raise QueueExists(
+                            f"queue {entry.name!r} exists on address {existing.address.name!r}, not {wanted.name!r}"
+                        )
+                    continue
+                self.create_queue(
+                    QueueConfiguration(
+                        name=entry.name,
+                        address=wanted.name,
+                        routing_type=RoutingType(entry.routing_type),
+                        filter=entry.filter,
+                        durable=entry.durable,
+                        max_consumers=entry.max_consumers,
+                        purge_on_no_consumers=entry.purge_on_no_consumers,
+                        exclusive=entry.exclusive,
+                        group_rebalance=entry.group_rebalance,
+                        group_rebalance_pause_dispatch=entry.group_rebalance_pause_dispatch,
+                        group_buckets=entry.group_buckets,
+                        group_first_key=entry.group_first_key,
+                        last_value=entry.last_value,
+                        last_value_key=entry.last_value_key,
+                        non_destructive=entry.non_destructive,
+                        consumers_before_dispatch=entry.consumers_before_dispatch,
+                        delay_before_dispatch=entry.delay_before_dispatch,
+                        ring_size=entry.ring_size,
+                        enabled=entry.enabled,
+                        configuration_managed=True,
+                    )
+                )
+
+    def check_shared(self, queue: Queue, configuration: QueueConfiguration) -> None:
+        """Whether an existing queue is the shared one asked for (CREATE_SHARED_QUEUE).
+
+        Raises:
+            IllegalState: same name, but another address or filter, or a temporary queue.
+        """
+        wanted_filter = parse_filter(configuration.filter)
+        same = (queue.filter.text if queue.filter else None) == (wanted_filter.text if wanted_filter else None)
+        if queue.address.name != (configuration.address or configuration.name) or not same:
+            raise IllegalState(f"queue {queue.name!r} exists with another address or filter")
+        if queue.configuration.durable != configuration.durable:
+            raise IllegalState(f"queue {queue.name!r} exists and is {'not ' if configuration.durable else ''}durable")
+
+
+def _address_record(
+    address_id: int, name: str, routing_types: Iterable[RoutingType], auto_created: bool, internal: bool
+) -> AddressRecord:
+    return AddressRecord(
+        address_id,
+        name,
+        tuple(sorted(int(routing_type) for routing_type in routing_types)),
+        auto_created,
+        {"internal": True} if internal else {},
+    )
+
+
+def queue_record(queue_id: int, address_id: int, full: QueueConfiguration) -> QueueRecord:
+    """What the log keeps of a queue."""
+    kept: dict[str, object] = {}
+    for name in KEPT_ATTRIBUTES:
+        value = getattr(full, name)
+        if value is not None:
+            kept[name] = value
+    if full.internal:
+        kept["internal"] = True
+    return QueueRecord(queue_id, address_id, full.name, int(full.routing_type or 0), full.filter, full.durable, kept)
+
+
+def queue_configuration(record: QueueRecord, address: str) -> QueueConfiguration:
+    """What a record says of a queue; unknown attributes of newer versions are left aside."""
+    kept = {name: record.settings[name] for name in (*KEPT_ATTRIBUTES, "internal") if name in record.settings}
+    return QueueConfiguration(
+        name=record.name,
+        address=address,
+        routing_type=RoutingType(record.routing_type),
+        filter=record.filter,
+        durable=record.durable,
+        # Never on when a queue was made, whatever the defaults say by now.
+        last_value=False,
+        non_destructive=False,
+        consumers_before_dispatch=0,
+        delay_before_dispatch=-1,
+        ring_size=-1,
+        **kept,  # type: ignore[arg-type]  # written by queue_record with the field's own types
+    )

@@ -1,0 +1,71 @@
+"""The duplicate ids an address has seen lately.
+
+A circle of ``id-cache-size`` ids per address (manual, "Duplicate Message Detection"): a message
+whose id is in it was already taken and is dropped. With each id goes the log sequence at which the
+original becomes durable, because the duplicate may be confirmed only then.
+
+Not here: writing ids to the log (they travel in the message's record), or what happens to a
+duplicate.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable
+
+from understudy.errors import LimitExceeded
+from understudy.limits import DUPLICATE_ID_BYTES_MAX
+
+
+class DuplicateIdCache:
+    """Ids in the order they came, the oldest making room for the newest."""
+
+    __slots__ = ("_order", "_sequences", "capacity")
+
+    def __init__(self, capacity: int, ids: Iterable[bytes] = ()) -> None:
+        """Args:
+        capacity: Ids remembered; 0 remembers none.
+        ids: Restored ones, oldest first, durable already.
+        """
+        self.capacity = capacity
+        self._sequences: dict[bytes, int] = dict.fromkeys(ids, 0)
+        self._order: deque[bytes] = deque(self._sequences)
+        while len(self._order) > capacity:
+            del self._sequences[self._order.popleft()]
+
+    def __len__(self) -> int:
+        return len(self._order)
+
+    def __contains__(self, duplicate_id: bytes) -> bool:
+        return duplicate_id in self._sequences
+
+    def sequence_of(self, duplicate_id: bytes) -> int | None:
+        """Log sequence of the original, 0 if long durable; None if the id is new."""
+        return self._sequences.get(duplicate_id)
+
+    def add(self, duplicate_id: bytes, sequence: int) -> None:
+        """Remember an id that is not in here yet."""
+        if self.capacity <= 0:
+            return
+        order = self._order
+        if len(order) >= self.capacity:
+            del self._sequences[order.popleft()]
+        order.append(duplicate_id)
+        self._sequences[duplicate_id] = sequence
+
+    def clear(self) -> None:
+        """Forget all of them."""
+        self._sequences.clear()
+        self._order.clear()
+
+
+def duplicate_id_bytes(value: object) -> bytes:
+    """The key of a ``_AMQ_DUPL_ID`` property, which is a string or bytes (facts 5.1).
+
+    Raises:
+        LimitExceeded: longer than ``DUPLICATE_ID_BYTES_MAX``.
+    """
+    key = value if isinstance(value, bytes) else str(value).encode("utf-8", "surrogatepass")
+    if len(key) > DUPLICATE_ID_BYTES_MAX:
+        raise LimitExceeded(f"duplicate id of {len(key)} bytes, limit {DUPLICATE_ID_BYTES_MAX}")
+    return key

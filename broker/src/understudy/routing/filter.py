@@ -1,0 +1,31 @@
+"""A selector bound to its text, as bindings and consumers use it."""
+
+from __future__ import annotations
+
+from understudy.message import Message
+from understudy.selector import Selector, parse_selector
+
+
+class Filter:
+    """Which messages a binding or a consumer takes."""
+
+    __slots__ = ("_selector", "text")
+
+    def __init__(self, text: str) -> None:
+        """Raises InvalidSelector."""
+        self.text = text
+        self._selector: Selector = parse_selector(text)
+
+    def matches(self, message: Message) -> bool:
+        return self._selector.matches(message)
+
+
+def parse_filter(text: str | None) -> Filter | None:
+    """None for no filter or a blank one.
+
+    Raises:
+        InvalidSelector: the text is no selector.
+    """
+    if text is None or not text.strip():
+        return None
+    return Filter(text.strip())

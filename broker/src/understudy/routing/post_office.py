@@ -1,0 +1,569 @@
+"""The post office: takes messages to the queues of their address, in the one order of durability.
+
+A message is admitted (limits, duplicate id), routed, and if it is durable appended to the log. Only
+when the log has it on the medium does it become visible to consumers and is its producer answered
+(design s. 3.2); the store's operation context is what releases it. A message that is not durable
+waits only for what its own session sent before, so a producer's order holds.
+
+Per message there is one tuple waiting in the context and one reference per queue, nothing else.
+Queues that have something to deliver are collected in ``dirty`` and served once per turn of the
+loop by ``turn``.
+
+Not here: addresses and queues as such (``directory``), dead letters and expiry addresses
+(``dead_letters``), sessions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Protocol
+
+from understudy.config.model import AddressFullPolicy, RoutingType
+from understudy.errors import (
+    AddressFull,
+    AddressNotFound,
+    BrokerError,
+    DiskFull,
+    DuplicateIdRejected,
+    QueueNotFound,
+    UnexpectedRoutingType,
+)
+from understudy.limits import PAGING_SLACK_BYTES
+from understudy.message import DUPLICATE_ID, ROUTING_TYPE, SCHEDULED_DELIVERY, Message
+from understudy.ports import Clock, Timers
+from understudy.properties import PropertyValue
+from understudy.routing.address import Address
+from understudy.routing.auto_deletion import AutoDeletion
+from understudy.routing.configuration import QueueConfiguration, split_fqqn
+from understudy.routing.dead_letters import DeadLetters
+from understudy.routing.directory import Directory
+from understudy.routing.duplicate_ids import duplicate_id_bytes
+from understudy.routing.queue import Queue
+from understudy.routing.restore import restore
+from understudy.routing.scheduled import ScheduledDeliveries
+from understudy.routing.settings import AddressSettingsRepository
+from understudy.routing.sweep import Sweep
+from understudy.store.message_store import MessageStore
+from understudy.store.reference import Location, MessageReference
+from understudy.store.state import StoreState
+
+Done = Callable[[BrokerError | None], None]
+"""Answer to one request: called once, in the order of the requests, with the error or None."""
+
+
+class Order:
+    """The order one session's operations are released in."""
+
+    __slots__ = ("sequence",)
+
+    def __init__(self) -> None:
+        self.sequence = 0
+        """Log sequence that the latest operation waits for."""
+
+
+class RoutingTransaction(Protocol):
+    """What the post office tells an open transaction."""
+
+    def log_id(self) -> int:
+        """The id its records carry in the log."""
+        ...
+
+    def staged(self, queues: tuple[Queue, ...], references: list[MessageReference]) -> None:
+        """These become visible at commit."""
+        ...
+
+    def staged_duplicate_id(self, address: Address, duplicate_id: bytes) -> None:
+        """This id counts as seen at commit."""
+        ...
+
+
+class PostOffice:
+    """All routing of one active node."""
+
+    def __init__(
+        self,
+        *,
+        store: MessageStore,
+        settings: AddressSettingsRepository,
+        clock: Clock,
+        timers: Timers,
+        id_cache_size: int = 20_000,
+        persist_id_cache: bool = True,
+        global_max_size_bytes: int = -1,
+        wildcard_routing: bool = True,
+        message_expiry_scan_period_ms: int = 30_000,
+        address_queue_scan_period_ms: int = 30_000,
+        wake: Callable[[], None] | None = None,
+    ) -> None:
+        """Args:
+        store: The log of this node, open.
+        settings: Address settings.
+        clock: Wall time for expirations and schedules.
+        timers: For schedules and scans.
+        id_cache_size: Duplicate ids remembered per address.
+        persist_id_cache: Whether ids of messages that are not in the log go there too.
+        global_max_size_bytes: Bytes of bodies in memory over all addresses, -1 = no limit.
+        wildcard_routing: Whether queues of wildcard addresses get messages of the addresses they
+            cover.
+        message_expiry_scan_period_ms: How often queues are searched for expired messages; those
+            that come to be delivered expire anyway. -1 = never.
+        address_queue_scan_period_ms: How often auto-deletion looks for something. -1 = never.
+        wake: Called when the first queue becomes dirty since the last ``turn``, so that the shell
+            makes one; None if it makes one after everything it does.
+        """
+        self.store = store
+        self.context = store.context
+        self.clock = clock
+        self.memory_bytes = 0
+        self.memory_max_bytes = global_max_size_bytes if global_max_size_bytes >= 0 else 1 << 62
+        self.persist_id_cache = persist_id_cache
+        self.dirty: list[Queue] = []
+        self.starved: dict[Address, dict[object, Callable[[], None]]] = {}
+        """Addresses whose producers wait for credits, and whom to tell when there is room."""
+        self._wake = wake
+        self._now_ms = clock.wall_ms()
+        self.scheduled = ScheduledDeliveries(clock, timers)
+        self.directory = Directory(self, settings, id_cache_size=id_cache_size, wildcard_routing=wildcard_routing)
+        self.dead_letters = DeadLetters(self)
+        self._sweeps = [
+            Sweep(timers, message_expiry_scan_period_ms, self._expire_overdue),
+            Sweep(timers, address_queue_scan_period_ms, AutoDeletion(self.directory, clock).sweep),
+        ]
+        self._addresses = self.directory.addresses
+
+    def restore(self, state: StoreState) -> int:
+        """Take over what the log says; once, before anything else. Returns the references."""
+        return restore(self, state)
+
+    def create_queue(self, configuration: QueueConfiguration) -> Queue:
+        """A new queue; see ``Directory.create_queue``."""
+        return self.directory.create_queue(configuration)
+
+    def queues(self) -> list[Queue]:
+        """Every queue, for management."""
+        return list(self.directory.queues.values())
+
+    def find_queue(self, name: str) -> Queue | None:
+        """A queue by name or ``address::queue``."""
+        return self.directory.find_queue(name)
+
+    def close(self) -> None:
+        """No further deliveries, timers or credits; the log is closed by its owner."""
+        for sweep in self._sweeps:
+            sweep.close()
+        self.scheduled.close()
+        self.starved.clear()
+        self.dirty.clear()
+
+    # -- the turn -------------------------------------------------------------------------------
+
+    def mark_dirty(self, queue: Queue) -> None:
+        """Dispatch the queue in the next turn."""
+        queue.dirty = True
+        self.dirty.append(queue)
+        if self._wake is not None and len(self.dirty) == 1:
+            self._wake()
+
+    def now_ms(self) -> int:
+        """Wall time, read once per turn and per operation that needs it exactly."""
+        return self._now_ms
+
+    def turn(self) -> None:
+        """Deliver what can be delivered and give credits where room was made. The shell calls it
+        once per turn of its loop, before it flushes the log and the sockets.
+        """
+        self._now_ms = self.clock.wall_ms()
+        if self.dirty:
+            dirty, self.dirty = self.dirty, []
+            for queue in dirty:
+                queue.dirty = False
+                queue.dispatch()
+        if self.starved:
+            self._feed()
+
+    def _feed(self) -> None:
+        for address in list(self.starved):
+            if self.blocks_producers(address) is None:
+                for grant in self.starved.pop(address).values():
+                    grant()
+
+    # -- limits ---------------------------------------------------------------------------------
+
+    def blocks_producers(self, address: Address) -> AddressFullPolicy | None:
+        """Whether credits for an address are withheld (BLOCK) or refused (FAIL); None = neither.
+
+        Under PAGE bodies that the log has are dropped from memory, so credits are withheld only
+        while memory is full of bodies that it does not have (yet).
+        """
+        if self.store.full:
+            return AddressFullPolicy.BLOCK
+        policy = address.full_policy
+        if policy is AddressFullPolicy.BLOCK or policy is AddressFullPolicy.FAIL:
+            return policy
+        if (
+            address.memory_bytes > address.memory_max_bytes + PAGING_SLACK_BYTES
+            or self.memory_bytes > self.memory_max_bytes + PAGING_SLACK_BYTES
+        ):
+            return AddressFullPolicy.BLOCK
+        return None
+
+    def when_room(self, address: Address, waiter: object, grant: Callable[[], None]) -> None:
+        """Call once when ``blocks_producers`` says None again; one call per waiter and address."""
+        self.starved.setdefault(address, {})[waiter] = grant
+
+    def no_longer_waits(self, waiter: object) -> None:
+        """Do not call any more."""
+        for waiters in self.starved.values():
+            waiters.pop(waiter, None)
+
+    def _admits(self, address: Address, message: Message, credited: bool) -> bool:
+        """Whether to take a message for a limited address. False = drop it silently.
+
+        Raises:
+            AddressFull: the policy says so, or the producer goes on without credits.
+        """
+        policy = address.full_policy
+        if policy is None:
+            return True
+        if policy is AddressFullPolicy.DROP:
+            address.messages_dropped += 1
+            return False
+        if policy is AddressFullPolicy.FAIL or not credited:
+            raise AddressFull(
+                f"address {address.name!r} holds {address.size_bytes} bytes in {address.message_count} messages",
+                hint=f"address-full-policy {policy.value}",
+            )
+        return True
+
+    # -- messages in ----------------------------------------------------------------------------
+
+    def send(
+        self,
+        message: Message,
+        order: Order,
+        done: Done | None = None,
+        transaction: RoutingTransaction | None = None,
+        credited: bool = True,
+    ) -> None:
+        """Take one message from a producer.
+
+        Args:
+            message: With its address; gets its id here.
+            order: Of the session.
+            done: Called with None when the message is safe: durable, or as safe as it gets.
+            transaction: Becomes visible with it; ``done`` then means only that it is taken.
+            credited: Whether the producer keeps within its credits.
+
+        Raises:
+            AddressFull: limits, or the disk is full.
+            AddressNotFound: no such address and none may be made.
+            QueueNotFound: no such queue for an ``address::queue``.
+            UnexpectedRoutingType: the address does not take this routing type.
+            DuplicateIdRejected: a duplicate inside a transaction.
+        """
+        properties = message.properties
+        routing_type = properties.get(ROUTING_TYPE)
+        address = self._addresses.get(message.address or "")
+        only: Queue | None = None
+        if address is None or (routing_type is not None and routing_type not in address.routing_types):
+            address, only = self._find(message.address or "", routing_type)
+        elif not address.bindings and routing_type != RoutingType.MULTICAST:
+            address, only = self._find(address.name, routing_type)
+        duplicate_id: bytes | None = None
+        duplicate = properties.get(DUPLICATE_ID)
+        if duplicate is not None:
+            duplicate_id = duplicate_id_bytes(duplicate)
+            known = address.duplicate_ids.sequence_of(duplicate_id)
+            if known is not None:
+                if transaction is not None:
+                    raise DuplicateIdRejected(f"address {address.name!r} has seen duplicate id {duplicate!r}")
+                # Confirmed, but only when the original is safe.
+                self.answer(order, done, known)
+                return
+        if address.limited and not self._admits(address, message, credited):
+            self.answer(order, done)
+            return
+        if address.alters_expiration:
+            message = address.with_expiration(message, self.clock.wall_ms())
+        if only is None:
+            queues = address.route(message, routing_type)
+        else:
+            queues = (only,) if only.filter is None or only.filter.matches(message) else ()
+        message.assign_id(self.store.next_id())
+        if not queues:
+            self._unrouted(address, message, order, done, transaction, duplicate_id)
+            return
+        address.messages_routed += 1
+        scheduled_ms = 0
+        scheduled = properties.get(SCHEDULED_DELIVERY)
+        if scheduled is not None:
+            scheduled_ms = int(scheduled) if isinstance(scheduled, int) else 0
+        try:
+            self._accept(address, message, queues, scheduled_ms, order, done, transaction, duplicate_id)
+        except DiskFull as error:
+            raise AddressFull(f"address {address.name!r}: {error}") from error
+
+    def _accept(
+        self,
+        address: Address,
+        message: Message,
+        queues: tuple[Queue, ...],
+        scheduled_ms: int,
+        order: Order,
+        done: Done | None,
+        transaction: RoutingTransaction | None,
+        duplicate_id: bytes | None,
+    ) -> None:
+        store = self.store
+        size_bytes = len(message.encoded)
+        message_id = message.message_id
+        durable = message.durable or address.memory_bytes > address.memory_max_bytes
+        location = None
+        transaction_id = 0
+        if durable:
+            if len(queues) == 1:
+                durable_ids: tuple[int, ...] = (queues[0].queue_id,) if queues[0].durable else ()
+            else:
+                durable_ids = tuple([queue.queue_id for queue in queues if queue.durable])
+            if durable_ids:
+                if transaction is not None:
+                    transaction_id = transaction.log_id()
+                location = store.store_message(
+                    message,
+                    address.address_id,
+                    durable_ids,
+                    tx_id=transaction_id,
+                    duplicate_id=duplicate_id or b"",
+                    scheduled_ms=scheduled_ms,
+                )
+        if duplicate_id is not None:
+            self._remember(address, duplicate_id, transaction, logged=location is not None)
+        references = self._references(message, queues, location, scheduled_ms)
+        self._charge(message_id, size_bytes, queues)
+        if transaction is not None:
+            transaction.staged(queues, references)
+            self.answer(order, done)
+            return
+        context = self.context
+        if location is not None:
+            order.sequence = sequence = store.last_sequence
+        elif order.sequence > context.durable:
+            # Behind whatever else the session waits for; the end of the log keeps the order whole.
+            order.sequence = sequence = context.appended
+        else:
+            self.arrive(queues, references, done)
+            return
+        context.when_durable(sequence, self.arrive, queues, references, done)
+
+    @staticmethod
+    def _references(
+        message: Message, queues: tuple[Queue, ...], location: Location | None, scheduled_ms: int
+    ) -> list[MessageReference]:
+        size_bytes = len(message.encoded)
+        return [
+            MessageReference(
+                message.message_id,
+                message.priority,
+                message.expiration,
+                scheduled_ms,
+                size_bytes,
+                location is not None and queue.durable,
+                location if queue.durable else None,
+                message,
+            )
+            for queue in queues
+        ]
+
+    def _charge(self, message_id: int, size_bytes: int, queues: tuple[Queue, ...]) -> None:
+        self.memory_bytes += size_bytes
+        if len(queues) == 1:
+            queue = queues[0]
+            queue.incoming += 1
+            queue.address.charge(message_id, size_bytes, 1)
+            return
+        counts: dict[Address, int] = {}
+        for queue in queues:
+            queue.incoming += 1
+            counts[queue.address] = counts.get(queue.address, 0) + 1
+        # With wildcard addresses several hold it: each counts it for its own limit.
+        self.memory_bytes += size_bytes * (len(counts) - 1)
+        for address, count in counts.items():
+            address.charge(message_id, size_bytes, count)
+
+    def arrive(self, queues: tuple[Queue, ...], references: list[MessageReference], done: Done | None) -> None:
+        """Released: visible to consumers, and its producer may know."""
+        reference = references[0]
+        address = queues[0].address
+        if reference.durable and (
+            address.memory_bytes > address.memory_max_bytes or self.memory_bytes > self.memory_max_bytes
+        ):
+            self._page(queues, references)
+        if reference.scheduled_ms and reference.scheduled_ms > self.clock.wall_ms():
+            for queue, scheduled in zip(queues, references, strict=True):
+                queue.incoming -= 1
+                if queue.deleted:
+                    self.memory_bytes -= queue.address.discharge(scheduled)
+                else:
+                    queue.schedule(scheduled)
+                    self.scheduled.add(queue, scheduled, scheduled.scheduled_ms)
+        elif len(queues) == 1:
+            queues[0].add(reference)
+        else:
+            for queue, each in zip(queues, references, strict=True):
+                queue.add(each)
+        if done is not None:
+            done(None)
+
+    def discard(self, queues: tuple[Queue, ...], references: list[MessageReference]) -> None:
+        """Messages of a transaction that was rolled back leave the counts; no queue saw them."""
+        for queue, reference in zip(queues, references, strict=True):
+            queue.incoming -= 1
+            self.memory_bytes -= queue.address.discharge(reference)
+
+    def _page(self, queues: tuple[Queue, ...], references: list[MessageReference]) -> None:
+        """The body leaves memory; the log has it."""
+        if not all(reference.durable for reference in references):
+            return
+        size_bytes = references[0].size_bytes
+        for address in {queue.address for queue in queues}:
+            address.memory_bytes -= size_bytes
+            self.memory_bytes -= size_bytes
+        for reference in references:
+            reference.message = None
+
+    def answer(self, order: Order, done: Done | None, sequence: int = 0, error: BrokerError | None = None) -> None:
+        """Answer a request in its session's order, when ``sequence`` is durable too."""
+        if done is None:
+            return
+        context = self.context
+        if max(sequence, order.sequence) > context.durable:
+            order.sequence = context.appended
+            context.when_durable(order.sequence, done, error)
+        else:
+            done(error)
+
+    def _remember(
+        self, address: Address, duplicate_id: bytes, transaction: RoutingTransaction | None, *, logged: bool
+    ) -> None:
+        """``logged``: the message's own record carries the id."""
+        if not logged and self.persist_id_cache:
+            self.store.store_duplicate_id(
+                address.address_id, duplicate_id, transaction.log_id() if transaction is not None else 0
+            )
+        if transaction is not None:
+            transaction.staged_duplicate_id(address, duplicate_id)
+        else:
+            address.duplicate_ids.add(duplicate_id, self.store.last_sequence)
+
+    def _unrouted(
+        self,
+        address: Address,
+        message: Message,
+        order: Order,
+        done: Done | None,
+        transaction: RoutingTransaction | None,
+        duplicate_id: bytes | None,
+    ) -> None:
+        """No queue wants it: dropped, or sent to the dead letters if the settings say so."""
+        address.messages_unrouted += 1
+        if duplicate_id is not None:
+            self._remember(address, duplicate_id, transaction, logged=False)
+        if address.settings.send_to_dla_on_no_route:
+            self.dead_letters.no_route(address, message, order, done, transaction)
+            return
+        self.answer(order, done, self.store.last_sequence if duplicate_id is not None else 0)
+
+    def _find(self, name: str, routing_type: PropertyValue) -> tuple[Address, Queue | None]:
+        """The slow way to an address: ``address::queue``, or one made on demand."""
+        fqqn = split_fqqn(name)
+        if fqqn is not None:
+            queue = self.directory.queues.get(fqqn[1])
+            if queue is None or queue.address.name != fqqn[0]:
+                raise QueueNotFound(f"no queue {fqqn[1]!r} on address {fqqn[0]!r}")
+            return self.directory.addresses[fqqn[0]], queue
+        wanted = RoutingType(routing_type) if isinstance(routing_type, int) and routing_type in (0, 1) else None
+        address = self.directory.for_send(name, wanted)
+        if address is None:
+            raise AddressNotFound(f"no address {name!r} and the settings do not allow to make it")
+        if wanted is not None and wanted not in address.routing_types:
+            raise UnexpectedRoutingType(f"address {name!r} is not {wanted.name.lower()}")
+        return address, None
+
+    # -- messages that leave their queue otherwise ------------------------------------------------
+
+    def expire(self, queue: Queue, reference: MessageReference) -> None:
+        """A reference in no place any more whose time is over."""
+        self.dead_letters.expire(queue, reference)
+
+    def _expire_overdue(self) -> None:
+        now_ms = self.clock.wall_ms()
+        for queue in self.queues():
+            queue.expire_overdue(now_ms)
+
+    def cancel(self, queue: Queue, references: list[MessageReference], *, delay_redelivery: bool = True) -> None:
+        """Deliveries that failed: each goes back to its place, or waits for redelivery, or, tried
+        too often, to the dead letters (facts 6.4). Delivery counts are final already.
+        """
+        if queue.deleted:
+            queue.delivering_count -= len(references)
+            queue.forget(references)
+            return
+        settings = queue.address.settings
+        attempts = settings.max_delivery_attempts
+        back: list[MessageReference] = []
+        for reference in references:
+            count = reference.delivery_count
+            if count and reference.durable and not queue.internal:
+                self.store.store_delivery_count(queue.queue_id, reference.message_id, count)
+            if 0 < attempts <= count and not queue.internal:
+                queue.delivering_count -= 1
+                self.dead_letters.kill(queue, reference)
+                continue
+            delay_ms = settings.redelivery_delay_ms(count) if count and delay_redelivery else 0
+            if delay_ms > 0:
+                queue.postpone()
+                self.scheduled.add(queue, reference, self.clock.wall_ms() + delay_ms)
+            else:
+                back.append(reference)
+        queue.put_back(back)
+
+    def move(self, copy: Message, target: Address, queue: Queue, reference: MessageReference) -> None:
+        """Put a copy on another address and end the original, both or neither."""
+        store = self.store
+        queues = target.route(copy, None)
+        if not queues:
+            target.messages_unrouted += 1
+            queue.log_acknowledges((reference,))
+            return
+        durable_ids: tuple[int, ...] = ()
+        if copy.durable or reference.durable:
+            durable_ids = tuple([each.queue_id for each in queues if each.durable])
+        location = None
+        if durable_ids:
+            transaction_id = store.next_id()
+            location = store.store_message(copy, target.address_id, durable_ids, tx_id=transaction_id)
+            queue.log_acknowledges((reference,), transaction_id)
+            store.store_commit(transaction_id)
+        else:
+            queue.log_acknowledges((reference,))
+        references = self._references(copy, queues, location, 0)
+        self._charge(copy.message_id, len(copy.encoded), queues)
+        target.messages_routed += 1
+        self.context.when_durable(store.last_sequence, self.arrive, queues, references, None)
+
+    def forward(
+        self,
+        message: Message,
+        target: Address,
+        order: Order,
+        done: Done | None,
+        transaction: RoutingTransaction | None,
+    ) -> None:
+        """Route a message that has its id to another address, on behalf of its producer."""
+        queues = target.route(message, None)
+        if not queues:
+            target.messages_unrouted += 1
+            self.answer(order, done)
+            return
+        target.messages_routed += 1
+        self._accept(target, message, queues, 0, order, done, transaction, None)

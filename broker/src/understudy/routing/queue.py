@@ -1,0 +1,387 @@
+"""A queue: what waits, who consumes, what was handed out, and the numbers management shows.
+
+A reference is in exactly one place: waiting here, scheduled (``scheduled``), with a consumer or
+its transaction (counted in ``delivering_count``), or gone. ``message_count`` is all of the former.
+
+Not here: what happens to a message that expires or fails too often (``post_office`` does those),
+the order of waiting references (``waiting``), who gets the next one (``delivery``).
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Iterable, Iterator, Sequence
+from operator import attrgetter
+from typing import TYPE_CHECKING, Protocol
+
+from understudy.config.model import RoutingType
+from understudy.errors import MaxConsumersExceeded
+from understudy.message import Message
+from understudy.routing.configuration import QueueConfiguration
+from understudy.routing.delivery import Consumer, ConsumerGroup, dispatch
+from understudy.routing.filter import Filter
+from understudy.routing.waiting import Waiting
+from understudy.store.message_store import MessageStore
+from understudy.store.reference import MessageReference
+
+if TYPE_CHECKING:
+    from understudy.routing.address import Address
+
+_expiration = attrgetter("expiration")
+
+#: Message groups of one queue that are told apart; further ones share an owner by hash.
+_GROUPS_MAX = 100_000
+
+
+class QueueOffice(Protocol):
+    """What a queue uses of the post office."""
+
+    store: MessageStore
+    memory_bytes: int
+
+    def mark_dirty(self, queue: Queue) -> None:
+        """Dispatch the queue in this turn."""
+        ...
+
+    def expire(self, queue: Queue, reference: MessageReference) -> None:
+        """Move a reference that is in no place any more to the expiry address."""
+        ...
+
+    def now_ms(self) -> int:
+        """Wall time of this turn."""
+        ...
+
+
+class Queue:
+    """One queue."""
+
+    __slots__ = (
+        "_office",
+        "_store",
+        "address",
+        "configuration",
+        "consumer_count",
+        "consumers_left_ms",
+        "deleted",
+        "delivering_count",
+        "dirty",
+        "durable",
+        "exclusive",
+        "expiring_count",
+        "filter",
+        "group_owners",
+        "grouping",
+        "groups_by_priority",
+        "incoming",
+        "internal",
+        "message_count",
+        "messages_acknowledged",
+        "messages_added",
+        "messages_expired",
+        "messages_killed",
+        "name",
+        "paused",
+        "purge_on_no_consumers",
+        "queue_id",
+        "routing_type",
+        "scheduled_count",
+        "selective",
+        "temporary",
+        "used",
+        "waiting",
+    )
+
+    def __init__(
+        self,
+        queue_id: int,
+        configuration: QueueConfiguration,
+        address: Address,
+        office: QueueOffice,
+        filter: Filter | None = None,  # noqa: A002  # the standard name
+    ) -> None:
+        self.queue_id = queue_id
+        self.configuration = configuration
+        self.name = configuration.name
+        self.address = address
+        self._office = office
+        self._store = office.store
+        self.filter = filter
+        self.routing_type = RoutingType(configuration.routing_type or RoutingType.MULTICAST)
+        self.temporary = configuration.temporary
+        self.durable = configuration.durable and not configuration.temporary
+        self.internal = configuration.internal
+        self.exclusive = bool(configuration.exclusive)
+        self.purge_on_no_consumers = bool(configuration.purge_on_no_consumers)
+        self.waiting = Waiting()
+        self.groups_by_priority: list[ConsumerGroup] = []
+        """Highest priority first; empty without consumers. Browsers are not in here."""
+        self.consumer_count = 0
+        self.selective = False
+        """Whether consumers take from the middle: a selector or message groups."""
+        self.grouping = False
+        self.group_owners: dict[str, Consumer] = {}
+        self.dirty = False
+        self.paused = False
+        self.deleted = False
+        self.expiring_count = 0
+        """Messages of ``message_count`` that have an expiration."""
+        self.used = False
+        """Whether it ever had a consumer; only then auto-deletion may take it."""
+        self.consumers_left_ms = 0
+        """Wall time since which nobody consumes."""
+        self.incoming = 0
+        """Taken from producers but not visible yet: being written, or in a transaction."""
+        self.message_count = 0
+        self.delivering_count = 0
+        self.scheduled_count = 0
+        self.messages_added = 0
+        self.messages_acknowledged = 0
+        self.messages_expired = 0
+        self.messages_killed = 0
+
+    def __repr__(self) -> str:
+        return f"<Queue {self.name!r} of {self.address.name!r}, {self.message_count} messages>"
+
+    # -- messages in ----------------------------------------------------------------------------
+
+    def add(self, reference: MessageReference) -> None:
+        """A message that may be seen by consumers from now on."""
+        self.incoming -= 1
+        self.waiting.append(reference)
+        self.message_count += 1
+        self.messages_added += 1
+        if reference.expiration:
+            self.expiring_count += 1
+        if self.deleted:
+            # It was on its way when the queue went.
+            self.forget(self.waiting.clear())
+            return
+        if not self.dirty and self.groups_by_priority:
+            self._office.mark_dirty(self)
+
+    def adopt(self, references: list[MessageReference], single_priority: int | None) -> None:
+        """Take over restored references, in order, at start-up or takeover."""
+        self.waiting.adopt(references, single_priority)
+        self.message_count += len(references)
+        self.messages_added += len(references)
+        self.expiring_count += len(references) - list(map(_expiration, references)).count(0)
+
+    def put_back(self, references: Iterable[MessageReference]) -> None:
+        """Cancelled deliveries: back to where they were taken from."""
+        returned = list(references)
+        if not returned:
+            return
+        self.delivering_count -= len(returned)
+        self.waiting.put_back(returned)
+        if self.selective:
+            self._look_again(returned)
+        if not self.dirty and self.groups_by_priority:
+            self._office.mark_dirty(self)
+
+    def schedule(self, reference: MessageReference) -> None:
+        """A new message waits for its time elsewhere, but belongs here."""
+        self.scheduled_count += 1
+        self.message_count += 1
+        self.messages_added += 1
+        if reference.expiration:
+            self.expiring_count += 1
+
+    def postpone(self) -> None:
+        """A cancelled delivery waits for its redelivery time elsewhere."""
+        self.delivering_count -= 1
+        self.scheduled_count += 1
+
+    def due(self, reference: MessageReference) -> None:
+        """The time of a scheduled or postponed one has come."""
+        self.scheduled_count -= 1
+        if reference.delivery_count:
+            self.waiting.put_back((reference,))
+            if self.selective:
+                self._look_again((reference,))
+        else:
+            self.waiting.append(reference)
+        if not self.dirty and self.groups_by_priority:
+            self._office.mark_dirty(self)
+
+    def _look_again(self, references: Sequence[MessageReference]) -> None:
+        for group in self.groups_by_priority:
+            for consumer in group.consumers:
+                cursors = consumer.cursors
+                for reference in references:
+                    if reference.position < cursors.get(reference.priority, -1):
+                        cursors[reference.priority] = reference.position
+
+    # -- messages out ---------------------------------------------------------------------------
+
+    def acknowledge(self, references: Sequence[MessageReference]) -> None:
+        """Deliveries that are done: written to the log, then forgotten."""
+        self.log_acknowledges(references)
+        self.acknowledged(references)
+
+    def log_acknowledges(self, references: Sequence[MessageReference], transaction_id: int = 0) -> bool:
+        """Write to the log that these are done. Returns whether anything was written."""
+        if self.deleted:
+            return False
+        if len(references) == 1:
+            if not references[0].durable:
+                return False
+            self._store.store_acknowledge(self.queue_id, references[0].message_id, transaction_id)
+            return True
+        logged = [reference.message_id for reference in references if reference.durable]
+        if logged:
+            self._store.store_acknowledges(self.queue_id, logged, transaction_id)
+        return bool(logged)
+
+    def acknowledged(self, references: Sequence[MessageReference]) -> None:
+        """Forget deliveries whose end the log has or does not need."""
+        count = len(references)
+        self.delivering_count -= count
+        self.messages_acknowledged += count
+        self.forget(references)
+
+    def forget(self, references: Iterable[MessageReference]) -> None:
+        """References that were taken out of every place leave the counts."""
+        office = self._office
+        discharge = self.address.discharge
+        for reference in references:
+            self.message_count -= 1
+            if reference.expiration:
+                self.expiring_count -= 1
+            office.memory_bytes -= discharge(reference)
+
+    def expire_waiting(self, reference: MessageReference) -> None:
+        """One that was taken out of ``waiting`` because its time is over."""
+        self._office.expire(self, reference)
+
+    def expire_overdue(self, now_ms: int) -> int:
+        """Take out everything whose time is over. Returns how many."""
+        if not self.expiring_count:
+            return 0
+        overdue = [reference for reference in self.waiting if 0 < reference.expiration <= now_ms]
+        self.waiting.discard(overdue)
+        for reference in overdue:
+            self._office.expire(self, reference)
+        return len(overdue)
+
+    def purge(self) -> int:
+        """Drop everything that waits. Returns how many."""
+        taken = self.waiting.clear()
+        self.log_acknowledges(taken)
+        self.messages_killed += len(taken)
+        self.forget(taken)
+        return len(taken)
+
+    def read(self, reference: MessageReference) -> Message:
+        """The message of a reference whose body is not in memory."""
+        if reference.message is not None:
+            return reference.message
+        assert reference.location is not None, "a body leaves memory only when the log has it"
+        return self._store.read_message(reference.location)
+
+    def browse(self, position: tuple[int, int]) -> Iterator[tuple[tuple[int, int], MessageReference]]:
+        """Waiting references from a position on, each with the position to go on from; the queue
+        may change between steps. Start with ``(9, -1)``.
+        """
+        priority, index = position
+        for level in list(self.waiting.levels):
+            if level.priority > priority:
+                continue
+            current = index if level.priority == priority else -1
+            while (reference := level.next_from(current)) is not None:
+                current = reference.position + 1
+                yield (level.priority, current), reference
+
+    # -- consumers ------------------------------------------------------------------------------
+
+    def add_consumer(self, consumer: Consumer) -> None:
+        """Raises MaxConsumersExceeded."""
+        limit = self.configuration.max_consumers
+        if limit is not None and 0 <= limit <= self.consumer_count:
+            raise MaxConsumersExceeded(f"queue {self.name!r} has {self.consumer_count} consumers, limit {limit}")
+        self.consumer_count += 1
+        self.used = True
+        for group in self.groups_by_priority:
+            if group.priority == consumer.priority:
+                break
+        else:
+            group = ConsumerGroup(consumer.priority)
+            self.groups_by_priority.append(group)
+            self.groups_by_priority.sort(key=lambda group: -group.priority)
+        group.consumers.append(consumer)
+        if consumer.filter is not None and not self.selective:
+            # Cursors are not kept up while nobody looks on from them.
+            self.selective = True
+            self._forget_cursors()
+        if self.configuration.group_rebalance:
+            self.group_owners.clear()
+            self._forget_cursors()
+        if not self.dirty:
+            self._office.mark_dirty(self)
+
+    def remove_consumer(self, consumer: Consumer) -> None:
+        """Its deliveries were put back or acknowledged before."""
+        for group in self.groups_by_priority:
+            if consumer in group.consumers:
+                group.consumers.remove(consumer)
+                group.turn = 0
+                if not group.consumers:
+                    self.groups_by_priority.remove(group)
+                break
+        else:
+            return
+        self.consumer_count -= 1
+        self.selective = self.grouping or any(
+            other.filter is not None for group in self.groups_by_priority for other in group.consumers
+        )
+        if self.grouping:
+            self.group_owners = {key: owner for key, owner in self.group_owners.items() if owner is not consumer}
+            self._forget_cursors()
+        if not self.consumer_count:
+            self.consumers_left_ms = self._office.now_ms()
+            if self.purge_on_no_consumers:
+                self.purge()
+        elif not self.dirty:
+            self._office.mark_dirty(self)
+
+    def consumers(self) -> Iterator[Consumer]:
+        for group in self.groups_by_priority:
+            yield from group.consumers
+
+    def _forget_cursors(self) -> None:
+        for consumer in self.consumers():
+            consumer.cursors.clear()
+
+    def enable_grouping(self) -> None:
+        """The first message of a group was met."""
+        self.grouping = self.selective = True
+        self._forget_cursors()
+
+    def group_key(self, group: str) -> str:
+        """Under which its owner is kept: the group itself, or its bucket when there are buckets or
+        too many groups.
+        """
+        buckets = self.configuration.group_buckets
+        if buckets is not None and buckets > 0:
+            return str(zlib.crc32(group.encode("utf-8", "surrogatepass")) % buckets)
+        if len(self.group_owners) >= _GROUPS_MAX and group not in self.group_owners:
+            return f"\x00{zlib.crc32(group.encode('utf-8', 'surrogatepass')) % 1024}"
+        return group
+
+    def prompt(self) -> None:
+        """Something changed that may let consumers take messages."""
+        if not self.dirty and self.message_count and self.groups_by_priority:
+            self._office.mark_dirty(self)
+
+    def pause(self) -> None:
+        """No deliveries until ``resume``; messages are taken as ever."""
+        self.paused = True
+
+    def resume(self) -> None:
+        """Deliveries go on."""
+        self.paused = False
+        self.prompt()
+
+    def dispatch(self) -> None:
+        """Deliver until empty or nobody can take more."""
+        if self.groups_by_priority and not self.paused and not self.deleted:
+            dispatch(self, self._office.now_ms())

@@ -1,0 +1,82 @@
+"""Messages whose time has not come: scheduled by their producer, or waiting for redelivery.
+
+One heap for the node and one timer for its earliest entry. Times are wall time, as producers give
+them (``_AMQ_SCHED_DELIVERY``, facts 5.1), so the timer is only a hint: what is due is decided by
+the clock when it fires, and a clock that was set back only means another wait.
+"""
+
+from __future__ import annotations
+
+import heapq
+from typing import TYPE_CHECKING, Final
+
+from understudy.ports import Clock, Timer, Timers
+from understudy.store.reference import MessageReference
+
+if TYPE_CHECKING:
+    from understudy.routing.queue import Queue
+
+#: Longest sleep; a wall clock set forward is noticed after at most this.
+_SLEEP_MS_MAX: Final = 30_000
+
+
+class ScheduledDeliveries:
+    """What waits, earliest first."""
+
+    __slots__ = ("_clock", "_heap", "_next", "_order", "_timer", "_timers")
+
+    def __init__(self, clock: Clock, timers: Timers) -> None:
+        self._clock = clock
+        self._timers = timers
+        self._heap: list[tuple[int, int, Queue, MessageReference]] = []
+        self._order = 0
+        self._timer: Timer | None = None
+        self._next = 0
+
+    def __len__(self) -> int:
+        return len(self._heap)
+
+    def add(self, queue: Queue, reference: MessageReference, at_ms: int) -> None:
+        """Deliver not before ``at_ms`` wall time; equal times keep their order."""
+        self._order += 1
+        heapq.heappush(self._heap, (at_ms, self._order, queue, reference))
+        self._arm()
+
+    def of(self, queue: Queue) -> list[MessageReference]:
+        """Those of one queue, earliest first."""
+        return [reference for _, _, owner, reference in sorted(self._heap, key=lambda e: e[:2]) if owner is queue]
+
+    def remove(self, queue: Queue) -> list[MessageReference]:
+        """Take out those of one queue, which is being deleted."""
+        taken = self.of(queue)
+        self._heap = [entry for entry in self._heap if entry[2] is not queue]
+        heapq.heapify(self._heap)
+        return taken
+
+    def _arm(self) -> None:
+        if not self._heap:
+            return
+        earliest = self._heap[0][0]
+        if self._timer is not None:
+            if self._next <= earliest:
+                return
+            self._timer.cancel()
+        self._next = earliest
+        delay_ms = min(max(earliest - self._clock.wall_ms(), 0), _SLEEP_MS_MAX)
+        self._timer = self._timers.call_later(delay_ms, self._fire)
+
+    def _fire(self) -> None:
+        self._timer = None
+        now_ms = self._clock.wall_ms()
+        heap = self._heap
+        while heap and heap[0][0] <= now_ms:
+            _, _, queue, reference = heapq.heappop(heap)
+            queue.due(reference)
+        self._arm()
+
+    def close(self) -> None:
+        """No further timers."""
+        self._heap.clear()
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None

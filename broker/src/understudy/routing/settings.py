@@ -1,0 +1,189 @@
+"""Address settings: what holds for an address, found by wildcard match.
+
+Names and defaults are those of Artemis' ``address-setting`` (manual, "Address Settings"; facts
+ha s. 9). A configured block names only what it changes; for one address the blocks that match are
+laid over each other, the more specific over the less, over the defaults.
+
+Not here: reading broker.xml (``config``), or acting on any of this.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, fields
+from enum import Enum
+from typing import Final
+
+from understudy.config.model import (
+    AddressFullPolicy,
+    AddressSettingsConfiguration,
+    RoutingType,
+    WildcardConfiguration,
+)
+from understudy.config.wildcard import DEFAULT_WILDCARDS, matches, specificity
+
+#: Manual: "Setting this to 0 means max-redelivery-delay = 10 x redelivery-delay".
+_MAX_REDELIVERY_FACTOR: Final = 10
+
+
+@dataclass(frozen=True, slots=True)
+class AddressSettings:
+    """Settings of one address, complete. Sizes in bytes, times in milliseconds, -1 = none."""
+
+    address_full_policy: AddressFullPolicy = AddressFullPolicy.PAGE
+    max_size_bytes: int = -1
+    """Bytes of messages; under PAGE the bytes of bodies kept in memory."""
+    max_size_messages: int = -1
+    page_limit_bytes: int = -1
+    """Under PAGE: bytes of messages held in all before ``page_full_policy`` applies."""
+    page_limit_messages: int = -1
+    page_full_policy: AddressFullPolicy | None = None
+    """DROP or FAIL; None = no limit is enforced."""
+    dead_letter_address: str | None = None
+    auto_create_dead_letter_resources: bool = False
+    dead_letter_queue_prefix: str = "DLQ."
+    dead_letter_queue_suffix: str = ""
+    max_delivery_attempts: int = 10
+    """-1 = without end."""
+    redelivery_delay: int = 0
+    redelivery_delay_multiplier: float = 1.0
+    max_redelivery_delay: int = 0
+    """0 = ten times ``redelivery_delay``."""
+    expiry_address: str | None = None
+    auto_create_expiry_resources: bool = False
+    expiry_queue_prefix: str = "EXP."
+    expiry_queue_suffix: str = ""
+    expiry_delay: int = -1
+    """Expiration given to messages that have none."""
+    min_expiry_delay: int = -1
+    max_expiry_delay: int = -1
+    no_expiry: bool = False
+    """Expirations of messages are removed."""
+    send_to_dla_on_no_route: bool = False
+    auto_create_addresses: bool = True
+    auto_create_queues: bool = True
+    auto_delete_addresses: bool = True
+    auto_delete_addresses_delay: int = 0
+    auto_delete_queues: bool = True
+    auto_delete_created_queues: bool = False
+    auto_delete_queues_delay: int = 0
+    auto_delete_queues_message_count: int = 0
+    default_address_routing_type: RoutingType = RoutingType.MULTICAST
+    default_queue_routing_type: RoutingType = RoutingType.MULTICAST
+    default_max_consumers: int = -1
+    default_purge_on_no_consumers: bool = False
+    default_exclusive_queue: bool = False
+    default_last_value_queue: bool = False
+    default_last_value_key: str | None = None
+    default_non_destructive: bool = False
+    default_consumers_before_dispatch: int = 0
+    default_delay_before_dispatch: int = -1
+    default_consumer_window_size: int = 1024 * 1024
+    default_group_rebalance: bool = False
+    default_group_rebalance_pause_dispatch: bool = False
+    default_group_buckets: int = -1
+    default_group_first_key: str | None = None
+    default_ring_size: int = -1
+    redistribution_delay: int = -1
+    id_cache_size: int | None = None
+    """Duplicate ids remembered; None = the broker's id-cache-size."""
+
+    def redelivery_delay_ms(self, delivery_count: int) -> int:
+        """Wait before a message that was tried ``delivery_count`` times is tried again (manual,
+        "Configuring delayed redelivery").
+        """
+        if self.redelivery_delay <= 0:
+            return 0
+        ceiling = self.max_redelivery_delay or self.redelivery_delay * _MAX_REDELIVERY_FACTOR
+        delay: float = self.redelivery_delay
+        if self.redelivery_delay_multiplier != 1.0:
+            # The exponent is bounded: attempts may be unlimited and floats are not.
+            delay *= self.redelivery_delay_multiplier ** min(max(delivery_count - 1, 0), 1000)
+        return int(min(delay, ceiling))
+
+
+_FIELDS: Final = tuple(field.name for field in fields(AddressSettings))
+_POLICIES: Final = frozenset({"address_full_policy", "page_full_policy"})
+_ROUTING_TYPES: Final = frozenset({"default_address_routing_type", "default_queue_routing_type"})
+
+#: Addresses whose settings are remembered; beyond it the memory starts anew.
+_CACHE_MAX: Final = 10_000
+
+
+class AddressSettingsRepository:
+    """Blocks of settings by match, and the merged result for any address."""
+
+    def __init__(
+        self,
+        blocks: Iterable[tuple[str, Mapping[str, object]]] = (),
+        wildcards: WildcardConfiguration = DEFAULT_WILDCARDS,
+    ) -> None:
+        """Args:
+        blocks: (match, values by field name of ``AddressSettings``); a value of None means "not
+            set here". Enum values may be given as their names.
+        wildcards: How matches are written.
+        """
+        self.wildcards = wildcards
+        self._blocks: dict[str, dict[str, object]] = {}
+        self._order: list[str] = []
+        self._cache: dict[str, AddressSettings] = {}
+        for match, values in blocks:
+            self.put(match, values)
+
+    @classmethod
+    def from_configuration(
+        cls,
+        blocks: Iterable[AddressSettingsConfiguration],
+        wildcards: WildcardConfiguration = DEFAULT_WILDCARDS,
+    ) -> AddressSettingsRepository:
+        """From the configuration, whose fields are named like those here, None being inherited."""
+        return cls(
+            ((block.match, {name: getattr(block, name, None) for name in _FIELDS}) for block in blocks), wildcards
+        )
+
+    def put(self, match: str, values: Mapping[str, object]) -> None:
+        """Add or replace the block of a match.
+
+        Raises:
+            KeyError: a name that is no field of ``AddressSettings``.
+        """
+        clean = {name: _typed(name, value) for name, value in values.items() if value is not None}
+        unknown = clean.keys() - set(_FIELDS)
+        if unknown:
+            raise KeyError(f"address setting {match!r}: {sorted(unknown)}")
+        self._blocks[match] = clean
+        self._changed()
+
+    def remove(self, match: str) -> None:
+        """Forget the block of a match; nothing happens if there is none."""
+        self._blocks.pop(match, None)
+        self._changed()
+
+    def _changed(self) -> None:
+        # Least specific first, so that later blocks overwrite earlier ones.
+        self._order = sorted(self._blocks, key=lambda match: specificity(match, self.wildcards), reverse=True)
+        self._cache.clear()
+
+    def of(self, address: str) -> AddressSettings:
+        """The settings that hold for an address."""
+        found = self._cache.get(address)
+        if found is None:
+            values: dict[str, object] = {}
+            for match in self._order:
+                if match == address or matches(match, address, self.wildcards):
+                    values.update(self._blocks[match])
+            found = AddressSettings(**values)  # type: ignore[arg-type]  # put() checked the names
+            if len(self._cache) >= _CACHE_MAX:
+                self._cache.clear()
+            self._cache[address] = found
+        return found
+
+
+def _typed(name: str, value: object) -> object:
+    """Enums may arrive as names or as another enum of the same values, as configuration has them."""
+    text = value.value if isinstance(value, Enum) else value
+    if name in _POLICIES:
+        return AddressFullPolicy(str(text).upper())
+    if name in _ROUTING_TYPES and isinstance(text, str):
+        return RoutingType[text.upper()]
+    return value

@@ -1,0 +1,1 @@
+"""The server's only asyncio: sockets, threads, clocks and files behind the ports."""

@@ -1,0 +1,97 @@
+"""Outgoing connections of a broker to other brokers."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import Final, cast
+
+from understudy.cluster.announcer import Link
+from understudy.runtime.turn import Turn
+from understudy.wire.core.transport import TransportConfiguration
+
+log = logging.getLogger(__name__)
+
+#: How long a dial may take before it counts as failed.
+CONNECT_TIMEOUT_S: Final = 5.0
+
+
+class LoopDialer:
+    """Implements ``cluster.announcer.Dialer`` on the running loop."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, turn: Turn) -> None:
+        self._loop = loop
+        self._turn = turn
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def dial(self, connector: TransportConfiguration, link: Link) -> None:
+        task = self._loop.create_task(self._dial(connector, link))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _dial(self, connector: TransportConfiguration, link: Link) -> None:
+        try:
+            async with asyncio.timeout(CONNECT_TIMEOUT_S):
+                await self._loop.create_connection(
+                    lambda: ClientConnection(link, self._turn), connector.host, connector.port
+                )
+        except (OSError, TimeoutError) as error:
+            link.disconnected(f"{connector.to_url()}: {error or type(error).__name__}")
+
+
+class ClientConnection(asyncio.Protocol):
+    """One dialled socket; implements ``ports.Connection``."""
+
+    def __init__(self, link: Link, turn: Turn) -> None:
+        self._link = link
+        self._turn = turn
+        self._transport: asyncio.Transport | None = None
+        self._peer = "?"
+        self._out: list[bytes] = []
+        self._closing = False
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)
+        name = transport.get_extra_info("peername")
+        self._peer = f"{name[0]}:{name[1]}" if name else "?"
+        self._link.connected(self)
+
+    def data_received(self, data: bytes) -> None:
+        if not self._closing:
+            self._link.receive_data(data)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._closing = True
+        self._transport = None
+        self._link.disconnected(str(exc) if exc else "closed by the peer")
+
+    @property
+    def peer(self) -> str:
+        return self._peer
+
+    def send(self, data: bytes) -> None:
+        if not self._closing:
+            if not self._out:
+                self._turn.mark_dirty(self)
+            self._out.append(data)
+
+    def outgoing_bytes(self) -> int:
+        waiting = self._transport.get_write_buffer_size() if self._transport is not None else 0
+        return waiting + sum(map(len, self._out))
+
+    def flush(self) -> None:
+        if self._out and self._transport is not None:
+            out, self._out = self._out, []
+            self._transport.writelines(out)
+
+    def close(self) -> None:
+        if not self._closing:
+            self.flush()
+            self._closing = True
+            if self._transport is not None:
+                self._transport.close()
+
+    def abort(self) -> None:
+        self._closing = True
+        if self._transport is not None:
+            self._transport.abort()

@@ -1,0 +1,172 @@
+"""Files on a real machine: positional I/O, allocation, fdatasync, directory syncs.
+
+Implements ``ports.Disk`` and ``ports.File`` on Linux. ENOSPC and EDQUOT become ``DiskFull``, any
+other error of a write, sync or lookup ``DiskFailed``; both name the path.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import shutil
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Final
+
+from understudy.errors import DiskFailed, DiskFull
+
+_FULL: Final = (errno.ENOSPC, errno.EDQUOT)
+_ZEROS: Final = bytes(1024 * 1024)
+_IOV_MAX: Final = min(os.sysconf("SC_IOV_MAX"), 1024)
+#: Buffers above which one joined write is cheaper than an array of pointers.
+_JOIN_BYTES_MAX: Final = 64 * 1024
+
+
+@contextmanager
+def _errors(doing: str, path: str) -> Iterator[None]:
+    try:
+        yield
+    except (FileNotFoundError, FileExistsError):
+        raise
+    except OSError as error:
+        kind = DiskFull if error.errno in _FULL else DiskFailed
+        raise kind(f"{doing} {path}: {error.strerror or error}") from error
+
+
+class RealFile:
+    """An open file of ``RealDisk``."""
+
+    __slots__ = ("_descriptor", "_path")
+
+    def __init__(self, path: str, descriptor: int) -> None:
+        self._path = path
+        self._descriptor = descriptor
+
+    @property
+    def path(self) -> str:
+        return self._path
+
+    def size(self) -> int:
+        with _errors("cannot stat", self._path):
+            return os.fstat(self._descriptor).st_size
+
+    def read(self, offset: int, length: int) -> bytes:
+        with _errors("cannot read", self._path):
+            data = os.pread(self._descriptor, length, offset)
+            if len(data) == length or not data:
+                return data
+            parts = [data]
+            got = len(data)
+            # a short read need not be the end of the file (signals, network file systems)
+            while got < length:
+                data = os.pread(self._descriptor, length - got, offset + got)
+                if not data:
+                    break
+                parts.append(data)
+                got += len(data)
+            return b"".join(parts)
+
+    def write(self, offset: int, buffers: Sequence[bytes]) -> None:
+        with _errors("cannot write", self._path):
+            for start in range(0, len(buffers), _IOV_MAX):
+                offset += self._write(offset, buffers[start : start + _IOV_MAX])
+
+    def _write(self, offset: int, buffers: Sequence[bytes]) -> int:
+        total = sum(map(len, buffers))
+        if len(buffers) == 1 or total <= _JOIN_BYTES_MAX:
+            written = 0
+            view = memoryview(buffers[0] if len(buffers) == 1 else b"".join(buffers))
+        else:
+            written = os.pwritev(self._descriptor, buffers, offset)
+            if written == total:
+                return total
+            view = memoryview(b"".join(buffers))
+        while written < total:
+            count = os.pwrite(self._descriptor, view[written:], offset + written)
+            if count == 0:
+                raise OSError(errno.EIO, "nothing was written")
+            written += count
+        return total
+
+    def allocate(self, length: int) -> None:
+        with _errors("cannot allocate", self._path):
+            try:
+                os.posix_fallocate(self._descriptor, 0, length)
+            except OSError as error:
+                if error.errno not in (errno.EOPNOTSUPP, errno.EINVAL, errno.ENOSYS):
+                    raise
+                # the file system cannot reserve blocks, so zeros must take them
+                size = os.fstat(self._descriptor).st_size
+                while size < length:
+                    size += os.pwrite(self._descriptor, memoryview(_ZEROS)[: length - size], size)
+
+    def truncate(self, length: int) -> None:
+        with _errors("cannot truncate", self._path):
+            os.ftruncate(self._descriptor, length)
+
+    def sync(self) -> None:
+        with _errors("cannot sync", self._path):
+            os.fdatasync(self._descriptor)
+
+    def close(self) -> None:
+        descriptor, self._descriptor = self._descriptor, -1
+        if descriptor >= 0:
+            with _errors("cannot close", self._path):
+                os.close(descriptor)
+
+
+class RealDisk:
+    """The machine's file systems."""
+
+    def open(self, path: str, *, create: bool = False, read_only: bool = False) -> RealFile:
+        flags = os.O_RDONLY if read_only else os.O_RDWR
+        if create:
+            flags |= os.O_CREAT | os.O_EXCL
+        with _errors("cannot open", path):
+            return RealFile(path, os.open(path, flags | os.O_CLOEXEC, 0o600))
+
+    def list(self, directory: str) -> list[str]:
+        with _errors("cannot list", directory):
+            try:
+                return sorted(os.listdir(directory))
+            except FileNotFoundError:
+                return []
+
+    def exists(self, path: str) -> bool:
+        return os.path.lexists(path)
+
+    def make_directory(self, path: str) -> None:
+        with _errors("cannot make", path):
+            os.makedirs(path, mode=0o700, exist_ok=True)
+
+    def rename(self, source: str, target: str) -> None:
+        with _errors("cannot rename", source):
+            os.rename(source, target)
+
+    def remove(self, path: str) -> None:
+        with _errors("cannot remove", path):
+            os.unlink(path)
+
+    def sync_directory(self, path: str) -> None:
+        with _errors("cannot sync", path):
+            descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+            try:
+                os.fsync(descriptor)
+            finally:
+                os.close(descriptor)
+
+    def free_bytes(self, path: str) -> int:
+        with _errors("cannot ask for the free space of", path):
+            return shutil.disk_usage(path).free
+
+    def total_bytes(self, path: str) -> int:
+        with _errors("cannot ask for the size of", path):
+            return shutil.disk_usage(path).total
+
+    def modified_ns(self, path: str) -> int:
+        with _errors("cannot stat", path):
+            return os.stat(path).st_mtime_ns
+
+    def touch(self, path: str) -> None:
+        with _errors("cannot touch", path):
+            os.utime(path)

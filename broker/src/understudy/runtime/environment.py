@@ -1,0 +1,68 @@
+"""The real world as ports: what a node is given on a machine; the simulation gives its own."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from understudy.ports import Clock, Disk, Entropy, FileLock, LogWriter, Timer, Timers
+from understudy.runtime.disk import RealDisk
+from understudy.runtime.file_lock import RealFileLock
+from understudy.runtime.journal_writer import ThreadLogWriter
+
+
+@dataclass(frozen=True, slots=True)
+class Environment:
+    """Everything a node reaches the world through, except the loop it runs on."""
+
+    clock: Clock
+    timers: Timers
+    entropy: Entropy
+    disk: Disk
+    log_writer: Callable[[], LogWriter]
+    """Makes the writer of one activation."""
+    file_lock: Callable[[str], FileLock]
+    """Makes the lock of one file path."""
+
+
+class SystemClock:
+    """The machine's clocks."""
+
+    def wall_ms(self) -> int:
+        return time.time_ns() // 1_000_000
+
+    def monotonic_ms(self) -> int:
+        return time.monotonic_ns() // 1_000_000
+
+
+class LoopTimers:
+    """Timers of an asyncio loop, real or simulated."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+
+    def call_later(self, delay_ms: int, callback: Callable[[], None]) -> Timer:
+        return self._loop.call_later(delay_ms / 1000, callback)
+
+
+class SystemEntropy:
+    """The kernel's random bytes."""
+
+    def token(self, length_bytes: int) -> bytes:
+        return os.urandom(length_bytes)
+
+
+def system_environment(loop: asyncio.AbstractEventLoop) -> Environment:
+    """The environment of a broker process."""
+    disk = RealDisk()
+    return Environment(
+        clock=SystemClock(),
+        timers=LoopTimers(loop),
+        entropy=SystemEntropy(),
+        disk=disk,
+        log_writer=lambda: ThreadLogWriter(loop),
+        file_lock=RealFileLock,
+    )

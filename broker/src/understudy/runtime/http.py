@@ -1,0 +1,298 @@
+"""The management API over HTTP: a thin shell around ``understudy.management``.
+
+It runs on the node's own loop, in every state of the node. It is closed by default: everything
+but ``/health/*`` needs the bearer token, a host that is not loopback needs ``allow_remote``, and
+no answer allows another origin. A connection serves one request and has a deadline for all of it,
+so neither a slow head, a slow body nor a slow reader can hold it (facts users s. 4, attack 14).
+
+Not here: TLS; put a terminating proxy before it or keep it on loopback.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ipaddress
+import json
+import logging
+from collections.abc import Callable
+from hmac import compare_digest
+from typing import Final
+from urllib.parse import unquote
+
+from aiohttp import web
+from prometheus_client import ProcessCollector, generate_latest
+from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
+
+from understudy.errors import BrokerError, ConfigError
+from understudy.limits import HTTP_BODY_BYTES_MAX
+from understudy.management import controls, openapi
+from understudy.management.controls import NodeView
+from understudy.management.metrics import make_registry
+
+log = logging.getLogger(__name__)
+#: Requests are not logged one by one: a scrape every few seconds would drown what matters.
+_ACCESS_LOG: Final = logging.getLogger(f"{__name__}.access")
+_ACCESS_LOG.setLevel(logging.WARNING)
+
+#: From the first byte of a connection to the last byte of its answer.
+REQUEST_DEADLINE_MS: Final = 30_000
+#: Connections at once; more are closed unanswered.
+HTTP_CONNECTIONS_MAX: Final = 64
+#: Largest request line and largest single header. Bytes.
+HTTP_HEADER_BYTES_MAX: Final = 8 * 1024
+#: Time in-flight requests have to end when the server stops.
+SHUTDOWN_MS: Final = 1_000
+#: Shortest token accepted. Characters.
+TOKEN_CHARACTERS_MIN: Final = 16
+
+_HEADERS: Final = {
+    "Cache-Control": "no-store",
+    "Content-Security-Policy": "default-src 'none'; frame-ancestors 'none'",
+    "Referrer-Policy": "no-referrer",
+    "Server": "understudy",
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+}
+
+Handler = Callable[[web.BaseRequest], web.Response]
+
+
+class ManagementServer:
+    """Serves one node's management API.
+
+    Args:
+        view: The node; asked at every request.
+        host: Address to listen on.
+        port: 0 takes a free one; see ``port`` after ``start``.
+        token: The bearer token. Empty: only ``/health/*`` is served, the rest answers 401.
+        allow_remote: Required for a host that is not loopback.
+
+    Raises:
+        ConfigError: the host is not loopback and that was not allowed, or the token is too short.
+    """
+
+    def __init__(
+        self,
+        view: NodeView,
+        host: str,
+        port: int,
+        token: str,
+        *,
+        allow_remote: bool = False,
+        deadline_ms: int = REQUEST_DEADLINE_MS,
+    ) -> None:
+        if not allow_remote and not is_loopback(host):
+            raise ConfigError(
+                f"management would listen on {host}, which is not loopback",
+                hint="allow it explicitly, and only behind TLS or on a trusted network",
+            )
+        if token and (len(token) < TOKEN_CHARACTERS_MIN or not token.isascii() or not token.isprintable()):
+            raise ConfigError(f"the management token must be at least {TOKEN_CHARACTERS_MIN} printable characters")
+        self.view = view
+        self.host = host
+        self.port = port
+        self.deadline_ms = deadline_ms
+        self.connections: set[_HttpConnection] = set()
+        self._token = token.encode()
+        self._registry = make_registry(view)
+        ProcessCollector(namespace="understudy", registry=self._registry)
+        self._server: asyncio.Server | None = None
+        self._protocol: web.Server | None = None
+        self._routes: dict[str, dict[str, Handler]] = {
+            "/health/live": {"GET": self._live},
+            "/health/ready": {"GET": self._ready},
+            "/metrics": {"GET": self._metrics},
+            "/api/v1/node": {"GET": self._node},
+            "/api/v1/openapi.json": {"GET": self._openapi},
+        }
+
+    async def start(self) -> None:
+        """Listen.
+
+        Raises:
+            ConfigError: the address cannot be listened on.
+        """
+        loop = asyncio.get_running_loop()
+        protocol = self._protocol = web.Server(self._handle)
+        try:
+            self._server = await loop.create_server(
+                lambda: _HttpConnection(self, protocol, loop), self.host, self.port, reuse_address=True
+            )
+        except OSError as error:
+            raise ConfigError(f"management cannot listen on {self.host}:{self.port}: {error}") from error
+        self.port = self._server.sockets[0].getsockname()[1]
+        log.info("management listens", extra={"host": self.host, "port": self.port})
+
+    async def stop(self) -> None:
+        """Stop listening, give requests under way a moment, close. Harmless when not started."""
+        if self._server is None or self._protocol is None:
+            return
+        self._server.close()
+        await self._protocol.shutdown(SHUTDOWN_MS / 1000)
+        for connection in list(self.connections):
+            connection.expire()
+        await self._server.wait_closed()
+        self._server = self._protocol = None
+
+    # --- requests ------------------------------------------------------------------------------
+
+    async def _handle(self, request: web.BaseRequest) -> web.Response:
+        try:
+            response = await self._route(request)
+        except BrokerError as error:
+            response = refuse(500, error.code, str(error))
+        except Exception:
+            # the root of a request's task: one bad answer must not take the node down
+            log.exception("management request failed", extra={"path": request.path})
+            response = refuse(500, "internal", "the request failed; the log says why")
+        response.force_close()
+        return response
+
+    async def _route(self, request: web.BaseRequest) -> web.Response:
+        path = request.rel_url.raw_path
+        if not path.startswith("/health/") and not self._authorized(request):
+            response = refuse(401, "authentication-failed", "the bearer token is missing or wrong")
+            response.headers["WWW-Authenticate"] = 'Bearer realm="understudy"'
+            return response
+        if request.content_length is not None and request.content_length > HTTP_BODY_BYTES_MAX:
+            return refuse(413, "limit-exceeded", f"a body has at most {HTTP_BODY_BYTES_MAX} bytes")
+        method = "GET" if request.method == "HEAD" else request.method
+        if path == "/api/v1/node/stop":
+            return await self._stop(request) if method == "POST" else _wrong_method(["POST"])
+        methods = self._routes.get(path)
+        if methods is None and path.startswith("/api/v1/queues/"):
+            methods = {"GET": self._queue}
+        if methods is None:
+            return refuse(404, "not-found", "no such resource")
+        handler = methods.get(method)
+        return handler(request) if handler is not None else _wrong_method(list(methods))
+
+    def _authorized(self, request: web.BaseRequest) -> bool:
+        scheme, _, given = request.headers.get("Authorization", "").partition(" ")
+        equal = compare_digest(given.strip().encode("utf-8", "replace"), self._token)
+        return equal and bool(self._token) and scheme.lower() == "bearer"
+
+    def _live(self, request: web.BaseRequest) -> web.Response:
+        return _answer(200, controls.live_json())
+
+    def _ready(self, request: web.BaseRequest) -> web.Response:
+        body = controls.ready_json(self.view)
+        return _answer(200 if body["ready"] else 503, body)
+
+    def _node(self, request: web.BaseRequest) -> web.Response:
+        return _answer(200, controls.node_json(self.view))
+
+    def _openapi(self, request: web.BaseRequest) -> web.Response:
+        return _answer(200, openapi.document(self.view.version))
+
+    def _metrics(self, request: web.BaseRequest) -> web.Response:
+        headers = {**_HEADERS, "Content-Type": CONTENT_TYPE_PLAIN_0_0_4}
+        return web.Response(body=generate_latest(self._registry), headers=headers)
+
+    def _queue(self, request: web.BaseRequest) -> web.Response:
+        name = unquote(request.rel_url.raw_path.removeprefix("/api/v1/queues/"), errors="replace")
+        queue = self.view.queue(name)
+        if queue is None:
+            return refuse(404, "queue-not-found", f"no queue {name!r} here")
+        return _answer(200, controls.queue_json(queue))
+
+    async def _stop(self, request: web.BaseRequest) -> web.Response:
+        body = bytearray()
+        async for chunk in request.content.iter_any():
+            body += chunk
+            if len(body) > HTTP_BODY_BYTES_MAX:
+                return refuse(413, "limit-exceeded", f"a body has at most {HTTP_BODY_BYTES_MAX} bytes")
+        try:
+            failover = controls.parse_stop(json.loads(body) if body else {})
+        except (ValueError, RecursionError) as error:
+            return refuse(400, "bad-request", str(error))
+        log.info("stop requested", extra={"failover": failover, "peer": request.remote})
+        self.view.request_stop(failover=failover)
+        return _answer(202, {"stopping": True, "failover": failover})
+
+
+def is_loopback(host: str) -> bool:
+    """Whether listening on ``host`` is reachable from this machine only."""
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def _answer(status: int, body: object) -> web.Response:
+    return web.Response(
+        body=json.dumps(body).encode() + b"\n", status=status, headers={**_HEADERS, "Content-Type": "application/json"}
+    )
+
+
+def refuse(status: int, code: str, message: str) -> web.Response:
+    """An error answer; like every answer it ends its connection."""
+    response = _answer(status, controls.error_json(code, message))
+    response.force_close()
+    return response
+
+
+def _wrong_method(allowed: list[str]) -> web.Response:
+    response = refuse(405, "method-not-allowed", f"allowed here: {', '.join(allowed)}")
+    response.headers["Allow"] = ", ".join(["HEAD", *allowed] if "GET" in allowed else allowed)
+    return response
+
+
+class _HttpConnection(web.RequestHandler):
+    """One connection: aiohttp's protocol with a deadline, a place in the count and JSON errors."""
+
+    __slots__ = ("_deadline", "_management", "_socket")
+
+    def __init__(
+        self,
+        management: ManagementServer,
+        protocol: web.Server,
+        loop: asyncio.AbstractEventLoop,
+    ) -> None:
+        super().__init__(
+            protocol,
+            loop=loop,
+            access_log=_ACCESS_LOG,
+            max_line_size=HTTP_HEADER_BYTES_MAX,
+            max_field_size=HTTP_HEADER_BYTES_MAX,
+            lingering_time=0,
+        )
+        self._management = management
+        self._socket: asyncio.BaseTransport | None = None
+        self._deadline: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        super().connection_made(transport)
+        self._socket = transport
+        connections = self._management.connections
+        connections.add(self)
+        if len(connections) > HTTP_CONNECTIONS_MAX:
+            self.expire()
+            return
+        loop = asyncio.get_running_loop()
+        self._deadline = loop.call_later(self._management.deadline_ms / 1000, self.expire)
+
+    def connection_lost(self, exc: BaseException | None) -> None:
+        self._management.connections.discard(self)
+        if self._deadline is not None:
+            self._deadline.cancel()
+        super().connection_lost(exc)
+
+    def expire(self) -> None:
+        """Cut the connection off, whatever it was doing."""
+        if isinstance(self._socket, asyncio.Transport):
+            self._socket.abort()
+
+    def handle_error(
+        self,
+        request: web.BaseRequest,
+        status: int = 500,
+        exc: BaseException | None = None,
+        message: str | None = None,
+    ) -> web.StreamResponse:
+        """What aiohttp answers when a request cannot be parsed, as JSON and without its details."""
+        if status >= 500:
+            log.error("management request failed", exc_info=exc)
+        return refuse(status, "bad-request" if status < 500 else "internal", "the request cannot be understood")

@@ -1,0 +1,412 @@
+"""A broker node: the policy decides, the node follows, activates, yields and stops.
+
+It runs on whatever asyncio loop runs it, real or simulated, and reaches files, locks, clocks and
+randomness only through its ``Environment``. It is the only place that puts a ``Broker`` together
+with sockets.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import Final
+
+from understudy.broker import Broker
+from understudy.cluster.announcer import BackupAnnouncer
+from understudy.cluster.announcer import State as AnnouncerState
+from understudy.cluster.credentials import ClusterCredentials
+from understudy.cluster.topology import Topology
+from understudy.config.model import Configuration
+from understudy.errors import BrokerError, DiskFailed, StoreError, Unreachable
+from understudy.ha.activation import Done
+from understudy.ha.shared_store import Event, Role, SharedStoreOptions, SharedStorePolicy, State
+from understudy.runtime.acceptor import Acceptor
+from understudy.runtime.connector import LoopDialer
+from understudy.runtime.environment import Environment
+from understudy.runtime.turn import Turn, TurningLogWriter, TurningTimers
+from understudy.security.authorization import SecurityPolicy
+from understudy.store.follower import Follower
+from understudy.store.message_store import MessageStore, StoreSettings
+from understudy.store.node_lock import NodeLock
+from understudy.wire.core.transport import TransportConfiguration
+
+log = logging.getLogger(__name__)
+
+#: How often a passive node reads what the active one has written.
+FOLLOW_POLL_MS: Final = 50
+#: After an unreadable store, before following it anew from its beginning.
+FOLLOW_RETRY_MS: Final = 1_000
+#: While another node chooses the node id of a new store: how often and how many times to ask.
+LOCK_OPEN_RETRY_MS: Final = 50
+LOCK_OPEN_ATTEMPTS: Final = 200
+#: Log bytes applied per step, so that a long log does not keep the loop from answering.
+FOLLOW_STEP_BYTES: Final = 8 * 1024 * 1024
+
+_VISIBLE: Final = {
+    State.STOPPED: "stopped",
+    State.QUEUED: "passive",
+    State.PASSIVE: "passive",
+    State.ACTIVATING: "starting",
+    State.ACTIVE: "active",
+    State.FAILING_BACK: "stopping",
+    State.YIELDED: "passive",
+    State.STOPPING: "stopping",
+}
+
+
+class BrokerNode:
+    """One server of a pair, or a single one. Implements ``ha.activation.ActivationPort``."""
+
+    def __init__(
+        self,
+        configuration: Configuration,
+        environment: Environment,
+        security: SecurityPolicy,
+        *,
+        on_active: Callable[[], None] | None = None,
+    ) -> None:
+        self.configuration = configuration
+        self.environment = environment
+        self.topology = Topology()
+        self.broker: Broker | None = None
+        self.acceptors: list[Acceptor] = []
+        self.follower: Follower | None = None
+        self.following_error: str | None = None
+        self._security = security
+        self._on_active = on_active
+        self._loop = asyncio.get_running_loop()
+        self.started_ms = environment.clock.monotonic_ms()
+        self._turn = Turn(self._loop)
+        self._timers = TurningTimers(environment.timers, self._turn)
+        self._ended: asyncio.Future[BrokerError | None] = self._loop.create_future()
+        self._state_changed = asyncio.Event()
+        self._activation: asyncio.Task[None] | None = None
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._follow_timer: asyncio.TimerHandle | None = None
+        self._disk_timer: asyncio.TimerHandle | None = None
+        self.store: MessageStore | None = None
+        self._credentials = self._cluster_credentials()
+        self.lock = NodeLock(
+            environment.disk,
+            configuration.node_manager_lock_directory,
+            environment.file_lock,
+            environment.entropy,
+        )
+        self.policy = _NodePolicy(self, self._policy_options())
+        self._announcer = self._make_announcer()
+
+    # --- life ----------------------------------------------------------------------------------
+
+    async def start(self) -> None:
+        """Prepare the directories and the node id, then let the policy begin.
+
+        Raises:
+            StoreError: the store cannot be used; the text says why.
+        """
+        disk = self.environment.disk
+        for directory in self.configuration.store_directories():
+            disk.make_directory(directory)
+        await self._open_lock()
+        self.policy.start()
+
+    async def _open_lock(self) -> None:
+        for _ in range(LOCK_OPEN_ATTEMPTS):
+            if self.lock.open():
+                return
+            await asyncio.sleep(LOCK_OPEN_RETRY_MS / 1000)
+        raise DiskFailed("another node has been choosing the node id for too long", hint="does it hang?")
+
+    async def stop(self, *, failover: bool = False) -> None:
+        """Stop cleanly and wait for the end; see ``SharedStorePolicy.stop``."""
+        if self.policy.state is State.STOPPED:
+            return
+        self.policy.stop(fail_over=failover)
+        await self.wait_ended()
+
+    async def wait_ended(self) -> BrokerError | None:
+        """Wait until the node has ended by itself or by ``stop``; the error that ended it."""
+        return await asyncio.shield(self._ended)
+
+    async def wait_for(self, *states: str) -> str:
+        """Wait for one of ``active``, ``passive``, ``stopped`` …; the state reached."""
+        while self.state not in states:
+            self._state_changed.clear()
+            await self._state_changed.wait()
+        return self.state
+
+    @property
+    def state(self) -> str:
+        """``starting``, ``active``, ``passive``, ``stopping`` or ``stopped``."""
+        return _VISIBLE[self.policy.state]
+
+    @property
+    def announced_to(self) -> TransportConfiguration | None:
+        """The active node that knows we stand by."""
+        return None if self._announcer is None else self._announcer.connected_to
+
+    def policy_changed(self) -> None:
+        """The policy took a transition."""
+        self._state_changed.set()
+
+    # --- ActivationPort: passive ---------------------------------------------------------------
+
+    def follow(self) -> None:
+        self._follow_step()
+
+    def stop_following(self) -> None:
+        if self._follow_timer is not None:
+            self._follow_timer.cancel()
+            self._follow_timer = None
+        if self.follower is not None:
+            self.follower.close()
+            self.follower = None
+
+    def announce(self) -> None:
+        if self._announcer is not None and self._announcer.state is AnnouncerState.IDLE:
+            self._announcer.start(self.lock.node_id)
+
+    def withdraw(self) -> None:
+        if self._announcer is not None:
+            self._announcer.stop()
+
+    def peer_is_announced(self) -> bool:
+        if self._announcer is None:
+            # no cluster-connection, so nobody can announce: the state byte has to do
+            return True
+        member = self.topology.member(self.lock.node_id)
+        return member is not None and member.backup is not None
+
+    def stopped(self, error: BrokerError | None) -> None:
+        if error is not None:
+            log.error("node ended", extra={"code": error.code, "error": str(error)})
+        self.lock.close()
+        if not self._ended.done():
+            self._ended.set_result(error)
+
+    def _follow_step(self) -> None:
+        delay_ms = FOLLOW_POLL_MS
+        try:
+            if self.follower is None:
+                self.follower = self._follower()
+            self.follower.poll(FOLLOW_STEP_BYTES)
+            self.following_error = None
+            if not self.follower.caught_up:
+                delay_ms = 0
+        except StoreError as error:
+            # the store may be in the middle of a change by its owner: say it, start over
+            if self.following_error != str(error):
+                log.warning("cannot follow the store", extra={"error": str(error)})
+            self.following_error = str(error)
+            if self.follower is not None:
+                self.follower.close()
+                self.follower = None
+            delay_ms = FOLLOW_RETRY_MS
+        self._follow_timer = self._loop.call_later(delay_ms / 1000, self._follow_step)
+
+    # --- ActivationPort: active ----------------------------------------------------------------
+
+    def activate(self, done: Done) -> None:
+        self._activation = self._spawn(self._activate(done))
+
+    async def _activate(self, done: Done) -> None:
+        began_ms = self.environment.clock.monotonic_ms()
+        try:
+            await self._open()
+        except BrokerError as error:
+            done(error)
+            return
+        except OSError as error:
+            done(Unreachable(f"cannot listen: {error}"))
+            return
+        finally:
+            self._activation = None
+        log.info(
+            "active",
+            extra={
+                "node_id": self.lock.node_id,
+                "epoch": self.store.epoch if self.store else None,
+                "took_ms": self.environment.clock.monotonic_ms() - began_ms,
+            },
+        )
+        done(None)
+        if self._on_active is not None:
+            self._on_active()
+
+    async def _open(self) -> None:
+        environment, configuration = self.environment, self.configuration
+        if self._follow_timer is not None:
+            self._follow_timer.cancel()
+            self._follow_timer = None
+        follower = self.follower or self._follower()
+        self.follower = None
+        while follower.poll(FOLLOW_STEP_BYTES) and not follower.caught_up:
+            await asyncio.sleep(0)
+        writer = TurningLogWriter(environment.log_writer(), self._turn, self.policy.why_not_confirm)
+        self.store = MessageStore.activate(
+            follower,
+            disk=environment.disk,
+            directory=configuration.journal_directory,
+            writer=writer,
+            clock=environment.clock,
+            node_id=self.lock.node_id,
+            settings=self._store_settings(),
+            on_failure=self._store_failed,
+        )
+        self.broker = Broker(
+            configuration,
+            self.store,
+            self._security,
+            self.topology,
+            self._credentials,
+            clock=environment.clock,
+            timers=self._timers,
+            entropy=environment.entropy,
+            wake=self._turn.request,
+        )
+        self._turn.work = self._work
+        own = self._own_connector()
+        if own is not None:
+            self.topology.set_primary(self.store.node_id, own, environment.clock.wall_ms())
+        for acceptor_configuration in configuration.acceptors:
+            acceptor = Acceptor(acceptor_configuration, self._turn, self.broker.make_handler, self.broker.congested)
+            await acceptor.open()
+            self.acceptors.append(acceptor)
+        self._check_disk()
+
+    def _work(self) -> bool:
+        assert self.broker is not None
+        more = self.broker.turn()
+        if not self.broker.congested():
+            for acceptor in self.acceptors:
+                acceptor.resume_paused()
+        return more
+
+    def _store_failed(self, error: BaseException) -> None:
+        failure = error if isinstance(error, BrokerError) else DiskFailed(str(error))
+        self._loop.call_soon(self.policy.fail, failure)
+
+    def _check_disk(self) -> None:
+        if self.store is not None:
+            self.store.check_disk()
+            self._disk_timer = self._loop.call_later(self.configuration.disk_scan_period_ms / 1000, self._check_disk)
+
+    def deactivate(self, done: Done) -> None:
+        self._spawn(self._deactivate(done))
+
+    async def _deactivate(self, done: Done) -> None:
+        error: BrokerError | None = None
+        try:
+            await self._close()
+        except BrokerError as failure:
+            error = failure
+        done(error)
+
+    async def _close(self) -> None:
+        if self._activation is not None:
+            await asyncio.wait([self._activation])
+        if self._disk_timer is not None:
+            self._disk_timer.cancel()
+        if self.broker is not None:
+            self.broker.stop_accepting()
+        for acceptor in self.acceptors:
+            acceptor.stop_listening()
+        for acceptor in self.acceptors:
+            await acceptor.close()
+        self.acceptors.clear()
+        if self.broker is not None:
+            self.broker.close()
+        self._turn.work = None
+        self.broker = None
+        self.topology.clear()
+        store, self.store = self.store, None
+        if store is not None:
+            closed: asyncio.Future[None] = self._loop.create_future()
+            store.close(lambda: closed.set_result(None))
+            await closed
+
+    # --- parts ---------------------------------------------------------------------------------
+
+    def _spawn(self, work: object) -> asyncio.Task[None]:
+        task: asyncio.Task[None] = self._loop.create_task(work)  # type: ignore[arg-type]
+        self._tasks.add(task)
+        task.add_done_callback(self._task_done)
+        return task
+
+    def _task_done(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and task.exception() is not None:
+            # a bug of ours: end rather than go on half-built
+            log.critical("internal error", exc_info=task.exception())
+            self.policy.fail(StoreError(f"internal error: {task.exception()!r}"))
+
+    def _policy_options(self) -> SharedStoreOptions:
+        policy = self.configuration.ha_policy
+        return SharedStoreOptions(
+            role=Role(policy.role.value),
+            failover_on_shutdown=policy.failover_on_shutdown,
+            allow_failback=policy.allow_failback,
+            restart_backup=policy.restart_backup,
+            lock_timeout_ms=self.configuration.journal_lock_acquisition_timeout_ms,
+        )
+
+    def _store_settings(self) -> StoreSettings:
+        configuration = self.configuration
+        return StoreSettings(
+            segment_bytes=configuration.journal_file_size_bytes,
+            id_cache_size=configuration.id_cache_size,
+            disk_usage_percent_max=configuration.max_disk_usage_percent,
+            disk_free_bytes_min=configuration.min_disk_free_bytes,
+        )
+
+    def _follower(self) -> Follower:
+        return Follower(
+            self.environment.disk,
+            self.configuration.journal_directory,
+            id_cache_size=self.configuration.id_cache_size,
+        )
+
+    def _cluster_credentials(self) -> ClusterCredentials | None:
+        if not self.configuration.cluster_connections:
+            return None
+        return ClusterCredentials(
+            self.configuration.cluster_user, self.configuration.cluster_password, self.environment.entropy
+        )
+
+    def connector(self, name: str) -> TransportConfiguration:
+        """A configured connector as it travels to others; KeyError if there is none of the name."""
+        connector = self.configuration.connector(name)
+        return TransportConfiguration(
+            name, parameters={"host": connector.host, "port": str(connector.port), **connector.parameters}
+        )
+
+    def _own_connector(self) -> TransportConfiguration | None:
+        connections = self.configuration.cluster_connections
+        return self.connector(connections[0].connector_ref) if connections else None
+
+    def _make_announcer(self) -> BackupAnnouncer | None:
+        own = self._own_connector()
+        if own is None or self._credentials is None:
+            return None
+        connection = self.configuration.cluster_connections[0]
+        return BackupAnnouncer(
+            own=own,
+            candidates=[self.connector(name) for name in connection.static_connectors],
+            credentials=self._credentials,
+            dialer=LoopDialer(self._loop, self._turn),
+            clock=self.environment.clock,
+            timers=self._timers,
+            retry_interval_ms=connection.retry_interval_ms,
+        )
+
+
+class _NodePolicy(SharedStorePolicy):
+    """The policy with its transitions visible to whoever waits for a state."""
+
+    def __init__(self, node: BrokerNode, options: SharedStoreOptions) -> None:
+        super().__init__(options, node, node.lock, node.environment.clock, node.environment.timers)
+        self._owner = node
+
+    def state_changed(self, origin: State, target: State, event: Event) -> None:
+        log.info("ha state", extra={"from": origin.name, "to": target.name, "cause": event.name})
+        self._owner.policy_changed()

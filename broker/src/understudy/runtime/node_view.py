@@ -1,0 +1,154 @@
+"""What management may see of a node: ``management.controls.NodeView`` over a ``BrokerNode``."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Iterable, Sequence
+
+from understudy import __version__
+from understudy.ha.shared_store import Role
+from understudy.management.controls import AcceptorFacts, FollowingFacts, PeerFacts, QueueFacts, StoreFacts
+from understudy.routing.queue import Queue
+from understudy.runtime.node import BrokerNode
+from understudy.store.segment import log_size_bytes
+
+
+class LiveNodeView:
+    """See the module's text; every member reads the node at the moment it is asked."""
+
+    def __init__(self, node: BrokerNode) -> None:
+        self._node = node
+        self._stopping: list[asyncio.Task[None]] = []
+
+    @property
+    def name(self) -> str:
+        return self._node.configuration.name
+
+    @property
+    def version(self) -> str:
+        return __version__
+
+    @property
+    def node_id(self) -> str | None:
+        return self._node.lock.node_id or None
+
+    @property
+    def pid(self) -> int:
+        return os.getpid()
+
+    @property
+    def uptime_ms(self) -> int:
+        return self._node.environment.clock.monotonic_ms() - self._node.started_ms
+
+    @property
+    def epoch(self) -> int | None:
+        node = self._node
+        if node.store is not None:
+            return node.store.epoch
+        return node.follower.state.epoch if node.follower is not None else None
+
+    @property
+    def ha_policy(self) -> str:
+        return "primary-only" if self._node.policy.options.role is Role.PRIMARY_ONLY else "shared-store"
+
+    @property
+    def ha_role(self) -> str:
+        return self._node.policy.options.role.value
+
+    @property
+    def state(self) -> str:
+        return self._node.state
+
+    @property
+    def machine_state(self) -> str:
+        return self._node.policy.state.name
+
+    @property
+    def trouble(self) -> str | None:
+        node = self._node
+        if node.state == "active":
+            return "the disk is full" if node.store is not None and node.store.full else None
+        return node.following_error
+
+    @property
+    def peer(self) -> PeerFacts | None:
+        node = self._node
+        if node.state == "active":
+            member = node.topology.member(node.lock.node_id)
+            if member is None or member.backup is None:
+                return None
+            role = "primary" if node.policy.options.role is Role.BACKUP else "backup"
+            return PeerFacts(role, f"{member.backup.host}:{member.backup.port}")
+        announced_to = node.announced_to
+        if announced_to is None:
+            return None
+        role = "primary" if node.policy.options.role is Role.BACKUP else "backup"
+        return PeerFacts(role, f"{announced_to.host}:{announced_to.port}")
+
+    @property
+    def following(self) -> FollowingFacts | None:
+        follower = self._node.follower
+        return None if follower is None else FollowingFacts(follower.caught_up, follower.lag_bytes)
+
+    @property
+    def acceptors(self) -> Sequence[AcceptorFacts]:
+        return [AcceptorFacts(acceptor.name, acceptor.url) for acceptor in self._node.configuration.acceptors]
+
+    @property
+    def store(self) -> StoreFacts | None:
+        node = self._node
+        directory = node.configuration.journal_directory
+        if node.store is not None:
+            store = node.store
+            return StoreFacts(directory, store.segment_count, store.size_bytes(), store.full, store.context.durable)
+        if node.follower is not None:
+            state = node.follower.state
+            size_bytes = log_size_bytes(node.environment.disk, directory)
+            return StoreFacts(directory, len(state.segments), size_bytes, False, state.sequence)
+        return None
+
+    @property
+    def connections(self) -> int:
+        broker = self._node.broker
+        return 0 if broker is None else len(broker.services.connections)
+
+    @property
+    def sessions(self) -> int:
+        broker = self._node.broker
+        return 0 if broker is None else broker.services.session_count()
+
+    @property
+    def confirmations(self) -> int:
+        store = self._node.store
+        return 0 if store is None else store.context.released
+
+    def queues(self) -> Iterable[QueueFacts]:
+        broker = self._node.broker
+        return [] if broker is None else [_facts(queue) for queue in broker.post_office.directory.queues.values()]
+
+    def queue(self, name: str) -> QueueFacts | None:
+        broker = self._node.broker
+        found = None if broker is None else broker.post_office.find_queue(name)
+        return None if found is None else _facts(found)
+
+    def request_stop(self, *, failover: bool) -> None:
+        task = asyncio.get_running_loop().create_task(self._node.stop(failover=failover))
+        self._stopping.append(task)
+
+
+def _facts(queue: Queue) -> QueueFacts:
+    return QueueFacts(
+        name=queue.name,
+        address=queue.address.name,
+        routing_type=queue.routing_type.name,
+        durable=queue.durable,
+        temporary=queue.temporary,
+        message_count=queue.message_count,
+        delivering_count=queue.delivering_count,
+        consumer_count=queue.consumer_count,
+        messages_added=queue.messages_added,
+        messages_acknowledged=queue.messages_acknowledged,
+        messages_expired=queue.messages_expired,
+        messages_killed=queue.messages_killed,
+    )

@@ -1,0 +1,97 @@
+"""One turn of the loop: collect everything that is ready, then deliver, write and flush once.
+
+Design s. 3.1: calls append to buffers and mark things dirty; the shell flushes once per turn.
+Whatever wakes the node (bytes, a finished write, a timer) asks for a turn; however many ask, one
+runs. So a thousand messages that arrive together cost one journal batch and one write per socket.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+from understudy.ports import File, LogWriter, Timer, Timers
+
+
+class Flushable(Protocol):
+    """A connection with something to write."""
+
+    def flush(self) -> None: ...
+
+
+class Turn:
+    """Runs ``work`` and the dirty connections' flush at most once per loop iteration."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self._scheduled = False
+        self._dirty: list[Flushable] = []
+        self.work: Callable[[], bool] | None = None
+        """Delivers and hands batches to the journal; True when it wants another turn."""
+
+    def request(self) -> None:
+        """Have a turn run soon."""
+        if not self._scheduled:
+            self._scheduled = True
+            self._loop.call_soon(self._run)
+
+    def mark_dirty(self, connection: Flushable) -> None:
+        """The connection has buffered something since its last flush."""
+        self._dirty.append(connection)
+        self.request()
+
+    def _run(self) -> None:
+        self._scheduled = False
+        if self.work is not None and self.work():
+            self.request()
+        dirty, self._dirty = self._dirty, []
+        for connection in dirty:
+            connection.flush()
+
+
+class TurningTimers:
+    """Timers whose callbacks are followed by a turn."""
+
+    def __init__(self, timers: Timers, turn: Turn) -> None:
+        self._timers = timers
+        self._turn = turn
+
+    def call_later(self, delay_ms: int, callback: Callable[[], None]) -> Timer:
+        def run() -> None:
+            callback()
+            self._turn.request()
+
+        return self._timers.call_later(delay_ms, run)
+
+
+class TurningLogWriter:
+    """A log writer whose completions are followed by a turn, and count only with permission.
+
+    ``why_not_confirm`` is asked after each written batch: an error there makes the batch a failed one,
+    so nothing that rests on it is ever confirmed (a node that has lost its lock, ADR 0004).
+    """
+
+    def __init__(self, writer: LogWriter, turn: Turn, why_not_confirm: Callable[[], BaseException | None]) -> None:
+        self._writer = writer
+        self._turn = turn
+        self._why_not_confirm = why_not_confirm
+
+    def submit(
+        self, file: File, offset: int, buffers: Sequence[bytes], done: Callable[[BaseException | None], None]
+    ) -> None:
+        def finished(error: BaseException | None) -> None:
+            done(self._why_not_confirm() if error is None else error)
+            self._turn.request()
+
+        self._writer.submit(file, offset, buffers, finished)
+
+    def run(self, work: Callable[[], None], done: Callable[[BaseException | None], None]) -> None:
+        def finished(error: BaseException | None) -> None:
+            done(error)
+            self._turn.request()
+
+        self._writer.run(work, finished)
+
+    def close(self) -> None:
+        self._writer.close()

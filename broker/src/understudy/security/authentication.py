@@ -1,0 +1,253 @@
+"""Who a client is: users, salted password hashes, and the roles of each user.
+
+Users and roles come as the text of Artemis' ``artemis-users.properties`` (``user = ENC(...)``) and
+``artemis-roles.properties`` (``role = user, user``). A stored password is
+``ENC(scrypt:N:r:p:salt:hash)``, salt and hash in hexadecimal; plain ones are refused unless the
+caller allows them. Checking costs the same for a wrong password and for an unknown user, and is
+remembered only as a keyed digest, so that many clients coming back at once are not hashed again.
+
+Not here: what a user may do (``authorization``), and reading the files. Invariant: no password is
+kept, compared in variable time, or put into a message.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+from collections import Counter, OrderedDict
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from understudy.errors import AuthenticationFailed, ConfigError
+from understudy.ports import Entropy
+
+#: Longest user name or password that is looked at. Characters.
+CREDENTIAL_CHARACTERS_MAX: Final = 4096
+_SALT_BYTES: Final = 16
+_HASH_BYTES: Final = 32
+#: scrypt memory is 128 * N * r bytes; more than this is refused in a users file.
+_MEMORY_BYTES_MAX: Final = 256 * 1024 * 1024
+_PARALLEL_MAX: Final = 16
+
+
+@dataclass(frozen=True, slots=True)
+class Principal:
+    """A proven user and its roles; what permissions are checked for."""
+
+    user: str
+    roles: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class HashParameters:
+    """Cost of a scrypt hash (RFC 7914): memory is 128 * n * r bytes, time n * r * p."""
+
+    n: int = 2**14
+    """A power of two."""
+    r: int = 8
+    p: int = 1
+
+    def complaint(self) -> str | None:
+        """What is wrong with them, or None."""
+        if self.n < 2 or self.n & (self.n - 1) or self.r < 1 or self.p < 1:
+            return "N must be a power of two from 2 up, r and p from 1 up"
+        if 128 * self.n * self.r > _MEMORY_BYTES_MAX or self.p > _PARALLEL_MAX:
+            return f"more than {_MEMORY_BYTES_MAX} bytes of memory or p above {_PARALLEL_MAX}"
+        return None
+
+
+DEFAULT_PARAMETERS: Final = HashParameters()
+"""About 16 MiB and some tens of milliseconds for one check."""
+
+
+@dataclass(frozen=True, slots=True)
+class PasswordHash:
+    """A stored password."""
+
+    parameters: HashParameters
+    salt: bytes
+    digest: bytes
+
+    @classmethod
+    def make(cls, password: str, entropy: Entropy, parameters: HashParameters = DEFAULT_PARAMETERS) -> PasswordHash:
+        """The hash of a password under a fresh salt."""
+        salt = entropy.token(_SALT_BYTES)
+        return cls(parameters, salt, _derive(password, salt, parameters))
+
+    @classmethod
+    def parse(cls, text: str) -> PasswordHash:
+        """The hash that ``str`` wrote. Raises ValueError, without the text in its message."""
+        if not (text.startswith("ENC(") and text.endswith(")")):
+            raise ValueError("the password is not hashed")
+        parts = text[4:-1].split(":")
+        if len(parts) != 6 or parts[0] != "scrypt":
+            raise ValueError("the password hash is not of the form ENC(scrypt:N:r:p:salt:hash)")
+        try:
+            parameters = HashParameters(*(_cost(part) for part in parts[1:4]))
+            salt, digest = bytes.fromhex(parts[4]), bytes.fromhex(parts[5])
+        except ValueError:
+            raise ValueError("the password hash has parts that are no numbers") from None
+        complaint = parameters.complaint()
+        if complaint is not None:
+            raise ValueError(f"the cost of the password hash is unusable: {complaint}")
+        if len(salt) < 8 or len(digest) != _HASH_BYTES:
+            raise ValueError(f"the password hash wants a salt of 8 bytes or more and {_HASH_BYTES} bytes of hash")
+        return cls(parameters, salt, digest)
+
+    def __str__(self) -> str:
+        cost = self.parameters
+        return f"ENC(scrypt:{cost.n}:{cost.r}:{cost.p}:{self.salt.hex()}:{self.digest.hex()})"
+
+    def verify(self, password: str) -> bool:
+        """Whether it is the hash of this password; takes the same time either way."""
+        return hmac.compare_digest(_derive(password, self.salt, self.parameters), self.digest)
+
+
+def _cost(text: str) -> int:
+    if not (text.isascii() and text.isdigit() and len(text) <= 10):
+        raise ValueError("no number")
+    return int(text)
+
+
+def _derive(password: str, salt: bytes, parameters: HashParameters) -> bytes:
+    return hashlib.scrypt(
+        # A peer can send half of a surrogate pair; it must be a wrong password, not a crash.
+        password.encode("utf-8", "surrogatepass"),
+        salt=salt,
+        n=parameters.n,
+        r=parameters.r,
+        p=parameters.p,
+        maxmem=_MEMORY_BYTES_MAX + 1024 * 1024,
+        dklen=_HASH_BYTES,
+    )
+
+
+def _properties(text: str, file: str) -> Iterator[tuple[int, str, str]]:
+    """(line, key, value) of a properties file: ``key = value`` or ``key: value``, ``#`` and ``!`` for comments."""
+    seen: dict[str, int] = {}
+    for line, raw in enumerate(text.splitlines(), 1):
+        entry = raw.strip()
+        if not entry or entry[0] in "#!":
+            continue
+        place = min((found for sign in "=:" if (found := entry.find(sign)) >= 0), default=-1)
+        key, value = entry[:place].strip(), entry[place + 1 :].strip()
+        if place < 0 or not key:
+            raise ConfigError("no 'name = value'", file=file, line=line)
+        if key in seen:
+            raise ConfigError(f"{key!r} stands twice, first on line {seen[key]}", file=file, line=line)
+        seen[key] = line
+        yield line, key, value
+
+
+def parse_users(
+    text: str,
+    *,
+    file: str,
+    entropy: Entropy,
+    allow_plain: bool = False,
+    parameters: HashParameters = DEFAULT_PARAMETERS,
+) -> dict[str, PasswordHash]:
+    """Password hashes by user, from the text of a users file.
+
+    Args:
+        text: ``user = ENC(scrypt:N:r:p:salt:hash)``, one a line.
+        file: Its name, for messages.
+        entropy: Salts for plain passwords.
+        allow_plain: Take plain passwords too; they are hashed at once.
+        parameters: Cost of hashing them.
+
+    Raises:
+        ConfigError: a line that cannot be used, with file and line, never with the password.
+    """
+    users: dict[str, PasswordHash] = {}
+    for line, user, value in _properties(text, file):
+        if len(user) > CREDENTIAL_CHARACTERS_MAX or len(value) > CREDENTIAL_CHARACTERS_MAX:
+            raise ConfigError(f"longer than {CREDENTIAL_CHARACTERS_MAX} characters", file=file, line=line)
+        if not value:
+            raise ConfigError(f"user {user!r} has no password", file=file, line=line)
+        if allow_plain and not value.startswith("ENC("):
+            users[user] = PasswordHash.make(value, entropy, parameters)
+            continue
+        try:
+            users[user] = PasswordHash.parse(value)
+        except ValueError as error:
+            raise ConfigError(
+                f"user {user!r}: {error}", file=file, line=line, hint="store ENC(scrypt:N:r:p:salt:hash)"
+            ) from None
+    return users
+
+
+def parse_roles(text: str, *, file: str) -> dict[str, frozenset[str]]:
+    """Roles by user, from the text of a roles file: ``role = user, user``, one a line.
+
+    Raises:
+        ConfigError: a line that cannot be used, with file and line.
+    """
+    roles: dict[str, set[str]] = {}
+    for _, role, value in _properties(text, file):
+        for user in value.split(","):
+            if user.strip():
+                roles.setdefault(user.strip(), set()).add(role)
+    return {user: frozenset(names) for user, names in roles.items()}
+
+
+class Authenticator:
+    """Checks users and passwords against a fixed set; a changed file makes a new one."""
+
+    def __init__(
+        self,
+        users: Mapping[str, PasswordHash],
+        roles: Mapping[str, frozenset[str]],
+        entropy: Entropy,
+        *,
+        cache_size: int = 1000,
+    ) -> None:
+        """Args:
+        users: Hashes by user.
+        roles: Roles by user; users of no role may be missing.
+        entropy: The key of the memory of successes, and the decoy's salt.
+        cache_size: Successes remembered (authentication-cache-size).
+        """
+        self._users = dict(users)
+        self._principals = {user: Principal(user, roles.get(user, frozenset())) for user in users}
+        self._key = entropy.token(32)
+        self._cache_size = cache_size
+        self._verified: OrderedDict[bytes, Principal] = OrderedDict()
+        costs = Counter(each.parameters for each in users.values())
+        cost = costs.most_common(1)[0][0] if costs else DEFAULT_PARAMETERS
+        # Nobody has this hash: an unknown user is checked against it, so that it takes as long.
+        self._decoy = PasswordHash(cost, entropy.token(_SALT_BYTES), entropy.token(_HASH_BYTES))
+
+    def authenticate(self, user: str | None, password: str | None) -> Principal:
+        """The principal of a user.
+
+        Raises:
+            AuthenticationFailed: unknown user or wrong password; the message does not say which.
+        """
+        if user is None or password is None:
+            raise AuthenticationFailed("user name and password are required")
+        if len(user) > CREDENTIAL_CHARACTERS_MAX or len(password) > CREDENTIAL_CHARACTERS_MAX:
+            raise AuthenticationFailed(f"user name or password longer than {CREDENTIAL_CHARACTERS_MAX} characters")
+        token = self._token(user, password)
+        principal = self._verified.get(token)
+        if principal is not None:
+            self._verified.move_to_end(token)
+            return principal
+        stored = self._users.get(user)
+        # The decoy is hashed first and found wrong whatever it says: the order of these two counts.
+        right = (stored or self._decoy).verify(password) and stored is not None
+        if not right:
+            raise AuthenticationFailed(f"user {user!r} is unknown or the password is wrong")
+        principal = self._principals[user]
+        if self._cache_size > 0:
+            self._verified[token] = principal
+            if len(self._verified) > self._cache_size:
+                self._verified.popitem(last=False)
+        return principal
+
+    def _token(self, user: str, password: str) -> bytes:
+        """Stands for a user with a password without giving away either."""
+        name = user.encode("utf-8", "surrogatepass")
+        text = len(name).to_bytes(4, "big") + name + password.encode("utf-8", "surrogatepass")
+        return hmac.digest(self._key, text, "sha256")

@@ -1,0 +1,168 @@
+"""What a client may do: permissions of roles on addresses, from the security-settings.
+
+For an address the most specific match counts and nothing is inherited from less specific ones; a
+setting for ``address::queue`` counts for that queue only, before any other; where nothing matches
+nobody may do anything (manual, "Role-based security for addresses").
+
+Not here: which operation needs which permission (``session``). Invariant: a setting that is absent
+never grants.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable
+from typing import Final
+
+from understudy.config.model import (
+    Configuration,
+    Permission,
+    SecuritySettingConfiguration,
+    WildcardConfiguration,
+)
+from understudy.config.wildcard import DEFAULT_WILDCARDS, is_wild, matches, specificity
+from understudy.errors import NotAuthorized
+from understudy.ports import Entropy
+from understudy.security.authentication import (
+    DEFAULT_PARAMETERS,
+    Authenticator,
+    HashParameters,
+    Principal,
+    parse_roles,
+    parse_users,
+)
+
+__all__ = ["NoSecurity", "Permission", "Principal", "RoleSecurity", "SecurityPolicy", "security_policy"]
+
+FQQN_SEPARATOR: Final = "::"
+"""Between address and queue in a fully qualified queue name."""
+
+
+class SecurityPolicy(ABC):
+    """Who a client is and what it may do."""
+
+    @abstractmethod
+    def authenticate(self, user: str | None, password: str | None) -> Principal:
+        """The principal of a client. Raises AuthenticationFailed."""
+
+    @abstractmethod
+    def check(self, principal: Principal, permission: Permission, address: str, queue: str | None = None) -> None:
+        """Nothing if the principal may. Raises NotAuthorized naming user, permission and address."""
+
+
+class NoSecurity(SecurityPolicy):
+    """security-enabled=false: everybody is who they say and may do everything."""
+
+    def authenticate(self, user: str | None, password: str | None) -> Principal:
+        return Principal(user or "")
+
+    def check(self, principal: Principal, permission: Permission, address: str, queue: str | None = None) -> None:
+        return
+
+
+class RoleSecurity(SecurityPolicy):
+    """Users with passwords, and permissions by role."""
+
+    def __init__(
+        self,
+        authenticator: Authenticator,
+        settings: Iterable[SecuritySettingConfiguration],
+        wildcards: WildcardConfiguration = DEFAULT_WILDCARDS,
+        *,
+        cache_size: int = 1000,
+    ) -> None:
+        """Args:
+        authenticator: Checks users.
+        settings: The security-settings, each match once.
+        wildcards: How wildcards are written.
+        cache_size: Answers remembered (authorization-cache-size).
+        """
+        self._authenticator = authenticator
+        self._wildcards = wildcards
+        self._cache_size = cache_size
+        self._answers: dict[tuple[Principal, Permission, str, str | None], bool] = {}
+        self._exact: dict[str, SecuritySettingConfiguration] = {}
+        wild: list[SecuritySettingConfiguration] = []
+        for setting in settings:
+            if FQQN_SEPARATOR not in setting.match and is_wild(setting.match, wildcards):
+                wild.append(setting)
+            else:
+                self._exact[setting.match] = setting
+        self._wild = sorted(wild, key=lambda setting: specificity(setting.match, wildcards))
+
+    def authenticate(self, user: str | None, password: str | None) -> Principal:
+        return self._authenticator.authenticate(user, password)
+
+    def check(self, principal: Principal, permission: Permission, address: str, queue: str | None = None) -> None:
+        if queue is None and FQQN_SEPARATOR in address:
+            address, _, queue = address.partition(FQQN_SEPARATOR)
+        key = (principal, permission, address, queue)
+        allowed = self._answers.get(key)
+        if allowed is None:
+            setting = self._setting_of(address, queue)
+            allowed = setting is not None and not principal.roles.isdisjoint(setting.permissions.get(permission, ()))
+            self._remember(key, allowed)
+        if not allowed:
+            where = f"address {address!r}" if queue is None else f"queue {queue!r} of address {address!r}"
+            raise NotAuthorized(f"user {principal.user!r} has no permission {permission.value!r} on {where}")
+
+    def _setting_of(self, address: str, queue: str | None) -> SecuritySettingConfiguration | None:
+        if queue is not None:
+            setting = self._exact.get(f"{address}{FQQN_SEPARATOR}{queue}")
+            if setting is not None:
+                return setting
+        setting = self._exact.get(address)
+        if setting is not None:
+            return setting
+        return next((each for each in self._wild if matches(each.match, address, self._wildcards)), None)
+
+    def _remember(self, key: tuple[Principal, Permission, str, str | None], allowed: bool) -> None:
+        if self._cache_size <= 0:
+            return
+        if len(self._answers) >= self._cache_size:
+            # The oldest goes: a dict keeps the order in which answers came.
+            del self._answers[next(iter(self._answers))]
+        self._answers[key] = allowed
+
+
+def security_policy(
+    configuration: Configuration,
+    entropy: Entropy,
+    *,
+    users: str,
+    users_file: str,
+    roles: str,
+    roles_file: str,
+    allow_plain: bool = False,
+    parameters: HashParameters = DEFAULT_PARAMETERS,
+) -> SecurityPolicy:
+    """The policy a configuration asks for.
+
+    Args:
+        configuration: With security-enabled, the settings and the cache sizes.
+        entropy: For salts and keys.
+        users: Text of the users file; not looked at without security.
+        users_file: Its name, for messages.
+        roles: Text of the roles file.
+        roles_file: Its name, for messages.
+        allow_plain: Take plain passwords in the users file.
+        parameters: Cost of hashing those.
+
+    Raises:
+        ConfigError: a file that cannot be used.
+    """
+    if not configuration.security_enabled:
+        return NoSecurity()
+    hashes = parse_users(users, file=users_file, entropy=entropy, allow_plain=allow_plain, parameters=parameters)
+    authenticator = Authenticator(
+        hashes,
+        parse_roles(roles, file=roles_file),
+        entropy,
+        cache_size=configuration.authentication_cache_size,
+    )
+    return RoleSecurity(
+        authenticator,
+        configuration.security_settings,
+        configuration.wildcards,
+        cache_size=configuration.authorization_cache_size,
+    )

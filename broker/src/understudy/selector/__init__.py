@@ -1,0 +1,77 @@
+"""Message selectors: the SQL-92 subset of JMS, compiled to closures over a ``Message``.
+
+Grammar, lowest precedence first: OR; AND; NOT; = <> IS [NOT] NULL; < <= > >= [NOT] BETWEEN, IN,
+LIKE; + -; * / %; unary + - NOT; literal, identifier, parentheses. Logic has three values: what
+concerns an absent property is unknown, and only what is true is selected (JMS 2.0 s. 3.8.1).
+Identifiers name properties, but those of Artemis filters (AMQPriority, AMQUserID ..., manual
+"Filter Expressions") and of JMS (JMSPriority ...) read the header. The prefixes
+``hyphenated_props:`` and ``convert_string_expressions:`` mean what they mean there.
+
+Where JMS and Artemis' code differ JMS holds: NOT binds weaker than a comparison, comparing values
+of different types is false with <> too, and only numbers have an order. Whole numbers are exact.
+
+Not here: XPATH and XQUERY, which are refused. No text of a user ever reaches ``eval`` or ``re``;
+length and depth are limited, and LIKE looks at every character of a property once.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Final
+
+from understudy.errors import InvalidSelector
+from understudy.limits import SELECTOR_CHARACTERS_MAX
+from understudy.message import Message
+from understudy.selector.evaluation import Evaluate
+from understudy.selector.parser import Parser
+from understudy.selector.tokens import tokenize
+
+#: Compiled selectors that are remembered.
+CACHE_MAX: Final = 512
+
+
+class Selector:
+    """A compiled selector. Immutable; equal texts give the same object while it is remembered."""
+
+    __slots__ = ("_evaluate", "text")
+
+    def __init__(self, text: str, evaluate: Evaluate) -> None:
+        self.text = text
+        self._evaluate = evaluate
+
+    def matches(self, message: Message) -> bool:
+        """Whether the message is selected; unknown is not."""
+        return self._evaluate(message) is True
+
+    def __repr__(self) -> str:
+        return f"<Selector {self.text!r}>"
+
+
+@lru_cache(maxsize=CACHE_MAX)
+def parse_selector(text: str) -> Selector:
+    """The selector of a text.
+
+    Raises:
+        InvalidSelector: it is none; names the position, counted in characters from 1.
+    """
+    if len(text) > SELECTOR_CHARACTERS_MAX:
+        raise InvalidSelector(f"selector of {len(text)} characters, limit {SELECTOR_CHARACTERS_MAX}")
+    start, hyphens, convert = _prefixes(text)
+    return Selector(text, Parser(tokenize(text, start, hyphens), convert).parse())
+
+
+def _prefixes(text: str) -> tuple[int, bool, bool]:
+    """Where the expression starts, and whether hyphens and string conversion are on."""
+    start, hyphens, convert = 0, False, False
+    while True:
+        for prefix in ("hyphenated_props:", "no_hyphenated_props:"):
+            if text.startswith(prefix, start):
+                start, hyphens = start + len(prefix), prefix[0] == "h"
+                break
+        else:
+            for prefix in ("convert_string_expressions:", "no_convert_string_expressions:"):
+                if text.startswith(prefix, start):
+                    start, convert = start + len(prefix), prefix[0] == "c"
+                    break
+            else:
+                return start, hyphens, convert

@@ -1,0 +1,269 @@
+"""The closures a selector is compiled to: one for each operator, over a ``Message``.
+
+None is unknown: the value of an absent property and of what is computed from it. Not here: which
+combinations are allowed (``parser``).
+"""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Callable
+from typing import Final
+
+from understudy.ids import uuid_text
+from understudy.message import GROUP_ID, VALIDATED_USER, Message
+from understudy.selector.like import LikePattern
+
+Value = bool | int | float | str | bytes | None
+Evaluate = Callable[[Message], Value]
+Operation = Callable[[float, float], float]
+
+ORDERS: Final[dict[str, Callable[[float, float], bool]]] = {
+    "<": operator.lt,
+    "<=": operator.le,
+    ">": operator.gt,
+    ">=": operator.ge,
+}
+
+
+def constant(value: Value) -> Evaluate:
+    """A literal."""
+    return lambda message: value
+
+
+def property_value(name: str) -> Evaluate:
+    """A property of the message, None when it is absent."""
+    return lambda message: message.properties.get(name)
+
+
+def _user_id(message: Message) -> Value:
+    return None if message.user_id is None else f"ID:{uuid_text(message.user_id)}"
+
+
+_HEADERS: Final[dict[str, Evaluate]] = {
+    "AMQAddress": lambda message: message.address,
+    "AMQDurable": lambda message: "DURABLE" if message.durable else "NON_DURABLE",
+    "AMQExpiration": lambda message: message.expiration,
+    "AMQGroupID": property_value(GROUP_ID),
+    "AMQPriority": lambda message: message.priority,
+    "AMQSize": lambda message: message.encode_size,
+    "AMQTimestamp": lambda message: message.timestamp,
+    "AMQUserID": _user_id,
+    "JMSDeliveryMode": lambda message: "PERSISTENT" if message.durable else "NON_PERSISTENT",
+    "JMSExpiration": lambda message: message.expiration,
+    "JMSMessageID": _user_id,
+    "JMSPriority": lambda message: message.priority,
+    "JMSTimestamp": lambda message: message.timestamp,
+    "JMSXGroupID": property_value(GROUP_ID),
+    "JMSXGroupSeq": property_value("_AMQ_GROUP_SEQUENCE"),
+    "JMSXUserID": property_value(VALIDATED_USER),
+}
+"""Identifiers that are no properties (facts core-protocol 5.1; manual, filter expressions).
+
+JMSType, JMSCorrelationID and JMSReplyTo are properties of these very names.
+"""
+
+
+def identifier(name: str) -> Evaluate:
+    """What an identifier names: a header field, or the property of that name."""
+    return _HEADERS.get(name) or property_value(name)
+
+
+def _kind(value: Value) -> str:
+    """Values of one kind can be compared. A bool is no number, whatever Python thinks."""
+    if isinstance(value, bool):
+        return "boolean"
+    if isinstance(value, (int, float)):
+        return "number"
+    return "string" if isinstance(value, str) else "bytes"
+
+
+def _number_of(value: Value, convert: bool) -> int | float | None:
+    """A value as a number; None when it is none."""
+    if isinstance(value, (int, float)) and not isinstance(value, bool):
+        return value
+    return _converted(value) if convert and isinstance(value, str) else None
+
+
+def _converted(text: str) -> int | float | None:
+    text = text.strip()
+    if not text.isascii() or "_" in text or len(text) > 40:
+        return None
+    digits = text[1:] if text[:1] in ("+", "-") else text
+    if digits.isdigit():
+        return int(text)
+    try:
+        number = float(text)
+    except ValueError:
+        return None
+    return number if math.isfinite(number) else None
+
+
+def boolean_of(evaluate: Evaluate) -> Evaluate:
+    """An identifier where a condition is wanted: what is not a boolean is false."""
+
+    def boolean(message: Message) -> Value:
+        value = evaluate(message)
+        return None if value is None else value is True
+
+    return boolean
+
+
+def not_of(evaluate: Evaluate) -> Evaluate:
+    """NOT: unknown stays unknown."""
+
+    def negation(message: Message) -> Value:
+        value = evaluate(message)
+        return None if value is None else not value
+
+    return negation
+
+
+def all_of(closures: tuple[Evaluate, ...]) -> Evaluate:
+    """AND of two or more."""
+
+    def conjunction(message: Message) -> Value:
+        result: Value = True
+        for evaluate in closures:
+            value = evaluate(message)
+            if value is False:
+                return False
+            if value is None:
+                result = None
+        return result
+
+    return conjunction
+
+
+def any_of(closures: tuple[Evaluate, ...]) -> Evaluate:
+    """OR of two or more."""
+
+    def disjunction(message: Message) -> Value:
+        result: Value = False
+        for evaluate in closures:
+            value = evaluate(message)
+            if value is True:
+                return True
+            if value is None:
+                result = None
+        return result
+
+    return disjunction
+
+
+def is_null(evaluate: Evaluate, wanted: bool) -> Evaluate:
+    """IS NULL, or IS NOT NULL when ``wanted`` is False."""
+    return lambda message: (evaluate(message) is None) is wanted
+
+
+def equals(left: Evaluate, right: Evaluate, wanted: bool, convert: bool) -> Evaluate:
+    """= or, when ``wanted`` is False, <>; values of different kinds are neither."""
+
+    def equality(message: Message) -> Value:
+        first, second = left(message), right(message)
+        if first is None or second is None:
+            return None
+        if _kind(first) != _kind(second):
+            if not convert or "string" not in (_kind(first), _kind(second)):
+                return False
+            return _equals_converted(first, second, wanted)
+        return (first == second) is wanted
+
+    return equality
+
+
+def _equals_converted(first: Value, second: Value, wanted: bool) -> bool:
+    """Equality of a text with a value of another kind (``convert_string_expressions:``)."""
+    text, other = (first, second) if isinstance(first, str) else (second, first)
+    assert isinstance(text, str)
+    if isinstance(other, bool):
+        return ((text.lower() == "true") == other) is wanted
+    number = _converted(text)
+    return number is not None and (number == other) is wanted
+
+
+def orders(left: Evaluate, right: Evaluate, holds: Callable[[float, float], bool], convert: bool) -> Evaluate:
+    """A comparison of order: false unless both are numbers."""
+
+    def order(message: Message) -> Value:
+        first, second = left(message), right(message)
+        if first is None or second is None:
+            return None
+        one, two = _number_of(first, convert), _number_of(second, convert)
+        return one is not None and two is not None and holds(one, two)
+
+    return order
+
+
+def is_in(evaluate: Evaluate, texts: frozenset[str]) -> Evaluate:
+    """IN: unknown for what is no string (JMS 2.0 s. 3.8.1.1)."""
+
+    def membership(message: Message) -> Value:
+        value = evaluate(message)
+        return value in texts if isinstance(value, str) else None
+
+    return membership
+
+
+def is_like(evaluate: Evaluate, pattern: LikePattern) -> Evaluate:
+    """LIKE: false for what is no string."""
+
+    def like(message: Message) -> Value:
+        value = evaluate(message)
+        if value is None:
+            return None
+        return isinstance(value, str) and pattern.matches(value)
+
+    return like
+
+
+def _float(value: int | float) -> float:
+    try:
+        return float(value)
+    except OverflowError:
+        return math.inf if value > 0 else -math.inf
+
+
+def _divide(one: float, two: float) -> float:
+    """Division of doubles as IEEE 754 has it; Python would raise for a divisor of zero."""
+    dividend, divisor = _float(one), _float(two)
+    if divisor:
+        return dividend / divisor
+    if not dividend or math.isnan(dividend):
+        return math.nan
+    return math.copysign(math.inf, dividend) * math.copysign(1.0, divisor)
+
+
+def _remainder(one: float, two: float) -> float:
+    """Remainder of doubles with the sign of the dividend, as in Java."""
+    dividend, divisor = _float(one), _float(two)
+    return math.nan if not divisor or math.isinf(dividend) else math.fmod(dividend, divisor)
+
+
+ARITHMETIC: Final[dict[str, Operation]] = {
+    "+": operator.add,
+    "-": operator.sub,
+    "*": operator.mul,
+    "/": _divide,
+    "%": _remainder,
+}
+
+
+def arithmetic_of(first: Evaluate, steps: tuple[tuple[Operation, Evaluate], ...], convert: bool) -> Evaluate:
+    """Operators of one precedence from left to right; unknown as soon as an operand is no number."""
+
+    def arithmetic(message: Message) -> Value:
+        result = _number_of(first(message), convert)
+        for operation, evaluate in steps:
+            operand = _number_of(evaluate(message), convert)
+            if result is None or operand is None:
+                return None
+            try:
+                result = operation(result, operand)
+            except OverflowError:
+                # A whole number beyond any double met a double.
+                result = operation(_float(result), _float(operand))
+        return result
+
+    return arithmetic

@@ -1,0 +1,1 @@
+"""Sessions: what one client asked for, its consumers, credits and transaction."""

@@ -1,0 +1,42 @@
+"""What a session tells its protocol."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from understudy.errors import BrokerError
+from understudy.message import Message
+
+
+class SessionCallback(Protocol):
+    """The protocol side of one session. Calls come in the order in which the client must see them."""
+
+    def deliver(self, consumer_id: int, message: Message, delivery_count: int) -> int:
+        """Send a message. Returns the bytes it cost on the wire, which credits are charged."""
+        ...
+
+    def forced_delivery(self, consumer_id: int, sequence: int) -> None:
+        """Tell the consumer that everything deliverable went out before this (facts 6.3)."""
+        ...
+
+    def disconnect_consumer(self, consumer_id: int) -> None:
+        """The consumer's queue is gone."""
+        ...
+
+    def producer_credits(self, address: str, credit_bytes: int) -> None:
+        """Credits for an address."""
+        ...
+
+    def producer_credits_refused(self, address: str, credit_bytes: int) -> None:
+        """No credits: the address is full and fails (PRODUCER_FAIL_CREDITS)."""
+        ...
+
+    def operation_failed(self, error: BrokerError) -> None:
+        """A request that wanted no answer failed; there is only the log to tell."""
+        ...
+
+    def writable(self) -> bool:
+        """Whether the socket keeps up; False pauses deliveries until
+        ``ServerSession.resume_deliveries``.
+        """
+        ...

@@ -1,0 +1,53 @@
+"""All sessions of a node: by name, and by the metadata that only one of them may carry.
+
+``jms-client-id`` is such metadata (facts 6.1): two connections with one client id would share its
+durable subscriptions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from understudy.errors import DuplicateMetadata
+
+if TYPE_CHECKING:
+    from understudy.session.session import ServerSession
+
+
+class SessionRegistry:
+    """Sessions that are open."""
+
+    def __init__(self) -> None:
+        self._by_name: dict[str, ServerSession] = {}
+        self._unique: dict[tuple[str, str], ServerSession] = {}
+
+    def __len__(self) -> int:
+        return len(self._by_name)
+
+    def __iter__(self) -> Iterator[ServerSession]:
+        return iter(list(self._by_name.values()))
+
+    def get(self, name: str) -> ServerSession | None:
+        """The session of a name."""
+        return self._by_name.get(name)
+
+    def add(self, session: ServerSession) -> None:
+        """A new one; a name that is taken goes to the newer session."""
+        self._by_name[session.name] = session
+
+    def remove(self, session: ServerSession) -> None:
+        """It closed; its unique metadata is free again."""
+        if self._by_name.get(session.name) is session:
+            del self._by_name[session.name]
+        for pair in [pair for pair, owner in self._unique.items() if owner is session]:
+            del self._unique[pair]
+
+    def claim(self, session: ServerSession, key: str, value: str) -> None:
+        """Raises DuplicateMetadata if another session carries the pair, unique or not."""
+        owner = self._unique.get((key, value))
+        if owner is None:
+            owner = next((other for other in self if other.metadata.get(key) == value), None)
+        if owner is not None and owner is not session:
+            raise DuplicateMetadata(f"session {owner.name!r} has {key}={value!r}")
+        self._unique[key, value] = session

@@ -1,0 +1,507 @@
+"""A session: the requests of one client, in order, carried out on the post office.
+
+Requests that only ask or arrange something (create, delete, query) return or raise at once; what
+they wrote to the log may be answered only through ``when_durable``. Requests that move messages
+(send, acknowledge, commit, rollback) take ``done``, which is called exactly once, in the order of
+the requests, when the answer may go out (design s. 3.2); without ``done`` a failure goes to
+``SessionCallback.operation_failed``. In both cases it leaves an open transaction rollback-only.
+
+Acknowledgement modes are those of facts 6.1: sends and acknowledgements each commit alone or with
+the session's transaction. Not here: packets, channels, confirmation windows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from dataclasses import replace
+from typing import Any, Final
+
+from understudy.config.model import AddressFullPolicy, Permission, RoutingType
+from understudy.errors import AddressNotFound, BrokerError, IllegalState, LimitExceeded, ObjectClosed
+from understudy.limits import CONSUMERS_PER_SESSION_MAX, METADATA_PER_SESSION_MAX, PRODUCERS_PER_SESSION_MAX
+from understudy.message import Message
+from understudy.ports import Clock
+from understudy.routing.configuration import QueueConfiguration, split_fqqn
+from understudy.routing.filter import parse_filter
+from understudy.routing.post_office import Done, Order, PostOffice
+from understudy.routing.queue import Queue
+from understudy.session.callback import SessionCallback
+from understudy.session.connection_scope import ConnectionScope
+from understudy.session.consumer import BrowserConsumer, ServerConsumer
+from understudy.session.credits import PRODUCER_CREDITS_MAX, ProducerCredits
+from understudy.session.producer import ServerProducer
+from understudy.session.queries import (
+    AddressQueryResult,
+    QueueQueryResult,
+    describe_address,
+    describe_missing_queue,
+    describe_queue,
+)
+from understudy.session.registry import SessionRegistry
+from understudy.session.security import SessionSecurity
+from understudy.session.transaction import Transaction
+from understudy.store.reference import MessageReference
+
+#: How long a granted permission to send to an address is not asked again; the default of
+#: security-invalidation-interval.
+_PERMISSION_MS: Final = 10_000
+
+
+class SendTarget(ProducerCredits):
+    """An address this session sends to."""
+
+    __slots__ = ("permitted_until_ms", "wanted_bytes")
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.permitted_until_ms = 0
+        self.wanted_bytes = 0
+        """Credits asked for while the address had no room."""
+
+
+class ServerSession:
+    """One session."""
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        post_office: PostOffice,
+        security: SessionSecurity,
+        clock: Clock,
+        callback: SessionCallback,
+        connection: ConnectionScope,
+        registry: SessionRegistry,
+        min_large_message_size: int = 100 * 1024,
+        auto_commit_sends: bool = True,
+        auto_commit_acks: bool = True,
+        pre_acknowledge: bool = False,
+        xa: bool = False,
+        default_address: str | None = None,
+    ) -> None:
+        self.name = name
+        self.connection = connection
+        self.metadata: dict[str, str] = {}
+        self.min_large_message_size = min_large_message_size
+        self.auto_commit_sends = auto_commit_sends
+        self.auto_commit_acks = auto_commit_acks
+        self.pre_acknowledge = pre_acknowledge
+        self.xa = xa
+        self.default_address = default_address
+        self.started = False
+        self.closed = False
+        self.security = security
+        self.created_ms = clock.wall_ms()
+        self.consumers: dict[int, ServerConsumer] = {}
+        self.producers: dict[int, ServerProducer] = {}
+        self._office = post_office
+        self._directory = post_office.directory
+        self._clock = clock
+        self._callback = callback
+        self._registry = registry
+        self._order = Order()
+        self._targets: dict[str, SendTarget] = {}
+        self._transaction: Transaction | None = None
+        if not xa and not (auto_commit_sends and auto_commit_acks):
+            self._transaction = self._begin()
+        registry.add(self)
+
+    def __repr__(self) -> str:
+        return f"<ServerSession {self.name!r} of {self.connection.connection_id}>"
+
+    def wall_ms(self) -> int:
+        """Wall time now."""
+        return self._clock.wall_ms()
+
+    @property
+    def transaction(self) -> Transaction | None:
+        """The open transaction of a transacted session."""
+        return self._transaction
+
+    @property
+    def message_count_delivering(self) -> int:
+        """Deliveries outstanding at its consumers."""
+        return sum(len(consumer.delivering) for consumer in self.consumers.values())
+
+    def when_durable(self, call: Callable[..., None], *args: Any) -> None:
+        """Call once everything that was written so far is durable, in the order of this session's
+        answers. For answers to requests that arrange something.
+        """
+        context = self._office.context
+        if max(self._order.sequence, context.appended) > context.durable:
+            self._order.sequence = context.appended
+            context.when_durable(context.appended, call, *args)
+        else:
+            call(*args)
+
+    # -- addresses and queues ---------------------------------------------------------------------
+
+    def create_address(self, name: str, routing_types: Collection[RoutingType], *, auto_created: bool = False) -> None:
+        """Raises AddressExists, NotAuthorized, InvalidQueueConfiguration, LimitExceeded, DiskFull."""
+        self.security.check(Permission.CREATE_ADDRESS, name)
+        self._directory.create_address(name, routing_types, auto_created=auto_created)
+
+    def create_queue(self, configuration: QueueConfiguration) -> None:
+        """A new queue; a temporary one lives as long as the connection.
+
+        Raises:
+            QueueExists, AddressNotFound, UnexpectedRoutingType, InvalidSelector,
+            InvalidQueueConfiguration, NotAuthorized, LimitExceeded, DiskFull
+        """
+        fqqn = split_fqqn(configuration.name)
+        if fqqn is not None:
+            configuration = replace(configuration, address=fqqn[0], name=fqqn[1])
+        if configuration.temporary:
+            configuration = replace(configuration, durable=False)
+        address = configuration.address or configuration.name
+        self.security.check(
+            Permission.CREATE_DURABLE_QUEUE if configuration.durable else Permission.CREATE_NON_DURABLE_QUEUE,
+            address,
+            configuration.name,
+        )
+        if address not in self._directory.addresses and not configuration.temporary:
+            self.security.check(Permission.CREATE_ADDRESS, address)
+        self._directory.create_queue(configuration)
+        if configuration.temporary:
+            self.connection.temporary_queues[configuration.name] = None
+
+    def create_shared_queue(self, configuration: QueueConfiguration) -> None:
+        """A queue for shared subscribers: nothing happens if the same one exists.
+
+        Raises:
+            IllegalState: one of the name exists with another address or filter.
+            and what ``create_queue`` raises but QueueExists.
+        """
+        existing = self._directory.find_queue(configuration.name)
+        if existing is None:
+            if not configuration.durable and configuration.auto_delete is None:
+                # It goes when its last subscriber goes (JMS 2.0 s. 8.3.2).
+                configuration = replace(configuration, auto_delete=True)
+            self.create_queue(configuration)
+            return
+        self._directory.check_shared(existing, configuration)
+
+    def delete_queue(self, name: str) -> None:
+        """Raises QueueNotFound, QueueInUse, NotAuthorized, DiskFull."""
+        queue = self._directory.queue(name)
+        self.security.check(
+            Permission.DELETE_DURABLE_QUEUE if queue.durable else Permission.DELETE_NON_DURABLE_QUEUE,
+            queue.address.name,
+            queue.name,
+        )
+        self._directory.delete_queue(queue.name)
+        self.connection.temporary_queues.pop(queue.name, None)
+
+    def query_queue(self, name: str) -> QueueQueryResult:
+        """What is known of a queue name, plain or ``address::queue``."""
+        queue = self._directory.find_queue(name)
+        if queue is not None:
+            return describe_queue(queue, self._directory.settings.of(queue.address.name))
+        fqqn = split_fqqn(name)
+        address, queue_name = fqqn if fqqn is not None else (name, name)
+        return describe_missing_queue(queue_name, address, self._directory.settings.of(address))
+
+    def query_address(self, name: str) -> AddressQueryResult:
+        """What is known of an address."""
+        fqqn = split_fqqn(name)
+        address = fqqn[0] if fqqn is not None else name
+        return describe_address(self._directory.addresses.get(address), self._directory.settings.of(address))
+
+    # -- consumers --------------------------------------------------------------------------------
+
+    def create_consumer(
+        self,
+        consumer_id: int,
+        queue_name: str,
+        selector_text: str | None = None,
+        browse_only: bool = False,
+        priority: int | None = None,
+    ) -> QueueQueryResult:
+        """A consumer, without credits yet. Returns the description of its queue.
+
+        Raises:
+            QueueNotFound, InvalidSelector, MaxConsumersExceeded, NotAuthorized, LimitExceeded
+            IllegalState: the id is taken.
+            ObjectClosed: the session is closed.
+        """
+        self._check_open()
+        if consumer_id in self.consumers:
+            raise IllegalState(f"session {self.name!r} has a consumer {consumer_id}")
+        if len(self.consumers) >= CONSUMERS_PER_SESSION_MAX:
+            raise LimitExceeded(f"{len(self.consumers)} consumers in a session, limit {CONSUMERS_PER_SESSION_MAX}")
+        queue = self._directory.queue(queue_name)
+        self.security.check(Permission.BROWSE if browse_only else Permission.CONSUME, queue.address.name, queue.name)
+        selector = parse_filter(selector_text)
+        consumer: ServerConsumer
+        if browse_only:
+            consumer = BrowserConsumer(consumer_id, self, queue, selector, priority or 0, self._callback)
+        else:
+            consumer = ServerConsumer(
+                consumer_id, self, queue, selector, priority or 0, self._callback, pre_acknowledge=self.pre_acknowledge
+            )
+            consumer.started = self.started
+            queue.add_consumer(consumer)
+        self.consumers[consumer_id] = consumer
+        for listener in self._directory.listeners:
+            listener.consumer_added(queue, consumer)
+        return self.query_queue(queue.name)
+
+    def close_consumer(self, consumer_id: int) -> None:
+        """What it holds goes back to its queue. Raises IllegalState."""
+        self._close_consumer(self._consumer(consumer_id), failed=False)
+
+    def _close_consumer(self, consumer: ServerConsumer, *, failed: bool) -> None:
+        self.consumers.pop(consumer.consumer_id, None)
+        consumer.started = False
+        queue = consumer.queue
+        self._office.cancel(queue, consumer.cancel(failed=failed), delay_redelivery=False)
+        queue.remove_consumer(consumer)
+        for listener in self._directory.listeners:
+            listener.consumer_removed(queue, consumer)
+
+    def consumer_disconnected(self, consumer: ServerConsumer) -> None:
+        """Its queue is being deleted."""
+        self._close_consumer(consumer, failed=False)
+
+    def _consumer(self, consumer_id: int) -> ServerConsumer:
+        consumer = self.consumers.get(consumer_id)
+        if consumer is None:
+            raise IllegalState(f"session {self.name!r} has no consumer {consumer_id}")
+        return consumer
+
+    def receive_consumer_credits(self, consumer_id: int, credit_bytes: int) -> None:
+        """A FLOWTOKEN: -1 unlimited, 0 none, n more. Raises IllegalState."""
+        self._consumer(consumer_id).receive_credits(credit_bytes)
+
+    def force_delivery(self, consumer_id: int, sequence: int) -> None:
+        """Deliver what can be delivered, then the marker. Raises IllegalState."""
+        self._consumer(consumer_id).force_delivery(sequence)
+
+    def start(self) -> None:
+        """Deliveries may begin."""
+        if not self.started:
+            self.started = True
+            for consumer in self.consumers.values():
+                consumer.started = True
+                consumer.prompt()
+
+    def stop(self) -> None:
+        """No deliveries until ``start``; browsers go on."""
+        self.started = False
+        for consumer in self.consumers.values():
+            if not consumer.browse_only:
+                consumer.started = False
+
+    def resume_deliveries(self) -> None:
+        """The socket takes data again."""
+        for consumer in self.consumers.values():
+            consumer.prompt()
+
+    # -- messages ---------------------------------------------------------------------------------
+
+    def send(self, message: Message, done: Done | None = None) -> None:
+        """Take a message from the client; see the module's text for ``done``."""
+        transaction = None if self.auto_commit_sends else self._transaction
+        try:
+            name = message.address
+            if name is None:
+                message = self._addressed(message)
+                name = message.address or ""
+            target = self._targets.get(name)
+            office = self._office
+            if target is None or target.permitted_until_ms < office.now_ms():
+                target = self._permit_send(name)
+            target.used_bytes += len(message.encoded)
+            office.send(message, self._order, done, transaction, target.used_bytes <= target.granted_bytes)
+        except BrokerError as error:
+            self._failed(error, done, transaction)
+
+    def _addressed(self, message: Message) -> Message:
+        self._check_open()
+        if self.default_address is None:
+            raise AddressNotFound("the message names no address and the session has no default one")
+        return message.replace(address=self.default_address)
+
+    def _permit_send(self, name: str) -> SendTarget:
+        self._check_open()
+        fqqn = split_fqqn(name)
+        address = fqqn[0] if fqqn is not None else name
+        self.security.check(Permission.SEND, address, fqqn[1] if fqqn is not None else None)
+        if address not in self._directory.addresses:
+            self.security.check(Permission.CREATE_ADDRESS, address)
+        target = self._target(name)
+        target.permitted_until_ms = self._office.now_ms() + _PERMISSION_MS
+        return target
+
+    def _failed(self, error: BrokerError, done: Done | None, transaction: Transaction | None) -> None:
+        if transaction is not None:
+            transaction.fail(error)
+        if done is not None:
+            self._office.answer(self._order, done, error=error)
+        else:
+            self._callback.operation_failed(error)
+
+    def acknowledge(self, consumer_id: int, message_id: int, done: Done | None = None) -> None:
+        """Everything delivered to the consumer up to this message is done."""
+        transaction = None if self.auto_commit_acks else self._transaction
+        try:
+            consumer = self._consumer(consumer_id)
+            if not consumer.browse_only:
+                self._settle(consumer.queue, consumer.take_through(message_id), transaction)
+        except BrokerError as error:
+            self._failed(error, done, transaction)
+            return
+        if done is not None:
+            self._office.answer(self._order, done, self._office.context.appended)
+
+    def individual_acknowledge(self, consumer_id: int, message_id: int, done: Done | None = None) -> None:
+        """This one delivery is done."""
+        transaction = None if self.auto_commit_acks else self._transaction
+        try:
+            consumer = self._consumer(consumer_id)
+            if not consumer.browse_only:
+                self._settle(consumer.queue, [consumer.take_one(message_id)], transaction)
+        except BrokerError as error:
+            self._failed(error, done, transaction)
+            return
+        if done is not None:
+            self._office.answer(self._order, done, self._office.context.appended)
+
+    @staticmethod
+    def _settle(queue: Queue, references: list[MessageReference], transaction: Transaction | None) -> None:
+        if transaction is None:
+            queue.acknowledge(references)
+        else:
+            transaction.acknowledge(queue, references)
+
+    def expire(self, consumer_id: int, message_id: int) -> None:
+        """The client found it expired (SESS_EXPIRED). Raises IllegalState."""
+        consumer = self._consumer(consumer_id)
+        reference = consumer.take_one(message_id)
+        consumer.queue.delivering_count -= 1
+        self._office.expire(consumer.queue, reference)
+
+    # -- transactions -----------------------------------------------------------------------------
+
+    def _begin(self) -> Transaction:
+        return Transaction(self._office, started_ms=self._clock.monotonic_ms())
+
+    def commit(self, done: Done | None = None) -> None:
+        """Make the open transaction count; a new one begins. Without one nothing happens."""
+        transaction = self._transaction
+        if transaction is None:
+            if done is not None:
+                self._office.answer(self._order, done)
+            return
+        self._transaction = self._begin()
+        try:
+            transaction.commit(self._order, done)
+        except BrokerError as error:
+            for queue, references in transaction.roll_back().items():
+                self._office.cancel(queue, references)
+            self._failed(error, done, None)
+
+    def rollback(self, consider_last_message_as_delivered: bool = False, done: Done | None = None) -> None:
+        """Undo the open transaction and give back everything outstanding (facts 6.4)."""
+        self._roll_back(failed=False, keep_first=consider_last_message_as_delivered)
+        if done is not None:
+            self._office.answer(self._order, done)
+
+    def _roll_back(self, *, failed: bool, keep_first: bool) -> None:
+        returned: dict[Queue, list[MessageReference]] = {}
+        if self._transaction is not None:
+            transaction, self._transaction = self._transaction, self._begin()
+            returned = transaction.roll_back()
+        for consumer in self.consumers.values():
+            outstanding = consumer.cancel(failed=failed, keep_first=keep_first)
+            if outstanding:
+                returned.setdefault(consumer.queue, []).extend(outstanding)
+        for queue, references in returned.items():
+            self._office.cancel(queue, references)
+
+    # -- producers --------------------------------------------------------------------------------
+
+    def create_producer(self, producer_id: int, address: str | None) -> None:
+        """Register a producer. Raises LimitExceeded."""
+        if len(self.producers) >= PRODUCERS_PER_SESSION_MAX:
+            raise LimitExceeded(f"{len(self.producers)} producers in a session, limit {PRODUCERS_PER_SESSION_MAX}")
+        self.producers[producer_id] = ServerProducer(producer_id, address)
+
+    def remove_producer(self, producer_id: int) -> None:
+        """Forget a producer; one that is not known is as good as forgotten (facts 4.3)."""
+        self.producers.pop(producer_id, None)
+
+    def request_producer_credits(self, address: str, credit_bytes: int) -> None:
+        """Answered by ``producer_credits`` at once or when there is room, or by
+        ``producer_credits_refused`` under the FAIL policy (facts 6.2).
+        """
+        credit_bytes = min(max(credit_bytes, 0), PRODUCER_CREDITS_MAX)
+        fqqn = split_fqqn(address)
+        found = self._directory.addresses.get(fqqn[0] if fqqn is not None else address)
+        policy = self._office.blocks_producers(found) if found is not None else None
+        target = self._target(address)
+        if found is None or policy is None:
+            self._grant(address, target, credit_bytes)
+        elif policy is AddressFullPolicy.FAIL:
+            self._callback.producer_credits_refused(address, credit_bytes)
+        else:
+            target.wanted_bytes = min(target.wanted_bytes + credit_bytes, PRODUCER_CREDITS_MAX)
+            self._office.when_room(found, target, lambda: self._grant(address, target, target.wanted_bytes))
+
+    def _target(self, name: str) -> SendTarget:
+        target = self._targets.get(name)
+        if target is None:
+            if len(self._targets) >= PRODUCERS_PER_SESSION_MAX:
+                # An anonymous producer to ever new addresses; what it was granted is forgotten.
+                self._forget_targets()
+            target = self._targets[name] = SendTarget()
+        return target
+
+    def _forget_targets(self) -> None:
+        for target in self._targets.values():
+            if target.wanted_bytes:
+                self._office.no_longer_waits(target)
+        self._targets.clear()
+
+    def _grant(self, address: str, target: SendTarget, credit_bytes: int) -> None:
+        target.wanted_bytes = 0
+        target.granted_bytes += credit_bytes
+        self._callback.producer_credits(address, credit_bytes)
+
+    # -- metadata and end -------------------------------------------------------------------------
+
+    def add_metadata(self, key: str, value: str) -> None:
+        """Raises LimitExceeded."""
+        if key not in self.metadata and len(self.metadata) >= METADATA_PER_SESSION_MAX:
+            raise LimitExceeded(f"{len(self.metadata)} metadata entries in a session")
+        self.metadata[key] = value
+
+    def add_unique_metadata(self, key: str, value: str) -> None:
+        """Raises DuplicateMetadata if another session carries the pair, LimitExceeded."""
+        self._registry.claim(self, key, value)
+        self.add_metadata(key, value)
+
+    def _check_open(self) -> None:
+        if self.closed:
+            raise ObjectClosed(f"session {self.name!r} is closed")
+
+    def close(self, failed: bool) -> None:
+        """Roll back what is open and give everything back.
+
+        Args:
+            failed: The connection was lost rather than closed; delivery counts stay (facts 6.4).
+        """
+        if self.closed:
+            return
+        self.closed = True
+        self.started = False
+        for consumer in self.consumers.values():
+            consumer.started = False
+        if self._transaction is not None:
+            self._roll_back(failed=failed, keep_first=False)
+            self._transaction = None
+        for consumer in list(self.consumers.values()):
+            self._close_consumer(consumer, failed=failed)
+        self.producers.clear()
+        self._forget_targets()
+        self._registry.remove(self)

@@ -1,0 +1,286 @@
+"""The rules of ``understudy.ledger`` as ``DataFrame -> DataFrame`` functions.
+
+``rows`` is always what ``ledgers.rows_of`` gives. Every function is one sentence of the rules;
+``understudy.ledger.check`` is the reference and a property test compares the two. Order never
+comes from Spark's partitions, only from ``ordinal`` and, where consumers meet, from clocks.
+
+Nothing here runs Python code per row, and no window spans more than one block of a producer's
+rows on a queue: a single hot producer does not become a single task.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql import functions as F  # noqa: N812
+
+from understudy.ledger import EXAMPLE_ROWS_MAX, FINDINGS_LISTED_MAX, Kind, Reason
+
+MESSAGE: Final = ["producer", "number"]
+COPY: Final = ["queue", "producer", "number"]
+#: Columns of every frame of findings.
+FINDING: Final = ["sort", "producer", "number", "queue", "reason", "after"]
+#: Ordinals of all files together fit in this many bits; the consumer's rank lies above them.
+ORDINAL_BITS: Final = 40
+#: Rows of a course that are put in order at once.
+BLOCK_BITS: Final = 20
+
+
+def is_kind(kind: Kind) -> Column:
+    return F.col("kind") == kind.value
+
+
+def _finding(sort: str, reason: Reason | Column, *, queue: bool, after: Column | None = None) -> list[Column]:
+    return [
+        F.lit(sort).alias("sort"),
+        F.col("producer"),
+        F.col("number"),
+        (F.col("queue") if queue else F.lit("")).alias("queue"),
+        (F.lit(reason.value) if isinstance(reason, Reason) else reason).alias("reason"),
+        (F.lit(-1).cast("bigint") if after is None else after).alias("after"),
+    ]
+
+
+def messages(rows: DataFrame) -> DataFrame:
+    """One row per message: its first times, whether it may be lost, and how many rows of each kind."""
+    unsafe = (is_kind(Kind.SENT) | is_kind(Kind.CONFIRMED)) & ~F.col("durable")
+    return rows.groupBy(MESSAGE).agg(
+        F.min(F.when(is_kind(Kind.SENT), F.col("at_ms"))).alias("sent_at"),
+        F.min(F.when(is_kind(Kind.CONFIRMED), F.col("at_ms"))).alias("confirmed_at"),
+        F.min(F.when(is_kind(Kind.DELIVERED), F.col("at_ms"))).alias("delivered_at"),
+        F.max(unsafe).alias("transient"),
+        *[F.count(F.when(is_kind(kind), F.lit(1))).alias(f"{kind.value.lower()}_rows") for kind in Kind],
+    )
+
+
+def lost(messages: DataFrame, remaining: DataFrame | None) -> DataFrame:
+    """Confirmed, durable, never delivered, not in a queue any more."""
+    found = messages.where("confirmed_at IS NOT NULL AND delivered_at IS NULL AND NOT transient")
+    if remaining is not None:
+        found = found.join(remaining, on=MESSAGE, how="left_anti")
+    return found.select(_finding("lost", Reason.NEVER_DELIVERED, queue=False))
+
+
+def ghosts(messages: DataFrame) -> DataFrame:
+    """Delivered or confirmed, never sent."""
+    unsent = messages.where("sent_at IS NULL")
+    delivered = unsent.where("delivered_at IS NOT NULL")
+    confirmed = unsent.where("confirmed_at IS NOT NULL")
+    return delivered.select(_finding("unexplained", Reason.DELIVERED_NEVER_SENT, queue=False)).unionByName(
+        confirmed.select(_finding("unexplained", Reason.CONFIRMED_NEVER_SENT, queue=False))
+    )
+
+
+def consumptions(rows: DataFrame) -> DataFrame:
+    """One row per message, queue and consumer: what that consumer did with it."""
+    delivered, acknowledged = is_kind(Kind.DELIVERED), is_kind(Kind.ACKNOWLEDGED)
+    known_id = F.when(delivered & (F.col("message_id") > 0), F.col("message_id"))
+    return (
+        rows.where(delivered | acknowledged)
+        .groupBy(*COPY, "consumer")
+        .agg(
+            F.count(F.when(delivered, F.lit(1))).alias("deliveries"),
+            F.max(F.when(delivered, F.col("ordinal"))).alias("last_delivery"),
+            F.min(F.when(acknowledged, F.col("ordinal"))).alias("first_acknowledgement"),
+            F.max(F.when(delivered, F.col("at_ms"))).alias("last_delivery_ms"),
+            F.min(F.when(acknowledged, F.col("at_ms"))).alias("first_acknowledgement_ms"),
+            F.min(known_id).alias("least_id"),
+            F.max(known_id).alias("greatest_id"),
+        )
+    )
+
+
+def copies(consumptions: DataFrame) -> DataFrame:
+    """One row per message and queue: how many consumers and deliveries, and what is wrong with them
+    without comparing two consumers.
+    """
+    again = F.col("last_delivery") > F.col("first_acknowledgement")
+    return consumptions.groupBy(COPY).agg(
+        F.count(F.lit(1)).alias("consumers"),
+        F.sum("deliveries").alias("deliveries"),
+        F.coalesce(F.max(again), F.lit(False)).alias("again"),
+        F.coalesce(F.min("least_id") < F.max("greatest_id"), F.lit(False)).alias("stored_twice"),
+    )
+
+
+def crossed(consumptions: DataFrame, copies: DataFrame, clock_skew_ms: int) -> DataFrame:
+    """Message and queue of copies that one consumer acknowledged before another one got them."""
+    met = consumptions.join(copies.where("consumers > 1").select(COPY), on=COPY, how="left_semi")
+    tales = met.groupBy(COPY).agg(
+        F.collect_list(F.struct("consumer", "last_delivery_ms", "first_acknowledgement_ms")).alias("tales")
+    )
+
+    def taken_before(mine: Column) -> Column:
+        def earlier(other: Column) -> Column:
+            late = mine["last_delivery_ms"] > other["first_acknowledgement_ms"] + F.lit(clock_skew_ms)
+            return (mine["consumer"] != other["consumer"]) & F.coalesce(late, F.lit(False))
+
+        return F.exists("tales", earlier)
+
+    return tales.where(F.exists("tales", taken_before)).select(COPY)
+
+
+def duplicated(copies: DataFrame, crossed: DataFrame) -> DataFrame:
+    """Stored twice, or delivered after a confirmed acknowledgement."""
+    stored = copies.where("deliveries > 0 AND stored_twice")
+    again = (
+        copies.where("deliveries > 0 AND NOT stored_twice")
+        .join(crossed.withColumn("crossed", F.lit(True)), on=COPY, how="left")
+        .where("again OR crossed")
+    )
+    return stored.select(_finding("duplicated", Reason.STORED_TWICE, queue=True)).unionByName(
+        again.select(_finding("duplicated", Reason.DELIVERED_AFTER_ACKNOWLEDGEMENT, queue=True))
+    )
+
+
+def unfounded(copies: DataFrame) -> DataFrame:
+    """Acknowledged on a queue that never delivered it."""
+    return copies.where("deliveries = 0").select(
+        _finding("unexplained", Reason.ACKNOWLEDGED_NEVER_DELIVERED, queue=True)
+    )
+
+
+def spans(rows: DataFrame) -> DataFrame:
+    """One row per queue and consumer: when it got its first and last message, its rank in the
+    queue's course, and whether it began before an earlier one had ended.
+    """
+    course = Window.partitionBy("queue").orderBy("first_ms", "consumer")
+    earlier = (
+        Window.partitionBy("queue")
+        .orderBy("first_ms", "last_ms", "consumer")
+        .rowsBetween(Window.unboundedPreceding, -1)
+    )
+    return (
+        rows.where(is_kind(Kind.DELIVERED))
+        .groupBy("queue", "consumer")
+        .agg(F.min("at_ms").alias("first_ms"), F.max("at_ms").alias("last_ms"))
+        .select(
+            "queue",
+            "consumer",
+            F.row_number().over(course).alias("rank"),
+            F.coalesce(F.col("first_ms") < F.max("last_ms").over(earlier), F.lit(False)).alias("overlaps"),
+        )
+    )
+
+
+def shared_queues(spans: DataFrame) -> DataFrame:
+    """Queues whose consumers overlapped; their order is not judged."""
+    return spans.where("overlaps").select("queue").distinct()
+
+
+def first_deliveries(rows: DataFrame, spans: DataFrame) -> DataFrame:
+    """Where in the course of its queue each number was first delivered; queues that are shared and
+    first rows that repeat an unknown delivery are left out.
+    """
+    ranks = spans.join(F.broadcast(shared_queues(spans)), on="queue", how="left_anti")
+    place = F.shiftleft("rank", ORDINAL_BITS) + F.col("ordinal")
+    repeated = F.when(F.col("delivery_count") > 1, F.lit(1)).otherwise(F.lit(0))
+    return (
+        rows.where(is_kind(Kind.DELIVERED))
+        .join(F.broadcast(ranks.select("queue", "consumer", F.col("rank").cast("bigint"))), on=["queue", "consumer"])
+        .select(*COPY, (place * 2 + repeated).alias("place"))
+        .groupBy(COPY)
+        .agg(F.min("place").alias("place"))
+        .where("place % 2 = 0")
+    )
+
+
+def reordered(first_deliveries: DataFrame) -> DataFrame:
+    """First deliveries of a number after a larger one of the same producer on the same queue.
+
+    The largest number before a row is the larger of two: within its block of the course, and of
+    all blocks before it. Only the blocks' maxima, not the rows, are ordered as a whole.
+    """
+    blocks = first_deliveries.withColumn("block", F.shiftright("place", BLOCK_BITS + 1))
+    course = ["queue", "producer"]
+    before = Window.partitionBy(*course, "block").orderBy("place").rowsBetween(Window.unboundedPreceding, -1)
+    blocks_before = Window.partitionBy(course).orderBy("block").rowsBetween(Window.unboundedPreceding, -1)
+    maxima = (
+        blocks.groupBy(*course, "block")
+        .agg(F.max("number").alias("largest"))
+        .select(*course, "block", F.max("largest").over(blocks_before).alias("largest_of_blocks_before"))
+    )
+    largest = F.greatest(F.max("number").over(before), F.col("largest_of_blocks_before"))
+    return (
+        blocks.join(F.broadcast(maxima), on=[*course, "block"], how="inner")
+        .select("queue", "producer", "number", largest.alias("largest_before"))
+        .where("number < largest_before")
+        .select(_finding("reordered", Reason.OUT_OF_ORDER, queue=True, after=F.col("largest_before")))
+    )
+
+
+def windows(rows: DataFrame, window_ms: int) -> DataFrame:
+    """Pauses between confirmations of a producer: producer, start_ms, end_ms, duration_ms."""
+    in_time = Window.partitionBy("producer").orderBy("at_ms")
+    return (
+        rows.where(is_kind(Kind.CONFIRMED))
+        .select("producer", "at_ms")
+        .distinct()
+        .select("producer", F.lag("at_ms").over(in_time).alias("start_ms"), F.col("at_ms").alias("end_ms"))
+        .withColumn("duration_ms", F.col("end_ms") - F.col("start_ms"))
+        .where(F.col("duration_ms") > window_ms)
+    )
+
+
+def latencies(messages: DataFrame) -> DataFrame:
+    """Per kind of end (``confirmed``, ``delivered``): count and nearest-rank percentiles."""
+    values = messages.where("sent_at IS NOT NULL").select(
+        F.explode(
+            F.array(
+                *[
+                    F.struct(F.lit(end).alias("end"), (F.col(f"{end}_at") - F.col("sent_at")).alias("value_ms"))
+                    for end in ("confirmed", "delivered")
+                ]
+            )
+        ).alias("one")
+    )
+    histogram = values.select("one.*").where("value_ms IS NOT NULL").groupBy("end", "value_ms").count()
+    running = Window.partitionBy("end").orderBy("value_ms").rowsBetween(Window.unboundedPreceding, 0)
+    whole = Window.partitionBy("end")
+    ranked = histogram.select(
+        "end", "value_ms", F.sum("count").over(running).alias("reached"), F.sum("count").over(whole).alias("total")
+    )
+    percentiles = [
+        F.min(F.when(F.col("reached") >= F.expr(f"(total * {permille} + 999) div 1000"), F.col("value_ms"))).alias(name)
+        for permille, name in ((500, "p50_ms"), (990, "p99_ms"), (999, "p999_ms"))
+    ]
+    return ranked.groupBy("end").agg(F.max("total").alias("count"), *percentiles, F.max("value_ms").alias("max_ms"))
+
+
+def message_counts(messages: DataFrame) -> DataFrame:
+    """One row: rows of each kind, messages sent, and of those the unconfirmed."""
+    return messages.agg(
+        *[F.coalesce(F.sum(f"{kind.value.lower()}_rows"), F.lit(0)).alias(kind.value.lower()) for kind in Kind],
+        F.count("sent_at").alias("messages"),
+        F.count(F.when(F.col("sent_at").isNotNull() & F.col("confirmed_at").isNull(), F.lit(1))).alias("unconfirmed"),
+    )
+
+
+def listed(findings: DataFrame) -> DataFrame:
+    """The first findings of each sort in key order, with their ``place`` among them (from 1)."""
+    in_order = Window.partitionBy("sort").orderBy("producer", "number", "queue", "reason", "after")
+    return findings.withColumn("place", F.row_number().over(in_order)).where(F.col("place") <= FINDINGS_LISTED_MAX)
+
+
+def examples(rows: DataFrame, listed: DataFrame) -> DataFrame:
+    """The first rows, by time, about every listed finding: sort, place, and the row."""
+    wanted = listed.select(
+        "sort",
+        "place",
+        F.col("producer"),
+        F.col("queue").alias("finding_queue"),
+        F.explode(F.array_distinct(F.array(F.col("number"), F.greatest("number", "after"), F.col("after")))).alias(
+            "number"
+        ),
+    ).where("number >= 0")
+    by_time = Window.partitionBy("sort", "place").orderBy(
+        "at_ms", "kind_order", "producer", "number", "queue", "consumer", "message_id", "delivery_count", "address",
+        "durable",
+    )  # fmt: skip
+    return (
+        rows.join(F.broadcast(wanted), on=MESSAGE, how="inner")
+        .where("finding_queue = '' OR queue = '' OR queue = finding_queue")
+        .withColumn("example", F.row_number().over(by_time))
+        .where(F.col("example") <= EXAMPLE_ROWS_MAX)
+    )

@@ -1,0 +1,183 @@
+"""Jobs: read, transform, report. No rule lives here; see ``audits`` and ``understudy.ledger``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import Row as SparkRow
+from pyspark.sql import functions as F  # noqa: N812
+
+from understudy.errors import LedgerDamaged
+from understudy.ledger import (
+    QUEUES_LISTED_MAX,
+    WINDOW_MS,
+    WINDOWS_LISTED_MAX,
+    Counts,
+    Finding,
+    Kind,
+    Latency,
+    Reason,
+    Report,
+    Row,
+    Window,
+    parse,
+)
+from understudy.spark import audits, ledgers
+
+
+@dataclass(frozen=True, slots=True)
+class Audit:
+    """The same report that ``understudy.ledger.check`` makes, and the half-written last lines."""
+
+    report: Report
+    torn: dict[str, int]
+    """File -> line."""
+
+
+def audit(
+    spark: SparkSession,
+    paths: Sequence[Path],
+    *,
+    window_ms: int = WINDOW_MS,
+    clock_skew_ms: int = 0,
+    remaining: Path | None = None,
+) -> Audit:
+    """Judge ledger files together.
+
+    Raises:
+        LedgerDamaged: a line is no row; names file and line.
+        ConfigError: Spark does not see one of the files.
+    """
+    kept = None if remaining is None else _remaining(spark, remaining)
+    with _kept(ledgers.parse_lines(ledgers.read_lines(spark, paths))) as parsed:
+        torn = _refuse_bad_lines(parsed, paths)
+        rows = ledgers.rows_of(parsed)
+        messages, consumptions = audits.messages(rows), audits.consumptions(rows)
+        with _kept(messages), _kept(audits.copies(consumptions)) as copies, _kept(audits.spans(rows)) as spans:
+            crossed = audits.crossed(consumptions, copies, clock_skew_ms)
+            findings = (
+                audits.lost(messages, kept)
+                .unionByName(audits.ghosts(messages))
+                .unionByName(audits.unfounded(copies))
+                .unionByName(audits.duplicated(copies, crossed))
+                .unionByName(audits.reordered(audits.first_deliveries(rows, spans)))
+            )
+            with _kept(findings):
+                report = _report(rows, messages, copies, spans, findings, window_ms)
+    return Audit(report, torn)
+
+
+@contextmanager
+def _kept(frame: DataFrame) -> Iterator[DataFrame]:
+    """Compute a frame that is used several times only once."""
+    frame.persist()
+    try:
+        yield frame
+    finally:
+        frame.unpersist()
+
+
+def _remaining(spark: SparkSession, path: Path) -> DataFrame:
+    lines = ledgers.parse_remaining(ledgers.read_lines(spark, [path]))
+    for bad in lines.where("bad").orderBy("line").limit(1).collect():
+        raise LedgerDamaged(
+            "no remaining message",
+            file=str(path),
+            line=bad["line"],
+            hint='one JSON object a line with "producer" and "number"',
+        )
+    return lines.select("producer", "number").distinct()
+
+
+def _refuse_bad_lines(parsed: DataFrame, paths: Sequence[Path]) -> dict[str, int]:
+    """The torn tails; raises for the first line that is worse."""
+    bad = ledgers.bad_lines(parsed).orderBy("torn", "file_index", "line").limit(len(paths) + 1).collect()
+    for one in bad:
+        if not one["torn"]:
+            file = str(paths[one["file_index"]])
+            parse(one["value"], file=file, line=one["line"])  # says what is wrong with it
+            raise LedgerDamaged("no ledger row", file=file, line=one["line"])
+    return {str(paths[one["file_index"]]): one["line"] for one in bad}
+
+
+def _report(
+    rows: DataFrame, messages: DataFrame, copies: DataFrame, spans: DataFrame, findings: DataFrame, window_ms: int
+) -> Report:
+    counts = audits.message_counts(messages).first()
+    assert counts is not None
+    first_deliveries = copies.where("deliveries > 0").count()
+    totals = {one["sort"]: one["count"] for one in findings.groupBy("sort").count().collect()}
+    windows = audits.windows(rows, window_ms)
+    found = _findings(rows, findings) if totals else {}
+    latencies = {one["end"]: _latency(one) for one in audits.latencies(messages).collect()}
+    shared = audits.shared_queues(spans).orderBy("queue").limit(QUEUES_LISTED_MAX).collect()
+    with _kept(windows):
+        window_count = windows.count()
+        longest = windows.orderBy(F.desc("duration_ms"), "producer", "start_ms").limit(WINDOWS_LISTED_MAX).collect()
+    return Report(
+        Counts(
+            **{name: counts[name] for name in ("sent", "confirmed", "delivered", "acknowledged")},
+            messages=counts["messages"],
+            unconfirmed=counts["unconfirmed"],
+            redelivered=counts["delivered"] - first_deliveries,
+            lost=totals.get("lost", 0),
+            duplicated=totals.get("duplicated", 0),
+            reordered=totals.get("reordered", 0),
+            unexplained=totals.get("unexplained", 0),
+            windows=window_count,
+        ),
+        tuple(found.get("lost", ())),
+        tuple(found.get("duplicated", ())),
+        tuple(found.get("reordered", ())),
+        tuple(found.get("unexplained", ())),
+        latencies.get("confirmed"),
+        latencies.get("delivered"),
+        window_ms,
+        tuple(Window(one["producer"], one["start_ms"], one["end_ms"]) for one in longest),
+        tuple(one["queue"] for one in shared),
+    )
+
+
+def _findings(rows: DataFrame, findings: DataFrame) -> dict[str, list[Finding]]:
+    """The listed findings of each sort, in order, with their example rows."""
+    with _kept(audits.listed(findings)) as listed:
+        heads = listed.orderBy("sort", "place").collect()
+        examples = audits.examples(rows, listed).orderBy("sort", "place", "example").collect()
+    about: dict[tuple[str, int], list[Row]] = {}
+    for one in examples:
+        about.setdefault((one["sort"], one["place"]), []).append(_row(one))
+    found: dict[str, list[Finding]] = {}
+    for head in heads:
+        finding = Finding(
+            head["producer"],
+            head["number"],
+            head["queue"],
+            Reason(head["reason"]),
+            head["after"],
+            tuple(about.get((head["sort"], head["place"]), ())),
+        )
+        found.setdefault(head["sort"], []).append(finding)
+    return found
+
+
+def _row(one: SparkRow) -> Row:
+    return Row(
+        Kind(one["kind"]),
+        one["producer"],
+        one["number"],
+        one["address"],
+        one["at_ms"],
+        one["consumer"],
+        one["queue"],
+        one["message_id"],
+        one["delivery_count"],
+        one["durable"],
+    )
+
+
+def _latency(one: SparkRow) -> Latency:
+    return Latency(one["count"], one["p50_ms"], one["p99_ms"], one["p999_ms"], one["max_ms"])

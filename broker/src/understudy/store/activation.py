@@ -1,0 +1,154 @@
+"""Beginning an epoch: from "the log was read to its end" to "records may be appended".
+
+The steps and their order are docs/journal-format.md s. 5. Nothing here depends on how much the
+log holds: the tail is read by ``Follower.finish``, the rest is one batch rewritten, one segment
+made and two directory syncs. Blocks; called once, before anything is served.
+
+Not here: the lock of the store, which the caller holds.
+"""
+
+from __future__ import annotations
+
+import logging
+from contextlib import suppress
+from dataclasses import dataclass
+
+from understudy.errors import DiskFailed, DiskFull, StoreError, WrongNode
+from understudy.ids import NodeId, uuid_bytes
+from understudy.ports import Clock, Disk
+from understudy.store.follower import Follower
+from understudy.store.log_chain import highest_number, newest_epoch
+from understudy.store.records import HEADER_BYTES, EpochRecord, RecordType, SegmentEnd, encode_epoch
+from understudy.store.reference import pack_location
+from understudy.store.segment import (
+    HEADER_BLOCK_BYTES,
+    SegmentFile,
+    SegmentHeader,
+    create_segment,
+    frame,
+    parse_name,
+    seed_of,
+)
+from understudy.store.state import StoreState
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Epoch:
+    """An epoch that has begun: its EPOCH record is durable."""
+
+    state: StoreState
+    """Of the whole log, EPOCH record included."""
+    file: SegmentFile
+    number: int
+    position: int
+    """Offset behind the EPOCH record."""
+
+
+def begin_epoch(
+    follower: Follower, disk: Disk, directory: str, clock: Clock, node_id: NodeId, segment_bytes: int
+) -> Epoch:
+    """Finish reading and begin the next epoch; the follower is closed.
+
+    Args:
+        follower: Anything from fresh to caught up.
+        disk: Writable.
+        directory: Absolute path of the store.
+        clock: For times in the log.
+        node_id: Whose store it must be.
+        segment_bytes: Size of the new segment.
+
+    Raises:
+        JournalCorrupt, StoreVersionUnsupported: see ``Follower.finish``.
+        WrongNode: the log belongs to another node id; nothing was changed.
+        LockLost: another node is activating at the same time.
+        DiskFull: no room for a segment.
+        DiskFailed: the store is not writable.
+    """
+    disk.make_directory(directory)
+    follower.finish()
+    follower.close()
+    state = follower.state
+    if state.node_id is not None and state.node_id != node_id:
+        raise WrongNode(f"{directory} holds the log of node {state.node_id}, not of {node_id}")
+    names = disk.list(directory)
+    epoch = newest_epoch(names) + 1
+    number = highest_number(names) + 1
+    ends = follower.ends()
+    try:
+        # entries made by the node before us, perhaps not synced
+        disk.sync_directory(directory)
+        _settle(follower, disk)
+        sequence = state.sequence + 1
+        payload = encode_epoch(uuid_bytes(node_id), epoch, clock.wall_ms(), ends)
+        seed = seed_of(number, epoch)
+        record = b"".join(frame(RecordType.EPOCH, 0, sequence, HEADER_BLOCK_BYTES, seed, payload))
+        position = HEADER_BLOCK_BYTES + len(record)
+        header = SegmentHeader(node_id, epoch, number, clock.wall_ms(), max(segment_bytes, 2 * position), True)
+        file = create_segment(disk, directory, header, record)
+    except DiskFailed as error:
+        raise DiskFailed(
+            f"cannot begin epoch {epoch} in {directory}: {error}", hint="is the store mounted read-only?"
+        ) from error
+    except DiskFull as error:
+        raise DiskFull(f"cannot begin epoch {epoch} in {directory}: {error}") from error
+    state.begin_segment(number, epoch, sequence)
+    location = pack_location(number, HEADER_BLOCK_BYTES, HEADER_BYTES + len(payload))
+    state.apply(EpochRecord(uuid_bytes(node_id), epoch, clock.wall_ms(), tuple(ends)), sequence, number, location)
+    _tidy(disk, directory, names, epoch, ends)
+    return Epoch(state, file, number, position)
+
+
+def _settle(follower: Follower, disk: Disk) -> None:
+    """Make the last batch ours: it may have been written but never synced by the node before, and
+    a sync here says nothing about what another machine has cached. So its bytes are written again
+    as they are, and synced.
+    """
+    read = follower.last_read()
+    if read is None:
+        return
+    file = disk.open(read.path)
+    try:
+        data = file.read(read.batch, read.offset - read.batch)
+        file.write(read.batch, (data,))
+        file.sync()
+    finally:
+        file.close()
+
+
+def _tidy(disk: Disk, directory: str, names: list[str], epoch: int, ends: list[SegmentEnd]) -> None:
+    """Remove what older epochs prepared and never used; cut what they allocated and never filled.
+    Nothing of it is part of the log, so failing here is only a loss of room.
+    """
+    listed = {(end.number, end.epoch): end.end for end in ends}
+    for name in names:
+        parsed = parse_name(name)
+        if parsed is None or parsed[1] >= epoch:
+            continue
+        path = f"{directory}/{name}"
+        with suppress(StoreError, FileNotFoundError):
+            end = listed.get(parsed[:2])
+            if end is not None:
+                # only the last one can be unsealed, but a size says it at no cost
+                _cut(disk, path, end)
+            elif not parsed[2] or _is_blank(disk, path):
+                disk.remove(path)
+                log.info("unused segment removed", extra={"path": path})
+
+
+def _cut(disk: Disk, path: str, end: int) -> None:
+    file = disk.open(path)
+    try:
+        if file.size() > end:
+            file.truncate(end)
+    finally:
+        file.close()
+
+
+def _is_blank(disk: Disk, path: str) -> bool:
+    file = disk.open(path, read_only=True)
+    try:
+        return not file.read(HEADER_BLOCK_BYTES, HEADER_BYTES).strip(b"\0")
+    finally:
+        file.close()

@@ -1,0 +1,388 @@
+"""Reading a log that another node writes, strictly read-only; also cold recovery.
+
+``poll`` applies what has become readable since the last time. A passive node polls for ever, so
+that taking over costs the unread tail; a node that starts cold polls until it is caught up. Then,
+holding the store's lock, ``finish`` reads the rest and decides what the last bytes are: a torn
+tail, which is not part of the log, or damage, which is an error (docs/journal-format.md s. 2.3).
+
+While somebody may be writing, an unreadable record at the tail is only "not yet": it may be half
+written or half visible. When the writer turns out to have written less than was read here (a new
+epoch ends a segment earlier, the beginning was trimmed past our position, or the disk lost bytes
+that were only cached), the follower starts over from the beginning: ``state`` is a new object.
+
+Not here: what the records mean (``state``), which segments count (``log_chain``).
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import Final
+
+from understudy.errors import JournalCorrupt, StoreError
+from understudy.ids import NodeId
+from understudy.limits import ID_CACHE_SIZE, RECORD_BYTES_MAX
+from understudy.ports import Disk, File
+from understudy.store.log_chain import Chain, Link, read_chain
+from understudy.store.records import HEADER, HEADER_BYTES, SegmentEnd
+from understudy.store.replay import Cursor, Stop, find_later_record, read_frame, replay
+from understudy.store.segment import HEADER_BLOCK_BYTES, read_header, seed_of
+from understudy.store.state import StoreState
+
+#: Bytes read at a time while there is much to read ...
+READ_BYTES: Final = 4 * 1024 * 1024
+#: ... and when asking whether anything is new, which on a network file system travels each time.
+_READ_BYTES_MIN: Final = 4096
+#: How often the log may change under our eyes while one poll tries to read it.
+_ATTEMPTS: Final = 8
+
+
+class Follower:
+    """See the module's text. Usable until ``close``."""
+
+    def __init__(
+        self,
+        disk: Disk,
+        directory: str,
+        *,
+        node_id: NodeId | None = None,
+        id_cache_size: int = ID_CACHE_SIZE,
+    ) -> None:
+        """Nothing is read yet.
+
+        Args:
+            disk: Where the store is.
+            directory: Absolute path of the store.
+            node_id: Whose log it must be; None for anybody's.
+            id_cache_size: Duplicate ids kept per address.
+        """
+        self._disk = disk
+        self._directory = directory
+        self._node_id = node_id
+        self._id_cache_size = id_cache_size
+        self._file: File | None = None
+        self.restarts = 0
+        """How often it had to start over."""
+        self._reset()
+
+    def _reset(self) -> None:
+        self.state = StoreState(self._id_cache_size)
+        self.caught_up = False
+        """Whether the last poll reached the end of what is readable."""
+        self.lag_bytes = 0
+        """Bytes that may be readable and are not applied yet; at most, as files are preallocated."""
+        self.chain = Chain(0, (), None, False)
+        self._names: list[str] = []
+        self._cursor: Cursor | None = None
+        self._previous: Cursor | None = None
+        """The cursor as it left the segment before."""
+        self._index = 0
+        """Of the cursor's link in the chain."""
+        self._stop: Stop | None = None
+        """Why the last reading ended; None: only because enough was read."""
+        self._chunk_bytes = _READ_BYTES_MIN
+        self._ends: list[SegmentEnd] = []
+        """Of the segments before the cursor's."""
+        self.close()
+
+    def close(self) -> None:
+        """Let go of the open file."""
+        file, self._file = self._file, None
+        if file is not None:
+            with suppress(StoreError):
+                file.close()
+
+    @property
+    def position(self) -> tuple[int, int] | None:
+        """Segment number and offset up to which the log was applied; None before the first."""
+        return (self._cursor.number, self._cursor.offset) if self._cursor else None
+
+    def ends(self) -> list[SegmentEnd]:
+        """Where each segment with records ends, as read so far, in order; trimmed ones are left out."""
+        ends = list(self._ends)
+        cursor = self._cursor
+        if cursor is not None:
+            ends.append(SegmentEnd(cursor.number, cursor.epoch, cursor.offset))
+        return [end for end in ends if end.number in self.state.segments and end.end > HEADER_BLOCK_BYTES]
+
+    def last_read(self) -> Cursor | None:
+        """The cursor behind the last record that was read; None for an empty log."""
+        cursor = self._cursor
+        return cursor if cursor is not None and cursor.offset > HEADER_BLOCK_BYTES else self._previous
+
+    # --- following ------------------------------------------------------------------------------
+
+    def poll(self, max_bytes: int) -> int:
+        """Apply what is readable, at most about ``max_bytes``; the bytes applied.
+
+        Raises:
+            JournalCorrupt: damage that no writer can explain.
+            StoreVersionUnsupported: the log was written by a newer Understudy.
+            WrongNode: the log belongs to another node.
+            DiskFailed: it cannot be read.
+        """
+        for _ in range(_ATTEMPTS):
+            try:
+                self._update_chain()
+                return self._advance(max_bytes)
+            except FileNotFoundError:
+                # trimmed, or renamed into place, between listing and opening
+                self._names = []
+        raise JournalCorrupt("segments disappear while they are read", file=self._directory, offset=0)
+
+    def finish(self) -> None:
+        """Read to the end of the log and decide what its last bytes are. Only with the store's
+        lock held: nobody else may be writing.
+
+        Raises:
+            As ``poll``, and JournalCorrupt for damage near the end.
+        """
+        self._names = []
+        if not self._confirm_position():
+            self._restart()
+        while self.poll(READ_BYTES):
+            continue
+        self._judge_tail()
+        state = self.state
+        if state.first_sequence > state.trimmed_to:
+            raise JournalCorrupt(
+                f"the log begins with sequence {state.first_sequence}, but nothing says that what was before"
+                " may be gone",
+                file=f"{self._directory}/{self.chain.links[0].name}",
+                offset=HEADER_BLOCK_BYTES,
+            )
+
+    def _restart(self) -> None:
+        self.restarts += 1
+        self._reset()
+
+    def _update_chain(self) -> None:
+        names = [name for name in self._disk.list(self._directory) if name.startswith("segment-")]
+        if names == self._names:
+            return
+        chain = read_chain(self._disk, self._directory, names, self._node_id)
+        pairs = [(link.number, link.epoch) for link in chain.links]
+        cursor = self._cursor
+        if cursor is not None and cursor.offset == HEADER_BLOCK_BYTES and (cursor.number, cursor.epoch) not in pairs:
+            # the next epoch began before anything was written there
+            self._step_back()
+            cursor = self._cursor
+        if cursor is not None and not self._still_on(chain, cursor):
+            self._restart()
+            cursor = None
+        self._index = pairs.index((cursor.number, cursor.epoch)) if cursor else 0
+        self.chain = chain
+        self._names = names
+
+    def _step_back(self) -> None:
+        self.close()
+        self._cursor, self._previous = self._previous, None
+        if self._ends:
+            self._ends.pop()
+
+    def _still_on(self, chain: Chain, cursor: Cursor) -> bool:
+        """Whether everything read so far is part of the chain."""
+        ends = {(link.number, link.epoch): link.end for link in (*chain.missing, *chain.links)}
+        first = chain.links[0].number if chain.links else 0
+        if not any((link.number, link.epoch) == (cursor.number, cursor.epoch) for link in chain.links):
+            return False
+        for end in (*self._ends, SegmentEnd(cursor.number, cursor.epoch, cursor.offset)):
+            # what the chain does not know at its beginning was trimmed, anything else never counted
+            stated = ends.get((end.number, end.epoch), end.end if end.number < first else 0)
+            if stated is not None and end.end > stated:
+                return False
+        return True
+
+    def _advance(self, max_bytes: int) -> int:
+        applied = 0
+        self.caught_up = False
+        while True:
+            cursor = self._cursor
+            if cursor is None:
+                if not self._open_next(0):
+                    self.caught_up = True
+                    return applied
+                continue
+            link = self.chain.links[self._index]
+            before = cursor.offset
+            self._stop = self._read_on(cursor, link, max_bytes - applied)
+            applied += cursor.offset - before
+            if self._stop is None:
+                self._measure_lag(cursor, self._index)
+                return applied
+            if link.end is not None:
+                if cursor.offset != link.end:
+                    raise JournalCorrupt(_complaint(cursor), file=cursor.path, offset=cursor.offset)
+            elif self._stop is not Stop.SEALED:
+                # what cannot be read here is only "not yet" as long as nothing lies behind it
+                self._measure_lag(cursor, self._index + 1)
+                self.caught_up = self.lag_bytes == 0
+                return applied
+            if not self._open_next(self._index + 1):
+                self.lag_bytes = 0
+                self.caught_up = True
+                return applied
+
+    def _open_next(self, index: int) -> bool:
+        """Go to that link; False if there is none (yet)."""
+        links = self.chain.links
+        if index >= len(links):
+            return False
+        link = links[index]
+        path = f"{self._directory}/{link.name}"
+        file = self._disk.open(path, read_only=True)
+        try:
+            read_header(file, link.number, link.epoch)
+        except BaseException:
+            file.close()
+            raise
+        self.close()
+        self._file = file
+        self._index = index
+        cursor = self._cursor
+        if cursor is not None:
+            self._ends.append(SegmentEnd(cursor.number, cursor.epoch, cursor.offset))
+            self._previous = cursor
+        sequence = cursor.sequence if cursor else 0
+        self._cursor = Cursor(path, link.number, link.epoch, seed_of(link.number, link.epoch), sequence=sequence)
+        return True
+
+    def _read_on(self, cursor: Cursor, link: Link, budget_bytes: int) -> Stop | None:
+        """Apply records of the current segment; why it ended, None if the budget is used up."""
+        until = cursor.offset + budget_bytes
+        fresh = False
+        while True:
+            if cursor.sealed is not None:
+                return cursor.sealed
+            if cursor.offset == link.end:
+                return Stop.ENDED
+            if cursor.offset >= until:
+                return None
+            if self._file is None:
+                self._file = self._disk.open(cursor.path, read_only=True)
+            length = self._chunk_bytes if link.end is None else min(self._chunk_bytes, link.end - cursor.offset)
+            data = self._file.read(cursor.offset, length)
+            before = cursor.offset
+            stop = replay(self.state, cursor, data)
+            if stop in (Stop.SEALED, Stop.CLOSED):
+                cursor.sealed = stop
+                return stop
+            if cursor.offset > before:
+                self._chunk_bytes = min(8 * self._chunk_bytes, READ_BYTES)
+                continue
+            if stop is Stop.SHORT and len(data) == length == self._chunk_bytes:
+                needed_bytes = HEADER.unpack_from(data)[1] if len(data) >= HEADER_BYTES else HEADER_BYTES
+                if length < needed_bytes <= RECORD_BYTES_MAX:
+                    self._chunk_bytes = needed_bytes
+                    continue
+            self._chunk_bytes = _READ_BYTES_MIN
+            if fresh:
+                return Stop.BLANK if stop is Stop.ENDED else stop
+            # a network file system asks for news about its cached pages when a file is opened
+            fresh = True
+            self.close()
+
+    def _measure_lag(self, cursor: Cursor, index: int) -> None:
+        """Bytes that may be readable in the links from ``index`` on."""
+        self.lag_bytes = 0
+        for link in self.chain.links[index:]:
+            offset = cursor.offset if link.number == cursor.number else HEADER_BLOCK_BYTES
+            self.lag_bytes += self._readable(link, offset) if link.end is None else link.end - offset
+
+    def _readable(self, link: Link, offset: int) -> int:
+        """Bytes behind an offset in a segment of the newest epoch, if something begins there."""
+        file = self._disk.open(f"{self._directory}/{link.name}", read_only=True)
+        try:
+            blank = not file.read(offset, HEADER_BYTES).strip(b"\0")
+            return 0 if blank else max(file.size() - offset, 0)
+        finally:
+            file.close()
+
+    # --- the end of the log -----------------------------------------------------------------------
+
+    def _confirm_position(self) -> bool:
+        """Whether the last batch that was applied is still there: until its sync it existed only
+        in the cache of the file server, which may have lost it since.
+        """
+        read = self.last_read()
+        if read is None:
+            return True
+        try:
+            data = self._read_range(read.path, read.batch, read.offset - read.batch)
+        except FileNotFoundError:
+            return False
+        at = last = 0
+        while at < len(data):
+            frame = read_frame(data, at, read.batch, read.seed)
+            if frame is None:
+                return False
+            at += frame.length
+            last = frame.sequence
+        return at == read.offset - read.batch and last == read.sequence
+
+    def _judge_tail(self) -> None:
+        """Raise unless the log really ends where reading stopped."""
+        cursor = self._cursor
+        if cursor is None:
+            return
+        behind = self.chain.links[self._index + 1 :]
+        if self._stop not in (Stop.SEALED, Stop.CLOSED):
+            self._judge_open_segment(cursor)
+        elif self._stop is Stop.SEALED and not behind:
+            raise JournalCorrupt(
+                "the segment is sealed and the next one is missing", file=cursor.path, offset=cursor.offset
+            )
+        for later in behind:
+            path = f"{self._directory}/{later.name}"
+            data = self._read_range(path, HEADER_BLOCK_BYTES)
+            seed = seed_of(later.number, later.epoch)
+            found = find_later_record(data, HEADER_BLOCK_BYTES, seed, above=cursor.sequence, behind=-1)
+            if found is not None:
+                raise JournalCorrupt(
+                    f"{_complaint(cursor)}: {path} has a later one at offset {found}",
+                    file=cursor.path,
+                    offset=cursor.offset,
+                )
+
+    def _judge_open_segment(self, cursor: Cursor) -> None:
+        file = self._disk.open(cursor.path, read_only=True)
+        try:
+            allocated_bytes = read_header(file, cursor.number, cursor.epoch).allocated_bytes
+            size = file.size()
+        finally:
+            file.close()
+        if size < allocated_bytes:
+            raise JournalCorrupt(
+                f"the file has {size} bytes, {allocated_bytes} were allocated and there is no seal",
+                file=cursor.path,
+                offset=cursor.offset,
+            )
+        data = self._read_range(cursor.path, cursor.offset)
+        found = find_later_record(data, cursor.offset, cursor.seed, above=cursor.sequence, behind=cursor.offset)
+        if found is not None:
+            raise JournalCorrupt(
+                f"{_complaint(cursor)}: a later batch follows at offset {found}",
+                file=cursor.path,
+                offset=cursor.offset,
+            )
+
+    def _read_range(self, path: str, offset: int, length: int | None = None) -> bytes:
+        file = self._disk.open(path, read_only=True)
+        try:
+            return file.read(offset, max(file.size() - offset, 0) if length is None else length)
+        finally:
+            file.close()
+
+
+def _complaint(cursor: Cursor) -> str:
+    return f"record {cursor.sequence + 1} is damaged or missing" if cursor.sequence else "the first record is damaged"
+
+
+def recover(disk: Disk, directory: str, *, node_id: NodeId | None = None) -> Follower:
+    """Cold recovery: a follower that has read the whole log and decided its end.
+
+    Raises:
+        As ``Follower.poll`` and ``Follower.finish``.
+    """
+    follower = Follower(disk, directory, node_id=node_id)
+    follower.finish()
+    return follower

@@ -1,0 +1,465 @@
+"""The append side of the log: collects records, hands batches to the writer, changes segments.
+
+Group commit (design s. 4): records are collected as buffers; ``flush`` hands everything collected
+to the log writer if no batch is under way, and the next batch collects meanwhile. When a batch is
+durable the operation context advances and the next one goes out at once.
+
+Segments: the next one (the *spare*) is created, allocated and synced through the writer while the
+current one fills. The current one is sealed only when the spare is ready, so the reserve exists
+whenever the disk fills up: then ``full`` is set, callers refuse new messages, and what frees
+space (acknowledgements, commits) goes on in the spare. Preparing is tried again every second.
+
+Invariants: batches of one journal reach the disk in order, one at a time; sequences are
+consecutive; a failed write or sync is final (``failure``), nothing is released after it, and
+appending raises it.
+
+Not here: what records mean, activation (``activation``), who may append when the disk is full
+(``message_store``). The fast paths there use the attributes marked *hot*.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import Enum, auto
+from typing import Final
+
+from understudy.errors import DiskFailed, DiskFull, StoreError
+from understudy.ids import NodeId
+from understudy.ports import Clock, Disk, LogWriter
+from understudy.store.operation_context import OperationContext
+from understudy.store.records import HEADER_BYTES, SEAL_FIXED_BYTES, RecordType, SealRecord
+from understudy.store.segment import (
+    HEADER_BLOCK_BYTES,
+    SegmentFile,
+    SegmentHeader,
+    create_segment,
+    frame,
+    seed_of,
+    segment_name,
+)
+from understudy.store.state import SegmentUse
+
+#: Most bytes in one batch, unless one record is larger: bounds what may be unsynced at a crash.
+BATCH_BYTES_MAX: Final = 8 * 1024 * 1024
+#: How long after the disk was full the next segment is asked for again.
+PREPARE_RETRY_MS: Final = 1_000
+#: Bytes of a segment, element journal-file-size.
+SEGMENT_BYTES: Final = 10 * 1024 * 1024
+SEGMENT_BYTES_MIN: Final = 64 * 1024
+#: Offsets in a segment are u32.
+SEGMENT_BYTES_MAX: Final = 2 * 1024**3
+
+
+class _Readiness(Enum):
+    PREPARING = auto()
+    READY = auto()
+    NO_SPACE = auto()
+
+
+@dataclass(slots=True)
+class _Segment:
+    """A segment to be written, perhaps before its file exists."""
+
+    number: int
+    needed_bytes: int
+    readiness: _Readiness = _Readiness.PREPARING
+    file: SegmentFile | None = None
+
+
+@dataclass(slots=True)
+class _Batch:
+    """Bytes to be written and synced together."""
+
+    segment: _Segment
+    offset: int
+    parts: list[bytes]
+    size_bytes: int
+    last_sequence: int
+
+
+@dataclass(slots=True)
+class _Seal:
+    """The end of a segment."""
+
+    segment: _Segment
+    following: _Segment | None
+    """None when the journal is being closed."""
+    record: SealRecord
+    seed: int
+    offsets: array[int]
+    last_sequence: int
+
+
+class Journal:
+    """See the module's text."""
+
+    def __init__(
+        self,
+        *,
+        disk: Disk,
+        directory: str,
+        writer: LogWriter,
+        clock: Clock,
+        context: OperationContext,
+        node_id: NodeId,
+        epoch: int,
+        number: int,
+        file: SegmentFile,
+        position: int,
+        sequence: int,
+        use: SegmentUse,
+        segment_bytes: int = SEGMENT_BYTES,
+        on_failure: Callable[[BaseException], None],
+        on_segment: Callable[[int, int], SegmentUse],
+    ) -> None:
+        """Goes on writing an epoch whose first segment holds its EPOCH record already.
+
+        Args:
+            disk: Where the store is.
+            directory: Absolute path of the store.
+            writer: Writes and syncs.
+            clock: For the times in segments and for trying again.
+            context: Advanced when a batch is durable, failed when one fails.
+            node_id: Of the store.
+            epoch: The epoch.
+            number: Number of its first segment.
+            file: That segment.
+            position: Offset behind the EPOCH record.
+            sequence: Sequence of the EPOCH record.
+            use: What the state keeps about the segment.
+            segment_bytes: Size of a segment; a larger record gets a larger one.
+            on_failure: Told once, when a write has failed for good.
+            on_segment: Called with number and first sequence when another segment begins.
+        """
+        self._disk = disk
+        self._directory = directory
+        self._writer = writer
+        self._clock = clock
+        self._context = context
+        self._node_id = node_id
+        self._on_failure = on_failure
+        self._on_segment = on_segment
+        self._segment_bytes = min(max(segment_bytes, SEGMENT_BYTES_MIN), SEGMENT_BYTES_MAX)
+        self.epoch = epoch
+        self.failure: BaseException | None = None
+        self.no_space = False
+        """The next segment could not be allocated."""
+        self._queue: deque[_Batch | _Seal] = deque()
+        self._under_way: _Batch | _Seal | None = None
+        self._queued_bytes = 0
+        self._to_prepare: deque[_Segment] = deque()
+        self._preparing = False
+        self._prepare_at_ms = 0
+        self._closing: Callable[[], None] | None = None
+        self._closed = False
+
+        self.parts: list[bytes] = []
+        """Hot: buffers of the batch that is being collected."""
+        self.sequence = sequence
+        """Hot: of the last record appended."""
+        self.number = number
+        """Hot: of the segment that is being filled."""
+        self.offset = position
+        """Hot: where the next record goes."""
+        self.batch = position
+        """Hot: offset of the first record of the batch that is being collected."""
+        self.seed = seed_of(number, epoch)
+        """Hot: crc seed of the segment."""
+        self.offsets = array("I", [HEADER_BLOCK_BYTES])
+        """Hot: of every record in the segment."""
+        self.use = use
+        """Hot: message ids in the segment."""
+        self.room = 0
+        """Hot: a record that would end behind this needs ``make_room`` first; 4 less per record."""
+        needed_bytes = max(self._segment_bytes, position + SEAL_FIXED_BYTES + 8)
+        self._segment = _Segment(number, needed_bytes, _Readiness.READY, file)
+        self._first_sequence = sequence
+        self._first_ms = clock.wall_ms()
+        self._set_room(0)
+        self._spare = _Segment(number + 1, self._segment_bytes)
+        self._prepare(self._spare)
+
+    # --- appending ------------------------------------------------------------------------------
+
+    def append(self, kind: RecordType, *parts: bytes, flags: int = 0) -> int:
+        """Collect one record; its sequence. It is durable once the context says so.
+
+        Raises:
+            StoreError: the journal has failed or is closed.
+        """
+        length = HEADER_BYTES
+        for part in parts:
+            length += len(part)
+        if self.offset + length > self.room:
+            self.make_room(length)
+        sequence = self.sequence = self.sequence + 1
+        self.parts += frame(kind, flags, sequence, self.batch, self.seed, *parts)
+        self.offsets.append(self.offset)
+        self.offset += length
+        self.room -= 4
+        self._context.appended = sequence
+        return sequence
+
+    def make_room(self, length: int) -> None:
+        """Begin another batch or segment so that a record of ``length`` bytes fits.
+
+        Raises:
+            StoreError: the journal has failed or is closed.
+        """
+        if self.failure is not None:
+            if isinstance(self.failure, StoreError):
+                raise self.failure
+            raise DiskFailed(f"journal of {self._directory} has failed: {self.failure}")
+        if self._closing is not None:
+            raise StoreError(f"journal of {self._directory} is closed")
+        if self.parts and self.offset + length - self.batch > BATCH_BYTES_MAX:
+            self._close_batch()
+        if self.offset + length > self._segment_room():
+            self._change_segment(length)
+        self._set_room(length)
+
+    def _segment_room(self) -> int:
+        return self._segment.needed_bytes - SEAL_FIXED_BYTES - 4 * (len(self.offsets) + 1)
+
+    def _set_room(self, length: int) -> None:
+        self.room = min(self._segment_room(), max(self.batch + BATCH_BYTES_MAX, self.offset + length))
+
+    def _close_batch(self) -> None:
+        """What is collected goes to the queue; the next record begins another batch."""
+        if self.parts:
+            size_bytes = self.offset - self.batch
+            self._queue.append(_Batch(self._segment, self.batch, self.parts, size_bytes, self.sequence))
+            self._queued_bytes += size_bytes
+            self.parts = []
+            self.batch = self.offset
+
+    def _change_segment(self, length: int) -> None:
+        self._close_batch()
+        following = self._spare
+        needed_bytes = HEADER_BLOCK_BYTES + length + SEAL_FIXED_BYTES + 8
+        if needed_bytes > following.needed_bytes:
+            # a record larger than a segment: the spare grows before anything goes into it
+            following.needed_bytes = needed_bytes
+            if following.readiness is _Readiness.READY:
+                self._prepare(following)
+        self._queue_seal(following)
+        self._segment = following
+        self.number = following.number
+        self.offset = self.batch = HEADER_BLOCK_BYTES
+        self.seed = seed_of(following.number, self.epoch)
+        self.offsets = array("I")
+        self._first_sequence = self.sequence + 1
+        self._first_ms = self._clock.wall_ms()
+        self._spare = _Segment(following.number + 1, self._segment_bytes)
+        self._prepare(self._spare)
+        self._set_room(length)
+        self.use = self._on_segment(self.number, self._first_sequence)
+
+    def _queue_seal(self, following: _Segment | None) -> None:
+        record = SealRecord(
+            following is None,
+            len(self.offsets),
+            0,
+            self._first_sequence,
+            self.sequence,
+            self._first_ms,
+            self._clock.wall_ms(),
+            self.use.message_id_min,
+            self.use.message_id_max,
+            (),
+        )
+        self.sequence += 1
+        self._context.appended = self.sequence
+        self._queue.append(_Seal(self._segment, following, record, self.seed, self.offsets, self.sequence))
+
+    @property
+    def backlog_bytes(self) -> int:
+        """Bytes appended and not yet durable."""
+        return self._queued_bytes + self.offset - self.batch
+
+    def pending(self, number: int, offset: int, length: int) -> bytes | None:
+        """The bytes of a record that may not be written yet; None when it is."""
+        batches = [item for item in (self._under_way, *self._queue) if isinstance(item, _Batch)]
+        if self.parts:
+            batches.append(_Batch(self._segment, self.batch, self.parts, self.offset - self.batch, 0))
+        for batch in batches:
+            if batch.segment.number == number and 0 <= offset - batch.offset < batch.size_bytes:
+                start = offset - batch.offset
+                return b"".join(batch.parts)[start : start + length]
+        return None
+
+    # --- writing --------------------------------------------------------------------------------
+
+    def flush(self) -> None:
+        """Hand the next batch to the writer if none is under way; called once per turn."""
+        if self._under_way is not None or self.failure is not None:
+            return
+        if self.no_space:
+            self.retry_space()
+        if not self._queue:
+            if not self.parts:
+                return
+            self._close_batch()
+            self._set_room(0)
+        item = self._queue[0]
+        if item.segment.readiness is not _Readiness.READY:
+            return
+        if isinstance(item, _Seal):
+            if item.following is not None and item.following.readiness is not _Readiness.READY:
+                return
+            self._queue.popleft()
+            self._under_way = item
+            self._writer.run(lambda: self._write_seal(item), self._written)
+            return
+        self._queue.popleft()
+        self._under_way = item
+        assert item.segment.file is not None
+        self._writer.submit(item.segment.file, item.offset, item.parts, self._written)
+
+    @staticmethod
+    def _write_seal(item: _Seal) -> None:
+        """Runs on the writer's thread."""
+        file = item.segment.file
+        assert file is not None
+        file.seal(item.record, item.last_sequence, item.seed, item.offsets)
+        file.close()
+
+    def _written(self, error: BaseException | None) -> None:
+        item = self._under_way
+        assert item is not None
+        self._under_way = None
+        if error is not None:
+            self._fail(error)
+            return
+        if isinstance(item, _Batch):
+            self._queued_bytes -= item.size_bytes
+        self._context.advance(item.last_sequence)
+        if isinstance(item, _Seal) and item.following is None:
+            self._finish_close()
+            return
+        self.flush()
+
+    def _fail(self, error: BaseException) -> None:
+        if self.failure is not None:
+            return
+        self.failure = error
+        self.room = -1
+        self._context.fail(error)
+        if self._closing is not None:
+            self._finish_close()
+        self._on_failure(error)
+
+    # --- the spare segment ----------------------------------------------------------------------
+
+    def _prepare(self, segment: _Segment) -> None:
+        segment.readiness = _Readiness.PREPARING
+        self._to_prepare.append(segment)
+        if not self.no_space:
+            self._prepare_next()
+
+    def _prepare_next(self) -> None:
+        if self._preparing or not self._to_prepare:
+            return
+        self._preparing = True
+        segment = self._to_prepare[0]
+        needed_bytes = segment.needed_bytes
+
+        def work() -> None:
+            if segment.file is None:
+                header = SegmentHeader(
+                    self._node_id, self.epoch, segment.number, self._clock.wall_ms(), needed_bytes, False
+                )
+                segment.file = create_segment(self._disk, self._directory, header)
+            else:
+                segment.file.allocate(needed_bytes)
+                segment.file.sync()
+
+        self._writer.run(work, lambda error: self._prepared(segment, needed_bytes, error))
+
+    def _prepared(self, segment: _Segment, needed_bytes: int, error: BaseException | None) -> None:
+        self._preparing = False
+        if isinstance(error, DiskFull):
+            segment.readiness = _Readiness.NO_SPACE
+            self.no_space = True
+            self._prepare_at_ms = self._clock.monotonic_ms() + PREPARE_RETRY_MS
+        elif error is not None:
+            self._fail(error)
+            return
+        else:
+            self.no_space = False
+            if segment.needed_bytes == needed_bytes:
+                segment.readiness = _Readiness.READY
+                self._to_prepare.popleft()
+            if self._closing is None:
+                self._prepare_next()
+        if self._closing is not None:
+            self._close_when_idle()
+        self.flush()
+
+    def retry_space(self) -> None:
+        """Ask for the next segment again if the disk was full and a second has passed."""
+        if self.no_space and self.failure is None and self._clock.monotonic_ms() >= self._prepare_at_ms:
+            self._prepare_next()
+
+    # --- removing and closing -------------------------------------------------------------------
+
+    def remove_segments(self, paths: list[str], done: Callable[[BaseException | None], None]) -> None:
+        """Remove files in order, each for good before the next; stops at the first error."""
+
+        def work() -> None:
+            for path in paths:
+                if self._disk.exists(path):
+                    self._disk.remove(path)
+                    self._disk.sync_directory(self._directory)
+
+        self._writer.run(work, done)
+
+    def close(self, done: Callable[[], None]) -> None:
+        """Write what was appended, seal, remove the unused spare, then ``done``. After a failure,
+        or when the disk is so full that no segment is left, nothing more is written.
+        """
+        assert self._closing is None, "journal closed twice"
+        self._closing = done
+        self.room = -1
+        if self.failure is not None:
+            self._finish_close()
+            return
+        self._close_when_idle()
+
+    def _close_when_idle(self) -> None:
+        """Queue the seal once no segment is in the way of what is queued already."""
+        if self._preparing or self._closed or self.failure is not None:
+            return
+        if self._segment.readiness is _Readiness.PREPARING:
+            self._prepare_next()
+            return
+        if self._segment.readiness is _Readiness.NO_SPACE:
+            # what is in memory was never confirmed and cannot be any more
+            self.failure = DiskFull(f"no room for {self._directory} to be closed cleanly")
+            self._context.fail(self.failure)
+            self._finish_close()
+            return
+        self._closed = True
+        self._close_batch()
+        self._queue_seal(None)
+        self.flush()
+
+    def _finish_close(self) -> None:
+        done = self._closing
+        assert done is not None
+        spare = self._spare
+
+        def work() -> None:
+            for segment in (self._segment, spare):
+                if segment.file is not None:
+                    segment.file.close()
+            if self.failure is None and spare.file is not None:
+                self._disk.remove(f"{self._directory}/{segment_name(spare.number, self.epoch)}")
+                self._disk.sync_directory(self._directory)
+
+        # an unused spare that cannot be removed is harmless: the next activation does it
+        self._writer.run(work, lambda error: done())
+        self._writer.close()

@@ -1,0 +1,70 @@
+"""Which durable messages are still needed, small enough for any depth: one bit per message.
+
+Answers one question: does any live message have an id in this range (of a segment)? Ids rise with
+the log, so a bit mask per 64 ids and queue stays dense. Removing twice, or what was never added,
+changes nothing, so a mistake of a caller can only keep a segment too long, never drop it early.
+
+Not here: references, order, transactions (their messages stay live until the outcome).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+
+class LiveIndex:
+    """Live message ids per queue."""
+
+    __slots__ = ("queues",)
+
+    def __init__(self) -> None:
+        self.queues: dict[int, dict[int, int]] = {}
+        """Queue id to id // 64 to a mask of the ids that are live. No mask is 0."""
+
+    def add(self, queue_id: int, message_id: int) -> None:
+        """The message is live in the queue."""
+        masks = self.queues.get(queue_id)
+        if masks is None:
+            masks = self.queues[queue_id] = {}
+        block = message_id >> 6
+        masks[block] = masks.get(block, 0) | 1 << (message_id & 63)
+
+    def remove(self, queue_id: int, message_ids: Iterable[int]) -> None:
+        """The messages have left the queue."""
+        masks = self.queues.get(queue_id)
+        if masks is None:
+            return
+        for message_id in message_ids:
+            block = message_id >> 6
+            mask = masks.get(block)
+            if mask is not None:
+                mask &= ~(1 << (message_id & 63))
+                if mask:
+                    masks[block] = mask
+                else:
+                    del masks[block]
+
+    def remove_queue(self, queue_id: int) -> None:
+        """The queue is gone with all that was in it."""
+        self.queues.pop(queue_id, None)
+
+    def is_live(self, queue_id: int, message_id: int) -> bool:
+        """Whether that message is live in that queue."""
+        return bool(self.queues.get(queue_id, {}).get(message_id >> 6, 0) >> (message_id & 63) & 1)
+
+    def any_between(self, first_id: int, last_id: int) -> bool:
+        """Whether an id in the range, ends included, may be live in any queue; blocks of 64 ids
+        count as a whole. Costs at most one look per block of the range and queue.
+        """
+        first, last = first_id >> 6, last_id >> 6
+        for masks in self.queues.values():
+            if len(masks) < last - first + 1:
+                if any(first <= block <= last for block in masks):
+                    return True
+            elif not masks.keys().isdisjoint(range(first, last + 1)):
+                return True
+        return False
+
+    def count(self) -> int:
+        """Live messages, once per queue. Walks everything: for tests and tools."""
+        return sum(mask.bit_count() for masks in self.queues.values() for mask in masks.values())

@@ -1,0 +1,635 @@
+"""The store as the broker uses it while active: says what happened, gets told when it is durable.
+
+Every ``store_*`` appends one record to the journal and returns at once; what may only be said
+once it is durable waits in ``context`` for ``last_sequence``. ``flush`` hands the collected
+records to the writer, once per turn of the loop.
+
+``store_message`` and ``store_acknowledge(s)`` are the hot paths and write into the journal's
+buffers themselves: one ``Struct.pack``, one crc over the parts, no copy of the message.
+
+When the disk is full (``full``) messages are refused with ``DiskFull`` before anything is
+appended; all that frees space goes on (``journal``).
+
+Not here: recovery (``follower``, ``activation``), queues, when a transaction commits.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Final
+from zlib import crc32
+
+from understudy.errors import DiskFull, JournalCorrupt, LimitExceeded, RemoteProtocolError
+from understudy.ids import EPOCH_SHIFT, NodeId, first_id_of_epoch
+from understudy.limits import DUPLICATE_ID_BYTES_MAX, ID_CACHE_SIZE, RECORD_BYTES_MAX
+from understudy.message import Message
+from understudy.ports import Clock, Disk, File, LogWriter
+from understudy.store.activation import begin_epoch
+from understudy.store.follower import Follower
+from understudy.store.journal import SEGMENT_BYTES, Journal
+from understudy.store.operation_context import OperationContext
+from understudy.store.records import (
+    ACKNOWLEDGE_HEADER_BYTES,
+    ACKNOWLEDGE_ONE_REST,
+    ACKNOWLEDGE_REST,
+    HEADER,
+    HEADER_BYTES,
+    MESSAGE_HEADER_BYTES,
+    MESSAGE_LARGE,
+    MESSAGE_ONE_REST,
+    MESSAGE_REST,
+    AddressRecord,
+    MessageRecord,
+    QueueRecord,
+    RecordType,
+    decode,
+    encode_address,
+    encode_checkpoint,
+    encode_delivery_count,
+    encode_duplicate_id,
+    encode_id,
+    encode_prepare,
+    encode_queue,
+    encode_trim,
+)
+from understudy.store.reference import Location, unpack_location
+from understudy.store.segment import SegmentFile, log_size_bytes, seed_of, segment_name
+from understudy.store.state import SegmentUse, StoreState
+
+_MESSAGE_ADD: Final = int(RecordType.MESSAGE_ADD)
+_ACKNOWLEDGE: Final = int(RecordType.ACKNOWLEDGE)
+_MESSAGE_ONE_BYTES: Final = MESSAGE_HEADER_BYTES + 8
+_ACKNOWLEDGE_ONE_BYTES: Final = ACKNOWLEDGE_HEADER_BYTES + 8
+
+#: Segments kept open for reading messages back.
+_OPEN_FILES_MAX: Final = 64
+#: Dead segments at the beginning of the log before a checkpoint is written to drop them ...
+_TRIM_SEGMENTS_MIN: Final = 4
+#: ... and how many times larger than the checkpoint they must be.
+_TRIM_FACTOR: Final = 16
+#: Estimated bytes of one binding or duplicate id in a checkpoint.
+_CHECKPOINT_ITEM_BYTES: Final = 128
+#: Most ids in one ACKNOWLEDGE record.
+_ACKNOWLEDGE_IDS_MAX: Final = 64 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class StoreSettings:
+    """Settings of the store (broker.xml element in brackets)."""
+
+    segment_bytes: int = SEGMENT_BYTES
+    """Size of a segment (journal-file-size)."""
+    id_cache_size: int = ID_CACHE_SIZE
+    """Duplicate ids kept per address (id-cache-size)."""
+    disk_usage_percent_max: int = 90
+    """Refuse messages above it (max-disk-usage); -1 or 100 for never."""
+    disk_free_bytes_min: int = -1
+    """Refuse messages below it (min-disk-free); -1 for never."""
+
+
+class MessageStore:
+    """See the module's text. Made by ``MessageStore.activate``."""
+
+    def __init__(
+        self,
+        *,
+        disk: Disk,
+        directory: str,
+        writer: LogWriter,
+        clock: Clock,
+        state: StoreState,
+        context: OperationContext,
+        file: SegmentFile,
+        position: int,
+        number: int,
+        settings: StoreSettings,
+        on_failure: Callable[[BaseException], None],
+    ) -> None:
+        """Goes on where an activation stopped; use ``activate``.
+
+        Args:
+            disk: Where the store is.
+            directory: Absolute path of the store.
+            writer: Writes and syncs.
+            clock: For times in segments, retries.
+            state: Everything in the log, the new EPOCH record included.
+            context: At the sequence of the EPOCH record.
+            file: The first segment of the epoch.
+            position: Offset behind the EPOCH record.
+            number: Number of that segment.
+            settings: See there.
+            on_failure: Told once, when the store has failed for good.
+        """
+        assert state.node_id is not None
+        self.context = context
+        self.state = state
+        self.node_id: NodeId = state.node_id
+        self.epoch = state.epoch
+        self.full = False
+        """Whether ``store_message`` refuses."""
+        self._disk = disk
+        self._directory = directory
+        self._settings = settings
+        self._usage_full = False
+        self._last_id = first_id_of_epoch(self.epoch) - 1
+        self._live = state.live
+        self._live_queues = state.live.queues
+        self._readers: dict[int, File] = {}
+        self._epochs = {segment: use.epoch for segment, use in state.segments.items()}
+        self._removable: list[str] = []
+        self._removing = False
+        self._trim_pending = False
+        self._journal = Journal(
+            disk=disk,
+            directory=directory,
+            writer=writer,
+            clock=clock,
+            context=context,
+            node_id=self.node_id,
+            epoch=self.epoch,
+            number=number,
+            file=file,
+            position=position,
+            sequence=state.sequence,
+            use=state.segments[number],
+            segment_bytes=settings.segment_bytes,
+            on_failure=on_failure,
+            on_segment=self._begin_segment,
+        )
+
+    @classmethod
+    def activate(
+        cls,
+        follower: Follower,
+        *,
+        disk: Disk,
+        directory: str,
+        writer: LogWriter,
+        clock: Clock,
+        node_id: NodeId,
+        on_failure: Callable[[BaseException], None],
+        settings: StoreSettings | None = None,
+    ) -> MessageStore:
+        """Finish reading the log, begin the next epoch and accept records.
+
+        Blocks for a few syncs and the unread tail, however much the log holds. The references of
+        ``state`` are the caller's from here on (``state.take_references``), as are the ``adds``
+        of its prepared transactions.
+
+        Args:
+            follower: Of the same directory, fresh or following; closed afterwards.
+            disk: Where the store is, writable.
+            directory: Absolute path of the store.
+            writer: Writes and syncs; closed by ``close``.
+            clock: For times in the log.
+            node_id: Whose store it must be.
+            on_failure: Told once, when the store has failed for good.
+            settings: Defaults if None.
+
+        Raises:
+            StoreError: see ``activation.begin_epoch``.
+        """
+        settings = settings or StoreSettings()
+        epoch = begin_epoch(follower, disk, directory, clock, node_id, settings.segment_bytes)
+        store = cls(
+            disk=disk,
+            directory=directory,
+            writer=writer,
+            clock=clock,
+            state=epoch.state,
+            context=OperationContext(epoch.state.sequence),
+            file=epoch.file,
+            position=epoch.position,
+            number=epoch.number,
+            settings=settings,
+            on_failure=on_failure,
+        )
+        store.check_disk()
+        return store
+
+    # --- ids and positions ----------------------------------------------------------------------
+
+    def next_id(self) -> int:
+        """A new id for a message, queue, address or transaction, unique for ever."""
+        self._last_id += 1
+        return self._last_id
+
+    @property
+    def last_sequence(self) -> int:
+        """Sequence of the last record appended: what a confirmation waits for."""
+        return self._journal.sequence
+
+    @property
+    def backlog_bytes(self) -> int:
+        """Bytes appended and not yet durable."""
+        return self._journal.backlog_bytes
+
+    @property
+    def segment_count(self) -> int:
+        """Segments of the log."""
+        return len(self._epochs)
+
+    def size_bytes(self) -> int:
+        """Bytes of the directory's segments on the disk, the prepared one included."""
+        return log_size_bytes(self._disk, self._directory)
+
+    # --- bindings -------------------------------------------------------------------------------
+
+    def store_address(self, record: AddressRecord) -> int:
+        """An address exists or has changed; the sequence."""
+        sequence = self._journal.append(RecordType.ADDRESS_ADD, encode_address(record))
+        self.state.addresses[record.address_id] = record
+        return sequence
+
+    def delete_address(self, address_id: int) -> int:
+        """The address is gone with its duplicate ids; the sequence."""
+        sequence = self._journal.append(RecordType.ADDRESS_REMOVE, encode_id(address_id))
+        self.state.remove_address(address_id)
+        return sequence
+
+    def store_queue(self, record: QueueRecord) -> int:
+        """A queue exists or has changed; the sequence."""
+        sequence = self._journal.append(RecordType.QUEUE_ADD, encode_queue(record))
+        self.state.queues[record.queue_id] = record
+        return sequence
+
+    def delete_queue(self, queue_id: int) -> int:
+        """The queue is gone with its messages; the sequence."""
+        sequence = self._journal.append(RecordType.QUEUE_REMOVE, encode_id(queue_id))
+        self.state.remove_queue(queue_id)
+        return sequence
+
+    # --- messages -------------------------------------------------------------------------------
+
+    def store_message(
+        self,
+        message: Message,
+        address_id: int,
+        queue_ids: Sequence[int],
+        *,
+        tx_id: int = 0,
+        duplicate_id: bytes = b"",
+        scheduled_ms: int = 0,
+        large: bool = False,
+    ) -> Location:
+        """A durable message is in these queues; where it lies.
+
+        Args:
+            message: With its id assigned.
+            address_id: Of the address it was sent to.
+            queue_ids: At least one.
+            tx_id: Transaction it belongs to; 0 for none.
+            duplicate_id: Remembered for the address with it.
+            scheduled_ms: Epoch milliseconds before which it is not delivered; 0 for at once.
+            large: ``message`` is the header of a large message.
+
+        Raises:
+            DiskFull: the disk is full; nothing was appended.
+            LimitExceeded: the record would be larger than ``RECORD_BYTES_MAX``.
+            StoreError: the journal has failed.
+        """
+        if self.full:
+            self._refuse()
+        encoded = message.encoded
+        message_id = message.message_id
+        journal = self._journal
+        count = len(queue_ids)
+        one = count == 1 and not duplicate_id
+        length = len(encoded) + (_MESSAGE_ONE_BYTES if one else MESSAGE_HEADER_BYTES + 8 * count + len(duplicate_id))
+        offset = journal.offset
+        if offset + length > journal.room or len(duplicate_id) > DUPLICATE_ID_BYTES_MAX:
+            self._check_size(length, duplicate_id)
+            journal.make_room(length)
+            offset = journal.offset
+        sequence = journal.sequence + 1
+        if one:
+            rest = MESSAGE_ONE_REST.pack(
+                length,
+                sequence,
+                journal.batch,
+                _MESSAGE_ADD,
+                0,
+                0,
+                message_id,
+                tx_id,
+                address_id,
+                message.expiration,
+                scheduled_ms,
+                message.priority,
+                large,
+                0,
+                1,
+                queue_ids[0],
+            )
+        else:
+            rest = b"".join(
+                (
+                    MESSAGE_REST.pack(
+                        length,
+                        sequence,
+                        journal.batch,
+                        _MESSAGE_ADD,
+                        0,
+                        0,
+                        message_id,
+                        tx_id,
+                        address_id,
+                        message.expiration,
+                        scheduled_ms,
+                        message.priority,
+                        large,
+                        len(duplicate_id),
+                        count,
+                    ),
+                    struct.pack(f"<{count}Q", *queue_ids),
+                    duplicate_id,
+                )
+            )
+        journal.parts += (crc32(encoded, crc32(rest, journal.seed)).to_bytes(4, "little") + rest, encoded)
+        journal.offsets.append(offset)
+        journal.offset = offset + length
+        journal.room -= 4
+        journal.sequence = self.context.appended = sequence
+        use = journal.use
+        if message_id > use.message_id_max and use.message_id_min:
+            use.message_id_max = message_id
+        else:
+            use.note(message_id)
+        block = message_id >> 6
+        bit = 1 << (message_id & 63)
+        live_queues = self._live_queues
+        for queue_id in queue_ids:
+            masks = live_queues.get(queue_id)
+            if masks is None:
+                masks = live_queues[queue_id] = {}
+            masks[block] = masks.get(block, 0) | bit
+        if tx_id:
+            transaction = self.state.transaction(tx_id, journal.number)
+            transaction.added_ids += [(queue_id, message_id) for queue_id in queue_ids]
+            if duplicate_id:
+                transaction.duplicate_ids.append((address_id, duplicate_id))
+        elif duplicate_id:
+            self.state.remember_duplicate(address_id, duplicate_id)
+        # pack_location, in line
+        return Location(journal.number << 64 | offset << 32 | length)
+
+    def store_acknowledge(self, queue_id: int, message_id: int, tx_id: int = 0) -> None:
+        """The message has left the queue."""
+        journal = self._journal
+        offset = journal.offset
+        if offset + _ACKNOWLEDGE_ONE_BYTES > journal.room:
+            journal.make_room(_ACKNOWLEDGE_ONE_BYTES)
+            offset = journal.offset
+        sequence = journal.sequence + 1
+        rest = ACKNOWLEDGE_ONE_REST.pack(
+            _ACKNOWLEDGE_ONE_BYTES, sequence, journal.batch, _ACKNOWLEDGE, 0, 0, queue_id, tx_id, 1, 0, message_id
+        )
+        journal.parts.append(crc32(rest, journal.seed).to_bytes(4, "little") + rest)
+        journal.offsets.append(offset)
+        journal.offset = offset + _ACKNOWLEDGE_ONE_BYTES
+        journal.room -= 4
+        journal.sequence = self.context.appended = sequence
+        if tx_id:
+            self.state.transaction(tx_id, journal.number).acknowledges.append((queue_id, message_id))
+            return
+        masks = self._live_queues.get(queue_id)
+        if masks is not None:
+            block = message_id >> 6
+            mask = masks.get(block)
+            if mask is not None:
+                mask &= ~(1 << (message_id & 63))
+                if mask:
+                    masks[block] = mask
+                else:
+                    del masks[block]
+
+    def store_acknowledges(self, queue_id: int, message_ids: Sequence[int], tx_id: int = 0) -> None:
+        """The messages have left the queue, in one record."""
+        count = len(message_ids)
+        if count == 1:
+            self.store_acknowledge(queue_id, message_ids[0], tx_id)
+            return
+        if count > _ACKNOWLEDGE_IDS_MAX:
+            for start in range(0, count, _ACKNOWLEDGE_IDS_MAX):
+                self.store_acknowledges(queue_id, message_ids[start : start + _ACKNOWLEDGE_IDS_MAX], tx_id)
+            return
+        if not count:
+            return
+        journal = self._journal
+        length = ACKNOWLEDGE_HEADER_BYTES + 8 * count
+        if journal.offset + length > journal.room:
+            journal.make_room(length)
+        offset = journal.offset
+        sequence = journal.sequence + 1
+        rest = ACKNOWLEDGE_REST.pack(
+            length, sequence, journal.batch, _ACKNOWLEDGE, 0, 0, queue_id, tx_id, count, 0
+        ) + struct.pack(f"<{count}Q", *message_ids)
+        journal.parts.append(crc32(rest, journal.seed).to_bytes(4, "little") + rest)
+        journal.offsets.append(offset)
+        journal.offset = offset + length
+        journal.room -= 4
+        journal.sequence = self.context.appended = sequence
+        if tx_id:
+            acknowledges = self.state.transaction(tx_id, journal.number).acknowledges
+            acknowledges += [(queue_id, message_id) for message_id in message_ids]
+        else:
+            self._live.remove(queue_id, message_ids)
+
+    def store_delivery_count(self, queue_id: int, message_id: int, count: int) -> None:
+        """The message was given to consumers of the queue so often."""
+        self._journal.append(RecordType.DELIVERY_COUNT, encode_delivery_count(queue_id, message_id, count))
+
+    def store_duplicate_id(self, address_id: int, duplicate_id: bytes, tx_id: int = 0) -> None:
+        """The address has seen this duplicate id (with a transaction: once it commits)."""
+        self._check_size(len(duplicate_id), duplicate_id)
+        self._journal.append(RecordType.DUPLICATE_ID, encode_duplicate_id(address_id, duplicate_id, tx_id))
+        if tx_id:
+            transaction = self.state.transaction(tx_id, self._journal.number)
+            transaction.duplicate_ids.append((address_id, duplicate_id))
+        else:
+            self.state.remember_duplicate(address_id, duplicate_id)
+
+    def _refuse(self) -> None:
+        if self._usage_full:
+            limit = f"more than {self._settings.disk_usage_percent_max} % used or too little free"
+            raise DiskFull(f"{self._directory}: {limit}", hint="max-disk-usage or min-disk-free")
+        if self._journal.no_space:
+            raise DiskFull(f"{self._directory}: no room for the next segment of the journal")
+        self._update_full()
+
+    def _check_size(self, length: int, duplicate_id: bytes) -> None:
+        """Off the hot path: only when a record does not simply fit."""
+        if length > RECORD_BYTES_MAX:
+            raise LimitExceeded(f"journal record of {length} bytes, limit {RECORD_BYTES_MAX}")
+        if len(duplicate_id) > DUPLICATE_ID_BYTES_MAX:
+            raise LimitExceeded(f"duplicate id of {len(duplicate_id)} bytes, limit {DUPLICATE_ID_BYTES_MAX}")
+        needed_bytes = length + self._settings.segment_bytes
+        if length > self._settings.segment_bytes // 2 and self._disk.free_bytes(self._directory) < needed_bytes:
+            # a record of its own segment must not use up the reserve and then wait for room
+            raise DiskFull(f"{self._directory}: no room for a record of {length} bytes")
+
+    # --- transactions ---------------------------------------------------------------------------
+
+    def store_prepare(self, tx_id: int, xid: bytes) -> int:
+        """The transaction awaits its outcome, whatever happens; the sequence.
+
+        Args:
+            tx_id: The transaction.
+            xid: Its name in a form the caller can read back from ``state.transactions``.
+        """
+        sequence = self._journal.append(RecordType.TX_PREPARE, encode_prepare(tx_id, xid))
+        self.state.transaction(tx_id, self._journal.number).xid = xid
+        return sequence
+
+    def store_commit(self, tx_id: int) -> int:
+        """Everything in the transaction counts; the sequence."""
+        sequence = self._journal.append(RecordType.TX_COMMIT, encode_id(tx_id))
+        transaction = self.state.transactions.get(tx_id)
+        if transaction is not None:
+            # references are routing's while the store is active
+            transaction.adds = []
+            self.state.commit(tx_id)
+        return sequence
+
+    def store_rollback(self, tx_id: int) -> int:
+        """Nothing in the transaction ever was; the sequence."""
+        sequence = self._journal.append(RecordType.TX_ROLLBACK, encode_id(tx_id))
+        self.state.roll_back(tx_id)
+        return sequence
+
+    # --- reading back ---------------------------------------------------------------------------
+
+    def read_message(self, location: Location) -> Message:
+        """The message of a record, from memory while it is not written yet, else from its segment.
+
+        Raises:
+            JournalCorrupt: the bytes there are not that record any more.
+            DiskFailed: they cannot be read.
+        """
+        number, offset, length = unpack_location(location)
+        raw = self._journal.pending(number, offset, length)
+        if raw is None:
+            raw = self._reader(number).read(offset, length)
+        path = f"{self._directory}/{segment_name(number, self._epochs[number])}"
+        if len(raw) != length or length < HEADER_BYTES:
+            raise JournalCorrupt(f"record of {length} bytes cut off", file=path, offset=offset)
+        crc, found, _, _, kind, flags, _ = HEADER.unpack_from(raw)
+        if crc32(raw[4:], seed_of(number, self._epochs[number])) != crc or found != length:
+            raise JournalCorrupt("message is damaged", file=path, offset=offset)
+        try:
+            record = decode(kind, flags, raw[HEADER_BYTES:])
+            if not isinstance(record, MessageRecord):
+                raise JournalCorrupt(f"record of type {kind} where a message was", file=path, offset=offset)
+            return Message.decode(record.encoded)
+        except (ValueError, RemoteProtocolError) as error:
+            raise JournalCorrupt(f"message cannot be decoded: {error}", file=path, offset=offset) from error
+
+    def _reader(self, number: int) -> File:
+        file = self._readers.pop(number, None)
+        if file is None:
+            name = segment_name(number, self._epochs[number])
+            file = self._disk.open(f"{self._directory}/{name}", read_only=True)
+            if len(self._readers) >= _OPEN_FILES_MAX:
+                self._readers.pop(next(iter(self._readers))).close()
+        # last in the dict is the most recently used
+        self._readers[number] = file
+        return file
+
+    # --- turns, disk, end -----------------------------------------------------------------------
+
+    def flush(self) -> None:
+        """Hand the collected records to the writer if it is free; once per turn."""
+        if self._trim_pending:
+            self._trim_pending = False
+            self._trim()
+        journal = self._journal
+        journal.flush()
+        if journal.no_space or self.full:
+            self._update_full()
+
+    def check_disk(self) -> None:
+        """Compare the disk with ``max-disk-usage`` and ``min-disk-free``; every few seconds
+        (disk-scan-period).
+
+        Raises:
+            DiskFailed: the disk cannot be asked.
+        """
+        settings = self._settings
+        free_bytes = self._disk.free_bytes(self._directory)
+        total_bytes = self._disk.total_bytes(self._directory)
+        used_percent = 100 * (total_bytes - free_bytes) / total_bytes if total_bytes else 0
+        self._usage_full = free_bytes < settings.disk_free_bytes_min or (
+            0 <= settings.disk_usage_percent_max < 100 and used_percent > settings.disk_usage_percent_max
+        )
+        self._journal.retry_space()
+        self._update_full()
+
+    def _update_full(self) -> None:
+        self.full = self._usage_full or self._journal.no_space
+
+    def close(self, done: Callable[[], None]) -> None:
+        """Write what was appended, seal the segment, then call ``done``. Nothing may be stored
+        afterwards.
+        """
+        for file in self._readers.values():
+            file.close()
+        self._readers.clear()
+        self._journal.close(done)
+
+    # --- segments -------------------------------------------------------------------------------
+
+    def _begin_segment(self, number: int, first_sequence: int) -> SegmentUse:
+        self._epochs[number] = self.epoch
+        # not now: the journal is in the middle of an append
+        self._trim_pending = True
+        return self.state.begin_segment(number, self.epoch, first_sequence)
+
+    def _trim(self) -> None:
+        """Drop the dead beginning of the log if it is worth a checkpoint."""
+        state, journal = self.state, self._journal
+        dead = state.dead_prefix(journal.number)
+        if len(dead) < _TRIM_SEGMENTS_MIN or journal.failure is not None:
+            return
+        covered = [number for number in dead if number < (state.checkpoint_segment or 0)]
+        if len(covered) >= _TRIM_SEGMENTS_MIN:
+            dead = covered
+        else:
+            items = len(state.addresses) + len(state.queues) + sum(len(ids) for ids in state.duplicate_ids.values())
+            if len(dead) * self._settings.segment_bytes < _TRIM_FACTOR * items * _CHECKPOINT_ITEM_BYTES:
+                return
+            # what is dead lies before its first part, wherever the last part ends up
+            state.checkpoint_segment = journal.number
+            for flags, payload in encode_checkpoint(state.checkpoint_items()):
+                journal.append(RecordType.CHECKPOINT, payload, flags=flags)
+        kept = next(number for number in state.segments if number > dead[-1])
+        first_sequence = state.segments[kept].first_sequence
+        sequence = journal.append(RecordType.TRIM, encode_trim(kept, first_sequence))
+        for number in dead:
+            self._removable.append(f"{self._directory}/{segment_name(number, self._epochs[number])}")
+            del state.segments[number]
+        self.context.when_durable(sequence, self._remove_segments, dead)
+
+    def _remove_segments(self, numbers: list[int]) -> None:
+        for number in numbers:
+            self._epochs.pop(number, None)
+            reader = self._readers.pop(number, None)
+            if reader is not None:
+                reader.close()
+        if self._removing:
+            return
+        self._removing = True
+        paths = list(self._removable)
+
+        def removed(error: BaseException | None) -> None:
+            self._removing = False
+            if error is None:
+                del self._removable[: len(paths)]
+
+        self._journal.remove_segments(paths, removed)
+
+
+# ``large`` is packed as the flags byte, so it must be bit 0
+assert MESSAGE_LARGE == 1
+assert EPOCH_SHIFT == 40

@@ -1,0 +1,215 @@
+"""The lock files of a store and the state byte in them (facts ha s. 2.1 and 2.6).
+
+``server.lock`` holds who the store belongs to and what its last owner was doing: byte 0 the state,
+bytes 1 and 2 ``0``, bytes 3 to 18 the node id as a raw UUID. ``serverlock.1`` is locked as long as
+a node is active, ``serverlock.2`` by the one next in line. ``server.lock`` itself is locked
+only while the very first node chooses the id: the state is one byte, written and read whole, and the
+file is opened anew for each, which on a network file system brings what others have written.
+
+Being active is *proved*, not believed: ``lost`` asks the locks again and compares the modification
+time of ``server.lock`` with our own last write; a node that activates touches it, so whoever was
+active before and did not notice finds out.
+
+Not here: when to ask, and what follows from the answer (``ha.shared_store``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from understudy.errors import DiskFailed, StoreError
+from understudy.ids import NodeId, uuid_text
+from understudy.ports import Disk, Entropy, File, FileLock
+
+FIRST_START: Final = "0"
+NOT_STARTED: Final = "N"
+OWNED: Final = "L"
+WANTED: Final = "F"
+STOPPED_CLEANLY: Final = "P"
+STATES: Final = frozenset((FIRST_START, NOT_STARTED, OWNED, WANTED, STOPPED_CLEANLY))
+
+_FILE_BYTES: Final = 19
+
+
+class NodeLock:
+    """See the module's text. Implements ``ha.activation.StoreLock``."""
+
+    def __init__(self, disk: Disk, directory: str, file_lock: Callable[[str], FileLock], entropy: Entropy) -> None:
+        """Nothing is opened yet.
+
+        Args:
+            disk: Where the store is.
+            directory: node-manager-lock-directory, absolute; it exists.
+            file_lock: Makes the lock of a path.
+            entropy: For a new node id.
+        """
+        self._disk = disk
+        self._directory = directory
+        self._path = f"{directory}/server.lock"
+        self._entropy = entropy
+        self._primary = file_lock(f"{directory}/serverlock.1")
+        self._backup = file_lock(f"{directory}/serverlock.2")
+        self._creation_lock = file_lock(self._path)
+        self._primary_held = False
+        self._written_ns: int | None = None
+        self._node_id: NodeId | None = None
+
+    def open(self) -> bool:
+        """Read the node id; the very first node of a store chooses it. False: another node is
+        choosing it right now, ask again.
+
+        Raises:
+            DiskFailed: the directory cannot be used.
+            StoreError: ``server.lock`` is not one.
+        """
+        content = self._read()
+        if content is None or len(content) < _FILE_BYTES:
+            if not self._creation_lock.try_acquire():
+                return False
+            try:
+                self._create()
+            finally:
+                self._creation_lock.release()
+            content = self._read()
+        if content is None or len(content) < _FILE_BYTES:
+            raise DiskFailed(f"{self._path} cannot be made")
+        raw = content[3:_FILE_BYTES]
+        if len(content) != _FILE_BYTES or not any(raw):
+            raise StoreError(
+                f"{self._path} is no lock file: {len(content)} bytes, {_FILE_BYTES} wanted",
+                hint="is node-manager-lock-directory the right one?",
+            )
+        self._node_id = NodeId(uuid_text(raw))
+        return True
+
+    def close(self) -> None:
+        """Let go of everything."""
+        self.release_primary()
+        self.release_backup()
+
+    @property
+    def node_id(self) -> NodeId:
+        """Whose store it is; known once ``open`` was called."""
+        assert self._node_id is not None, "NodeLock.open was not called"
+        return self._node_id
+
+    # --- state byte -------------------------------------------------------------------------------
+
+    def read_state(self) -> str:
+        """``0`` never active, ``N`` nothing readable, ``L`` owned, ``F`` wanted by a primary, ``P``
+        cleanly stopped.
+
+        Raises:
+            DiskFailed: the file cannot be read, or holds something else.
+        """
+        found = self._read()
+        if not found:
+            return NOT_STARTED
+        state = chr(found[0])
+        if state not in STATES:
+            raise DiskFailed(f"{self._path}: unknown state byte {found[0]:#04x}")
+        return state
+
+    def write_state(self, state: str) -> None:
+        """Write the byte, sync, and remember the file's time as ours.
+
+        Raises:
+            DiskFailed: it could not be made durable.
+        """
+        assert state in STATES, state
+        file = self._open_file()
+        try:
+            file.write(0, (state.encode("ascii"),))
+            file.sync()
+        finally:
+            file.close()
+        if self._primary_held:
+            self._written_ns = self._disk.modified_ns(self._path)
+
+    def touch(self) -> None:
+        """Make any other node that believes it owns the store find out (facts ha 2.3, 2.6)."""
+        self._disk.touch(self._path)
+        self._written_ns = self._disk.modified_ns(self._path)
+
+    # --- locks --------------------------------------------------------------------------------------
+
+    def try_primary(self) -> bool:
+        """Take the primary lock without waiting. Raises DiskFailed when it cannot be asked."""
+        self._primary_held = self._primary.try_acquire()
+        return self._primary_held
+
+    def release_primary(self) -> None:
+        """Give the store away."""
+        self._primary_held = False
+        self._written_ns = None
+        self._primary.release()
+
+    def try_backup(self) -> bool:
+        """Take the place of the next in line without waiting. Raises DiskFailed likewise."""
+        return self._backup.try_acquire()
+
+    def release_backup(self) -> None:
+        """Let the next backup stand by."""
+        self._backup.release()
+
+    def lost(self) -> str | None:
+        """Why the primary lock is no longer provably ours; None when it is (facts ha 2.6)."""
+        if not self._primary_held:
+            return f"{self._directory}: the primary lock is not held"
+        try:
+            if not self._primary.verify():
+                return f"{self._directory}/serverlock.1 is not locked by us any more"
+            # the time before the state: a primary that asks for the store changes both, and must
+            # not look like one that has activated
+            modified_ns = self._disk.modified_ns(self._path)
+            state = self.read_state()
+        except FileNotFoundError:
+            return f"{self._path} has vanished"
+        except StoreError as error:
+            return str(error)
+        if state == NOT_STARTED:
+            return f"{self._path} is empty"
+        if state == OWNED and self._written_ns is not None and modified_ns > self._written_ns:
+            return f"{self._path} was touched by another node: it has activated"
+        return None
+
+    # --- files --------------------------------------------------------------------------------------
+
+    def _read(self) -> bytes | None:
+        try:
+            file = self._disk.open(self._path, read_only=True)
+        except FileNotFoundError:
+            return None
+        try:
+            return file.read(0, _FILE_BYTES + 1)
+        finally:
+            file.close()
+
+    def _open_file(self) -> File:
+        try:
+            return self._disk.open(self._path)
+        except FileNotFoundError:
+            raise DiskFailed(f"{self._path} has vanished") from None
+
+    def _create(self) -> None:
+        """Under the lock of the file, so that two nodes choose one id."""
+        content = self._read()
+        if content is not None and len(content) >= _FILE_BYTES:
+            return
+        if content is None:
+            self._disk.open(self._path, create=True).close()
+        file = self._open_file()
+        try:
+            file.write(0, (b"000" + self._new_id(),))
+            file.sync()
+        finally:
+            file.close()
+        self._disk.sync_directory(self._directory)
+
+    def _new_id(self) -> bytes:
+        """A random UUID (version 4)."""
+        raw = bytearray(self._entropy.token(16))
+        raw[6] = raw[6] & 0x0F | 0x40
+        raw[8] = raw[8] & 0x3F | 0x80
+        return bytes(raw)

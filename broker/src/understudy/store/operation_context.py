@@ -1,0 +1,80 @@
+"""The one place where confirmations and deliveries wait for durability (design s. 3.2).
+
+Everything that promises something to the outside asks ``when_durable`` with the sequence of the
+last record the promise rests on. What has to wait is released by ``advance`` and by nothing else.
+After ``fail`` nothing is ever released: what was not durable then is unknown, and a node that
+does not know says nothing.
+
+Invariants: ``durable <= appended``; a waiting call's sequence is above ``durable``; waiting
+sequences do not fall, so those that wait are released in the order in which they asked.
+
+Not here: who writes, syncs or replicates; they call ``advance``.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from typing import Any
+
+
+class OperationContext:
+    """Durable up to where, and who waits for more."""
+
+    __slots__ = ("_waiting", "appended", "durable", "failure", "released")
+
+    def __init__(self, durable: int = 0) -> None:
+        """Everything up to the sequence ``durable`` is on the medium already."""
+        self.durable = durable
+        """Highest sequence that is durable."""
+        self.appended = durable
+        """Highest sequence that was appended; kept by the journal."""
+        self.failure: BaseException | None = None
+        """Why nothing is released any more."""
+        self.released = 0
+        """Calls that had to wait and were released, for metrics."""
+        self._waiting: deque[tuple[int, Callable[..., None], tuple[Any, ...]]] = deque()
+
+    @property
+    def failed(self) -> bool:
+        """Whether ``fail`` was called."""
+        return self.failure is not None
+
+    @property
+    def waiting(self) -> int:
+        """Calls not yet released."""
+        return len(self._waiting)
+
+    def when_durable(self, sequence: int, call: Callable[..., None], *args: Any) -> None:
+        """Call once everything up to ``sequence`` is durable: now if it is, else in turn. Never
+        after ``fail``.
+        """
+        if self.failure is not None:
+            return
+        if sequence <= self.durable:
+            call(*args)
+            return
+        waiting = self._waiting
+        if waiting and sequence < waiting[-1][0]:
+            sequence = waiting[-1][0]
+        waiting.append((sequence, call, args))
+
+    def advance(self, sequence: int) -> None:
+        """Everything up to ``sequence`` is durable: release what waited for it."""
+        if self.failure is not None or sequence <= self.durable:
+            return
+        self.durable = sequence
+        waiting = self._waiting
+        while waiting and waiting[0][0] <= sequence:
+            _, call, args = waiting.popleft()
+            self.released += 1
+            call(*args)
+            # a released call may itself fail the context: the others must then stay unheard
+            if self.failure is not None:
+                return
+
+    def fail(self, error: BaseException) -> None:
+        """Release nothing any more; the first error is kept."""
+        if self.failure is None:
+            self.failure = error
+            self._waiting.clear()

@@ -1,0 +1,497 @@
+"""The records of the log: their bytes and nothing else (docs/journal-format.md s. 2.2 and 4).
+
+The hot writers (``message_store``) and the hot reader (``replay``) use the ``Struct`` objects
+here directly; everybody else uses ``encode_*``, which give payloads, and ``decode``, which gives
+a frozen dataclass. Little-endian throughout.
+
+Not here: where a record lies, files, or what a record does to the state (``state``).
+"""
+
+from __future__ import annotations
+
+import json
+import struct
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import IntEnum
+from typing import Final
+
+FORMAT_VERSION: Final = 1
+
+#: After the crc: length, sequence, batch, type, flags, zero.
+REST = struct.Struct("<IQIBBH")
+#: The whole header: crc, then as ``REST``.
+HEADER = struct.Struct("<IIQIBBH")
+HEADER_BYTES: Final = HEADER.size
+#: ``REST`` and the fixed part of MESSAGE_ADD: message id, tx id, address id, expiration, scheduled,
+#: priority, flags, length of the duplicate id, number of queues.
+MESSAGE_REST = struct.Struct("<IQIBBHQQQqqBBHI")
+#: The same with exactly one queue id behind it.
+MESSAGE_ONE_REST = struct.Struct("<IQIBBHQQQqqBBHIQ")
+#: Header and fixed part of MESSAGE_ADD, for reading.
+MESSAGE_HEADER = struct.Struct("<IIQIBBHQQQqqBBHI")
+MESSAGE_HEADER_BYTES: Final = MESSAGE_HEADER.size
+#: ``REST`` and ACKNOWLEDGE: queue id, tx id, n, zero.
+ACKNOWLEDGE_REST = struct.Struct("<IQIBBHQQII")
+#: The same with exactly one message id behind it.
+ACKNOWLEDGE_ONE_REST = struct.Struct("<IQIBBHQQIIQ")
+#: Payload of ACKNOWLEDGE without its ids.
+ACKNOWLEDGE = struct.Struct("<QQII")
+ACKNOWLEDGE_HEADER_BYTES: Final = HEADER_BYTES + ACKNOWLEDGE.size
+
+_U64 = struct.Struct("<Q")
+_MESSAGE = struct.Struct("<QQQqqBBHI")
+_EPOCH = struct.Struct("<16sQqII")
+_END = struct.Struct("<QQQ")
+_TRIM = struct.Struct("<QQ")
+_COUNT = struct.Struct("<QQII")
+_TWO_IDS = struct.Struct("<QQ")
+_ITEM = struct.Struct("<IB3x")
+_SEAL = struct.Struct("<IIQQqqQQ")
+#: Offset of the seal, zero, magic: the last bytes of a sealed file.
+SEAL_TRAILER = struct.Struct("<II8s")
+SEAL_MAGIC: Final = b"USTSEAL\n"
+#: Bytes of a SEAL record without its array of offsets.
+SEAL_FIXED_BYTES: Final = HEADER_BYTES + _SEAL.size + SEAL_TRAILER.size
+
+#: Most payload bytes in one CHECKPOINT record before another part begins.
+CHECKPOINT_PART_BYTES: Final = 1024 * 1024
+
+
+class RecordType(IntEnum):
+    """Numbers of the record types; 32 to 47 are reserved for snapshots."""
+
+    EPOCH = 1
+    CHECKPOINT = 2
+    TRIM = 3
+    SEAL = 4
+    ADDRESS_ADD = 5
+    ADDRESS_REMOVE = 6
+    QUEUE_ADD = 7
+    QUEUE_REMOVE = 8
+    MESSAGE_ADD = 9
+    ACKNOWLEDGE = 10
+    DELIVERY_COUNT = 11
+    DUPLICATE_ID = 12
+    TX_PREPARE = 13
+    TX_COMMIT = 14
+    TX_ROLLBACK = 15
+
+
+CHECKPOINT_FIRST: Final = 1
+CHECKPOINT_LAST: Final = 2
+SEAL_CLOSED: Final = 1
+MESSAGE_LARGE: Final = 1
+
+Settings = Mapping[str, object]
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentEnd:
+    """Where a segment of an older epoch ends."""
+
+    number: int
+    epoch: int
+    end: int
+    """Offset behind its last record."""
+
+
+@dataclass(frozen=True, slots=True)
+class EpochRecord:
+    """The first record of an epoch."""
+
+    node_id: bytes
+    """16 raw bytes."""
+    epoch: int
+    activated_ms: int
+    """Wall time."""
+    ends: tuple[SegmentEnd, ...]
+    """Every older segment with records, in log order."""
+
+
+@dataclass(frozen=True, slots=True)
+class AddressRecord:
+    """An address as the log knows it."""
+
+    address_id: int
+    name: str
+    routing_types: tuple[int, ...]
+    """0 multicast, 1 anycast."""
+    auto_created: bool = False
+    settings: Settings = field(default_factory=dict)
+    """Further attributes by name: JSON values."""
+
+
+@dataclass(frozen=True, slots=True)
+class AddressRemoveRecord:
+    """An address is gone."""
+
+    address_id: int
+
+
+@dataclass(frozen=True, slots=True)
+class QueueRecord:
+    """A queue as the log knows it."""
+
+    queue_id: int
+    address_id: int
+    name: str
+    routing_type: int
+    """0 multicast, 1 anycast."""
+    filter: str | None = None
+    durable: bool = True
+    settings: Settings = field(default_factory=dict)
+    """Further attributes by name (``max_consumers``, ``exclusive``, ...): JSON values."""
+
+
+@dataclass(frozen=True, slots=True)
+class QueueRemoveRecord:
+    """A queue and its references are gone."""
+
+    queue_id: int
+
+
+@dataclass(frozen=True, slots=True)
+class MessageRecord:
+    """A message in its queues."""
+
+    message_id: int
+    tx_id: int
+    address_id: int
+    expiration: int
+    scheduled_ms: int
+    priority: int
+    flags: int
+    queue_ids: tuple[int, ...]
+    duplicate_id: bytes
+    encoded: bytes
+    """The message as ``Message.encoded``."""
+
+
+@dataclass(frozen=True, slots=True)
+class AcknowledgeRecord:
+    """Messages have left a queue."""
+
+    queue_id: int
+    tx_id: int
+    message_ids: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class DeliveryCountRecord:
+    """How often a message was given to consumers of a queue."""
+
+    queue_id: int
+    message_id: int
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class DuplicateIdRecord:
+    """A duplicate id that an address has seen."""
+
+    address_id: int
+    tx_id: int
+    duplicate_id: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class PrepareRecord:
+    """First phase of a transaction is done."""
+
+    tx_id: int
+    xid: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class CommitRecord:
+    """A transaction counts."""
+
+    tx_id: int
+
+
+@dataclass(frozen=True, slots=True)
+class RollbackRecord:
+    """A transaction never was."""
+
+    tx_id: int
+
+
+@dataclass(frozen=True, slots=True)
+class TrimRecord:
+    """Segments below a number may be gone."""
+
+    first_number: int
+    first_sequence: int
+
+
+@dataclass(frozen=True, slots=True)
+class CheckpointRecord:
+    """One part of the bindings and duplicate ids stated again."""
+
+    first: bool
+    last: bool
+    items: tuple[AddressRecord | QueueRecord | DuplicateIdRecord, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class SealRecord:
+    """Footer of a sealed segment."""
+
+    closed: bool
+    count: int
+    digest: int
+    first_sequence: int
+    last_sequence: int
+    first_ms: int
+    sealed_ms: int
+    message_id_min: int
+    message_id_max: int
+    offsets: tuple[int, ...]
+
+
+Record = (
+    EpochRecord
+    | AddressRecord
+    | AddressRemoveRecord
+    | QueueRecord
+    | QueueRemoveRecord
+    | MessageRecord
+    | AcknowledgeRecord
+    | DeliveryCountRecord
+    | DuplicateIdRecord
+    | PrepareRecord
+    | CommitRecord
+    | RollbackRecord
+    | TrimRecord
+    | CheckpointRecord
+    | SealRecord
+)
+
+
+def encode_epoch(node_id: bytes, epoch: int, activated_ms: int, ends: Sequence[SegmentEnd]) -> bytes:
+    """Payload of EPOCH."""
+    head = _EPOCH.pack(node_id, epoch, activated_ms, len(ends), 0)
+    return head + b"".join(_END.pack(end.number, end.epoch, end.end) for end in ends)
+
+
+def _encode_json(values: Mapping[str, object]) -> bytes:
+    return json.dumps(values, separators=(",", ":"), sort_keys=True).encode("ascii")
+
+
+def encode_address(record: AddressRecord) -> bytes:
+    """Payload of ADDRESS_ADD."""
+    return _U64.pack(record.address_id) + _encode_json(
+        {
+            "name": record.name,
+            "routing_types": list(record.routing_types),
+            "auto_created": record.auto_created,
+            "settings": dict(record.settings),
+        }
+    )
+
+
+def encode_queue(record: QueueRecord) -> bytes:
+    """Payload of QUEUE_ADD."""
+    return _TWO_IDS.pack(record.queue_id, record.address_id) + _encode_json(
+        {
+            "name": record.name,
+            "routing_type": record.routing_type,
+            "filter": record.filter,
+            "durable": record.durable,
+            "settings": dict(record.settings),
+        }
+    )
+
+
+def encode_id(identifier: int) -> bytes:
+    """Payload of ADDRESS_REMOVE, QUEUE_REMOVE, TX_COMMIT and TX_ROLLBACK."""
+    return _U64.pack(identifier)
+
+
+def encode_prepare(tx_id: int, xid: bytes) -> bytes:
+    """Payload of TX_PREPARE."""
+    return _U64.pack(tx_id) + xid
+
+
+def encode_delivery_count(queue_id: int, message_id: int, count: int) -> bytes:
+    """Payload of DELIVERY_COUNT."""
+    return _COUNT.pack(queue_id, message_id, count, 0)
+
+
+def encode_duplicate_id(address_id: int, duplicate_id: bytes, tx_id: int = 0) -> bytes:
+    """Payload of DUPLICATE_ID."""
+    return _TWO_IDS.pack(address_id, tx_id) + duplicate_id
+
+
+def encode_trim(first_number: int, first_sequence: int) -> bytes:
+    """Payload of TRIM."""
+    return _TRIM.pack(first_number, first_sequence)
+
+
+def encode_checkpoint(items: Sequence[tuple[RecordType, bytes]]) -> list[tuple[int, bytes]]:
+    """Flags and payload of each CHECKPOINT record that states these payloads again."""
+    parts: list[list[bytes]] = [[]]
+    size = 0
+    for kind, payload in items:
+        if size and size + len(payload) > CHECKPOINT_PART_BYTES:
+            parts.append([])
+            size = 0
+        parts[-1] += (_ITEM.pack(len(payload), kind), payload)
+        size += _ITEM.size + len(payload)
+    last = len(parts) - 1
+    return [
+        ((CHECKPOINT_FIRST if index == 0 else 0) | (CHECKPOINT_LAST if index == last else 0), b"".join(part))
+        for index, part in enumerate(parts)
+    ]
+
+
+def encode_seal(record: SealRecord, at: int, offsets: bytes) -> bytes:
+    """Payload of SEAL.
+
+    Args:
+        record: The fields; its ``offsets`` are not looked at.
+        at: Offset of the SEAL record in its file.
+        offsets: The array as little-endian u32.
+    """
+    return b"".join(
+        (
+            _SEAL.pack(
+                record.count,
+                record.digest,
+                record.first_sequence,
+                record.last_sequence,
+                record.first_ms,
+                record.sealed_ms,
+                record.message_id_min,
+                record.message_id_max,
+            ),
+            offsets,
+            SEAL_TRAILER.pack(at, 0, SEAL_MAGIC),
+        )
+    )
+
+
+def decode(kind: int, flags: int, payload: bytes) -> Record:
+    """The record of a crc-checked payload.
+
+    Raises:
+        ValueError: the type is unknown, or the payload is not what its type says. As the crc
+            was right, this is a bug or a newer writer, never chance.
+    """
+    try:
+        return _decode(kind, flags, payload)
+    except (struct.error, KeyError, TypeError, UnicodeDecodeError, json.JSONDecodeError) as error:
+        raise ValueError(f"record of type {kind} is malformed: {error}") from error
+
+
+def _decode(kind: int, flags: int, payload: bytes) -> Record:
+    if kind == RecordType.MESSAGE_ADD:
+        return _decode_message(payload)
+    if kind == RecordType.ACKNOWLEDGE:
+        queue_id, tx_id, count, _ = ACKNOWLEDGE.unpack_from(payload)
+        ids = struct.unpack_from(f"<{count}Q", payload, ACKNOWLEDGE.size)
+        return AcknowledgeRecord(queue_id, tx_id, ids)
+    if kind == RecordType.DELIVERY_COUNT:
+        queue_id, message_id, count, _ = _COUNT.unpack_from(payload)
+        return DeliveryCountRecord(queue_id, message_id, count)
+    if kind == RecordType.TX_COMMIT:
+        return CommitRecord(_U64.unpack_from(payload)[0])
+    if kind == RecordType.TX_ROLLBACK:
+        return RollbackRecord(_U64.unpack_from(payload)[0])
+    if kind == RecordType.TX_PREPARE:
+        return PrepareRecord(_U64.unpack_from(payload)[0], payload[8:])
+    if kind == RecordType.ADDRESS_REMOVE:
+        return AddressRemoveRecord(_U64.unpack_from(payload)[0])
+    if kind == RecordType.QUEUE_REMOVE:
+        return QueueRemoveRecord(_U64.unpack_from(payload)[0])
+    if kind == RecordType.EPOCH:
+        return _decode_epoch(payload)
+    if kind == RecordType.TRIM:
+        return TrimRecord(*_TRIM.unpack_from(payload))
+    if kind == RecordType.SEAL:
+        return _decode_seal(flags, payload)
+    if kind == RecordType.CHECKPOINT:
+        return _decode_checkpoint(flags, payload)
+    return _decode_item(kind, payload)
+
+
+def _decode_item(kind: int, payload: bytes) -> AddressRecord | QueueRecord | DuplicateIdRecord:
+    if kind == RecordType.ADDRESS_ADD:
+        values = json.loads(payload[8:])
+        return AddressRecord(
+            _U64.unpack_from(payload)[0],
+            values["name"],
+            tuple(values["routing_types"]),
+            values["auto_created"],
+            values["settings"],
+        )
+    if kind == RecordType.QUEUE_ADD:
+        values = json.loads(payload[16:])
+        queue_id, address_id = _TWO_IDS.unpack_from(payload)
+        return QueueRecord(
+            queue_id,
+            address_id,
+            values["name"],
+            values["routing_type"],
+            values["filter"],
+            values["durable"],
+            values["settings"],
+        )
+    if kind == RecordType.DUPLICATE_ID:
+        address_id, tx_id = _TWO_IDS.unpack_from(payload)
+        return DuplicateIdRecord(address_id, tx_id, payload[16:])
+    raise ValueError(f"unknown record type {kind}")
+
+
+def _decode_message(payload: bytes) -> MessageRecord:
+    message_id, tx_id, address_id, expiration, scheduled_ms, priority, flags, duplicate_bytes, count = (
+        _MESSAGE.unpack_from(payload)
+    )
+    queue_ids = struct.unpack_from(f"<{count}Q", payload, _MESSAGE.size)
+    at = _MESSAGE.size + 8 * count
+    start = at + duplicate_bytes
+    if start > len(payload):
+        raise ValueError("MESSAGE_ADD ends within its duplicate id")
+    return MessageRecord(
+        message_id,
+        tx_id,
+        address_id,
+        expiration,
+        scheduled_ms,
+        priority,
+        flags,
+        queue_ids,
+        payload[at:start],
+        payload[start:],
+    )
+
+
+def _decode_epoch(payload: bytes) -> EpochRecord:
+    node_id, epoch, activated_ms, count, _ = _EPOCH.unpack_from(payload)
+    if len(payload) != _EPOCH.size + count * _END.size:
+        raise ValueError(f"EPOCH of {len(payload)} bytes for {count} segments")
+    ends = tuple(SegmentEnd(*end) for end in _END.iter_unpack(payload[_EPOCH.size :]))
+    return EpochRecord(node_id, epoch, activated_ms, ends)
+
+
+def _decode_seal(flags: int, payload: bytes) -> SealRecord:
+    count, digest, first, last, first_ms, sealed_ms, id_min, id_max = _SEAL.unpack_from(payload)
+    if len(payload) != _SEAL.size + 4 * count + SEAL_TRAILER.size:
+        raise ValueError(f"SEAL of {len(payload)} bytes for {count} records")
+    offsets = struct.unpack_from(f"<{count}I", payload, _SEAL.size)
+    closed = bool(flags & SEAL_CLOSED)
+    return SealRecord(closed, count, digest, first, last, first_ms, sealed_ms, id_min, id_max, offsets)
+
+
+def _decode_checkpoint(flags: int, payload: bytes) -> CheckpointRecord:
+    items: list[AddressRecord | QueueRecord | DuplicateIdRecord] = []
+    at = 0
+    while at < len(payload):
+        size, kind = _ITEM.unpack_from(payload, at)
+        at += _ITEM.size
+        if at + size > len(payload):
+            raise ValueError("CHECKPOINT ends within an item")
+        items.append(_decode_item(kind, payload[at : at + size]))
+        at += size
+    return CheckpointRecord(bool(flags & CHECKPOINT_FIRST), bool(flags & CHECKPOINT_LAST), tuple(items))

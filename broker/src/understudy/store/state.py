@@ -1,0 +1,351 @@
+"""What a log means: bindings, references, duplicate ids, open transactions.
+
+``StoreState`` is built by applying records in order, by a follower (all of it) and by the active
+store (everything but ``references``, which routing owns from the activation on). The same records
+always give the same state; that is what makes a passive node ready.
+
+Invariants: a reference is in at most one place, a queue's ``references`` or the ``adds`` of an open
+transaction; ``live`` covers both. Acknowledgements of unknown messages are ignored: their segment
+may have been trimmed.
+
+Not here: reading the log (``replay``, ``follower``), writing it, or what queues do.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from understudy.ids import NodeId, uuid_text
+from understudy.limits import ID_CACHE_SIZE
+from understudy.store.live_index import LiveIndex
+from understudy.store.records import (
+    AcknowledgeRecord,
+    AddressRecord,
+    AddressRemoveRecord,
+    CheckpointRecord,
+    CommitRecord,
+    DeliveryCountRecord,
+    DuplicateIdRecord,
+    EpochRecord,
+    MessageRecord,
+    PrepareRecord,
+    QueueRecord,
+    QueueRemoveRecord,
+    Record,
+    RecordType,
+    RollbackRecord,
+    SealRecord,
+    TrimRecord,
+    encode_address,
+    encode_duplicate_id,
+    encode_queue,
+)
+from understudy.store.reference import Location, MessageReference
+
+
+@dataclass(slots=True)
+class TransactionRecord:
+    """An open transaction."""
+
+    tx_id: int
+    first_segment: int
+    """Segment of its first record, which must stay as long as it is open."""
+    xid: bytes | None = None
+    """Set once it is prepared."""
+    adds: list[tuple[int, MessageReference]] = field(default_factory=list)
+    """Queue id and reference, in order; filled by a follower."""
+    added_ids: list[tuple[int, int]] = field(default_factory=list)
+    """Queue id and message id of the same, also filled in the active store."""
+    acknowledges: list[tuple[int, int]] = field(default_factory=list)
+    """Queue id and message id, in order."""
+    duplicate_ids: list[tuple[int, bytes]] = field(default_factory=list)
+    """Address id and duplicate id."""
+
+    @property
+    def prepared(self) -> bool:
+        """Whether only an outcome is missing; it survives a crash."""
+        return self.xid is not None
+
+
+@dataclass(slots=True)
+class SegmentUse:
+    """What keeps a segment: the range of message ids added in it."""
+
+    epoch: int
+    """Its epoch, part of its file name."""
+    first_sequence: int
+    """Sequence of its first record."""
+    message_id_min: int = 0
+    """0 when no message was added."""
+    message_id_max: int = 0
+
+    def note(self, message_id: int) -> None:
+        """A message was added in it."""
+        if message_id > self.message_id_max:
+            self.message_id_max = message_id
+            if self.message_id_min:
+                return
+        if message_id < self.message_id_min or not self.message_id_min:
+            self.message_id_min = message_id
+
+
+class StoreState:
+    """See the module's text."""
+
+    def __init__(self, id_cache_size: int = ID_CACHE_SIZE) -> None:
+        """An empty log's state.
+
+        Args:
+            id_cache_size: Duplicate ids kept per address; the oldest go.
+        """
+        self.id_cache_size = id_cache_size
+        self.node_id: NodeId | None = None
+        self.epoch = 0
+        self.sequence = 0
+        """Of the last record applied."""
+        self.addresses: dict[int, AddressRecord] = {}
+        self.queues: dict[int, QueueRecord] = {}
+        self.references: dict[int, dict[int, MessageReference]] = {}
+        """Queue id to message id to reference, in log order. Routing takes these dicts over at
+        the activation; the store does not look at them afterwards."""
+        self.duplicate_ids: dict[int, deque[bytes]] = {}
+        """Address id to ids, oldest first."""
+        self.transactions: dict[int, TransactionRecord] = {}
+        self.live = LiveIndex()
+        self.segments: dict[int, SegmentUse] = {}
+        """Segments of the log by number, in order."""
+        self.first_sequence = 1
+        """Sequence of the first record that was read."""
+        self.trimmed_to = 1
+        """First sequence that the last TRIM record says is still needed."""
+        self.checkpoint_segment: int | None = None
+        """Segment in which the last complete checkpoint begins."""
+        self._checkpoint: list[AddressRecord | QueueRecord | DuplicateIdRecord] | None = None
+        self._checkpoint_began = 0
+
+    def take_references(self, queue_id: int) -> dict[int, MessageReference]:
+        """The references of a queue, now the caller's."""
+        return self.references.pop(queue_id, {})
+
+    def begin_segment(self, number: int, epoch: int, first_sequence: int) -> SegmentUse:
+        """The next segment of the log begins with that sequence."""
+        if not self.segments and self.sequence == 0:
+            self.first_sequence = first_sequence
+        use = self.segments[number] = SegmentUse(epoch, first_sequence)
+        return use
+
+    def apply(self, record: Record, sequence: int, segment: int, location: Location) -> None:
+        """Apply one record of the log.
+
+        Args:
+            record: What it says.
+            sequence: Its sequence.
+            segment: Number of its segment, for which ``begin_segment`` was called.
+            location: Where it lies.
+        """
+        self.sequence = sequence
+        _APPLY[type(record)](self, record, segment, location)
+
+    def remember_duplicate(self, address_id: int, duplicate_id: bytes) -> None:
+        """The address has seen this id."""
+        ids = self.duplicate_ids.get(address_id)
+        if ids is None:
+            ids = self.duplicate_ids[address_id] = deque(maxlen=self.id_cache_size)
+        ids.append(duplicate_id)
+
+    def transaction(self, tx_id: int, segment: int) -> TransactionRecord:
+        """The open transaction of that id; begins it if there is none."""
+        transaction = self.transactions.get(tx_id)
+        if transaction is None:
+            transaction = self.transactions[tx_id] = TransactionRecord(tx_id, segment)
+        return transaction
+
+    def commit(self, tx_id: int) -> None:
+        """Everything in the transaction counts."""
+        transaction = self.transactions.pop(tx_id, None)
+        if transaction is None:
+            return
+        for queue_id, reference in transaction.adds:
+            self.references.setdefault(queue_id, {})[reference.message_id] = reference
+        for queue_id, message_id in transaction.acknowledges:
+            self.remove_references(queue_id, (message_id,))
+        for address_id, duplicate_id in transaction.duplicate_ids:
+            self.remember_duplicate(address_id, duplicate_id)
+
+    def roll_back(self, tx_id: int) -> None:
+        """Nothing in the transaction ever was."""
+        transaction = self.transactions.pop(tx_id, None)
+        if transaction is not None:
+            for queue_id, message_id in transaction.added_ids:
+                self.live.remove(queue_id, (message_id,))
+
+    def remove_references(self, queue_id: int, message_ids: Iterable[int]) -> None:
+        """The messages have left the queue."""
+        references = self.references.get(queue_id)
+        if references:
+            for message_id in message_ids:
+                references.pop(message_id, None)
+        self.live.remove(queue_id, message_ids)
+
+    def remove_queue(self, queue_id: int) -> None:
+        """The queue is gone with all that was in it."""
+        self.queues.pop(queue_id, None)
+        self.references.pop(queue_id, None)
+        self.live.remove_queue(queue_id)
+        for transaction in self.transactions.values():
+            transaction.adds = [add for add in transaction.adds if add[0] != queue_id]
+            transaction.added_ids = [add for add in transaction.added_ids if add[0] != queue_id]
+            transaction.acknowledges = [entry for entry in transaction.acknowledges if entry[0] != queue_id]
+
+    def remove_address(self, address_id: int) -> None:
+        """The address is gone with its duplicate ids."""
+        self.addresses.pop(address_id, None)
+        self.duplicate_ids.pop(address_id, None)
+
+    def checkpoint_items(self) -> list[tuple[RecordType, bytes]]:
+        """Bindings and duplicate ids as payloads to be stated again."""
+        items = [(RecordType.ADDRESS_ADD, encode_address(record)) for record in self.addresses.values()]
+        items += [(RecordType.QUEUE_ADD, encode_queue(record)) for record in self.queues.values()]
+        for address_id, ids in self.duplicate_ids.items():
+            items += [(RecordType.DUPLICATE_ID, encode_duplicate_id(address_id, value)) for value in ids]
+        return items
+
+    def dead_prefix(self, before: int) -> list[int]:
+        """Segments from the beginning of the log on, numbers below ``before``, that hold nothing
+        needed. They may be removed once a checkpoint that lies behind them is durable.
+        """
+        held = min((transaction.first_segment for transaction in self.transactions.values()), default=before)
+        dead: list[int] = []
+        for number, use in self.segments.items():
+            if number >= min(before, held):
+                break
+            if use.message_id_min and self.live.any_between(use.message_id_min, use.message_id_max):
+                break
+            dead.append(number)
+        return dead
+
+    # --- one method per record ------------------------------------------------------------------
+
+    def _apply_epoch(self, record: EpochRecord, segment: int, location: Location) -> None:
+        self.node_id = NodeId(uuid_text(record.node_id))
+        self.epoch = record.epoch
+        self._checkpoint = None
+        for tx_id in [tx_id for tx_id, transaction in self.transactions.items() if not transaction.prepared]:
+            self.roll_back(tx_id)
+
+    def _apply_message(self, record: MessageRecord, segment: int, location: Location) -> None:
+        message_id = record.message_id
+        self.segments[segment].note(message_id)
+        transaction = self.transaction(record.tx_id, segment) if record.tx_id else None
+        for queue_id in record.queue_ids:
+            reference = MessageReference(
+                message_id,
+                record.priority,
+                record.expiration,
+                record.scheduled_ms,
+                len(record.encoded),
+                True,
+                location,
+            )
+            self.live.add(queue_id, message_id)
+            if transaction is None:
+                self.references.setdefault(queue_id, {})[message_id] = reference
+            else:
+                transaction.adds.append((queue_id, reference))
+                transaction.added_ids.append((queue_id, message_id))
+        if record.duplicate_id:
+            if transaction is None:
+                self.remember_duplicate(record.address_id, record.duplicate_id)
+            else:
+                transaction.duplicate_ids.append((record.address_id, record.duplicate_id))
+
+    def _apply_acknowledge(self, record: AcknowledgeRecord, segment: int, location: Location) -> None:
+        if record.tx_id:
+            acknowledges = self.transaction(record.tx_id, segment).acknowledges
+            acknowledges += [(record.queue_id, message_id) for message_id in record.message_ids]
+        else:
+            self.remove_references(record.queue_id, record.message_ids)
+
+    def _apply_delivery_count(self, record: DeliveryCountRecord, segment: int, location: Location) -> None:
+        reference = self.references.get(record.queue_id, {}).get(record.message_id)
+        if reference is not None:
+            reference.delivery_count = record.count
+
+    def _apply_duplicate_id(self, record: DuplicateIdRecord, segment: int, location: Location) -> None:
+        if record.tx_id:
+            duplicate_ids = self.transaction(record.tx_id, segment).duplicate_ids
+            duplicate_ids.append((record.address_id, record.duplicate_id))
+        else:
+            self.remember_duplicate(record.address_id, record.duplicate_id)
+
+    def _apply_prepare(self, record: PrepareRecord, segment: int, location: Location) -> None:
+        self.transaction(record.tx_id, segment).xid = record.xid
+
+    def _apply_commit(self, record: CommitRecord, segment: int, location: Location) -> None:
+        self.commit(record.tx_id)
+
+    def _apply_rollback(self, record: RollbackRecord, segment: int, location: Location) -> None:
+        self.roll_back(record.tx_id)
+
+    def _apply_address(self, record: AddressRecord, segment: int, location: Location) -> None:
+        self.addresses[record.address_id] = record
+
+    def _apply_address_remove(self, record: AddressRemoveRecord, segment: int, location: Location) -> None:
+        self.remove_address(record.address_id)
+
+    def _apply_queue(self, record: QueueRecord, segment: int, location: Location) -> None:
+        self.queues[record.queue_id] = record
+
+    def _apply_queue_remove(self, record: QueueRemoveRecord, segment: int, location: Location) -> None:
+        self.remove_queue(record.queue_id)
+
+    def _apply_trim(self, record: TrimRecord, segment: int, location: Location) -> None:
+        self.trimmed_to = record.first_sequence
+        for number in [number for number in self.segments if number < record.first_number]:
+            del self.segments[number]
+
+    def _apply_checkpoint(self, record: CheckpointRecord, segment: int, location: Location) -> None:
+        if record.first:
+            self._checkpoint = []
+            self._checkpoint_began = segment
+        if self._checkpoint is None:
+            return
+        self._checkpoint += record.items
+        if not record.last:
+            return
+        items, self._checkpoint = self._checkpoint, None
+        self.addresses = {item.address_id: item for item in items if isinstance(item, AddressRecord)}
+        self.queues = {item.queue_id: item for item in items if isinstance(item, QueueRecord)}
+        self.duplicate_ids = {}
+        for item in items:
+            if isinstance(item, DuplicateIdRecord):
+                self.remember_duplicate(item.address_id, item.duplicate_id)
+        known = self.references.keys() | self.live.queues.keys()
+        for queue_id in known - self.queues.keys():
+            self.remove_queue(queue_id)
+        self.checkpoint_segment = self._checkpoint_began
+
+    def _apply_seal(self, record: SealRecord, segment: int, location: Location) -> None:
+        """A seal says nothing about messages."""
+
+
+_APPLY: Final[dict[type[Any], Callable[..., None]]] = {
+    EpochRecord: StoreState._apply_epoch,
+    MessageRecord: StoreState._apply_message,
+    AcknowledgeRecord: StoreState._apply_acknowledge,
+    DeliveryCountRecord: StoreState._apply_delivery_count,
+    DuplicateIdRecord: StoreState._apply_duplicate_id,
+    PrepareRecord: StoreState._apply_prepare,
+    CommitRecord: StoreState._apply_commit,
+    RollbackRecord: StoreState._apply_rollback,
+    AddressRecord: StoreState._apply_address,
+    AddressRemoveRecord: StoreState._apply_address_remove,
+    QueueRecord: StoreState._apply_queue,
+    QueueRemoveRecord: StoreState._apply_queue_remove,
+    TrimRecord: StoreState._apply_trim,
+    CheckpointRecord: StoreState._apply_checkpoint,
+    SealRecord: StoreState._apply_seal,
+}

@@ -1,0 +1,117 @@
+"""Judges of a simulated run: they watch from outside and trust nothing a node says of itself.
+
+- ``EpochChecker``: epochs only grow, nobody becomes active while another node serves, and nothing
+  that a node wrote after a younger epoch had begun is ever confirmed.
+- ``judge_run``: the ledger's promises (``understudy.ledger``) over what the clients saw; nothing
+  rolled back was delivered; at the end, with everything healed and drained, nothing is left over,
+  nobody waits, and no exception reached a loop.
+
+A violation carries the name of its check, so that a test can ask for the one it planted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from understudy.ledger import FINDING_SORTS, Row, check
+from understudy.testing.sim_loop import Failure
+
+#: Findings of one sort that are spelled out.
+_LISTED_MAX: Final = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Violation:
+    """One broken promise."""
+
+    check: str
+    """``lost``, ``duplicated``, ``reordered``, ``unexplained``, ``rolled-back``, ``two-active``, ``epoch``,
+    ``zombie``, ``stuck``, ``left-over``, ``ended`` or ``failure``.
+    """
+    text: str
+
+    def __str__(self) -> str:
+        return f"{self.check}: {self.text}"
+
+
+@dataclass(frozen=True, slots=True)
+class _Activation:
+    at_s: float
+    node: str
+    epoch: int
+
+
+class EpochChecker:
+    """Watches activations and confirmations of the nodes that share one store."""
+
+    def __init__(self) -> None:
+        self.violations: list[Violation] = []
+        self.activations: list[_Activation] = []
+        self.confirmations = 0
+        """Batches whose end was reported to a node."""
+
+    def activated(self, now: float, node: str, epoch: int, others_serving: Collection[str]) -> None:
+        """A node has become active.
+
+        Args:
+            others_serving: Labels of other nodes that run and call themselves active at this moment.
+        """
+        if self.activations and epoch <= self.activations[-1].epoch:
+            last = self.activations[-1]
+            self._add("epoch", now, f"{node} activated epoch {epoch}, but {last.node} had {last.epoch}")
+        if others_serving:
+            self._add("two-active", now, f"{node} became active while {', '.join(others_serving)} served")
+        self.activations.append(_Activation(now, node, epoch))
+
+    def confirmed(self, now: float, node: str, epoch: int, durable_at_s: float) -> None:
+        """A node learnt that what it had written is durable, which releases confirmations.
+
+        Args:
+            durable_at_s: When the medium finished the sync; earlier than ``now`` if the node was paused.
+        """
+        self.confirmations += 1
+        for younger in reversed(self.activations):
+            if younger.epoch <= epoch:
+                break
+            if younger.at_s < durable_at_s:
+                self._add(
+                    "zombie",
+                    now,
+                    f"{node} confirms in epoch {epoch} what it wrote at {durable_at_s:.6f} s, "
+                    f"after {younger.node} had begun epoch {younger.epoch} at {younger.at_s:.6f} s",
+                )
+                break
+
+    def _add(self, check: str, now: float, text: str) -> None:
+        self.violations.append(Violation(check, f"at {now:.6f} s {text}"))
+
+
+def judge_ledger(rows: Sequence[Row], remaining: Collection[tuple[str, int]]) -> list[Violation]:
+    """The promises of the ledger over all rows; ``remaining`` are messages still in a queue."""
+    report = check(rows, remaining=remaining)
+    violations: list[Violation] = []
+    for sort in FINDING_SORTS:
+        findings = getattr(report, sort)
+        if not findings:
+            continue
+        listed = "; ".join(
+            f"{finding.producer} {finding.number} ({finding.reason.value}"
+            + (f", after {finding.after}" if finding.after >= 0 else "")
+            + ")"
+            for finding in findings[:_LISTED_MAX]
+        )
+        violations.append(Violation(sort, f"{getattr(report.counts, sort)}: {listed}"))
+    return violations
+
+
+def judge_rolled_back(rows: Sequence[Row], rolled_back: Collection[tuple[str, int]]) -> list[Violation]:
+    """Nothing whose transaction was definitely rolled back is ever delivered."""
+    seen = sorted({(row.producer, row.number) for row in rows if row.queue} & set(rolled_back))
+    return [Violation("rolled-back", f"{len(seen)} delivered: {seen[:_LISTED_MAX]}")] if seen else []
+
+
+def judge_failures(failures: Sequence[Failure]) -> list[Violation]:
+    """Exceptions that reached the loop."""
+    return [Violation("failure", str(failure)) for failure in failures[:_LISTED_MAX]]

@@ -1,0 +1,290 @@
+"""A simulated cluster: the real broker nodes and real clients of one shared-store pair on one loop.
+
+``SimCluster`` starts, kills, pauses, parts and restarts; it decides nothing by itself except what a
+supervisor would: a node that ended or died is started again after its delay. What the nodes do is
+the shipped ``runtime.node.BrokerNode``; what they write goes to one simulated storage server that
+both hosts mount.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
+from typing import Final
+
+from understudy.config.model import Configuration
+from understudy.config.reader import read_broker_xml
+from understudy.errors import BrokerError
+from understudy.ports import File, LogWriter
+from understudy.runtime.environment import Environment
+from understudy.runtime.node import BrokerNode
+from understudy.testing.checkers import EpochChecker
+from understudy.testing.sim_environment import CrashPoint, Skew
+from understudy.testing.sim_loop import Death, SimLoop, SimProcess
+from understudy.testing.sim_network import SimNetwork
+
+PORT: Final = 61616
+STORE: Final = "/store"
+QUEUE: Final = "orders"
+
+_BROKER_XML: Final = """\
+<configuration xmlns="urn:activemq">
+  <core xmlns="urn:activemq:core">
+    <name>{name}</name>
+    <security-enabled>false</security-enabled>
+    <bindings-directory>{store}/bindings</bindings-directory>
+    <journal-directory>{store}/journal</journal-directory>
+    <large-messages-directory>{store}/large-messages</large-messages-directory>
+    <paging-directory>{store}/paging</paging-directory>
+    <cluster-user>cluster</cluster-user>
+    <cluster-password>only simulated</cluster-password>
+    <connectors>
+      <connector name="own">tcp://{name}:{port}</connector>
+      <connector name="peer">tcp://{peer}:{port}</connector>
+    </connectors>
+    <acceptors>
+      <acceptor name="core">tcp://0.0.0.0:{port}</acceptor>
+    </acceptors>
+    <cluster-connections>
+      <cluster-connection name="pair">
+        <connector-ref>own</connector-ref>
+        <retry-interval>200</retry-interval>
+        <static-connectors><connector-ref>peer</connector-ref></static-connectors>
+      </cluster-connection>
+    </cluster-connections>
+    <ha-policy>
+      <shared-store>
+        <{role}>
+          <failover-on-shutdown>{failover_on_shutdown}</failover-on-shutdown>
+          {backup_options}
+        </{role}>
+      </shared-store>
+    </ha-policy>
+    <addresses>
+      <address name="{queue}"><anycast><queue name="{queue}"/></anycast></address>
+    </addresses>
+    <address-settings>
+      <address-setting match="#"><max-delivery-attempts>-1</max-delivery-attempts></address-setting>
+    </address-settings>
+  </core>
+</configuration>
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class PairOptions:
+    """How the pair is configured."""
+
+    failover_on_shutdown: bool = False
+    allow_failback: bool = True
+    segment_bytes: int = 64 * 1024
+
+
+@lru_cache(maxsize=64)
+def pair_configuration(role: str, options: PairOptions) -> Configuration:
+    """The configuration of one half, read by the shipped reader from a broker.xml."""
+    name, peer = ("a", "b") if role == "primary" else ("b", "a")
+    backup_options = ""
+    if role == "backup":
+        backup_options = f"<allow-failback>{str(options.allow_failback).lower()}</allow-failback>"
+    text = _BROKER_XML.format(
+        name=name,
+        peer=peer,
+        port=PORT,
+        store=STORE,
+        queue=QUEUE,
+        role=role,
+        failover_on_shutdown=str(options.failover_on_shutdown).lower(),
+        backup_options=backup_options,
+    )
+    loaded = read_broker_xml(text.encode(), file=f"{name}/broker.xml")
+    # smaller than the file may ask for, so that short runs change segments often
+    return replace(loaded.configuration, journal_file_size_bytes=options.segment_bytes)
+
+
+class ObservedLogWriter:
+    """A node's log writer, telling the epoch checker which ends of batches the node hears of."""
+
+    def __init__(self, inner: LogWriter, loop: SimLoop, heard: Callable[[float], None]) -> None:
+        """
+        Args:
+            heard: Told the moment at which the medium had finished, right before the node is.
+        """
+        self._inner = inner
+        self._loop = loop
+        self._heard = heard
+
+    def submit(
+        self, file: File, offset: int, buffers: Sequence[bytes], done: Callable[[BaseException | None], None]
+    ) -> None:
+        def finished(error: BaseException | None) -> None:
+            if error is None:
+                self._heard(self._loop.time())
+            done(error)
+
+        self._inner.submit(file, offset, buffers, finished)
+
+    def close(self) -> None:
+        self._inner.close()
+
+
+@dataclass(slots=True)
+class SimNode:
+    """One server of the cluster across its incarnations."""
+
+    name: str
+    configuration: Configuration
+    skew: Skew
+    crash_point: CrashPoint
+    process: SimProcess | None = None
+    server: BrokerNode | None = None
+    wanted: bool = True
+    """The supervisor starts it again when it is down."""
+    down_s: float = 1.0
+    """How long the supervisor waits before that."""
+    ends: list[BrokerError | None] = field(default_factory=list)
+    """How its incarnations ended by themselves; None for a clean stop."""
+
+    @property
+    def running(self) -> bool:
+        return self.process is not None and self.process.alive
+
+    @property
+    def state(self) -> str:
+        """What the node calls itself; ``down`` when it does not run."""
+        if not self.running:
+            return "down"
+        return self.server.state if self.server is not None else "starting"
+
+
+class SimCluster:
+    """See the module's text."""
+
+    def __init__(
+        self,
+        loop: SimLoop,
+        network: SimNetwork,
+        storage: SharedStorage,
+        configurations: Sequence[Configuration],
+        skews: Sequence[Skew],
+    ) -> None:
+        self.loop = loop
+        self.network = network
+        self.storage = storage
+        self.epochs = EpochChecker()
+        self.supervised = True
+        """Nodes that are down are started again."""
+        self.nodes: dict[str, SimNode] = {}
+        for configuration, skew in zip(configurations, skews, strict=True):
+            name = configuration.name
+            self.nodes[name] = SimNode(name, configuration, skew, CrashPoint(loop.random(f"crash {name}")))
+            network.add_host(name)
+
+    # --- looking -------------------------------------------------------------------------------
+
+    def active(self) -> SimNode | None:
+        """The node that serves, by its own account."""
+        return next((node for node in self.nodes.values() if node.state == "active"), None)
+
+    def target(self, name: str) -> SimNode | None:
+        """The running node that ``active``, ``passive`` or a name means right now; None if there is none."""
+        running = [node for node in self.nodes.values() if node.running]
+        if name in self.nodes:
+            return self.nodes[name] if self.nodes[name].running else None
+        # while nobody is active, whoever is busy becoming or ceasing to be it comes first
+        ranks = {"active": 0, "starting": 1, "stopping": 1, "passive": 2, "stopped": 3}
+        running.sort(key=lambda node: ranks[node.state], reverse=name == PASSIVE)
+        return running[0] if running else None
+
+    # --- doing ---------------------------------------------------------------------------------
+
+    def start(self, name: str) -> None:
+        """Start a node (and its host) unless it runs."""
+        node = self.nodes[name]
+        node.wanted = True
+        if node.running:
+            return
+        self.network.power_on(name)
+        process = self.loop.new_process(name)
+        node.process, node.server = process, None
+        node.crash_point.disarm()
+        process.on_death(lambda death: self._went_down(node, process, death))
+        process.create_task(self._run(node, process))
+
+    def kill(self, name: str) -> None:
+        """SIGKILL."""
+        process = self.nodes[name].process
+        if process is not None:
+            process.kill()
+
+    def power_off(self, name: str) -> None:
+        """Cut the power of its host."""
+        self.network.power_off(name)
+
+    def crash_in_disk(self, name: str, operations: int, death: Death) -> None:
+        """Kill it, or cut its power, at one of its next disk operations."""
+        crash = self.power_off if death is Death.POWER_LOST else self.kill
+        self.nodes[name].crash_point.arm(operations, lambda: crash(name))
+
+    def stop(self, name: str, *, failover: bool) -> None:
+        """Ask it to stop cleanly; it is started again like any node that is down."""
+        node = self.nodes[name]
+        if node.running and node.server is not None:
+            assert node.process is not None
+            node.process.create_task(node.server.stop(failover=failover))
+
+    def supervise(self, name: str) -> None:
+        """Start the node again once its delay is over, if it is down and wanted by then."""
+        node = self.nodes[name]
+
+        def start() -> None:
+            if self.supervised and node.wanted and not node.running:
+                self.start(name)
+
+        self.loop.call_later(node.down_s, start, context=contextvars.Context())
+
+    # --- what nodes run --------------------------------------------------------------------------
+
+    async def _run(self, node: SimNode, process: SimProcess) -> None:
+        environment = self.storage.environment(
+            process, node.skew, node.crash_point, lambda durable_at_s: self._heard(node, process, durable_at_s)
+        )
+        node.server = BrokerNode(
+            node.configuration,
+            environment,
+            SecurityPolicy.open(),
+            on_active=lambda: self._became_active(node, process),
+        )
+        try:
+            await node.server.start()
+            error = await node.server.wait_ended()
+        except BrokerError as failure:
+            error = failure
+        node.ends.append(error)
+        process.kill(Death.EXITED)
+
+    def _became_active(self, node: SimNode, process: SimProcess) -> None:
+        serving = [
+            other.process.label
+            for other in self.nodes.values()
+            if other is not node and other.state == "active" and other.process is not None
+        ]
+        self.epochs.activated(self.loop.time(), process.label, _epoch(node), serving)
+
+    def _heard(self, node: SimNode, process: SimProcess, durable_at_s: float) -> None:
+        epoch = _epoch(node)
+        if epoch:
+            self.epochs.confirmed(self.loop.time(), process.label, epoch, durable_at_s)
+
+    def _went_down(self, node: SimNode, process: SimProcess, death: Death) -> None:
+        self.storage.process_died(process, death)
+        if node.process is process:
+            self.supervise(node.name)
+
+
+def _epoch(node: SimNode) -> int:
+    """The epoch a node serves in; 0 before it has one."""
+    broker = node.server.broker if node.server is not None else None
+    return broker.store.epoch if broker is not None else 0

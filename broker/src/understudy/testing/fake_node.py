@@ -1,0 +1,67 @@
+"""A ``NodeView`` whose every answer a test sets: management is tested without a broker."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+from understudy.management.controls import AcceptorFacts, FollowingFacts, PeerFacts, QueueFacts, StoreFacts
+
+_PEER = PeerFacts("backup", "10.0.0.2:61616")
+_ACCEPTORS = (AcceptorFacts("artemis", "tcp://0.0.0.0:61616"),)
+_STORE = StoreFacts("/data/journal", 2, 4096, False, 99)
+
+
+def fake_queue(name: str = "orders", **changes: object) -> QueueFacts:
+    """A durable anycast queue with different numbers in every counter."""
+    fields: dict[str, object] = {
+        "name": name,
+        "address": name,
+        "routing_type": "ANYCAST",
+        "durable": True,
+        "temporary": False,
+        "message_count": 7,
+        "delivering_count": 2,
+        "consumer_count": 1,
+        "messages_added": 20,
+        "messages_acknowledged": 11,
+        "messages_expired": 1,
+        "messages_killed": 3,
+    }
+    return QueueFacts(**(fields | changes))  # type: ignore[arg-type]
+
+
+@dataclass
+class FakeNodeView:
+    """An active primary of a shared-store pair, until told otherwise."""
+
+    name: str = "node-a"
+    version: str = "0.0.0"
+    node_id: str | None = "11111111-2222-3333-4444-555555555555"
+    pid: int = 4711
+    uptime_ms: int = 12_500
+    epoch: int | None = 3
+    ha_policy: str = "shared-store"
+    ha_role: str = "primary"
+    state: str = "active"
+    machine_state: str = "ACTIVE"
+    trouble: str | None = None
+    peer: PeerFacts | None = _PEER
+    following: FollowingFacts | None = None
+    acceptors: Sequence[AcceptorFacts] = _ACCEPTORS
+    store: StoreFacts | None = _STORE
+    connections: int = 5
+    sessions: int = 6
+    confirmations: int = 1234
+    queue_facts: list[QueueFacts] = field(default_factory=lambda: [fake_queue()])
+    stops: list[bool] = field(default_factory=list)
+    """``failover`` of every stop that was requested."""
+
+    def queues(self) -> Iterable[QueueFacts]:
+        return self.queue_facts
+
+    def queue(self, name: str) -> QueueFacts | None:
+        return next((queue for queue in self.queue_facts if queue.name == name), None)
+
+    def request_stop(self, *, failover: bool) -> None:
+        self.stops.append(failover)

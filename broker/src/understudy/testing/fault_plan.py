@@ -1,0 +1,131 @@
+"""What goes wrong in one simulated run: a plan drawn from the seed before the run begins.
+
+A plan is plain data, so it can be printed, and a run can be repeated with single faults left out
+to see which of them matter (``simulate --without``). It names targets by what they do at the time
+(``active``, ``passive``) or by name; the cluster carries it out.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import Final
+
+
+class FaultKind(Enum):
+    """What can be done to a cluster."""
+
+    KILL = "kill"
+    """SIGKILL a node, whatever it is doing."""
+    POWER_LOSS = "power-loss"
+    """Cut the power of a node's host."""
+    POWER_LOSS_OF_ALL = "power-loss-of-all"
+    """Cut the power of both hosts at the same instant."""
+    CRASH_IN_DISK = "crash-in-disk"
+    """Kill a node, or cut its power, at one of its next disk operations."""
+    PAUSE = "pause"
+    """SIGSTOP a node, SIGCONT it later: the zombie test."""
+    STOP = "stop"
+    """Stop a node cleanly, with or without handing over."""
+    PART_CLIENTS = "part-clients"
+    """Cut clients off a node, both ways or one way."""
+    PART_NODES = "part-nodes"
+    """Cut the two nodes off each other; both reach the store."""
+    SLOW_NETWORK = "slow-network"
+    """Long and uneven delays everywhere."""
+    KILL_CLIENT = "kill-client"
+    """SIGKILL a producer or consumer; another takes its work up."""
+    SLOW_STORE = "slow-store"
+    """Writes and syncs take long."""
+
+
+#: How often each kind is drawn, relative to the others.
+WEIGHTS: Final = {
+    FaultKind.KILL: 6,
+    FaultKind.POWER_LOSS: 4,
+    FaultKind.POWER_LOSS_OF_ALL: 1,
+    FaultKind.CRASH_IN_DISK: 6,
+    FaultKind.PAUSE: 3,
+    FaultKind.STOP: 4,
+    FaultKind.PART_CLIENTS: 3,
+    FaultKind.PART_NODES: 2,
+    FaultKind.SLOW_NETWORK: 2,
+    FaultKind.KILL_CLIENT: 2,
+    FaultKind.SLOW_STORE: 2,
+}
+
+#: Targets that are resolved when the fault strikes.
+ACTIVE: Final = "active"
+PASSIVE: Final = "passive"
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """One fault of a plan."""
+
+    number: int
+    at_s: float
+    """Virtual seconds after the start of the run."""
+    kind: FaultKind
+    target: str
+    """``active``, ``passive`` or a name; empty when the kind has none."""
+    duration_s: float
+    """How long it lasts, or how long the node stays down."""
+    choice: float
+    """A number in 0..1 for what is left open: one way or both, kill or power, hand over or not."""
+    operations: int
+    """CRASH_IN_DISK: at which disk operation from then on."""
+
+    def __str__(self) -> str:
+        text = f"#{self.number} {self.at_s:.3f}s {self.kind.value} {self.target} for {self.duration_s:.3f}s"
+        if self.kind is FaultKind.CRASH_IN_DISK:
+            text += f" at disk operation {self.operations}"
+        return f"{text} ({self.choice:.2f})"
+
+
+def draw_faults(
+    stream: random.Random,
+    *,
+    begin_s: float,
+    end_s: float,
+    count: int,
+    kinds: Sequence[FaultKind] = tuple(FaultKind),
+    clients: Sequence[str] = (),
+) -> tuple[Fault, ...]:
+    """Faults between two moments; often close together, because the second fault hits recovery.
+
+    Args:
+        clients: Names that KILL_CLIENT may hit; without any it is not drawn.
+    """
+    usable = [kind for kind in kinds if kind is not FaultKind.KILL_CLIENT or clients]
+    weights = [WEIGHTS[kind] for kind in usable]
+    moments: list[float] = []
+    while len(moments) < count:
+        if moments and stream.random() < 0.4:
+            moments.append(min(end_s, moments[-1] + stream.expovariate(1 / 0.3)))
+        else:
+            moments.append(stream.uniform(begin_s, end_s))
+    return tuple(
+        _draw_fault(stream, number, moment, stream.choices(usable, weights)[0], clients)
+        for number, moment in enumerate(sorted(moments))
+    )
+
+
+def _draw_fault(stream: random.Random, number: int, at_s: float, kind: FaultKind, clients: Sequence[str]) -> Fault:
+    if kind is FaultKind.KILL_CLIENT:
+        target = stream.choice(clients)
+    elif kind in (FaultKind.POWER_LOSS_OF_ALL, FaultKind.PART_NODES, FaultKind.SLOW_NETWORK, FaultKind.SLOW_STORE):
+        target = ""
+    else:
+        target = stream.choice((ACTIVE, ACTIVE, ACTIVE, PASSIVE))
+    return Fault(
+        number=number,
+        at_s=at_s,
+        kind=kind,
+        target=target,
+        duration_s=stream.choice((stream.uniform(0.0, 0.3), stream.uniform(0.3, 3.0), stream.uniform(3.0, 12.0))),
+        choice=stream.random(),
+        operations=stream.choice((stream.randint(1, 5), stream.randint(1, 40))),
+    )

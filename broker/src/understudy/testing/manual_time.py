@@ -1,0 +1,53 @@
+"""A clock and timers moved by hand, for unit tests: no sleep, no loop."""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+from collections.abc import Callable
+
+
+class ManualTimer:
+    """A pending call of ``ManualTime``."""
+
+    def __init__(self, callback: Callable[[], None]) -> None:
+        self.callback: Callable[[], None] | None = callback
+
+    def cancel(self) -> None:
+        self.callback = None
+
+
+class ManualTime:
+    """Implements ``ports.Clock`` and ``ports.Timers``; time passes only in ``advance``."""
+
+    def __init__(self, wall_ms: int = 1_700_000_000_000) -> None:
+        self._now_ms = 0
+        self._wall_ms = wall_ms
+        self._order = itertools.count()
+        self._pending: list[tuple[int, int, ManualTimer]] = []
+
+    def wall_ms(self) -> int:
+        return self._wall_ms + self._now_ms
+
+    def monotonic_ms(self) -> int:
+        return self._now_ms
+
+    def call_later(self, delay_ms: int, callback: Callable[[], None]) -> ManualTimer:
+        timer = ManualTimer(callback)
+        heapq.heappush(self._pending, (self._now_ms + delay_ms, next(self._order), timer))
+        return timer
+
+    def advance(self, duration_ms: int) -> None:
+        """Let that much time pass, calling what falls due, in order."""
+        until_ms = self._now_ms + duration_ms
+        while self._pending and self._pending[0][0] <= until_ms:
+            due_ms, _, timer = heapq.heappop(self._pending)
+            self._now_ms = max(self._now_ms, due_ms)
+            callback, timer.callback = timer.callback, None
+            if callback is not None:
+                callback()
+        self._now_ms = until_ms
+
+    def pending(self) -> int:
+        """Calls still to come."""
+        return sum(timer.callback is not None for _, _, timer in self._pending)

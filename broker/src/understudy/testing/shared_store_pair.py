@@ -1,0 +1,388 @@
+"""Scenario ``shared_store_pair``: one pair, its clients, and everything that may happen to them.
+
+A run has four phases: the pair starts and clients work; faults strike by the plan while they go
+on; everything is healed and the clients must finish in bounded time; the pair is stopped cleanly
+and judged, by the ledger of the clients and by what is left in the store.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Collection
+from dataclasses import dataclass, replace
+from typing import Final
+
+from understudy.testing.checkers import Violation, judge_failures, judge_ledger, judge_rolled_back
+from understudy.testing.cluster import PORT, QUEUE, PairOptions, SimCluster, pair_configuration
+from understudy.testing.fault_plan import Fault, FaultKind, draw_faults
+from understudy.testing.sim_environment import WALL_START_MS, SharedStorage, Skew, StorageConditions
+from understudy.testing.sim_loop import Death, SimLoop, SimProcess, SimulationStuck
+from understudy.testing.sim_network import Conditions, SimNetwork
+from understudy.testing.workload import ClientPlan, ConsumerJob, LedgerBook, ProducerJob, consume, produce
+
+NAME: Final = "shared_store_pair"
+
+#: Virtual seconds the clients have to finish once everything is healed.
+LIVENESS_S: Final = 240.0
+#: Virtual seconds a node has to stop cleanly at the end.
+STOP_S: Final = 60.0
+
+_URL: Final = (
+    f"(tcp://a:{PORT},tcp://b:{PORT})?ha=true&initialConnectAttempts=-1&reconnectAttempts=-1&retryInterval=200"
+    "&maxRetryInterval=1000&retryIntervalMultiplier=1.5&callTimeout={call_timeout_ms}&callFailoverTimeout=-1"
+    "&connectionTTL={ttl_ms}&clientFailureCheckPeriod={check_ms}&confirmationWindowSize={confirmation_window}"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """Everything a run does, drawn before it begins."""
+
+    seed: int
+    pair: PairOptions
+    skews: tuple[Skew, Skew]
+    url: str
+    producers: tuple[ProducerJob, ...]
+    consumers: tuple[ConsumerJob, ...]
+    network: Conditions
+    storage: StorageConditions
+    faults: tuple[Fault, ...]
+    heal_s: float
+    """When everything is healed."""
+
+    def describe(self) -> list[str]:
+        """The plan as lines for people."""
+        jobs = [str(job) for job in (*self.producers, *self.consumers)]
+        return [str(self.pair), str(self.skews), self.url, *jobs, str(self.network), str(self.storage)] + [
+            str(fault) for fault in self.faults
+        ]
+
+
+def draw_plan(seed: int) -> Plan:
+    """The plan of a seed."""
+    stream = random.Random(f"{seed}/plan")
+    end_s = stream.uniform(5.0, 20.0)
+    producers = tuple(_draw_producer(stream, f"p{number}", end_s) for number in range(stream.randint(1, 3)))
+    consumers = tuple(_draw_consumer(stream, f"c{number}") for number in range(stream.choice((1, 1, 2))))
+    clients = [job.name for job in (*producers, *consumers)]
+    ttl_ms = stream.choice((2_000, 6_000))
+    url = _URL.format(
+        call_timeout_ms=stream.choice((3_000, 10_000)),
+        ttl_ms=ttl_ms,
+        check_ms=ttl_ms // 3,
+        confirmation_window=stream.choice((-1, -1, 10_000)),
+    )
+    return Plan(
+        seed=seed,
+        pair=PairOptions(
+            failover_on_shutdown=stream.random() < 0.5,
+            allow_failback=stream.random() < 0.8,
+            segment_bytes=stream.choice((64, 128)) * 1024,
+        ),
+        skews=(_draw_skew(stream), _draw_skew(stream)),
+        url=url,
+        producers=producers,
+        consumers=consumers,
+        network=Conditions(split_chance=stream.choice((0.02, 0.3)), spike_chance=stream.choice((0.0, 0.02))),
+        storage=StorageConditions(sync_max_s=stream.choice((0.001, 0.02))),
+        faults=draw_faults(stream, begin_s=0.0, end_s=end_s, count=stream.randint(1, 7), clients=clients),
+        heal_s=end_s + stream.uniform(0.0, 3.0),
+    )
+
+
+def _draw_skew(stream: random.Random) -> Skew:
+    return Skew(
+        wall_ms=stream.choice((0, stream.randint(-3_600_000, 3_600_000))),
+        boot_ms=stream.randint(0, 10_000_000),
+        rate=stream.choice((1.0, stream.uniform(0.999, 1.001))),
+    )
+
+
+def _draw_producer(stream: random.Random, name: str, end_s: float) -> ProducerJob:
+    count = stream.randint(20, 80)
+    batch = stream.choice((0, 0, 0, stream.randint(1, 8)))
+    return ProducerJob(
+        name=name,
+        queue=QUEUE,
+        count=count,
+        size_bytes=stream.choice((stream.randint(1, 200), stream.randint(200, 4_000), 20_000)),
+        pause_s=stream.choice((0.0, 0.5 * end_s * max(1, batch) / count, end_s * max(1, batch) / count)),
+        window=stream.choice((1, 5, 50)),
+        batch=batch,
+    )
+
+
+def _draw_consumer(stream: random.Random, name: str) -> ConsumerJob:
+    return ConsumerJob(
+        name=name,
+        queue=QUEUE,
+        mode=stream.choice(("auto", "client", "individual", "transacted", "transacted")),
+        batch=stream.choice((1, 3, 10)),
+        pause_s=stream.choice((0.0, 0.0, stream.uniform(0.0, 0.05))),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What a run came to."""
+
+    seed: int
+    digest: str
+    """Of its trace; equal seeds give equal digests."""
+    violations: tuple[Violation, ...]
+    sent: int
+    confirmed: int
+    delivered: int
+    activations: int
+    faults: int
+    steps: int
+    virtual_s: float
+
+    @property
+    def ok(self) -> bool:
+        return not self.violations
+
+
+class PairRun:
+    """One run of the scenario. Tests subclass it to plant a bug."""
+
+    def __init__(self, plan: Plan, loop: SimLoop) -> None:
+        self.plan = plan
+        self.loop = loop
+        self.network = SimNetwork(loop, replace(plan.network))
+        self.storage = SharedStorage(loop, replace(plan.storage))
+        configurations = [pair_configuration(role, plan.pair) for role in ("primary", "backup")]
+        self.cluster = SimCluster(loop, self.network, self.storage, configurations, plan.skews)
+        self.book = LedgerBook(lambda: WALL_START_MS + int(loop.time() * 1000))
+        self.violations: list[Violation] = []
+        self.phase = "starting"
+        self._clients: dict[str, SimProcess] = {}
+        self._jobs = {job.name: replace(job) for job in (*plan.producers, *plan.consumers)}
+        self._working: set[str] = set(self._jobs)
+        self._healed = False
+
+    # --- the run -------------------------------------------------------------------------------
+
+    async def run(self) -> None:
+        """All phases; violations are collected, not raised."""
+        for line in self.plan.describe():
+            self.loop.record(f"plan {line}")
+        self.cluster.start("a")
+        self.cluster.start("b")
+        for name in self._jobs:
+            self._start_client(name)
+        self.phase = "faults"
+        for fault in self.plan.faults:
+            await asyncio.sleep(max(0.0, fault.at_s - self.loop.time()))
+            self._strike(fault)
+        await asyncio.sleep(max(0.0, self.plan.heal_s - self.loop.time()))
+        self.phase = "healing"
+        self._heal()
+        await self._finish_clients()
+        self.phase = "stopping"
+        await self._stop_pair()
+
+    def judge(self) -> tuple[Violation, ...]:
+        """Everything that was wrong."""
+        found = [*self.violations, *self.book.violations, *self.cluster.epochs.violations]
+        found += judge_failures(self.loop.failures)
+        found += judge_ledger(self.book.rows, frozenset())
+        found += judge_rolled_back(self.book.rows, self.book.rolled_back)
+        for node in self.cluster.nodes.values():
+            found += [
+                Violation("ended", f"{node.name} ended with {type(error).__name__}: {error}")
+                for error in node.ends
+                if error is not None
+            ]
+        return tuple(found)
+
+    # --- faults --------------------------------------------------------------------------------
+
+    def _strike(self, fault: Fault) -> None:
+        self.loop.record(f"fault {fault}")
+        kind, network = fault.kind, self.network
+        if kind is FaultKind.POWER_LOSS_OF_ALL:
+            for name in self.cluster.nodes:
+                self.cluster.nodes[name].down_s = fault.duration_s
+                self.cluster.power_off(name)
+        elif kind is FaultKind.SLOW_NETWORK:
+            network.conditions.latency_max_s = 0.001 + fault.choice * 0.5
+            self._later(fault.duration_s, self._restore_network)
+        elif kind is FaultKind.SLOW_STORE:
+            self.storage.conditions.sync_max_s = 0.01 + fault.choice * 2.0
+            self._later(fault.duration_s, self._restore_storage)
+        elif kind is FaultKind.PART_NODES:
+            network.part("a", "b", both_ways=fault.choice < 0.5)
+            self._later(fault.duration_s, lambda: network.heal("a", "b"))
+        elif kind is FaultKind.KILL_CLIENT:
+            self._kill_client(fault.target)
+        else:
+            self._strike_node(fault)
+
+    def _strike_node(self, fault: Fault) -> None:
+        cluster = self.cluster
+        node = cluster.target(fault.target)
+        if node is None:
+            return
+        name, kind = node.name, fault.kind
+        if kind is FaultKind.PART_CLIENTS:
+            for client in self._jobs:
+                # one way: what the clients say, or what the node answers
+                if fault.choice < 0.8:
+                    self.network.part(client, name, both_ways=fault.choice < 0.4)
+                else:
+                    self.network.part(name, client, both_ways=False)
+            self._later(fault.duration_s, lambda: self._rejoin_clients(name))
+        elif kind is FaultKind.PAUSE:
+            process = node.process
+            assert process is not None
+            process.pause()
+            self._later(fault.duration_s, process.resume)
+        else:
+            node.down_s = fault.duration_s
+            if kind is FaultKind.KILL:
+                cluster.kill(name)
+            elif kind is FaultKind.POWER_LOSS:
+                cluster.power_off(name)
+            elif kind is FaultKind.CRASH_IN_DISK:
+                cluster.crash_in_disk(name, fault.operations, Death.POWER_LOST if fault.choice < 0.5 else Death.KILLED)
+            else:
+                cluster.stop(name, failover=fault.choice < 0.5)
+
+    def _later(self, delay_s: float, action: object) -> None:
+        def act() -> None:
+            if not self._healed:
+                action()  # type: ignore[operator]
+
+        self.loop.call_later(delay_s, act)
+
+    def _restore_network(self) -> None:
+        self.network.conditions = replace(self.plan.network)
+
+    def _restore_storage(self) -> None:
+        self.storage.conditions = replace(self.plan.storage)
+
+    def _rejoin_clients(self, name: str) -> None:
+        for client in self._jobs:
+            self.network.heal(client, name)
+
+    def _heal(self) -> None:
+        self._healed = True
+        self.loop.record("everything heals")
+        self._restore_network()
+        self._restore_storage()
+        self.network.heal()
+        for name, node in self.cluster.nodes.items():
+            node.crash_point.disarm()
+            node.down_s = 1.0
+            if node.process is not None:
+                node.process.resume()
+            self.cluster.start(name)
+        for name in sorted(self._working):
+            if not self._clients[name].alive:
+                self._start_client(name)
+
+    # --- clients -------------------------------------------------------------------------------
+
+    def _start_client(self, name: str) -> None:
+        process = self.loop.new_process(name)
+        self.network.add_host(name)
+        self._clients[name] = process
+        stream = self.loop.random(f"entropy {process.label}")
+        plan = ClientPlan(self.plan.url, self.book.now_ms, stream.randbytes, self.book)
+        process.create_task(self._work(plan, name))
+
+    async def _work(self, plan: ClientPlan, name: str) -> None:
+        job = self._jobs[name]
+        try:
+            await (produce(plan, job) if isinstance(job, ProducerJob) else consume(plan, job))
+        finally:
+            self._working.discard(name)
+
+    def _kill_client(self, name: str) -> None:
+        process = self._clients[name]
+        if not process.alive or name not in self._working:
+            return
+        process.kill()
+        self._later(1.0, lambda: self._start_client(name))
+
+    async def _finish_clients(self) -> None:
+        deadline = self.loop.time() + LIVENESS_S
+        producers = {job.name for job in self.plan.producers}
+        if await self._wait(lambda: not self._working & producers, deadline):
+            for job in self._jobs.values():
+                if isinstance(job, ConsumerJob):
+                    job.draining = True
+            await self._wait(lambda: not self._working, deadline)
+        if self._working:
+            states = {name: node.state for name, node in self.cluster.nodes.items()}
+            waiting = ", ".join(sorted(self._working))
+            self.violations.append(Violation("stuck", f"{waiting} did not finish in {LIVENESS_S} s; nodes: {states}"))
+
+    async def _wait(self, condition: object, deadline: float) -> bool:
+        while not condition():  # type: ignore[operator]
+            if self.loop.time() >= deadline:
+                return False
+            await asyncio.sleep(0.1)
+        return True
+
+    # --- the end -------------------------------------------------------------------------------
+
+    async def _stop_pair(self) -> None:
+        cluster = self.cluster
+        cluster.supervised = False
+        # the passive one first, so that stopping the active one is no failover
+        for name in sorted(cluster.nodes, key=lambda name: cluster.nodes[name].state == "active"):
+            cluster.stop(name, failover=False)
+            node = cluster.nodes[name]
+            if not await self._wait(lambda node=node: not node.running, self.loop.time() + STOP_S):
+                self.violations.append(Violation("stuck", f"{name} did not stop in {STOP_S} s: {node.state}"))
+        left = self.storage.messages_left(next(iter(cluster.nodes.values())).configuration.journal_directory)
+        if left and not self._working:
+            self.violations.append(Violation("left-over", f"in the store after draining: {left}"))
+
+
+def run_seed(
+    seed: int,
+    *,
+    without: Collection[int] = (),
+    write_trace: object = None,
+    run_class: type[PairRun] = PairRun,
+) -> Outcome:
+    """Run one seed and judge it.
+
+    Args:
+        without: Numbers of faults of the plan to leave out.
+        write_trace: Takes the trace as text lines.
+        run_class: A subclass with a planted bug.
+    """
+    plan = draw_plan(seed)
+    plan = replace(plan, faults=tuple(fault for fault in plan.faults if fault.number not in without))
+    loop = SimLoop(seed, write_trace=write_trace)  # type: ignore[arg-type]
+    try:
+        run = run_class(plan, loop)
+        task = loop.create_task(run.run())
+        try:
+            loop.run_until(task.done, deadline=plan.heal_s + 2 * LIVENESS_S)
+        except SimulationStuck as stuck:
+            run.violations.append(Violation("stuck", f"in phase {run.phase}: {stuck}"))
+        if task.done() and not task.cancelled() and (error := task.exception()) is not None:
+            raise error
+        if not task.done() and not run.violations:
+            run.violations.append(Violation("stuck", f"the run did not end; phase {run.phase}"))
+        rows = run.book.rows
+        return Outcome(
+            seed=seed,
+            digest=loop.trace.digest(),
+            violations=run.judge(),
+            sent=sum(row.kind.name == "SENT" for row in rows),
+            confirmed=sum(row.kind.name == "CONFIRMED" for row in rows),
+            delivered=sum(row.kind.name == "DELIVERED" for row in rows),
+            activations=len(run.cluster.epochs.activations),
+            faults=len(plan.faults),
+            steps=loop.steps,
+            virtual_s=loop.time(),
+        )
+    finally:
+        loop.close()

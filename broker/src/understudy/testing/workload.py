@@ -1,0 +1,306 @@
+"""Simulated applications: producers and consumers that use the shipped client and keep a ledger.
+
+They do what a careful application does. A send whose outcome stays unknown is not repeated under
+its number; work after a lost connection goes on as a new producer or consumer, under a new name,
+so that the ledger's order stays meaningful. Every body can be recomputed from its producer and
+number and is compared on receipt.
+
+What they may meet and must cope with is written in ``_TRYING_AGAIN_HELPS``; any other error is the
+client's or the broker's fault and fails the run.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Final
+
+from understudy.client import aio
+from understudy.client.consumer_state import ReceivedMessage
+from understudy.errors import (
+    BrokerError,
+    CommitOutcomeUnknown,
+    ConnectionFailed,
+    ObjectClosed,
+    OutcomeUnknown,
+    TransactionRolledBack,
+)
+from understudy.ledger import Kind, Row
+from understudy.testing.checkers import Violation
+
+PRODUCER_PROPERTY: Final = "ledger_producer"
+NUMBER_PROPERTY: Final = "ledger_number"
+
+_TRYING_AGAIN_HELPS: Final = (ConnectionFailed, OutcomeUnknown, ObjectClosed)
+#: Pause before an application starts over after such an error. Seconds.
+_START_OVER_S: Final = 0.2
+#: Longest wait for one message before a consumer looks whether it is to end. Seconds.
+_RECEIVE_S: Final = 0.5
+
+
+@dataclass(slots=True)
+class LedgerBook:
+    """What all clients of a run saw."""
+
+    now_ms: Callable[[], int]
+    rows: list[Row] = field(default_factory=list)
+    rolled_back: set[tuple[str, int]] = field(default_factory=set)
+    """Messages whose transaction was rolled back for certain."""
+    violations: list[Violation] = field(default_factory=list)
+    """What a client saw that no later judgement could find."""
+
+    def sent(self, producer: str, number: int, queue: str) -> None:
+        self.rows.append(Row(Kind.SENT, producer, number, queue, self.now_ms()))
+
+    def confirmed(self, producer: str, number: int, queue: str) -> None:
+        self.rows.append(Row(Kind.CONFIRMED, producer, number, queue, self.now_ms()))
+
+    def delivered(self, received: ReceivedMessage, consumer: str) -> Row:
+        """Note a delivery; the row names the message from then on."""
+        properties = received.properties
+        producer, number = properties.get(PRODUCER_PROPERTY), properties.get(NUMBER_PROPERTY)
+        if not isinstance(producer, str) or not isinstance(number, int):
+            self.violations.append(Violation("corrupt", f"{consumer} received a message without ledger properties"))
+            producer, number = "?", 0
+        elif received.body != body_of(producer, number, len(received.body)):
+            self.violations.append(Violation("corrupt", f"{consumer} received {producer} {number} with another body"))
+        row = Row(
+            Kind.DELIVERED,
+            producer,
+            number,
+            received.queue,
+            self.now_ms(),
+            consumer,
+            received.queue,
+            received.message_id,
+            received.delivery_count,
+        )
+        self.rows.append(row)
+        return row
+
+    def acknowledged(self, delivered: Row) -> None:
+        self.rows.append(
+            Row(
+                Kind.ACKNOWLEDGED,
+                delivered.producer,
+                delivered.number,
+                delivered.address,
+                self.now_ms(),
+                delivered.consumer,
+                delivered.queue,
+                delivered.message_id,
+            )
+        )
+
+
+def body_of(producer: str, number: int, size_bytes: int) -> bytes:
+    """The only body a message of this name and size may have."""
+    unit = f"{producer}/{number};".encode()
+    return (unit * (size_bytes // len(unit) + 1))[:size_bytes]
+
+
+@dataclass(frozen=True, slots=True)
+class ClientPlan:
+    """What all clients of a run share."""
+
+    url: str
+    wall_ms: Callable[[], int]
+    entropy: Callable[[int], bytes]
+    book: LedgerBook
+
+    async def connect(self) -> aio.Connection:
+        """A connection to whichever node is active."""
+        return await aio.connect(self.url, wall_ms=self.wall_ms, entropy=self.entropy)
+
+
+@dataclass(slots=True)
+class ProducerJob:
+    """One producer's work."""
+
+    name: str
+    queue: str
+    count: int
+    """Messages to be confirmed (or given up as unknown) before it ends."""
+    size_bytes: int
+    pause_s: float
+    """Between two messages, or two transactions."""
+    window: int = 1
+    """Confirmations in flight; 1 waits for each."""
+    batch: int = 0
+    """Messages of a transaction; 0 sends without."""
+    done: int = 0
+    names: int = 0
+    """Names used so far; each start over takes a new one."""
+
+
+@dataclass(slots=True)
+class ConsumerJob:
+    """One consumer's work: until ``draining`` is set and nothing has come for ``idle_s``."""
+
+    name: str
+    queue: str
+    mode: str
+    """``auto``, ``client``, ``individual`` or ``transacted``."""
+    batch: int = 1
+    """Messages per acknowledgement or transaction."""
+    pause_s: float = 0.0
+    """Work on one message."""
+    idle_s: float = 3.0
+    draining: bool = False
+    names: int = 0
+
+
+async def produce(plan: ClientPlan, job: ProducerJob) -> None:
+    """Carry out a producer's work, starting over as often as it takes."""
+    while job.done < job.count:
+        job.names += 1
+        name = f"{job.name}.{job.names}"
+        try:
+            connection = await plan.connect()
+        except _TRYING_AGAIN_HELPS:
+            await asyncio.sleep(_START_OVER_S)
+            continue
+        try:
+            await (_produce_transacted if job.batch else _produce_confirmed)(plan, job, name, connection)
+        except _TRYING_AGAIN_HELPS:
+            await asyncio.sleep(_START_OVER_S)
+        finally:
+            await _close(connection)
+
+
+async def _produce_confirmed(plan: ClientPlan, job: ProducerJob, name: str, connection: aio.Connection) -> None:
+    session = await connection.session()
+    producer = await session.producer(job.queue, window=job.window)
+    pending: list[asyncio.Future[None]] = []
+    number = 0
+    while job.done < job.count:
+        await producer.wait_sendable()
+        plan.book.sent(name, number, job.queue)
+        job.done += 1
+        future = producer.send_nowait(
+            body_of(name, number, job.size_bytes),
+            properties={PRODUCER_PROPERTY: name, NUMBER_PROPERTY: number},
+        )
+        future.add_done_callback(_confirmation(plan.book, name, number, job.queue))
+        pending = [known for known in pending if not known.done()] + [future]
+        number += 1
+        if job.pause_s:
+            await asyncio.sleep(job.pause_s)
+    for future in pending:
+        await future
+    await session.close()
+
+
+def _confirmation(book: LedgerBook, name: str, number: int, queue: str) -> Callable[[asyncio.Future[None]], None]:
+    def done(future: asyncio.Future[None]) -> None:
+        if not future.cancelled() and future.exception() is None:
+            book.confirmed(name, number, queue)
+
+    return done
+
+
+async def _produce_transacted(plan: ClientPlan, job: ProducerJob, name: str, connection: aio.Connection) -> None:
+    session = await connection.session(transacted=True)
+    producer = await session.producer(job.queue, window=max(job.window, job.batch))
+    number = 0
+    while job.done < job.count:
+        numbers = range(number, number + min(job.batch, job.count - job.done))
+        number = numbers.stop
+        futures = []
+        for each in numbers:
+            await producer.wait_sendable()
+            futures.append(
+                producer.send_nowait(
+                    body_of(name, each, job.size_bytes),
+                    properties={PRODUCER_PROPERTY: name, NUMBER_PROPERTY: each},
+                )
+            )
+        for each in numbers:
+            plan.book.sent(name, each, job.queue)
+        try:
+            await session.commit()
+        except TransactionRolledBack:
+            plan.book.rolled_back.update((name, each) for each in numbers)
+        except CommitOutcomeUnknown:
+            job.done += len(numbers)
+        else:
+            job.done += len(numbers)
+            for each in numbers:
+                plan.book.confirmed(name, each, job.queue)
+        # a send's own outcome says nothing beyond the commit's
+        await asyncio.gather(*futures, return_exceptions=True)
+        if job.pause_s:
+            await asyncio.sleep(job.pause_s)
+    await session.close()
+
+
+async def consume(plan: ClientPlan, job: ConsumerJob) -> None:
+    """Carry out a consumer's work, starting over as often as it takes."""
+    while True:
+        job.names += 1
+        name = f"{job.name}.{job.names}"
+        try:
+            connection = await plan.connect()
+        except _TRYING_AGAIN_HELPS:
+            await asyncio.sleep(_START_OVER_S)
+            continue
+        try:
+            await _consume(plan, job, name, connection)
+            return
+        except _TRYING_AGAIN_HELPS:
+            await asyncio.sleep(_START_OVER_S)
+        finally:
+            await _close(connection)
+
+
+async def _consume(plan: ClientPlan, job: ConsumerJob, name: str, connection: aio.Connection) -> None:
+    session = await connection.session(job.mode)
+    consumer = await session.consumer(job.queue)
+    taken: list[tuple[ReceivedMessage, Row]] = []
+    loop = asyncio.get_running_loop()
+    last = loop.time()
+    while True:
+        received = await consumer.receive(timeout_s=_RECEIVE_S)
+        if received is not None:
+            taken.append((received, plan.book.delivered(received, name)))
+            last = loop.time()
+            if job.pause_s:
+                await asyncio.sleep(job.pause_s)
+        if taken and (received is None or len(taken) >= job.batch):
+            await _settle(plan, job, session, taken)
+            taken = []
+        if received is None and job.draining and loop.time() - last >= job.idle_s and not connection.failing_over:
+            break
+    await session.close()
+
+
+async def _settle(
+    plan: ClientPlan, job: ConsumerJob, session: aio.Session, taken: list[tuple[ReceivedMessage, Row]]
+) -> None:
+    """Acknowledge what was taken; a row is written only for what the broker has confirmed."""
+    if job.mode == "auto":
+        return
+    if job.mode == "transacted":
+        try:
+            await session.commit()
+        except (TransactionRolledBack, CommitOutcomeUnknown):
+            return
+        confirmed = taken
+    elif job.mode == "client":
+        # cumulative, but only what was delivered by the present session is covered
+        last = taken[-1][0]
+        covered = [entry for entry in taken if entry[0].generation == last.generation]
+        confirmed = covered if await session.acknowledge(last) else []
+    else:
+        confirmed = [entry for entry in taken if await session.acknowledge(entry[0])]
+    for _, row in confirmed:
+        plan.book.acknowledged(row)
+
+
+async def _close(connection: aio.Connection) -> None:
+    try:
+        await connection.close()
+    except BrokerError:
+        # whatever it still wanted to say: the next connection starts afresh
+        return

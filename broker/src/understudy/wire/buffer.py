@@ -1,0 +1,223 @@
+"""Bounds-checked reading and writing of the CORE primitive encodings (facts s. 2).
+
+Not here: what the primitives are put together to (``core.layout``), frames (``core.codec``), or
+the packets of the hot path, which the codec reads without these objects.
+
+Invariants: a ``Reader`` never reads outside ``[offset, end)`` and takes no memory that the bytes
+in front of it do not account for; it raises ``RemoteProtocolError`` or ``LimitExceeded`` naming
+the offset, nothing else. A ``Writer`` raises ``LocalProtocolError`` or ``struct.error`` only.
+"""
+
+from __future__ import annotations
+
+import struct
+from codecs import utf_16_le_decode
+from collections.abc import Callable
+from typing import Final, TypeVar
+
+from understudy.errors import LimitExceeded, LocalProtocolError, RemoteProtocolError
+from understudy.limits import LIST_ITEMS_MAX, STRING_UNITS_MAX
+from understudy.properties import encode_simple_string
+
+T = TypeVar("T")
+
+#: A ``str`` of fewer units is written as big-endian UTF-16.
+SHORT_STRING_UNITS: Final = 9
+#: A ``str`` of this many units or more is written as a SimpleString.
+LONG_STRING_UNITS: Final = 4095
+
+_I8 = struct.Struct(">b")
+_U16 = struct.Struct(">H")
+_I16 = struct.Struct(">h")
+_I32 = struct.Struct(">i")
+_I64 = struct.Struct(">q")
+
+
+class Reader:
+    """Reads primitives one after the other from ``data[offset:end]``."""
+
+    __slots__ = ("data", "end", "offset")
+
+    def __init__(self, data: bytes, offset: int = 0, end: int | None = None) -> None:
+        self.data = data
+        self.offset = offset
+        self.end = len(data) if end is None else end
+
+    @property
+    def remaining(self) -> int:
+        """Bytes not read yet."""
+        return self.end - self.offset
+
+    def _take(self, size: int) -> int:
+        """Step over ``size`` bytes and return where they start."""
+        start = self.offset
+        if not 0 <= size <= self.end - start:
+            raise RemoteProtocolError(f"{size} bytes wanted at offset {start}, {self.end - start} left")
+        self.offset = start + size
+        return start
+
+    def i8(self) -> int:
+        value: int = _I8.unpack_from(self.data, self._take(1))[0]
+        return value
+
+    def i16(self) -> int:
+        value: int = _I16.unpack_from(self.data, self._take(2))[0]
+        return value
+
+    def i32(self) -> int:
+        value: int = _I32.unpack_from(self.data, self._take(4))[0]
+        return value
+
+    def i64(self) -> int:
+        value: int = _I64.unpack_from(self.data, self._take(8))[0]
+        return value
+
+    def boolean(self) -> bool:
+        """One byte, anything but zero is true."""
+        return self.data[self._take(1)] != 0
+
+    def raw(self, size: int) -> bytes:
+        """Exactly ``size`` bytes."""
+        start = self._take(size)
+        return self.data[start : start + size]
+
+    def rest(self) -> bytes:
+        """All bytes that remain."""
+        return self.raw(self.end - self.offset)
+
+    def sized_bytes(self, size_max: int | None = None) -> bytes:
+        """``i32`` length and that many bytes.
+
+        Raises:
+            LimitExceeded: more than ``size_max`` bytes.
+        """
+        start = self.offset
+        size = self.i32()
+        if size_max is not None and size > size_max:
+            raise LimitExceeded(f"{size} bytes at offset {start}, limit {size_max}")
+        return self.raw(size)
+
+    def simple_string(self, units_max: int = STRING_UNITS_MAX) -> str:
+        """``ss``: byte length and little-endian UTF-16 units."""
+        start = self.offset
+        size = self.i32()
+        if size < 0 or size & 1:
+            raise RemoteProtocolError(f"string of {size} bytes at offset {start}")
+        _check_units(size >> 1, units_max, start)
+        return utf_16_le_decode(self.raw(size), "surrogatepass", True)[0]
+
+    def string(self, units_max: int = STRING_UNITS_MAX) -> str:
+        """``str``: unit count, then one of three encodings by that count."""
+        start = self.offset
+        units = self.i32()
+        if units < 0:
+            raise RemoteProtocolError(f"string of {units} characters at offset {start}")
+        _check_units(units, units_max, start)
+        if units < SHORT_STRING_UNITS:
+            return self.raw(2 * units).decode("utf-16-be", "surrogatepass")
+        text = self.simple_string(units_max) if units >= LONG_STRING_UNITS else self._utf(start)
+        if _units_of(text) != units:
+            raise RemoteProtocolError(f"string at offset {start} is not of the {units} characters it announces")
+        return text
+
+    def _utf(self, start: int) -> str:
+        size = _U16.unpack_from(self.data, self._take(2))[0]
+        try:
+            text = self.raw(size).decode("utf-8", "surrogatepass")
+        except UnicodeDecodeError as error:
+            raise RemoteProtocolError(f"string at offset {start}: {error.reason}") from error
+        if text.isascii():
+            return text
+        # Surrogates come one by one (CESU-8 style); a round through UTF-16 pairs them again.
+        return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "surrogatepass")
+
+    def nullable(self, read: Callable[[], T]) -> T | None:
+        """A flag byte, then the value unless the flag is zero."""
+        return read() if self.boolean() else None
+
+    def count(self, item_bytes_min: int, items_max: int = LIST_ITEMS_MAX) -> int:
+        """The ``i32`` number of items of a list whose items take ``item_bytes_min`` bytes or more.
+
+        Raises:
+            LimitExceeded: more than ``items_max``.
+            RemoteProtocolError: negative, or more than the remaining bytes can hold.
+        """
+        start = self.offset
+        count = self.i32()
+        if count > items_max:
+            raise LimitExceeded(f"list of {count} items at offset {start}, limit {items_max}")
+        if count < 0 or count * item_bytes_min > self.remaining:
+            raise RemoteProtocolError(f"list of {count} items at offset {start}, {self.remaining} bytes left")
+        return count
+
+
+class Writer:
+    """Collects the encoded primitives of one packet body."""
+
+    __slots__ = ("parts",)
+
+    def __init__(self) -> None:
+        self.parts: list[bytes] = []
+
+    def getvalue(self) -> bytes:
+        """Everything written so far."""
+        return b"".join(self.parts)
+
+    def i8(self, value: int) -> None:
+        self.parts.append(_I8.pack(value))
+
+    def i16(self, value: int) -> None:
+        self.parts.append(_I16.pack(value))
+
+    def i32(self, value: int) -> None:
+        self.parts.append(_I32.pack(value))
+
+    def i64(self, value: int) -> None:
+        self.parts.append(_I64.pack(value))
+
+    def boolean(self, value: bool) -> None:
+        """True is 0xFF in packet fields (facts s. 0)."""
+        self.parts.append(b"\xff" if value else b"\x00")
+
+    def raw(self, value: bytes) -> None:
+        self.parts.append(bytes(value))
+
+    def sized_bytes(self, value: bytes) -> None:
+        self.parts.append(_I32.pack(len(value)))
+        self.parts.append(bytes(value))
+
+    def simple_string(self, text: str) -> None:
+        self.parts.append(encode_simple_string(text))
+
+    def string(self, text: str) -> None:
+        """``str`` in the encoding its length asks for."""
+        units = _units_of(text)
+        if units > STRING_UNITS_MAX:
+            raise LocalProtocolError(f"string of {units} characters, limit {STRING_UNITS_MAX}")
+        self.parts.append(_I32.pack(units))
+        if units < SHORT_STRING_UNITS:
+            self.parts.append(text.encode("utf-16-be", "surrogatepass"))
+        elif units < LONG_STRING_UNITS:
+            if units != len(text):
+                text = _split_pairs(text)
+            raw = text.encode("utf-8", "surrogatepass")
+            self.parts.append(_U16.pack(len(raw)))
+            self.parts.append(raw)
+        else:
+            self.parts.append(encode_simple_string(text))
+
+
+def _units_of(text: str) -> int:
+    """UTF-16 code units of a text."""
+    return len(text) if text.isascii() else len(text.encode("utf-16-le", "surrogatepass")) >> 1
+
+
+def _split_pairs(text: str) -> str:
+    """The text with every character beyond U+FFFF as its two surrogates."""
+    raw = text.encode("utf-16-le", "surrogatepass")
+    return "".join(map(chr, struct.unpack(f"<{len(raw) >> 1}H", raw)))
+
+
+def _check_units(units: int, units_max: int, offset: int) -> None:
+    if units > units_max:
+        raise LimitExceeded(f"string of {units} characters at offset {offset}, limit {units_max}")

@@ -1,0 +1,324 @@
+"""Frames: ``i32 length, b8 type, i64 channel, body`` (facts 1.1), to packets and back.
+
+``FrameDecoder`` takes the bytes of one connection as they come and gives whole packets; ``encode``
+makes one frame. Not here: what packets mean, which of them a peer may send when, or sockets.
+
+Invariants: a frame's length is checked against the limit as soon as its four bytes are there; every
+byte is copied a bounded number of times however the input is split; anything that is not the
+protocol raises ``RemoteProtocolError``, ``LimitExceeded`` or ``UnsupportedPacket``, after which the
+decoder repeats that error.
+
+The packets that a busy connection consists of are read and written by functions of their own, one
+``struct`` call for all fixed fields: this module is most of the broker's cost of a message.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable
+from functools import partial
+from typing import Final, Literal, NamedTuple
+
+from understudy.errors import LimitExceeded, LocalProtocolError, RemoteProtocolError, UnsupportedPacket
+from understudy.limits import FRAME_BYTES_BEFORE_LOGIN_MAX, FRAME_BYTES_MAX
+from understudy.message import Message
+from understudy.wire.buffer import Reader, Writer
+from understudy.wire.core.packets import (
+    PACKET_TYPES,
+    VERSION,
+    Acknowledge,
+    Commit,
+    FlowToken,
+    IndividualAcknowledge,
+    NullResponse,
+    Packet,
+    ReceiveMessage,
+    SessionSend,
+)
+
+#: What a client sends before its first frame (facts 1.2).
+MAGIC: Final = b"ARTEMIS"
+#: Length, type and channel.
+FRAME_HEAD_BYTES: Final = 13
+#: Smallest value of the length field: type and channel.
+LENGTH_MIN: Final = 9
+
+_HEAD = struct.Struct(">ibq")
+_I32 = struct.Struct(">i")
+_I64 = struct.Struct(">q")
+_SEND_TAIL = struct.Struct(">?qi")
+_SEND_TAIL_130 = struct.Struct(">?q")
+_RECEIVE_TAIL = struct.Struct(">qi")
+_ACKNOWLEDGE = struct.Struct(">qq?")
+_FLOW_TOKEN = struct.Struct(">qi")
+_NULL_RESPONSE = struct.Struct(">ibqq")
+_ENCODED_SEND_TAIL = struct.Struct(">bqi")
+
+_TYPE_SEND: Final = SessionSend.TYPE
+_TYPE_RECEIVE: Final = ReceiveMessage.TYPE
+_TYPE_NULL_RESPONSE: Final = NullResponse.TYPE
+
+
+class Frame(NamedTuple):
+    """One packet as it came."""
+
+    channel_id: int
+    packet: Packet
+    size_bytes: int
+    """With its length field: what credits and confirmation windows count."""
+
+
+#: ``Frame(...)`` without the Python-level call.
+_frame: Callable[[tuple[int, Packet, int]], Frame] = partial(tuple.__new__, Frame)
+
+
+def encode(packet: Packet, channel_id: int, version: int = VERSION) -> bytes:
+    """The frame of a packet for a peer of ``version``.
+
+    Raises:
+        LocalProtocolError: a field has no value its encoding can hold.
+    """
+    writer = Writer()
+    try:
+        packet.write_body(writer, version)
+        body = writer.getvalue()
+        return _HEAD.pack(len(body) + LENGTH_MIN, packet.TYPE, channel_id) + body
+    except (struct.error, AttributeError, TypeError, ValueError) as error:
+        raise LocalProtocolError(f"{type(packet).__name__} for channel {channel_id}: {error}") from error
+
+
+def encode_receive(message: Message, channel_id: int, consumer_id: int, delivery_count: int) -> bytes:
+    """The frame of a ``ReceiveMessage``."""
+    encoded = message.encoded
+    return b"".join(
+        (
+            _HEAD.pack(len(encoded) + 21, _TYPE_RECEIVE, channel_id),
+            encoded,
+            _RECEIVE_TAIL.pack(consumer_id, delivery_count),
+        )
+    )
+
+
+def encode_null_response(channel_id: int, correlation_id: int = -1, version: int = VERSION) -> bytes:
+    """The frame of a ``NullResponse``."""
+    if version < 130:
+        return _HEAD.pack(9, _TYPE_NULL_RESPONSE, channel_id)
+    return _NULL_RESPONSE.pack(17, _TYPE_NULL_RESPONSE, channel_id, correlation_id)
+
+
+def encode_send(
+    message: Message,
+    channel_id: int,
+    requires_response: bool = False,
+    correlation_id: int = 0,
+    sender_id: int = -1,
+    version: int = VERSION,
+) -> bytes:
+    """The frame of a ``SessionSend``."""
+    encoded = message.encoded
+    if version < 134:
+        return encode(SessionSend(message, requires_response, correlation_id, sender_id), channel_id, version)
+    return b"".join(
+        (
+            _HEAD.pack(len(encoded) + 22, _TYPE_SEND, channel_id),
+            encoded,
+            _ENCODED_SEND_TAIL.pack(-1 if requires_response else 0, correlation_id, sender_id),
+        )
+    )
+
+
+def _decode_send(data: bytes, start: int, end: int, version: int) -> Packet:
+    if version >= 134:
+        tail = end - 13
+        if tail < start:
+            raise RemoteProtocolError(f"{end - start} bytes are too few for a message")
+        requires_response, correlation_id, sender_id = _SEND_TAIL.unpack_from(data, tail)
+        return SessionSend(Message.decode(data, start, tail), requires_response, correlation_id, sender_id)
+    return SessionSend.read_body(Reader(data, start, end), version)
+
+
+def _decode_receive(data: bytes, start: int, end: int, version: int) -> Packet:
+    tail = end - 12
+    if tail < start:
+        raise RemoteProtocolError(f"{end - start} bytes are too few for a message")
+    consumer_id, delivery_count = _RECEIVE_TAIL.unpack_from(data, tail)
+    return ReceiveMessage(Message.decode(data, start, tail), consumer_id, delivery_count)
+
+
+def _decode_acknowledge(data: bytes, start: int, end: int, version: int) -> Packet:
+    if end - start < 17:
+        raise RemoteProtocolError(f"{end - start} bytes of 17")
+    return Acknowledge(*_ACKNOWLEDGE.unpack_from(data, start))
+
+
+def _decode_individual_acknowledge(data: bytes, start: int, end: int, version: int) -> Packet:
+    if end - start < 17:
+        raise RemoteProtocolError(f"{end - start} bytes of 17")
+    return IndividualAcknowledge(*_ACKNOWLEDGE.unpack_from(data, start))
+
+
+def _decode_flow_token(data: bytes, start: int, end: int, version: int) -> Packet:
+    if end - start < 12:
+        raise RemoteProtocolError(f"{end - start} bytes of 12")
+    return FlowToken(*_FLOW_TOKEN.unpack_from(data, start))
+
+
+def _decode_correlated(
+    packet_type: type[NullResponse] | type[Commit], data: bytes, start: int, end: int, version: int
+) -> Packet:
+    if start == end:
+        return packet_type()
+    if end - start < 8:
+        raise RemoteProtocolError(f"{end - start} bytes of 8")
+    return packet_type(_I64.unpack_from(data, start)[0])
+
+
+def _decode_generic(packet_type: type[Packet], data: bytes, start: int, end: int, version: int) -> Packet:
+    # A slice of its own, so that offsets in errors count from the start of the frame.
+    return packet_type.read_body(Reader(data[start - FRAME_HEAD_BYTES : end], FRAME_HEAD_BYTES), version)
+
+
+_Decode = Callable[[bytes, int, int, int], Packet]
+_DECODERS: Final[dict[int, _Decode]] = {
+    **{number: partial(_decode_generic, packet_type) for number, packet_type in PACKET_TYPES.items()},
+    SessionSend.TYPE: _decode_send,
+    ReceiveMessage.TYPE: _decode_receive,
+    Acknowledge.TYPE: _decode_acknowledge,
+    IndividualAcknowledge.TYPE: _decode_individual_acknowledge,
+    FlowToken.TYPE: _decode_flow_token,
+    NullResponse.TYPE: partial(_decode_correlated, NullResponse),
+    Commit.TYPE: partial(_decode_correlated, Commit),
+}
+
+
+class FrameDecoder:
+    """The bytes of one direction of one connection, cut into frames."""
+
+    __slots__ = (
+        "_consumed_bytes",
+        "_error",
+        "_expects_magic",
+        "_pending",
+        "_wanted_bytes",
+        "frame_limit_bytes",
+        "version",
+    )
+
+    def __init__(self, role: Literal["server", "client"] = "server", limit_bytes: int | None = None) -> None:
+        """
+        Args:
+            role: Ours; a server skips the client's magic if the stream opens with it.
+            limit_bytes: First value of ``frame_limit_bytes``; by default the limit before login for
+                a server and the one within a session for a client.
+        """
+        self.version = VERSION
+        """Channel version; set when the peer has told its own, valid from the next ``receive_data``."""
+        if limit_bytes is None:
+            limit_bytes = FRAME_BYTES_BEFORE_LOGIN_MAX if role == "server" else FRAME_BYTES_MAX
+        self.frame_limit_bytes = limit_bytes
+        """Largest frame accepted, with its length field; raised after login, likewise."""
+        self._pending = bytearray()
+        self._wanted_bytes = 0
+        self._consumed_bytes = 0
+        self._expects_magic = role == "server"
+        self._error: RemoteProtocolError | None = None
+
+    @property
+    def pending_bytes(self) -> int:
+        """Bytes of an incomplete frame held until the rest comes."""
+        return len(self._pending)
+
+    def receive_data(self, data: bytes | bytearray | memoryview) -> list[Frame]:
+        """The packets that ``data`` completes, in order; unknown channels are the caller's to drop.
+
+        Raises:
+            RemoteProtocolError: the bytes are not the protocol. The connection is to be closed; the
+                packets in front of the bad one in the same call are dropped with it.
+            LimitExceeded: a frame or something in it exceeds its limit.
+            UnsupportedPacket: a frame of an unknown type, which ``packet_type`` holds.
+        """
+        if self._error is not None:
+            raise self._error
+        pending = self._pending
+        if pending:
+            pending += data
+            if len(pending) < self._wanted_bytes:
+                return []
+            data = bytes(pending)
+            self._pending = bytearray()
+        elif type(data) is not bytes:
+            data = bytes(data)
+        try:
+            if self._expects_magic:
+                return self._receive_magic(data)
+            return self._decode(data, 0)
+        except RemoteProtocolError as error:
+            self._error = error
+            self._pending = bytearray()
+            raise
+
+    def _receive_magic(self, data: bytes) -> list[Frame]:
+        # As a length the magic would be over 1 GiB, so no frame starts with it.
+        if data[:7] != MAGIC[: len(data)]:
+            self._expects_magic = False
+            return self._decode(data, 0)
+        if len(data) < len(MAGIC):
+            self._pending += data
+            self._wanted_bytes = 0
+            return []
+        self._expects_magic = False
+        return self._decode(data, len(MAGIC))
+
+    def _decode(self, data: bytes, offset: int) -> list[Frame]:
+        frames: list[Frame] = []
+        append = frames.append
+        unpack_head = _HEAD.unpack_from
+        decoder_of = _DECODERS.get
+        version = self.version
+        limit = self.frame_limit_bytes
+        available = len(data)
+        packet_type = 0
+        try:
+            while available - offset >= FRAME_HEAD_BYTES:
+                length, packet_type, channel_id = unpack_head(data, offset)
+                size = length + 4
+                if length < LENGTH_MIN or size > limit:
+                    break
+                end = offset + size
+                if end > available:
+                    break
+                decode = decoder_of(packet_type)
+                if decode is None:
+                    raise UnsupportedPacket(f"type {packet_type}", packet_type=packet_type)
+                packet = decode(data, offset + FRAME_HEAD_BYTES, end, version)
+                append(_frame((channel_id, packet, size)))
+                offset = end
+        except UnsupportedPacket as error:
+            place = self._consumed_bytes + offset
+            raise UnsupportedPacket(f"packet at byte {place} of the stream: {error}", packet_type=packet_type) from None
+        except RemoteProtocolError as error:
+            place = self._consumed_bytes + offset
+            name = PACKET_TYPES[packet_type].__name__
+            raise type(error)(f"{name} at byte {place} of the stream: {error}") from error
+        self._consumed_bytes += offset
+        self._keep(data, offset)
+        return frames
+
+    def _keep(self, data: bytes, offset: int) -> None:
+        """Hold the incomplete frame at ``offset``, unless its length is already wrong."""
+        left = len(data) - offset
+        self._wanted_bytes = FRAME_HEAD_BYTES
+        if left >= 4:
+            (length,) = _I32.unpack_from(data, offset)
+            if length < LENGTH_MIN:
+                raise RemoteProtocolError(f"frame of length {length} at byte {self._consumed_bytes} of the stream")
+            if length + 4 > self.frame_limit_bytes:
+                raise LimitExceeded(
+                    f"frame of {length + 4} bytes at byte {self._consumed_bytes} of the stream, "
+                    f"limit {self.frame_limit_bytes}"
+                )
+            self._wanted_bytes = length + 4
+        else:
+            self._wanted_bytes = 4
+        if left:
+            self._pending += data[offset:] if offset else data

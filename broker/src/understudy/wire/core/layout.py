@@ -1,0 +1,236 @@
+"""The wire form of a packet as data: annotated fields, from which reading and writing follow.
+
+A packet is a dataclass whose annotations carry the encoding of each field, in wire order::
+
+    @dataclass(slots=True)
+    class CreateConsumer(Packet):
+        TYPE: ClassVar[int] = 40
+        GROUPS = ("priority",)          # read only if bytes remain
+        SINCE = {"priority": 130}       # written only to peers of this version or newer
+        consumer_id: I64
+        queue_name: Name
+        ...
+        priority: I32 = 0
+
+so its two directions cannot drift apart. The few packets whose fields depend on one another or on
+the version of the channel override ``write_body`` and ``read_body``. Bytes behind the last known
+field are ignored, as Artemis does: newer peers append fields.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Mapping
+from dataclasses import MISSING, fields
+from typing import Annotated, Any, ClassVar, Final, NamedTuple, TypeVar, get_type_hints
+
+from understudy.errors import LocalProtocolError
+from understudy.ids import Xid
+from understudy.limits import AUTHENTICATION_BYTES_MAX, NAME_UNITS_MAX, XID_PART_BYTES_MAX
+from understudy.wire.buffer import Reader, Writer
+from understudy.wire.core.transport import TransportConfiguration
+
+#: Oldest and newest version of the protocol we read and write (facts 3.2).
+VERSION_MIN: Final = 121
+VERSION: Final = 136
+
+P = TypeVar("P", bound="Packet")
+
+
+class Encoding(NamedTuple):
+    """How one field is read and written. ``Any``: the annotation next to it gives the type."""
+
+    read: Callable[[Reader], Any]
+    write: Callable[[Writer, Any], None]
+    nullable: bool = False
+
+
+class Field(NamedTuple):
+    """One field of a packet."""
+
+    name: str
+    encoding: Encoding
+    starts_group: bool
+    """Whether older peers may end the packet in front of it."""
+    since: int
+    """First channel version the field is written to."""
+    default: object
+    """Value when it is not on the wire; MISSING for fields that always are."""
+
+
+class Packet:
+    """Base of all packets."""
+
+    __slots__ = ()
+
+    TYPE: ClassVar[int]
+    """Type byte, signed."""
+    GROUPS: ClassVar[tuple[str, ...]] = ()
+    """First fields of the trailing groups that older peers leave out."""
+    SINCE: ClassVar[Mapping[str, int]] = {}
+    """Channel version from which a trailing field is written."""
+
+    @property
+    def counts_as_command(self) -> bool:
+        """Whether it takes a command id on a session channel with a confirmation window (facts 7.1)."""
+        return True
+
+    def write_body(self, writer: Writer, version: int) -> None:
+        """Append the body for a peer of ``version``.
+
+        Raises:
+            LocalProtocolError: a field has no value its encoding can hold.
+        """
+        layout = layout_of(type(self))
+        for position, field in enumerate(layout):
+            if version < field.since:
+                break
+            value = getattr(self, field.name)
+            if value is None and field.starts_group and not field.encoding.nullable:
+                self._check_omitted(layout[position:])
+                break
+            try:
+                field.encoding.write(writer, value)
+            except (struct.error, AttributeError, TypeError, ValueError) as error:
+                raise LocalProtocolError(f"{type(self).__name__}.{field.name}: {value!r} does not fit") from error
+
+    def _check_omitted(self, left_out: tuple[Field, ...]) -> None:
+        for field in left_out:
+            if getattr(self, field.name) != field.default:
+                raise LocalProtocolError(
+                    f"{type(self).__name__}.{field.name} cannot be sent without {left_out[0].name}"
+                )
+
+    @classmethod
+    def read_body(cls: type[P], reader: Reader, version: int) -> P:
+        """The packet whose body the reader holds.
+
+        Raises:
+            RemoteProtocolError: anything that is not the layout.
+        """
+        values = []
+        for field in layout_of(cls):
+            if field.starts_group and reader.offset >= reader.end:
+                break
+            values.append(field.encoding.read(reader))
+        return cls(*values)
+
+
+_LAYOUTS: dict[type[Packet], tuple[Field, ...]] = {}
+
+
+def layout_of(packet_type: type[Packet]) -> tuple[Field, ...]:
+    """The fields of a packet type in wire order, worked out on first use."""
+    layout = _LAYOUTS.get(packet_type)
+    if layout is None:
+        layout = _LAYOUTS[packet_type] = _make_layout(packet_type)
+    return layout
+
+
+def _make_layout(packet_type: type[Packet]) -> tuple[Field, ...]:
+    hints = get_type_hints(packet_type, include_extras=True)
+    found = []
+    for entry in fields(packet_type):  # type: ignore[arg-type]  # every concrete packet is a dataclass
+        encoding = next(mark for mark in hints[entry.name].__metadata__ if isinstance(mark, Encoding))
+        default = MISSING if entry.default is MISSING else entry.default
+        since = packet_type.SINCE.get(entry.name, 0)
+        found.append(Field(entry.name, encoding, entry.name in packet_type.GROUPS, since, default))
+    return tuple(found)
+
+
+def _nullable(encoding: Encoding, flag: bytes) -> Encoding:
+    """The encoding behind a flag byte; ``flag`` is what is written for "present" (facts s. 0)."""
+
+    def read(reader: Reader) -> Any:
+        return encoding.read(reader) if reader.boolean() else None
+
+    def write(writer: Writer, value: Any) -> None:
+        if value is None:
+            writer.raw(b"\x00")
+        else:
+            writer.raw(flag)
+            encoding.write(writer, value)
+
+    return Encoding(read, write, nullable=True)
+
+
+def _list_of(encoding: Encoding, item_bytes_min: int) -> Encoding:
+    def read(reader: Reader) -> tuple[Any, ...]:
+        return tuple(encoding.read(reader) for _ in range(reader.count(item_bytes_min)))
+
+    def write(writer: Writer, value: Any) -> None:
+        writer.i32(len(value))
+        for item in value:
+            encoding.write(writer, item)
+
+    return Encoding(read, write)
+
+
+def read_name(reader: Reader) -> str:
+    """An address or queue name."""
+    return reader.simple_string(NAME_UNITS_MAX)
+
+
+def write_name(writer: Writer, text: str) -> None:
+    writer.simple_string(text)
+
+
+def read_xid(reader: Reader) -> Xid:
+    """A transaction branch; the branch qualifier comes first (facts 2.3)."""
+    format_id = reader.i32()
+    branch = reader.sized_bytes(XID_PART_BYTES_MAX)
+    return Xid(format_id, reader.sized_bytes(XID_PART_BYTES_MAX), branch)
+
+
+def write_xid(writer: Writer, xid: Xid) -> None:
+    writer.i32(xid.format_id)
+    writer.sized_bytes(xid.branch_qualifier)
+    writer.sized_bytes(xid.global_transaction_id)
+
+
+def _read_secret(reader: Reader) -> bytes:
+    return reader.sized_bytes(AUTHENTICATION_BYTES_MAX)
+
+
+_BOOLEAN = Encoding(Reader.boolean, Writer.boolean)
+_I8 = Encoding(Reader.i8, Writer.i8)
+_I32 = Encoding(Reader.i32, Writer.i32)
+_I64 = Encoding(Reader.i64, Writer.i64)
+_SIMPLE_STRING = Encoding(Reader.simple_string, Writer.simple_string)
+_STRING = Encoding(Reader.string, Writer.string)
+_NAME = Encoding(read_name, write_name)
+_XID = Encoding(read_xid, write_xid)
+_CONNECTOR = Encoding(TransportConfiguration.read_from, lambda writer, connector: connector.write_to(writer))
+
+Flag = Annotated[bool, _BOOLEAN]
+I8 = Annotated[int, _I8]
+I32 = Annotated[int, _I32]
+I64 = Annotated[int, _I64]
+#: ``[i64]`` that is left out when None.
+OptionalI64 = Annotated[int | None, _I64]
+FlagOrNull = Annotated[bool | None, _nullable(_BOOLEAN, b"\xff")]
+I32OrNull = Annotated[int | None, _nullable(_I32, b"\xff")]
+I64OrNull = Annotated[int | None, _nullable(_I64, b"\xff")]
+#: ``ss``, bounded as a name of an address, queue or node.
+Name = Annotated[str, _NAME]
+NameOrNull = Annotated[str | None, _nullable(_NAME, b"\x01")]
+#: ``ss?``, bounded as text: filters.
+SimpleStringOrNull = Annotated[str | None, _nullable(_SIMPLE_STRING, b"\x01")]
+#: ``str``.
+Text = Annotated[str, _STRING]
+TextOrNull = Annotated[str | None, _nullable(_STRING, b"\x01")]
+#: ``i32`` length and bytes.
+SizedBytes = Annotated[bytes, Encoding(Reader.sized_bytes, Writer.sized_bytes)]
+#: The same for nonces and proofs, which are short.
+Secret = Annotated[bytes, Encoding(_read_secret, Writer.sized_bytes)]
+#: Everything up to the end of the packet.
+Rest = Annotated[bytes, Encoding(Reader.rest, Writer.raw)]
+XidField = Annotated[Xid, _XID]
+#: A length field twice and the format: an empty xid.
+Xids = Annotated[tuple[Xid, ...], _list_of(_XID, 12)]
+Names = Annotated[tuple[str, ...], _list_of(_NAME, 4)]
+RoutingTypes = Annotated[tuple[int, ...], _list_of(_I8, 1)]
+I64s = Annotated[tuple[int, ...], _list_of(_I64, 8)]
+#: ``bool, [tc]``.
+ConnectorOrNull = Annotated[TransportConfiguration | None, _nullable(_CONNECTOR, b"\xff")]
+Connector = Annotated[TransportConfiguration, _CONNECTOR]

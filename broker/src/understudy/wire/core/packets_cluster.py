@@ -1,0 +1,288 @@
+"""Packets between brokers on channel 3, and the topology told to everybody (facts 8.1, 9.1).
+
+Three types are our own, for links between two Understudy nodes. A ``ClusterConnect`` carries the
+cluster password to whoever answers; instead the dialling node opens with ``ClusterHello`` (user and
+a fresh nonce), the other answers ``ClusterChallenge`` (its own fresh nonce, and a proof over both
+that it knows the password), and only then comes ``ClusterProof`` with ours; ``ClusterConnectReply``
+ends it. No secret travels, and each side proves itself. What a proof is computed from is decided
+by ``security``. Their bodies::
+
+    -100  ClusterHello      str user, i32 n, n bytes nonce
+    -101  ClusterChallenge  i32 n, n bytes nonce, i32 m, m bytes proof
+    -102  ClusterProof      i32 n, n bytes proof
+
+Artemis uses the types 10 to 127 and -1 to -22, so -100 and below are free; its own brokers never
+see them, because a node that is told to link with one uses ``ClusterConnect``.
+
+Type -16 (federation downstream connect) is not described by our source and so is not served.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import ClassVar, Final
+
+from understudy.errors import LocalProtocolError
+from understudy.wire.buffer import Reader, Writer
+from understudy.wire.core.layout import (
+    I32,
+    I64,
+    Connector,
+    ConnectorOrNull,
+    Flag,
+    Name,
+    NameOrNull,
+    Packet,
+    Secret,
+    Text,
+    TextOrNull,
+    layout_of,
+)
+from understudy.wire.core.transport import TransportConfiguration
+
+#: Handler names of the vote on a primary's failure, from 136 on and before.
+PRIMARY_FAILOVER_VOTE: Final = "PrimaryFailoverQuorumVote"
+LIVE_FAILOVER_VOTE: Final = "LiveFailoverQuorumVote"
+
+
+class _TopologyPacket(Packet):
+    """A topology packet whose fields in ``MEMBER_FIELDS`` are only there if the node is up."""
+
+    __slots__ = ()
+
+    MEMBER_FIELDS: ClassVar[frozenset[str]] = frozenset(("primary", "backup", "last"))
+
+    def write_body(self, writer: Writer, version: int) -> None:
+        left_node = getattr(self, "exit")  # noqa: B009  # declared by the subclasses
+        for entry in layout_of(type(self)):
+            if not (left_node and entry.name in self.MEMBER_FIELDS):
+                entry.encoding.write(writer, getattr(self, entry.name))
+
+    @classmethod
+    def read_body(cls, reader: Reader, version: int) -> _TopologyPacket:
+        values: dict[str, object] = {}
+        for entry in layout_of(cls):
+            if not (values.get("exit") and entry.name in cls.MEMBER_FIELDS):
+                values[entry.name] = entry.encoding.read(reader)
+        return cls(**values)
+
+
+@dataclass(slots=True)
+class ClusterTopology(_TopologyPacket):
+    """A node came or went, for peers before 122."""
+
+    TYPE: ClassVar[int] = 110
+    exit: Flag
+    """Whether the node is gone; if so the connectors are not sent."""
+    node_id: Text
+    primary: ConnectorOrNull = None
+    backup: ConnectorOrNull = None
+    last: Flag = False
+    """Whether it ends the answer to a subscription."""
+
+
+@dataclass(slots=True)
+class ClusterTopologyV2(_TopologyPacket):
+    """The same for 122 to 124, and every "node gone" since."""
+
+    TYPE: ClassVar[int] = 114
+    exit: Flag
+    node_id: Text
+    unique_event_id: I64 = 0
+    """Wall-clock milliseconds; orders the events of a node."""
+    primary: ConnectorOrNull = None
+    backup: ConnectorOrNull = None
+    last: Flag = False
+    backup_group_name: TextOrNull = None
+
+
+@dataclass(slots=True)
+class ClusterTopologyV3(ClusterTopologyV2):
+    """The same for 125 to 130."""
+
+    TYPE: ClassVar[int] = 122
+    scale_down_group_name: TextOrNull = None
+
+
+@dataclass(slots=True)
+class ClusterTopologyV4(ClusterTopologyV3):
+    """The same from 131 on."""
+
+    TYPE: ClassVar[int] = -17
+    server_version: I32 = 136
+
+
+@dataclass(slots=True)
+class ClusterConnect(Packet):
+    """First packet on the cluster channel of an Artemis broker."""
+
+    TYPE: ClassVar[int] = 125
+    cluster_user: Text
+    cluster_password: Text = field(repr=False)
+
+
+@dataclass(slots=True)
+class ClusterConnectReply(Packet):
+    TYPE: ClassVar[int] = 126
+    authorized: Flag
+
+
+@dataclass(slots=True)
+class NodeAnnounce(Packet):
+    """A broker says who and where it is."""
+
+    TYPE: ClassVar[int] = 111
+    node_id: Text
+    """Id of the store; a backup gives its primary's."""
+    backup_group_name: TextOrNull = None
+    backup: Flag = False
+    current_event_id: I64 = 0
+    connector: ConnectorOrNull = None
+    """The announcing node's own."""
+    backup_connector: ConnectorOrNull = None
+    scale_down_group_name: TextOrNull = None
+
+
+@dataclass(slots=True)
+class BackupRegistration(Packet):
+    """A replication backup asks to be fed."""
+
+    TYPE: ClassVar[int] = 115
+    user: Text
+    password: Text = field(repr=False)
+    wants_failback: Flag
+    connector: Connector
+
+
+@dataclass(slots=True)
+class BackupRegistrationFailed(Packet):
+    TYPE: ClassVar[int] = 116
+    problem: I32
+    """0 exception, 1 authentication, 2 already replicating."""
+
+
+@dataclass(slots=True)
+class BackupRequest(Packet):
+    """Asks another node to start a colocated backup."""
+
+    TYPE: ClassVar[int] = 127
+    backup_size: I32
+    journal_directory: TextOrNull = None
+    bindings_directory: TextOrNull = None
+    large_messages_directory: TextOrNull = None
+    paging_directory: TextOrNull = None
+    node_id: NameOrNull = None
+
+
+@dataclass(slots=True)
+class BackupResponse(Packet):
+    TYPE: ClassVar[int] = -1
+    started: Flag
+
+
+@dataclass(frozen=True, slots=True)
+class FailoverVote:
+    """Vote on whether a node is still there; as a reply, the decision."""
+
+    agreed: bool
+    """Request: the asker wants to stay active. Reply: the decision."""
+    node_id: str
+    connector: str | None = None
+
+
+@dataclass(slots=True)
+class QuorumVote(Packet):
+    """Asks for a vote."""
+
+    TYPE: ClassVar[int] = -2
+    handler: str
+    vote: FailoverVote | bytes
+    """Bytes for handlers other than the two failover ones, whose votes are not described."""
+
+    def write_body(self, writer: Writer, version: int) -> None:
+        writer.simple_string(self.handler)
+        if (self.handler in (PRIMARY_FAILOVER_VOTE, LIVE_FAILOVER_VOTE)) is not isinstance(self.vote, FailoverVote):
+            raise LocalProtocolError(f"{type(self).__name__}.vote: not a vote of handler {self.handler!r}")
+        if not isinstance(self.vote, FailoverVote):
+            writer.raw(self.vote)
+            return
+        writer.boolean(self.vote.agreed)
+        writer.string(self.vote.node_id)
+        writer.raw(b"\x00" if self.vote.connector is None else b"\x01")
+        if self.vote.connector is not None:
+            writer.string(self.vote.connector)
+
+    @classmethod
+    def read_body(cls, reader: Reader, version: int) -> QuorumVote:
+        handler = reader.simple_string()
+        if handler not in (PRIMARY_FAILOVER_VOTE, LIVE_FAILOVER_VOTE):
+            return cls(handler, reader.rest())
+        return cls(handler, FailoverVote(reader.boolean(), reader.string(), reader.nullable(reader.string)))
+
+
+@dataclass(slots=True)
+class QuorumVoteReply(QuorumVote):
+    """The vote."""
+
+    TYPE: ClassVar[int] = -3
+
+
+@dataclass(slots=True)
+class ScaleDownAnnouncement(Packet):
+    """A node's messages moved to another."""
+
+    TYPE: ClassVar[int] = -6
+    target_node_id: Name
+    scaled_down_node_id: Name
+
+
+@dataclass(slots=True)
+class ClusterHello(Packet):
+    """Our own: opens a link to another Understudy node."""
+
+    TYPE: ClassVar[int] = -100
+    user: Text
+    nonce: Secret
+    """Fresh random bytes."""
+
+
+@dataclass(slots=True)
+class ClusterChallenge(Packet):
+    """Our own: the answer to ``ClusterHello``."""
+
+    TYPE: ClassVar[int] = -101
+    nonce: Secret
+    proof: Secret
+    """That the answering node knows the cluster password."""
+
+
+@dataclass(slots=True)
+class ClusterProof(Packet):
+    """Our own: the dialling node's proof."""
+
+    TYPE: ClassVar[int] = -102
+    proof: Secret
+
+
+def topology_packet(
+    *,
+    node_id: str,
+    version: int,
+    unique_event_id: int,
+    exit: bool = False,  # noqa: A002  # the field's standard name
+    primary: TransportConfiguration | None = None,
+    backup: TransportConfiguration | None = None,
+    last: bool = False,
+    backup_group_name: str | None = None,
+    scale_down_group_name: str | None = None,
+    server_version: int = 136,
+) -> Packet:
+    """The newest topology packet that a peer of ``version`` understands (facts 8.1)."""
+    if version < 122:
+        return ClusterTopology(exit, node_id, primary, backup, last)
+    common = (exit, node_id, unique_event_id, primary, backup, last, backup_group_name)
+    if exit or version < 125:
+        return ClusterTopologyV2(*common)
+    if version < 131:
+        return ClusterTopologyV3(*common, scale_down_group_name)
+    return ClusterTopologyV4(*common, scale_down_group_name, server_version)

@@ -1,0 +1,220 @@
+"""Packets that set up, watch and end connections and sessions (facts 4.1), and the two answers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import IntEnum
+from typing import ClassVar
+
+from understudy.wire.core.layout import (
+    I8,
+    I32,
+    I64,
+    ConnectorOrNull,
+    Flag,
+    NameOrNull,
+    OptionalI64,
+    Packet,
+    Text,
+    TextOrNull,
+)
+
+
+class DisconnectReason(IntEnum):
+    """Why a server ends a connection."""
+
+    NONE = -1
+    REDIRECT = 0
+    REDIRECT_ON_CRITICAL_ERROR = 1
+    SCALE_DOWN = 2
+    SCALE_DOWN_ON_CRITICAL_ERROR = 3
+    SHUT_DOWN = 4
+    SHUT_DOWN_ON_CRITICAL_ERROR = 5
+
+
+class _UncountedPacket(Packet):
+    """A packet without a command id (facts 7.1)."""
+
+    __slots__ = ()
+
+    @property
+    def counts_as_command(self) -> bool:
+        return False
+
+
+@dataclass(slots=True)
+class Ping(_UncountedPacket):
+    """Sign of life; the server echoes it."""
+
+    TYPE: ClassVar[int] = 10
+    connection_ttl_ms: I64
+    """Milliseconds of silence after which the connection is dead, -1 for never."""
+
+
+@dataclass(slots=True)
+class Disconnect(_UncountedPacket):
+    """Farewell to peers older than 125."""
+
+    TYPE: ClassVar[int] = 11
+    node_id: NameOrNull = None
+
+
+@dataclass(slots=True)
+class DisconnectV2(_UncountedPacket):
+    """Farewell to peers of 125 to 130."""
+
+    TYPE: ClassVar[int] = 124
+    node_id: NameOrNull = None
+    scale_down_node_id: NameOrNull = None
+
+
+@dataclass(slots=True)
+class DisconnectV3(_UncountedPacket):
+    """Farewell to peers of 131 and newer."""
+
+    TYPE: ClassVar[int] = -19
+    node_id: NameOrNull = None
+    reason: I8 = DisconnectReason.NONE
+    """A ``DisconnectReason``; others are carried through."""
+    target_node_id: NameOrNull = None
+    """Node that took over the messages on a scale-down."""
+    connector: ConnectorOrNull = None
+    """Where to go on a redirect."""
+
+
+@dataclass(slots=True)
+class DisconnectConsumer(Packet):
+    """The server closed a consumer: its queue is gone or a delivery failed."""
+
+    TYPE: ClassVar[int] = 12
+    consumer_id: I64
+
+
+@dataclass(slots=True)
+class DisconnectConsumerKill(_UncountedPacket):
+    """A slow consumer's connection is to end. Current clients ignore it (facts s. 13)."""
+
+    TYPE: ClassVar[int] = 13
+    node_id: NameOrNull = None
+
+
+@dataclass(slots=True)
+class ExceptionResponse(Packet):
+    """A request failed."""
+
+    TYPE: ClassVar[int] = 20
+    GROUPS: ClassVar[tuple[str, ...]] = ("correlation_id",)
+    SINCE: ClassVar[Mapping[str, int]] = {"correlation_id": 130}
+    error_code: I32
+    """See ``codes.ErrorCode``."""
+    message: TextOrNull = None
+    correlation_id: OptionalI64 = None
+    """Id of the request; None when that has no field for one, and then not sent."""
+
+
+@dataclass(slots=True)
+class NullResponse(Packet):
+    """A request is done."""
+
+    TYPE: ClassVar[int] = 21
+    GROUPS: ClassVar[tuple[str, ...]] = ("correlation_id",)
+    SINCE: ClassVar[Mapping[str, int]] = {"correlation_id": 130}
+    correlation_id: I64 = -1
+    """Id of the request, -1 when that has no field for one."""
+
+
+@dataclass(slots=True)
+class PacketsConfirmed(_UncountedPacket):
+    """Everything up to a command id arrived and need not be kept for a reattachment."""
+
+    TYPE: ClassVar[int] = 22
+    command_id: I32
+
+
+@dataclass(slots=True)
+class CreateSession(_UncountedPacket):
+    """Open a session on a channel of the client's choice."""
+
+    TYPE: ClassVar[int] = 30
+    name: Text
+    session_channel_id: I64
+    version: I32
+    user: TextOrNull = None
+    password: TextOrNull = field(default=None, repr=False)
+    min_large_message_size: I32 = 102_400
+    """Bytes from which on messages come in pieces."""
+    xa: Flag = False
+    auto_commit_sends: Flag = True
+    auto_commit_acks: Flag = True
+    confirmation_window: I32 = -1
+    """Bytes between confirmations, -1 for none and no reattachment."""
+    pre_acknowledge: Flag = False
+    default_address: TextOrNull = None
+
+
+@dataclass(slots=True)
+class CreateSessionV2(CreateSession):
+    """The same with a client id, from 131 on."""
+
+    TYPE: ClassVar[int] = -18
+    client_id: TextOrNull = None
+
+
+@dataclass(slots=True)
+class CreateSessionResponse(_UncountedPacket):
+    """The session exists."""
+
+    TYPE: ClassVar[int] = 31
+    server_version: I32
+
+
+@dataclass(slots=True)
+class ReattachSession(_UncountedPacket):
+    """Move a session to this connection."""
+
+    TYPE: ClassVar[int] = 32
+    name: Text
+    last_confirmed_command_id: I32 = -1
+
+
+@dataclass(slots=True)
+class ReattachSessionResponse(_UncountedPacket):
+    """Whether the session moved."""
+
+    TYPE: ClassVar[int] = 33
+    last_confirmed_command_id: I32 = -1
+    reattached: Flag = False
+
+
+@dataclass(slots=True)
+class CheckForFailover(Packet):
+    """Does this node carry on the store of that one?"""
+
+    TYPE: ClassVar[int] = -4
+    node_id: TextOrNull = None
+
+
+@dataclass(slots=True)
+class CheckForFailoverReply(Packet):
+    """Answer to ``CheckForFailover``."""
+
+    TYPE: ClassVar[int] = -5
+    ok: Flag
+
+
+@dataclass(slots=True)
+class SubscribeTopology(Packet):
+    """Ask for topology, the form of old peers."""
+
+    TYPE: ClassVar[int] = 112
+    cluster_connection: Flag = False
+
+
+@dataclass(slots=True)
+class SubscribeTopologyV2(Packet):
+    """Ask for topology; every client does so first."""
+
+    TYPE: ClassVar[int] = 113
+    cluster_connection: Flag = False
+    client_version: I32 = 136

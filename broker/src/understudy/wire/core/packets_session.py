@@ -1,0 +1,365 @@
+"""Packets of producing, consuming and local transactions (facts 4.3, 4.4).
+
+The busiest of them are read and written by ``codec`` without the generic machinery; their
+``read_body`` and ``write_body`` here are the same layouts in the long form, for every version.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Annotated, ClassVar, Final
+
+from understudy.errors import RemoteProtocolError
+from understudy.message import BODY_END_BIAS, Message
+from understudy.wire.buffer import Reader, Writer
+from understudy.wire.core.layout import (
+    I32,
+    I64,
+    Encoding,
+    Flag,
+    Name,
+    NameOrNull,
+    Packet,
+    Rest,
+    SimpleStringOrNull,
+    SizedBytes,
+    Text,
+)
+
+#: First channel version whose sends carry a correlation id, and a producer id.
+CORRELATION_SINCE: Final = 130
+SENDER_SINCE: Final = 134
+
+_EMPTY_BODY = struct.pack(">i", BODY_END_BIAS)
+
+
+def _write_message(writer: Writer, message: Message) -> None:
+    writer.raw(message.encoded)
+
+
+def _read_message(reader: Reader) -> Message:
+    return Message.decode(reader.rest())
+
+
+#: A message has no length of its own: it fills the packet but for what stands behind it.
+MessageField = Annotated[Message, Encoding(_read_message, _write_message)]
+
+
+def message_of_header(header: bytes, body: bytes = b"") -> Message:
+    """The message that a large message's header announces, with ``body`` if it is known.
+
+    Raises:
+        RemoteProtocolError: the header is not the layout of facts s. 5.
+    """
+    if not body:
+        return Message.decode(_EMPTY_BODY + header)
+    return Message.decode(b"".join((struct.pack(">i", len(body) + BODY_END_BIAS), body, header)))
+
+
+def header_of_message(message: Message) -> bytes:
+    """What announces the message as a large one: all but its body."""
+    return message.encoded[message.header_offset :]
+
+
+@dataclass(slots=True)
+class CreateProducer(Packet):
+    TYPE: ClassVar[int] = -20
+    producer_id: I32
+    address: NameOrNull = None
+    """None for an anonymous producer."""
+
+
+@dataclass(slots=True)
+class RemoveProducer(Packet):
+    TYPE: ClassVar[int] = -21
+    producer_id: I32
+
+
+@dataclass(slots=True)
+class ProducerRequestCredits(Packet):
+    """Ask for room; answered by ``ProducerCredits`` or ``ProducerFailCredits`` when there is."""
+
+    TYPE: ClassVar[int] = 79
+    credits: I32
+    """Bytes."""
+    address: Name
+
+
+@dataclass(slots=True)
+class ProducerCredits(Packet):
+    TYPE: ClassVar[int] = 80
+    credits: I32
+    """Bytes."""
+    address: Name
+
+
+@dataclass(slots=True)
+class ProducerFailCredits(Packet):
+    """The address is full and its policy is to fail."""
+
+    TYPE: ClassVar[int] = 82
+    credits: I32
+    """Bytes."""
+    address: Name
+
+
+@dataclass(slots=True)
+class SessionSend(Packet):
+    """A message for the broker."""
+
+    TYPE: ClassVar[int] = 71
+    message: MessageField
+    requires_response: Flag = False
+    correlation_id: I64 = -1
+    """Goes back with the answer; -1 from peers before 130."""
+    sender_id: I32 = -1
+    """The producer's id; -1 from peers before 134."""
+
+    def write_body(self, writer: Writer, version: int) -> None:
+        writer.raw(self.message.encoded)
+        _write_send_tail(writer, self.requires_response, self.correlation_id, self.sender_id, version)
+
+    @classmethod
+    def read_body(cls, reader: Reader, version: int) -> SessionSend:
+        tail = reader.end - send_tail_bytes(version)
+        if tail < reader.offset:
+            raise RemoteProtocolError(f"{reader.remaining} bytes are too few for a message")
+        message = Message.decode(reader.data, reader.offset, tail)
+        reader.offset = tail
+        return cls(message, *_read_send_tail(reader, version))
+
+
+def send_tail_bytes(version: int) -> int:
+    """Bytes behind the message in a ``SessionSend``."""
+    return 13 if version >= SENDER_SINCE else 9 if version >= CORRELATION_SINCE else 1
+
+
+def _write_send_tail(
+    writer: Writer, requires_response: bool, correlation_id: int, sender_id: int, version: int
+) -> None:
+    writer.boolean(requires_response)
+    if version >= CORRELATION_SINCE:
+        writer.i64(correlation_id)
+    if version >= SENDER_SINCE:
+        writer.i32(sender_id)
+
+
+def _read_send_tail(reader: Reader, version: int) -> tuple[bool, int, int]:
+    requires_response = reader.boolean()
+    correlation_id = reader.i64() if version >= CORRELATION_SINCE and reader.remaining else -1
+    sender_id = reader.i32() if version >= SENDER_SINCE and reader.remaining else -1
+    return requires_response, correlation_id, sender_id
+
+
+@dataclass(slots=True)
+class SessionSendLarge(Packet):
+    """Announces a large message; its body follows in ``SessionSendContinuation`` packets."""
+
+    TYPE: ClassVar[int] = 72
+    header: Rest
+    """All of the message but body and body length; see ``message_of_header``."""
+
+
+@dataclass(slots=True)
+class SessionSendContinuation(Packet):
+    """A piece of a large message."""
+
+    TYPE: ClassVar[int] = 73
+    body: SizedBytes
+    continues: Flag
+    """False for the last piece."""
+    message_body_size: I64 = -1
+    """Bytes of the whole body, -1 if unknown; only sent with the last piece."""
+    requires_response: Flag = False
+    correlation_id: I64 = -1
+    sender_id: I32 = -1
+
+    def write_body(self, writer: Writer, version: int) -> None:
+        writer.sized_bytes(self.body)
+        writer.boolean(self.continues)
+        if not self.continues:
+            writer.i64(self.message_body_size)
+        _write_send_tail(writer, self.requires_response, self.correlation_id, self.sender_id, version)
+
+    @classmethod
+    def read_body(cls, reader: Reader, version: int) -> SessionSendContinuation:
+        body = reader.sized_bytes()
+        continues = reader.boolean()
+        size = -1 if continues else reader.i64()
+        return cls(body, continues, size, *_read_send_tail(reader, version))
+
+
+@dataclass(slots=True)
+class CreateConsumer(Packet):
+    """Answered by ``QueueQueryResponseV3`` if a response is required."""
+
+    TYPE: ClassVar[int] = 40
+    GROUPS: ClassVar[tuple[str, ...]] = ("priority",)
+    SINCE: ClassVar[Mapping[str, int]] = {"priority": 130}
+    consumer_id: I64
+    """Chosen by the client, unique in its session."""
+    queue_name: Name
+    filter: SimpleStringOrNull = None
+    browse_only: Flag = False
+    requires_response: Flag = True
+    priority: I32 = 0
+    """Higher first."""
+
+
+@dataclass(slots=True)
+class ConsumerClose(Packet):
+    TYPE: ClassVar[int] = 74
+    consumer_id: I64
+
+
+@dataclass(slots=True)
+class FlowToken(Packet):
+    """Credits for a consumer."""
+
+    TYPE: ClassVar[int] = 70
+    consumer_id: I64
+    credits: I32
+    """Bytes to add; -1 for unlimited, 0 sets the balance to 0."""
+
+
+@dataclass(slots=True)
+class ForceConsumerDelivery(Packet):
+    """Asks for a marker message as soon as nothing is left to deliver."""
+
+    TYPE: ClassVar[int] = 78
+    consumer_id: I64
+    sequence: I64
+
+
+@dataclass(slots=True)
+class ReceiveMessage(Packet):
+    """A delivery."""
+
+    TYPE: ClassVar[int] = 75
+    message: MessageField
+    consumer_id: I64
+    delivery_count: I32
+    """1 for the first."""
+
+    @classmethod
+    def read_body(cls, reader: Reader, version: int) -> ReceiveMessage:
+        tail = reader.end - 12
+        if tail < reader.offset:
+            raise RemoteProtocolError(f"{reader.remaining} bytes are too few for a message")
+        message = Message.decode(reader.data, reader.offset, tail)
+        reader.offset = tail
+        return cls(message, reader.i64(), reader.i32())
+
+
+@dataclass(slots=True)
+class ReceiveLargeMessage(Packet):
+    """Announces a large delivery."""
+
+    TYPE: ClassVar[int] = 76
+    consumer_id: I64
+    delivery_count: I32
+    large_message_size: I64
+    """Bytes of the body."""
+    header: Rest
+    """See ``SessionSendLarge.header``."""
+
+
+@dataclass(slots=True)
+class ReceiveContinuation(Packet):
+    """A piece of a large delivery."""
+
+    TYPE: ClassVar[int] = 77
+    body: SizedBytes
+    continues: Flag
+    consumer_id: I64
+
+
+@dataclass(slots=True)
+class Acknowledge(Packet):
+    """Everything delivered to a consumer up to a message is done."""
+
+    TYPE: ClassVar[int] = 41
+    consumer_id: I64
+    message_id: I64
+    requires_response: Flag = False
+
+
+@dataclass(slots=True)
+class IndividualAcknowledge(Packet):
+    """One message is done."""
+
+    TYPE: ClassVar[int] = 81
+    consumer_id: I64
+    message_id: I64
+    requires_response: Flag = False
+
+
+@dataclass(slots=True)
+class Expired(Packet):
+    """The client found a message expired."""
+
+    TYPE: ClassVar[int] = 42
+    consumer_id: I64
+    message_id: I64
+
+
+@dataclass(slots=True)
+class SessionStart(Packet):
+    TYPE: ClassVar[int] = 67
+
+
+@dataclass(slots=True)
+class SessionStop(Packet):
+    TYPE: ClassVar[int] = 68
+
+
+@dataclass(slots=True)
+class SessionClose(Packet):
+    TYPE: ClassVar[int] = 69
+
+
+@dataclass(slots=True)
+class Commit(Packet):
+    TYPE: ClassVar[int] = 43
+    GROUPS: ClassVar[tuple[str, ...]] = ("correlation_id",)
+    SINCE: ClassVar[Mapping[str, int]] = {"correlation_id": 132}
+    correlation_id: I64 = -1
+    """-1 when the peer sent none, which 136 does as well (facts 6.1)."""
+
+
+@dataclass(slots=True)
+class Rollback(Packet):
+    TYPE: ClassVar[int] = 44
+    consider_last_message_as_delivered: Flag = False
+
+
+@dataclass(slots=True)
+class AddMetadata(Packet):
+    TYPE: ClassVar[int] = 104
+    key: Text
+    value: Text
+
+    @property
+    def counts_as_command(self) -> bool:
+        return False
+
+
+@dataclass(slots=True)
+class AddMetadataV2(Packet):
+    TYPE: ClassVar[int] = 105
+    key: Text
+    value: Text
+    requires_confirmation: Flag = True
+
+    @property
+    def counts_as_command(self) -> bool:
+        return self.requires_confirmation
+
+
+@dataclass(slots=True)
+class UniqueAddMetadata(AddMetadataV2):
+    """Refused if another session carries the same pair."""
+
+    TYPE: ClassVar[int] = 106

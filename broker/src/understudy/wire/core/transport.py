@@ -1,0 +1,169 @@
+"""Connector descriptions: how a node says where it, or its backup, can be dialled.
+
+Wire form: facts 2.4. URL form: ``tcp://host:port?key=value``, as in connectors and client URLs
+(one node each; lists of them are the client's). Not here: what the parameters mean.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Final
+from urllib.parse import parse_qsl, quote, urlsplit
+
+from understudy.errors import LocalProtocolError, RemoteProtocolError
+from understudy.limits import TRANSPORT_PARAMETERS_MAX
+from understudy.wire.buffer import Reader, Writer
+
+#: The only connector factory that travels between hosts.
+NETTY_CONNECTOR_FACTORY: Final = "org.apache.activemq.artemis.core.remoting.impl.netty.NettyConnectorFactory"
+DEFAULT_HOST: Final = "localhost"
+DEFAULT_PORT: Final = 61616
+
+ParameterValue = bool | int | str
+
+_BOOLEAN, _INT, _LONG, _STRING = range(4)
+#: Key length field, type byte, and a boolean.
+_PARAMETER_BYTES_MIN: Final = 6
+
+
+@dataclass(frozen=True, slots=True)
+class TransportConfiguration:
+    """One connector."""
+
+    name: str = ""
+    """Name of the connector in its configuration."""
+    factory: str = NETTY_CONNECTOR_FACTORY
+    """Java class name of the connector factory, compared as text by Java peers."""
+    parameters: dict[str, ParameterValue] = field(default_factory=dict, hash=False)
+    """``host``, ``port``, ``sslEnabled``, ...; protocol-specific ones carry the prefix ``$.EP.``."""
+
+    @property
+    def host(self) -> str:
+        """Host to dial."""
+        return str(self.parameters.get("host", DEFAULT_HOST))
+
+    @property
+    def port(self) -> int:
+        """Port to dial.
+
+        Raises:
+            RemoteProtocolError: the parameter is no port number.
+        """
+        value = self.parameters.get("port", DEFAULT_PORT)
+        # int() would also take "6_1" and digits of other scripts.
+        text = str(value)
+        if isinstance(value, bool) or not (text.isascii() and text.isdigit() and len(text) <= 5 and int(text) <= 65535):
+            raise RemoteProtocolError(f"connector {self.name!r}: port {value!r}")
+        return int(text)
+
+    def write_to(self, writer: Writer) -> None:
+        """Append the wire form.
+
+        Raises:
+            LocalProtocolError: a value is none of bool, int (64 bit) and str.
+        """
+        writer.string(self.name)
+        writer.string(self.factory)
+        writer.i32(len(self.parameters))
+        for key, value in self.parameters.items():
+            writer.string(key)
+            if isinstance(value, bool):
+                writer.i8(_BOOLEAN)
+                writer.boolean(value)
+            elif isinstance(value, str):
+                writer.i8(_STRING)
+                writer.string(value)
+            elif isinstance(value, int) and -(2**31) <= value < 2**31:
+                writer.i8(_INT)
+                writer.i32(value)
+            elif isinstance(value, int) and -(2**63) <= value < 2**63:
+                writer.i8(_LONG)
+                writer.i64(value)
+            else:
+                raise LocalProtocolError(f"connector {self.name!r}: {key}={value!r} cannot be sent")
+
+    @classmethod
+    def read_from(cls, reader: Reader) -> TransportConfiguration:
+        """The connector at the reader's position.
+
+        Raises:
+            RemoteProtocolError: anything that is not the format.
+            LimitExceeded: more than ``TRANSPORT_PARAMETERS_MAX`` parameters.
+        """
+        name = reader.string()
+        factory = reader.string()
+        parameters: dict[str, ParameterValue] = {}
+        for _ in range(reader.count(_PARAMETER_BYTES_MIN, TRANSPORT_PARAMETERS_MAX)):
+            key = reader.string()
+            kind = reader.i8()
+            if kind == _BOOLEAN:
+                parameters[key] = reader.boolean()
+            elif kind == _INT:
+                parameters[key] = reader.i32()
+            elif kind == _LONG:
+                parameters[key] = reader.i64()
+            elif kind == _STRING:
+                parameters[key] = reader.string()
+            else:
+                raise RemoteProtocolError(f"connector parameter {key!r} of unknown type {kind}")
+        return cls(name, factory, parameters)
+
+    def encode(self) -> bytes:
+        """The wire form."""
+        writer = Writer()
+        self.write_to(writer)
+        return writer.getvalue()
+
+    @classmethod
+    def decode(cls, data: bytes) -> TransportConfiguration:
+        """The connector that ``data`` consists of.
+
+        Raises:
+            RemoteProtocolError: anything that is not the format.
+        """
+        reader = Reader(data)
+        found = cls.read_from(reader)
+        if reader.remaining:
+            raise RemoteProtocolError(f"{reader.remaining} bytes behind a connector")
+        return found
+
+    @classmethod
+    def from_url(cls, url: str, name: str = "") -> TransportConfiguration:
+        """The connector of ``tcp://host:port?key=value``.
+
+        Values stay text, as Java peers send them; the scheme ``tcps`` or ``ssl`` sets
+        ``sslEnabled``. A fragment is ignored.
+
+        Raises:
+            LocalProtocolError: it is no such URL.
+        """
+        try:
+            parts = urlsplit(url.strip())
+            port = parts.port
+            query = parse_qsl(parts.query, keep_blank_values=True, max_num_fields=TRANSPORT_PARAMETERS_MAX)
+        except ValueError as error:
+            raise LocalProtocolError(f"{url!r}: {error}") from error
+        if parts.scheme not in ("tcp", "tcps", "ssl") or parts.path not in ("", "/") or "@" in parts.netloc:
+            raise LocalProtocolError(f"{url!r} is no connector: tcp://host:port?key=value")
+        parameters: dict[str, ParameterValue] = {
+            "host": parts.hostname or DEFAULT_HOST,
+            "port": str(DEFAULT_PORT if port is None else port),
+        }
+        if parts.scheme != "tcp":
+            parameters["sslEnabled"] = "true"
+        parameters.update(query)
+        return cls(name, NETTY_CONNECTOR_FACTORY, parameters)
+
+    def to_url(self) -> str:
+        """The URL that ``from_url`` reads back: parameters as text, the name left out."""
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        query = "&".join(
+            f"{quote(key, safe='$.')}={quote(_as_text(value), safe='/:,*')}"
+            for key, value in self.parameters.items()
+            if key not in ("host", "port")
+        )
+        return f"tcp://{host}:{self.port}" + (f"?{query}" if query else "")
+
+
+def _as_text(value: ParameterValue) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)

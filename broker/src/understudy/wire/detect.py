@@ -1,0 +1,78 @@
+"""Which protocol a client speaks, from its first bytes on a shared port (facts 1.3).
+
+Only names what is there; whether it is served, and what to answer if not, is the acceptor's affair.
+Unlike Artemis, bytes of no known protocol are not taken for CORE without its magic: every CORE
+client sends it, and a port scanner gets nothing to talk to.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import Final
+
+
+class Protocol(Enum):
+    """What the first bytes are."""
+
+    CORE = "CORE"
+    HTTP = "HTTP"
+    """Also the start of a WebSocket or of a CORE upgrade."""
+    AMQP = "AMQP"
+    MQTT = "MQTT"
+    STOMP = "STOMP"
+    OPENWIRE = "OPENWIRE"
+    TLS = "TLS"
+    """A handshake on a port that is not configured for it, or not yet terminated."""
+    UNKNOWN = "UNKNOWN"
+    NEED_MORE = "NEED_MORE"
+
+
+#: Bytes without which nothing is decided.
+BYTES_NEEDED: Final = 8
+#: Bytes after which everything is.
+BYTES_MAX: Final = 9
+
+_HTTP_STARTS: Final = frozenset((b"GE", b"PO", b"PU", b"HE", b"OP", b"PA", b"DE", b"TR"))
+_MQTT_CONNECT: Final = 0x10
+_MQTT_LENGTH_BYTES_MAX: Final = 4
+_OPENWIRE_WIRE_FORMAT_INFO: Final = 1
+_OPENWIRE_MAGIC: Final = b"ActiveMQ"
+
+
+def detect(data: bytes) -> Protocol:
+    """The protocol of a connection that opened with ``data``; ``NEED_MORE`` below eight bytes."""
+    if len(data) < BYTES_NEEDED:
+        return Protocol.NEED_MORE
+    head = bytes(data[:BYTES_MAX])
+    if head.startswith(b"\x16\x03"):
+        return Protocol.TLS
+    # A proxy header or an HTTP/2 preface is not on offer; "PR" is no HTTP start below either.
+    if head[:2] in _HTTP_STARTS:
+        return Protocol.HTTP
+    if head.startswith(b"ARTEMIS"):
+        return Protocol.CORE
+    if head.startswith(b"AMQP"):
+        return Protocol.AMQP
+    if head[0] == _MQTT_CONNECT:
+        mqtt = _detect_mqtt(head)
+        if mqtt is not Protocol.UNKNOWN:
+            return mqtt
+    if head.startswith((b"CONNECT", b"STOMP")):
+        return Protocol.STOMP
+    if head[4] == _OPENWIRE_WIRE_FORMAT_INFO and _OPENWIRE_MAGIC.startswith(head[5:8]):
+        return Protocol.OPENWIRE
+    return Protocol.UNKNOWN
+
+
+def _detect_mqtt(head: bytes) -> Protocol:
+    """A CONNECT packet: remaining length of one to four bytes, then "MQTT" or "MQIsdp"."""
+    offset = 1
+    while head[offset] & 0x80:
+        offset += 1
+        if offset > _MQTT_LENGTH_BYTES_MAX:
+            return Protocol.UNKNOWN
+    name = head[offset + 1 : offset + 5]
+    if name[0] != 0 or name[1] not in (4, 6) or not b"MQ".startswith(name[2:4]):
+        return Protocol.UNKNOWN
+    # After a length of four bytes the "Q" is the ninth.
+    return Protocol.MQTT if len(name) == 4 else Protocol.NEED_MORE

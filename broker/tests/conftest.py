@@ -1,0 +1,30 @@
+"""Fixtures that cost too much to make twice."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import pytest
+
+from understudy.spark.session import open_session
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    """One small local session for all tests. Files are cut into many pieces, as big ones would be."""
+    session = open_session(
+        "local[2]",
+        work_directory=str(tmp_path_factory.mktemp("spark")),
+        name="tests",
+        more={
+            "spark.driver.memory": "1g",
+            "spark.sql.files.maxPartitionBytes": "4096",
+            "spark.sql.files.openCostInBytes": "0",
+        },
+    )
+    yield session
+    session.stop()

@@ -1,0 +1,176 @@
+"""What strangers and accidents send: a clear log line, and the broker serves on (issue of the first slice)."""
+
+from __future__ import annotations
+
+import os
+import random
+import socket
+import struct
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from support.processes import COMMAND, Node, Pair
+
+
+@pytest.fixture
+def node(tmp_path: Path) -> Iterator[Node]:
+    pair = Pair(tmp_path)
+    try:
+        pair.primary.start().wait_ready("active")
+        yield pair.primary
+    finally:
+        pair.end()
+
+
+def serves(node: Node) -> None:
+    url = f"tcp://127.0.0.1:{node.port}"
+    for command in (("produce", "--count", "5", "--size", "10"), ("consume", "--count", "5")):
+        done = subprocess.run(
+            [str(COMMAND), command[0], "--url", url, "--queue", "after", *command[1:]],
+            capture_output=True, text=True, timeout=30,
+        )  # fmt: skip
+        assert done.returncode == 0, done.stdout + done.stderr
+
+
+def answer_to(node: Node, data: bytes, *, wait_s: float = 10) -> bytes:
+    """Everything the broker says until it closes the connection."""
+    with socket.create_connection(("127.0.0.1", node.port), timeout=wait_s) as stranger:
+        stranger.sendall(data)
+        said = b""
+        try:
+            while chunk := stranger.recv(65536):
+                said += chunk
+        except ConnectionResetError:
+            pass
+        return said
+
+
+PING = struct.pack(">ibqq", 17, 10, 0, 60_000)
+
+HOSTILE = {
+    "garbage": random.Random(1).randbytes(4096),
+    "wrong magic": b"ARTEMUS!" + PING,
+    "http": b"GET / HTTP/1.1\r\nhost: x\r\n\r\n",
+    "frame length 0x7fffffff": b"ARTEMIS" + struct.pack(">ibq", 0x7FFFFFFF, 10, 0),
+    "negative frame length": b"ARTEMIS" + struct.pack(">ibq", -5, 10, 0),
+    "tiny frame length": b"ARTEMIS" + struct.pack(">ibq", 3, 10, 0),
+    "large frame before login": b"ARTEMIS" + struct.pack(">ibq", 10 * 1024 * 1024, 71, 10) + b"x" * 100_000,
+    "unknown packet": b"ARTEMIS" + struct.pack(">ibq", 9, 99, 0),
+    "garbage after a good ping": b"ARTEMIS" + PING + random.Random(2).randbytes(2048),
+    "session frame without session": b"ARTEMIS" + struct.pack(">ibq", 9, 99, 10),
+}
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_hostile_bytes_end_their_connection_only(node: Node, name: str) -> None:
+    answer_to(node, HOSTILE[name])
+    assert node.process is not None
+    assert node.process.poll() is None
+    assert "connection dropped" in node.tail() or "protocol not served" in node.tail()
+    serves(node)
+
+
+def test_a_half_open_handshake_times_out(node: Node) -> None:
+    began = time.monotonic()
+    assert answer_to(node, b"ART") == b""
+    assert time.monotonic() - began < 8, "the acceptor's handshake-timeout is 2 s"
+    assert "never showed a protocol" in node.tail()
+    serves(node)
+
+
+def test_many_half_open_connections_do_not_keep_clients_out(node: Node) -> None:
+    strangers = [socket.create_connection(("127.0.0.1", node.port)) for _ in range(200)]
+    try:
+        serves(node)
+    finally:
+        for stranger in strangers:
+            stranger.close()
+
+
+def test_a_typo_in_the_configuration_is_named_with_its_line(node: Node) -> None:
+    text = node.config.read_text().replace("<security-enabled>", "<security-enable>", 1)
+    text = text.replace("</security-enabled>", "</security-enable>", 1)
+    broken = node.config.with_name("typo.xml")
+    broken.write_text(text)
+    done = subprocess.run([str(COMMAND), "run", "--check", "--config", str(broken)], capture_output=True, text=True)
+    assert done.returncode == 2
+    line = next(number for number, row in enumerate(text.splitlines(), 1) if "security-enable>" in row)
+    assert f"typo.xml:{line}" in done.stderr
+    assert "security-enabled" in done.stderr, "the nearest known name"
+
+
+def fails_to_start(node: Node) -> str:
+    node.end()
+    node.start()
+    assert node.process is not None
+    assert node.process.wait(20) == 1
+    return node.tail()
+
+
+def segments(node: Node) -> list[Path]:
+    journal = node.directory.parent / "store" / "journal"
+    return sorted(path for path in journal.glob("segment-*.log"))
+
+
+def test_a_flipped_bit_is_located_and_never_served(node: Node) -> None:
+    url = f"tcp://127.0.0.1:{node.port}"
+    subprocess.run([str(COMMAND), "produce", "--url", url, "--queue", "q", "--count", "200", "--size", "500"], check=True)
+    node.kill()
+    segment = segments(node)[-1]
+    data = bytearray(segment.read_bytes())
+    data[20_000] ^= 0x10
+    segment.write_bytes(data)
+    said = fails_to_start(node)
+    assert segment.name in said
+    assert "offset" in said
+    verify = subprocess.run([str(COMMAND), "data", "verify", str(segment.parent)], capture_output=True, text=True)
+    assert verify.returncode == 1
+    assert segment.name in (verify.stdout + verify.stderr).replace("\n", "")
+
+
+def test_a_truncated_journal_is_not_served_as_if_whole(node: Node) -> None:
+    url = f"tcp://127.0.0.1:{node.port}"
+    subprocess.run([str(COMMAND), "produce", "--url", url, "--queue", "q", "--count", "200", "--size", "500"], check=True)
+    node.kill()
+    segment = segments(node)[-1]
+    os.truncate(segment, 50_000)
+    assert segment.name in fails_to_start(node)
+
+
+def test_a_store_of_another_node_is_refused(node: Node) -> None:
+    node.kill()
+    lock = node.directory.parent / "store" / "journal" / "server.lock"
+    content = bytearray(lock.read_bytes())
+    content[3:19] = os.urandom(16)
+    lock.write_bytes(content)
+    assert "wrong-node" in fails_to_start(node)
+
+
+def test_a_store_directory_that_is_a_file_is_named(node: Node) -> None:
+    node.kill()
+    text = node.config.read_text()
+    blocked = node.directory / "blocked"
+    blocked.write_text("")
+    node.config.write_text(text.replace(str(node.directory.parent / "store" / "journal"), str(blocked / "journal")))
+    assert "blocked" in fails_to_start(node)
+
+
+def test_a_locked_store_is_waited_for_and_reported(tmp_path: Path) -> None:
+    """A second primary on the store of a running one stays passive: it never serves beside it."""
+    pair = Pair(tmp_path)
+    try:
+        pair.start()
+        second = Node(tmp_path / "second", "primary", pair.primary.port + 0)
+        second.config.parent.mkdir(parents=True)
+        second.config.write_text(pair.primary.config.read_text())
+        try:
+            second.start().wait_ready("passive")
+            assert pair.primary.get("/health/ready")[1]["state"] == "active"
+        finally:
+            second.end()
+    finally:
+        pair.end()

@@ -1,0 +1,323 @@
+"""Goal: the management port gives what the contract says to whom it may, and survives the rest.
+
+Method: the real server on loopback with a fake node; requests are written byte by byte over
+sockets where a client library would not let us be that rude.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import aiohttp
+import pytest
+from yarl import URL
+
+from understudy.errors import ConfigError
+from understudy.limits import HTTP_BODY_BYTES_MAX
+from understudy.management import openapi
+from understudy.runtime import http
+from understudy.runtime.http import ManagementServer, is_loopback
+from understudy.testing.fake_node import FakeNodeView, fake_queue
+
+TOKEN = "a-token-of-some-length"
+AUTHORIZED = {"Authorization": f"Bearer {TOKEN}"}
+
+Test = Callable[[ManagementServer, FakeNodeView], Awaitable[None]]
+
+
+def serve(test: Test, *, deadline_ms: int = 5_000, token: str = TOKEN, view: FakeNodeView | None = None) -> None:
+    """Run a test against a server of its own."""
+
+    async def run() -> None:
+        node = view or FakeNodeView()
+        server = ManagementServer(node, "127.0.0.1", 0, token, deadline_ms=deadline_ms)
+        await server.start()
+        try:
+            await asyncio.wait_for(test(server, node), 20)
+        finally:
+            await server.stop()
+            await server.stop()
+        assert not server.connections
+
+    asyncio.run(run())
+
+
+async def ask(
+    server: ManagementServer, method: str, path: str, headers: dict[str, str] | None = None, data: bytes | None = None
+) -> tuple[int, Any, dict[str, str]]:
+    url = URL(f"http://127.0.0.1:{server.port}{path}", encoded=True)
+    async with (
+        aiohttp.ClientSession() as session,
+        session.request(method, url, headers=AUTHORIZED if headers is None else headers, data=data) as response,
+    ):
+        text = await response.text()
+        is_json = response.content_type == "application/json" and text
+        return response.status, json.loads(text) if is_json else text, dict(response.headers)
+
+
+async def raw(server: ManagementServer, data: bytes) -> bytes:
+    """Everything the server answers to these bytes until it closes."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
+    try:
+        writer.write(data)
+        return await reader.read()
+    except ConnectionResetError:
+        return b""
+    finally:
+        writer.close()
+
+
+def test_health_needs_no_token() -> None:
+    async def test(server: ManagementServer, node: FakeNodeView) -> None:
+        assert (await ask(server, "GET", "/health/live", {}))[:2] == (200, {"status": "live"})
+        ready = await ask(server, "GET", "/health/ready", {})
+        assert ready[:2] == (200, {"ready": True, "state": "active", "reason": None})
+        node.state = "starting"
+        assert (await ask(server, "GET", "/health/ready", {}))[0] == 503
+
+    serve(test)
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {},
+        {"Authorization": ""},
+        {"Authorization": "Bearer"},
+        {"Authorization": "Bearer wrong"},
+        {"Authorization": f"Bearer {TOKEN}x"},
+        {"Authorization": f"Bearer {TOKEN[:-1]}"},
+        {"Authorization": f"Basic {TOKEN}"},
+        {"Authorization": TOKEN},
+    ],
+)
+def test_without_the_right_token_everything_is_refused(headers: dict[str, str]) -> None:
+    async def test(server: ManagementServer, node: FakeNodeView) -> None:
+        for method, path in (
+            ("GET", "/api/v1/node"),
+            ("GET", "/metrics"),
+            ("POST", "/api/v1/node/stop"),
+            ("GET", "/api/v1/openapi.json"),
+            ("GET", "/no/such"),
+            ("GET", "//health/live"),
+        ):
+            status, body, answer = await ask(server, method, path, headers)
+            assert (status, body["error"]["code"]) == (401, "authentication-failed"), path
+            assert answer["WWW-Authenticate"].startswith("Bearer")
+        assert node.stops == []
+
+    serve(test)
+
+
+def test_a_server_without_token_lets_nobody_in() -> None:
+    async def test(server: ManagementServer, node: FakeNodeView) -> None:
+        for headers in ({"Authorization": "Bearer "}, {"Authorization": "Bearer"}, {}, AUTHORIZED):
+            assert (await ask(server, "GET", "/api/v1/node", headers))[0] == 401
+        assert (await ask(server, "GET", "/health/live", {}))[0] == 200
+
+    serve(test, token="")
+
+
+def test_the_node_its_queues_and_its_metrics() -> None:
+    async def test(server: ManagementServer, node: FakeNodeView) -> None:
+        status, body, headers = await ask(server, "GET", "/api/v1/node")
+        assert (status, body["name"], body["queues"][1]["name"]) == (200, "node-a", "orders")
+        assert headers["X-Content-Type-Options"] == "nosniff"
+        assert headers["Cache-Control"] == "no-store"
+        assert headers["Server"] == "understudy"
+        assert not [name for name in headers if name.lower().startswith("access-control")]
+        assert (await ask(server, "GET", "/api/v1/queues/a%2Fb%20c"))[1]["message_count"] == 7
+        status, body, _ = await ask(server, "GET", "/api/v1/queues/none")
+        assert (status, body["error"]["code"]) == (404, "queue-not-found")
+        status, text, _ = await ask(server, "GET", "/metrics")
+        assert status == 200
+        assert "understudy_epoch 3.0" in text
+        assert "understudy_process_resident_memory_bytes" in text
+
+    serve(test, view=FakeNodeView(queue_facts=[fake_queue("orders"), fake_queue("a/b c")]))
+
+
+def test_every_documented_path_is_served() -> None:
+    async def test(server: ManagementServer, node: FakeNodeView) -> None:
+        _, served, _ = await ask(server, "GET", "/api/v1/openapi.json")
+        assert served == openapi.document(node.version)
+        for path, item in served["paths"].items():
+            for method, operation in item.items():
+                status, _, _ = await ask(server, method.upper(), path.replace("{name}", "orders"))
+                assert str(status) in operation["responses"], (method, path, status)
+                assert status < 300
+
+    serve(test)
+
+
+@pytest.mark.parametrize(("body", "failover"), [(b"", False), (b'{"failover": true}', True), (b"{}", False)])
+def test_stop_is_accepted_and_begun(body: bytes, failover: bool) -> None:
+    async def test(server: ManagementServer, node: FakeNodeView) -> None:
+        answer = await ask(server, "POST", "/api/v1/node/stop", data=body)
+        assert answer[:2] == (202, {"stopping": True, "failover": failover})
+        assert node.stops == [failover]
+
+    serve(test)
+
+
+@pytest.mark.parametrize("body", [b"x", b"[]", b'{"failover": 1}', b"\xff\xfe", b"[" * 100_000, b'{"failover"'])
+def test_a_stop_that_cannot_be_read_stops_nothing(body: bytes) -> None:
+    async def test(server: ManagementServer, node: FakeNodeView) -> None:
+        status, answer, _ = await ask(server, "POST", "/api/v1/node/stop", data=body)
+        assert (status, answer["error"]["code"]) == (400, "bad-request")
+        assert node.stops == []
+
+    serve(test)
+
+
+def test_an_oversize_body_is_refused_declared_or_not() -> None:
+    async def test(server: ManagementServer, node: FakeNodeView) -> None:
+        head = f"POST /api/v1/node/stop HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {TOKEN}\r\n".encode()
+        declared = await raw(server, head + b"Content-Length: %d\r\n\r\n{" % (HTTP_BODY_BYTES_MAX + 1))
+        assert b" 413 " in declared.splitlines()[0]
+        chunk = b"%x\r\n" % 65536 + b" " * 65536 + b"\r\n"
+        chunked = await raw(
+            server, head + b"Transfer-Encoding: chunked\r\n\r\n" + chunk * (HTTP_BODY_BYTES_MAX // 65536 + 1)
+        )
+        assert chunked == b"" or b" 413 " in chunked.splitlines()[0]
+        assert node.stops == []
+
+    serve(test)
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "allowed"),
+    [
+        ("POST", "/api/v1/node", "HEAD, GET"),
+        ("DELETE", "/api/v1/queues/orders", "HEAD, GET"),
+        ("GET", "/api/v1/node/stop", "POST"),
+        ("PUT", "/metrics", "HEAD, GET"),
+        ("POST", "/health/live", "HEAD, GET"),
+        ("OPTIONS", "/api/v1/node", "HEAD, GET"),
+    ],
+)
+def test_wrong_methods(method: str, path: str, allowed: str) -> None:
+    async def test(server: ManagementServer, node: FakeNodeView) -> None:
+        status, body, headers = await ask(server, method, path)
+        assert (status, body["error"]["code"], headers["Allow"]) == (405, "method-not-allowed", allowed)
+
+    serve(test)
+
+
+@pytest.mark.parametrize("path", ["/", "/api/v1", "/api/v1/node/", "/api/v1/queue/x", "/health/safe", "/../etc/passwd"])
+def test_unknown_paths(path: str) -> None:
+    async def test(server: ManagementServer, node: FakeNodeView) -> None:
+        status, body, _ = await ask(server, "GET", path)
+        assert (status, body["error"]["code"]) == (404, "not-found")
+
+    serve(test)
+
+
+def test_head_has_no_body() -> None:
+    async def test(server: ManagementServer, node: FakeNodeView) -> None:
+        assert (await ask(server, "HEAD", "/health/live", {}))[:2] == (200, "")
+
+    serve(test)
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"\x00\x00\x00\x10garbage\r\n\r\n",
+        b"GET\r\n\r\n",
+        b"GET / HTTP/9.9\r\n\r\n",
+        b"GET /health/live HTTP/1.1\r\nHost: x\r\nContent-Length: -1\r\n\r\n",
+        b"GET /health/live HTTP/1.1\r\nHost: x\r\nContent-Length: 1_0\r\n\r\n",
+        b"GET /" + b"a" * 20_000 + b" HTTP/1.1\r\n\r\n",
+        b"GET / HTTP/1.1\r\nX: " + b"a" * 20_000 + b"\r\n\r\n",
+    ],
+)
+def test_garbage_is_answered_as_json_or_cut_off(data: bytes) -> None:
+    async def test(server: ManagementServer, node: FakeNodeView) -> None:
+        answer = await raw(server, data)
+        if answer:
+            head, _, body = answer.partition(b"\r\n\r\n")
+            assert b" 400 " in head.splitlines()[0]
+            assert json.loads(body)["error"]["code"] == "bad-request"
+        assert (await ask(server, "GET", "/health/live", {}))[0] == 200
+
+    serve(test)
+
+
+def test_a_connection_serves_one_request() -> None:
+    async def test(server: ManagementServer, node: FakeNodeView) -> None:
+        answer = await raw(server, b"GET /health/live HTTP/1.1\r\nHost: x\r\n\r\n" * 2)
+        assert answer.count(b"HTTP/1.1 200") == 1
+
+    serve(test)
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"",
+        b"GET /health/live HT",
+        f"POST /api/v1/node/stop HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {TOKEN}\r\n"
+        "Content-Length: 20\r\n\r\n{".encode(),
+    ],
+)
+def test_who_is_slow_is_cut_off_at_the_deadline(data: bytes) -> None:
+    async def test(server: ManagementServer, node: FakeNodeView) -> None:
+        assert b"HTTP/1.1 2" not in await raw(server, data)
+        assert node.stops == []
+
+    serve(test, deadline_ms=200)
+
+
+def test_connections_are_counted_and_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(http, "HTTP_CONNECTIONS_MAX", 2)
+
+    async def test(server: ManagementServer, node: FakeNodeView) -> None:
+        idle = [await asyncio.open_connection("127.0.0.1", server.port) for _ in range(2)]
+        assert await raw(server, b"GET /health/live HTTP/1.1\r\nHost: x\r\n\r\n") == b""
+        for _, writer in idle:
+            writer.close()
+            await writer.wait_closed()
+        while server.connections:
+            await asyncio.sleep(0)
+        assert b" 200 " in await raw(server, b"GET /health/live HTTP/1.1\r\nHost: x\r\n\r\n")
+
+    serve(test)
+
+
+def test_a_failing_view_is_one_bad_answer() -> None:
+    class Broken(FakeNodeView):
+        def queue(self, name: str) -> Any:
+            raise KeyError(name)
+
+    async def test(server: ManagementServer, node: FakeNodeView) -> None:
+        status, body, _ = await ask(server, "GET", "/api/v1/queues/x")
+        assert (status, body["error"]["code"]) == (500, "internal")
+        assert (await ask(server, "GET", "/health/live", {}))[0] == 200
+
+    serve(test, view=Broken())
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "::", "10.0.0.1", "example.org", "", "127.0.0.1.example.org"])
+def test_only_loopback_unless_allowed(host: str) -> None:
+    assert not is_loopback(host)
+    with pytest.raises(ConfigError, match="not loopback"):
+        ManagementServer(FakeNodeView(), host, 0, TOKEN)
+    assert ManagementServer(FakeNodeView(), host, 0, TOKEN, allow_remote=True).host == host
+
+
+@pytest.mark.parametrize("token", ["short", "x" * 15, "ü" * 20, "x" * 20 + "\n"])
+def test_weak_tokens_are_refused(token: str) -> None:
+    with pytest.raises(ConfigError, match="token"):
+        ManagementServer(FakeNodeView(), "127.0.0.1", 0, token)
+
+
+def test_a_taken_port_is_a_configuration_error() -> None:
+    async def test(server: ManagementServer, node: FakeNodeView) -> None:
+        with pytest.raises(ConfigError, match="cannot listen"):
+            await ManagementServer(node, "127.0.0.1", server.port, TOKEN).start()
+
+    serve(test)

@@ -1,0 +1,104 @@
+"""Goal: the Spark audit and ``ledger.check`` give the same report on the same files, whatever is in them.
+
+Method: many small histories of any shape, under names of their own, go into few files and one
+audit; files are cut into pieces and the order of a course is made from blocks of a few rows.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import strategies as st
+from pyspark.sql import SparkSession
+
+from understudy.ledger import Kind, Row, check, encode
+from understudy.spark import audits
+from understudy.spark.jobs import audit
+
+pytestmark = pytest.mark.spark
+
+ROWS = st.lists(
+    st.builds(
+        Row,
+        st.sampled_from([*Kind, Kind.DELIVERED]),
+        st.sampled_from(["p", "r"]),
+        st.integers(0, 4) | st.sampled_from([255, 2**40]),
+        st.just("a"),
+        st.integers(0, 9) | st.integers(0, 2000),
+        st.sampled_from(["c", "d", "e"]),
+        st.sampled_from(["q", "s"]),
+        st.integers(0, 2),
+        st.sampled_from([0, 1, 1, 2]),
+        st.sampled_from([True, True, True, False]),
+    ),
+    max_size=30,
+)
+
+
+@st.composite
+def orderly(draw: st.DrawFn) -> list[Row]:
+    """What a working broker leaves behind, with a rewind and at most one thing wrong."""
+    count = draw(st.integers(1, 30))
+    rows = [Row(Kind.SENT, "p", number, "a", 10 * number) for number in range(count)]
+    rows += [Row(Kind.CONFIRMED, "p", number, "a", 10 * number + 3) for number in range(count)]
+    rewind = draw(st.integers(0, count - 1))
+    course = [(number, 1) for number in range(count)] + [(number, 2) for number in range(rewind, count)]
+    if draw(st.booleans()):
+        place = draw(st.integers(0, count - 1))
+        course.insert(draw(st.integers(0, count - 1)), course.pop(place))
+    rows += [
+        Row(Kind.DELIVERED, "p", number, "a", 1000 + place, "c", "q", number + 1, again)
+        for place, (number, again) in enumerate(course)
+    ]
+    rows += [Row(Kind.ACKNOWLEDGED, "p", number, "a", 3000 + number, "c", "q", number + 1) for number in range(count)]
+    if draw(st.booleans()):
+        del rows[draw(st.integers(0, len(rows) - 1))]
+    return rows
+
+
+def named(rows: list[Row], place: int) -> list[Row]:
+    """The history under producers and queues of its own."""
+    return [
+        replace(row, producer=f"{place}{row.producer}", queue=f"{place}{row.queue}" if row.consumer else "")
+        for row in rows
+    ]
+
+
+@given(
+    st.lists(ROWS | orderly(), min_size=1, max_size=30),
+    st.integers(1, 4),
+    st.integers(0, 3),
+    st.sets(st.tuples(st.integers(0, 5).map("{}p".format), st.integers(0, 4)), max_size=4),
+)
+@settings(
+    max_examples=5,
+    deadline=None,
+    phases=[Phase.explicit, Phase.reuse, Phase.generate],
+    suppress_health_check=list(HealthCheck),
+)
+def test_the_audit_agrees_with_the_reference(
+    spark: SparkSession,
+    histories: list[list[Row]],
+    file_count: int,
+    slack_ms: int,
+    remaining: set[tuple[str, int]],
+) -> None:
+    files: list[list[Row]] = [[] for _ in range(file_count)]
+    for place, history in enumerate(histories):
+        files[place % file_count] += named(history, place)
+    everything = [row for rows in files for row in rows]
+    expected = check(everything, remaining=remaining, window_ms=50 * slack_ms, clock_skew_ms=slack_ms)
+    with tempfile.TemporaryDirectory() as directory, pytest.MonkeyPatch.context() as patch:
+        patch.setattr(audits, "BLOCK_BITS", 3)
+        paths = [Path(directory) / f"{place}.jsonl" for place in range(file_count)]
+        for path, rows in zip(paths, files, strict=True):
+            path.write_text("".join(encode(row) for row in rows))
+        kept = Path(directory) / "remaining"
+        kept.write_text("".join(f'{{"producer":"{producer}","number":{number}}}\n' for producer, number in remaining))
+        found = audit(spark, paths, window_ms=50 * slack_ms, clock_skew_ms=slack_ms, remaining=kept)
+    assert found.torn == {}
+    assert found.report == expected

@@ -1,0 +1,119 @@
+"""The judges find what they are there for, and only that."""
+
+from __future__ import annotations
+
+import asyncio
+
+from understudy.ledger import Kind, Row
+from understudy.testing.checkers import EpochChecker, judge_failures, judge_ledger, judge_rolled_back
+from understudy.testing.sim_loop import Failure
+from understudy.testing.workload import LedgerBook, _confirmation, body_of
+
+
+def row(kind: Kind, number: int, **fields) -> Row:
+    return Row(kind, "p", number, "q", 1000 + number, **fields)
+
+
+def delivery(number: int, **fields) -> Row:
+    return row(Kind.DELIVERED, number, consumer="c", queue="q", **fields)
+
+
+def checks(violations) -> list[str]:
+    return [violation.check for violation in violations]
+
+
+def test_a_clean_hand_over_is_no_violation():
+    checker = EpochChecker()
+    checker.activated(1.0, "a.1", 1, [])
+    checker.confirmed(1.5, "a.1", 1, 1.4)
+    checker.activated(2.0, "b.1", 2, [])
+    checker.confirmed(2.5, "b.1", 2, 2.4)
+    assert (checker.violations, checker.confirmations) == ([], 2)
+
+
+def test_two_active_nodes_are_found():
+    checker = EpochChecker()
+    checker.activated(1.0, "a.1", 1, [])
+    checker.activated(2.0, "b.1", 2, ["a.1"])
+    assert checks(checker.violations) == ["two-active"]
+    assert "b.1 became active while a.1 served" in str(checker.violations[0])
+
+
+def test_an_epoch_that_does_not_grow_is_found():
+    checker = EpochChecker()
+    for epoch in (3, 3, 2, 4):
+        checker.activated(epoch, f"a.{epoch}", epoch, [])
+    assert checks(checker.violations) == ["epoch", "epoch"]
+
+
+def test_a_zombie_is_found_only_for_what_it_wrote_after_the_younger_epoch_began():
+    checker = EpochChecker()
+    checker.activated(1.0, "a.1", 1, [])
+    checker.activated(2.0, "b.1", 2, [])
+    checker.confirmed(9.0, "a.1", 1, 1.9)
+    assert checker.violations == []
+    checker.confirmed(9.0, "a.1", 1, 2.1)
+    assert checks(checker.violations) == ["zombie"]
+
+
+def test_ledger_findings_become_violations_by_sort():
+    sent = [row(kind, number) for number in range(4) for kind in (Kind.SENT, Kind.CONFIRMED)]
+    assert judge_ledger([*sent, *map(delivery, range(4))], frozenset()) == []
+    assert checks(judge_ledger([*sent, *map(delivery, (0, 1, 3))], frozenset())) == ["lost"]
+    assert judge_ledger([*sent, *map(delivery, (0, 1, 3))], {("p", 2)}) == []
+    assert checks(judge_ledger([*sent, *map(delivery, (0, 2, 1, 3))], frozenset())) == ["reordered"]
+    twice = [delivery(number, message_id=number + 1) for number in range(4)] + [delivery(0, message_id=9)]
+    assert checks(judge_ledger([*sent, *twice], frozenset())) == ["duplicated"]
+    assert checks(judge_ledger([*sent, *map(delivery, range(5))], frozenset())) == ["unexplained"]
+
+
+def test_what_was_rolled_back_must_stay_unseen():
+    rows = [row(Kind.SENT, 1), delivery(2)]
+    assert judge_rolled_back(rows, {("p", 1)}) == []
+    assert checks(judge_rolled_back(rows, {("p", 1), ("p", 2)})) == ["rolled-back"]
+
+
+def test_failures_are_violations():
+    failure = Failure(1.5, "a.1", "Exception in callback", ValueError("oops"))
+    assert str(judge_failures([failure])[0]) == "failure: 1.500000 a.1: Exception in callback: ValueError: oops"
+
+
+class Received:
+    """As much of a received message as the book reads."""
+
+    queue, message_id, delivery_count = "q", 7, 2
+
+    def __init__(self, producer: object, number: object, body: bytes) -> None:
+        self.properties = {"ledger_producer": producer, "ledger_number": number}
+        self.body = body
+
+
+def test_the_book_notes_deliveries_and_finds_changed_bodies():
+    book = LedgerBook(lambda: 5)
+    delivered = book.delivered(Received("p", 3, body_of("p", 3, 50)), "c")
+    assert delivered == Row(Kind.DELIVERED, "p", 3, "q", 5, "c", "q", 7, 2)
+    book.acknowledged(delivered)
+    assert book.rows == [delivered, Row(Kind.ACKNOWLEDGED, "p", 3, "q", 5, "c", "q", 7)]
+    assert book.violations == []
+    book.delivered(Received("p", 4, body_of("p", 3, 50)), "c")
+    book.delivered(Received(None, 3, b""), "c")
+    assert checks(book.violations) == ["corrupt", "corrupt"]
+
+
+def test_only_a_send_that_was_answered_is_confirmed():
+    book = LedgerBook(lambda: 5)
+    loop = asyncio.new_event_loop()
+    try:
+        for number, outcome in enumerate((None, ValueError("no"))):
+            future = loop.create_future()
+            if outcome is None:
+                future.set_result(None)
+            else:
+                future.set_exception(outcome)
+            _confirmation(book, "p", number, "q")(future)
+        cancelled = loop.create_future()
+        cancelled.cancel()
+        _confirmation(book, "p", 2, "q")(cancelled)
+    finally:
+        loop.close()
+    assert book.rows == [Row(Kind.CONFIRMED, "p", 0, "q", 5)]

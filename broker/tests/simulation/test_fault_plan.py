@@ -1,0 +1,40 @@
+"""Plans are drawn from the seed, printable, and cover every kind of fault."""
+
+from __future__ import annotations
+
+import random
+
+from understudy.testing.fault_plan import WEIGHTS, Fault, FaultKind, draw_faults
+
+
+def draw(seed: int, **options) -> tuple[Fault, ...]:
+    return draw_faults(random.Random(seed), begin_s=1.0, end_s=9.0, count=6, **options)
+
+
+def test_equal_seeds_draw_equal_plans():
+    assert [draw(seed) for seed in range(20)] == [draw(seed) for seed in range(20)]
+    assert len({draw(seed) for seed in range(20)}) == 20
+
+
+def test_faults_lie_in_order_between_the_two_moments():
+    for seed in range(100):
+        moments = [fault.at_s for fault in draw(seed)]
+        assert moments == sorted(moments)
+        assert 1.0 <= moments[0] <= moments[-1] <= 9.0
+        assert [fault.number for fault in draw(seed)] == list(range(6))
+
+
+def test_every_kind_is_drawn_and_clients_only_if_there_are_some():
+    assert WEIGHTS.keys() == set(FaultKind)
+    drawn = {fault.kind for seed in range(100) for fault in draw(seed, clients=["p", "c"])}
+    assert drawn == set(FaultKind)
+    assert all(fault.kind is not FaultKind.KILL_CLIENT for seed in range(100) for fault in draw(seed))
+
+
+def test_kinds_can_be_chosen():
+    assert {fault.kind for seed in range(20) for fault in draw(seed, kinds=[FaultKind.KILL])} == {FaultKind.KILL}
+
+
+def test_a_fault_says_what_it_does():
+    fault = Fault(3, 1.25, FaultKind.CRASH_IN_DISK, "active", 2.0, 0.5, 7)
+    assert str(fault) == "#3 1.250s crash-in-disk active for 2.000s at disk operation 7 (0.50)"

@@ -1,0 +1,1 @@
+"""What several test layers share: real broker processes on loopback."""

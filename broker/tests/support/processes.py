@@ -1,0 +1,198 @@
+"""Real broker processes of one shared-store pair, on addresses and ports of their own.
+
+Each node is ``understudy run`` with its own instance directory; both share one store directory.
+Waiting is always for what a node itself reports over HTTP or for the end of a process.
+"""
+
+from __future__ import annotations
+
+import json
+import signal
+import socket
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from pathlib import Path
+
+COMMAND = Path(sys.executable).with_name("understudy")
+TOKEN = "test-token-of-a-scratch-instance"
+
+_BROKER_XML = """<?xml version="1.0"?>
+<configuration xmlns="urn:activemq">
+  <core xmlns="urn:activemq:core">
+    <name>{name}</name>
+    <security-enabled>false</security-enabled>
+    <bindings-directory>{store}/bindings</bindings-directory>
+    <journal-directory>{store}/journal</journal-directory>
+    <large-messages-directory>{store}/large-messages</large-messages-directory>
+    <paging-directory>{store}/paging</paging-directory>
+    <cluster-user>cluster</cluster-user>
+    <cluster-password>a-secret-of-this-test</cluster-password>
+    <connectors>
+      <connector name="primary">tcp://127.0.0.1:{primary_port}</connector>
+      <connector name="backup">tcp://127.0.0.1:{backup_port}</connector>
+    </connectors>
+    <acceptors>
+      <acceptor name="core">tcp://127.0.0.1:{port}?handshake-timeout=2</acceptor>
+    </acceptors>
+    <cluster-connections>
+      <cluster-connection name="pair">
+        <connector-ref>{role}</connector-ref>
+        <static-connectors>
+          <connector-ref>{other}</connector-ref>
+        </static-connectors>
+      </cluster-connection>
+    </cluster-connections>
+    <ha-policy>
+      <shared-store>
+        <{role}>
+          <failover-on-shutdown>{failover_on_shutdown}</failover-on-shutdown>
+        </{role}>
+      </shared-store>
+    </ha-policy>
+    {extra}
+  </core>
+</configuration>
+"""
+
+
+def free_port() -> int:
+    """A port that nobody listens on right now."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+class Node:
+    """One broker process and its instance directory."""
+
+    def __init__(self, directory: Path, role: str, port: int) -> None:
+        self.directory = directory
+        self.role = role
+        self.port = port
+        self.http_port = free_port()
+        self.process: subprocess.Popen[bytes] | None = None
+        self.config = directory / "etc" / "broker.xml"
+        self.log = directory / "log"
+
+    def start(self) -> Node:
+        assert self.process is None or self.process.poll() is not None, "it runs already"
+        token = self.directory / "etc" / "management.token"
+        token.write_text(TOKEN)
+        token.chmod(0o600)
+        arguments = [str(COMMAND), "run", "--config", str(self.config), "--instance", str(self.directory)]
+        arguments += ["--http", f"127.0.0.1:{self.http_port}", "--http-token-file", str(token)]
+        with self.log.open("ab") as log:
+            self.process = subprocess.Popen(arguments, stdout=log, stderr=log)
+        return self
+
+    def kill(self) -> None:
+        """SIGKILL: the process is gone without a word."""
+        assert self.process is not None
+        self.process.kill()
+        self.process.wait(10)
+
+    def terminate(self, timeout_s: float = 20) -> int:
+        """SIGTERM, and the exit code."""
+        assert self.process is not None
+        self.process.terminate()
+        return self.process.wait(timeout_s)
+
+    def pause(self) -> None:
+        assert self.process is not None
+        self.process.send_signal(signal.SIGSTOP)
+
+    def resume(self) -> None:
+        assert self.process is not None
+        self.process.send_signal(signal.SIGCONT)
+
+    def get(self, path: str) -> tuple[int, dict[str, object]]:
+        """Status and JSON of a management request; (0, {}) when nobody answers."""
+        request = urllib.request.Request(
+            f"http://127.0.0.1:{self.http_port}{path}", headers={"Authorization": f"Bearer {TOKEN}"}
+        )
+        try:
+            with urllib.request.urlopen(request, timeout=5) as answer:
+                return answer.status, json.load(answer)
+        except urllib.error.HTTPError as error:
+            return error.code, json.load(error)
+        except OSError:
+            return 0, {}
+
+    def facts(self) -> dict[str, object]:
+        """GET /api/v1/node."""
+        return self.get("/api/v1/node")[1]
+
+    def wait_ready(self, state: str, timeout_s: float = 20) -> float:
+        """Wait until the node says it is ready in that state; the seconds it took."""
+        began = time.monotonic()
+        answer: dict[str, object] = {}
+        while time.monotonic() - began < timeout_s:
+            status, answer = self.get("/health/ready")
+            if status == 200 and answer["state"] == state:
+                return time.monotonic() - began
+            if self.process is not None and self.process.poll() is not None:
+                raise AssertionError(f"{self.role} ended with {self.process.returncode}: {self.tail()}")
+            time.sleep(0.02)
+        raise AssertionError(f"{self.role} is {answer} and not {state} after {timeout_s} s: {self.tail()}")
+
+    def queue(self, name: str) -> dict[str, object] | None:
+        """One queue as management shows it."""
+        queues = self.facts().get("queues", [])
+        assert isinstance(queues, list)
+        return next((queue for queue in queues if queue["name"] == name), None)
+
+    def tail(self) -> str:
+        """The end of the node's log."""
+        return self.log.read_text(errors="replace")[-3000:] if self.log.exists() else "(no log)"
+
+    def end(self) -> None:
+        """Leave nothing running."""
+        if self.process is not None and self.process.poll() is None:
+            self.process.kill()
+            self.process.wait(10)
+
+
+class Pair:
+    """A primary and its backup over one store."""
+
+    def __init__(self, directory: Path, *, failover_on_shutdown: bool = False, extra: str = "") -> None:
+        self.store = directory / "store"
+        ports = {"primary": free_port(), "backup": free_port()}
+        self.primary = Node(directory / "primary", "primary", ports["primary"])
+        self.backup = Node(directory / "backup", "backup", ports["backup"])
+        for node, other in ((self.primary, "backup"), (self.backup, "primary")):
+            node.config.parent.mkdir(parents=True)
+            node.config.write_text(
+                _BROKER_XML.format(
+                    name=f"{node.role}-node",
+                    store=self.store,
+                    primary_port=ports["primary"],
+                    backup_port=ports["backup"],
+                    port=node.port,
+                    role=node.role,
+                    other=other,
+                    failover_on_shutdown=str(failover_on_shutdown).lower(),
+                    extra=extra,
+                )
+            )
+
+    @property
+    def url(self) -> str:
+        """For our client and for the Java one alike."""
+        return (
+            f"(tcp://127.0.0.1:{self.primary.port},tcp://127.0.0.1:{self.backup.port})"
+            "?ha=true&reconnectAttempts=-1&initialConnectAttempts=-1&retryInterval=100"
+        )
+
+    def start(self) -> Pair:
+        """Both up: the primary active, the backup passive and caught up."""
+        self.primary.start().wait_ready("active")
+        self.backup.start().wait_ready("passive")
+        return self
+
+    def end(self) -> None:
+        self.primary.end()
+        self.backup.end()

@@ -1,0 +1,422 @@
+"""What a file means: the parts of a configuration, old forms, and combinations that are refused."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from support.config import FILE, core, read
+from understudy.config.model import (
+    AddressConfiguration,
+    AddressFullPolicy,
+    AddressSettingsConfiguration,
+    ClusterConnectionConfiguration,
+    Configuration,
+    HighAvailabilityPolicy,
+    MessageLoadBalancing,
+    Permission,
+    QueueConfiguration,
+    Role,
+    RoutingType,
+    WildcardConfiguration,
+)
+from understudy.config.reader import read_broker_xml
+from understudy.errors import ConfigError
+
+CONNECTORS = (
+    '<connectors><connector name="own">tcp://a:1</connector><connector name="peer">tcp://b:1</connector></connectors>'
+)
+PASSWORD = "<cluster-password>of our own</cluster-password>"
+
+
+def fails(body: str) -> ConfigError:
+    with pytest.raises(ConfigError) as caught:
+        read(body)
+    assert caught.value.file == FILE
+    assert caught.value.line is not None
+    assert caught.value.path.startswith("core")
+    return caught.value
+
+
+def cluster(inside: str, *, head: str = PASSWORD + CONNECTORS) -> str:
+    inner = f'<cluster-connection name="c"><connector-ref>own</connector-ref>{inside}</cluster-connection>'
+    return f"{head}<cluster-connections>{inner}</cluster-connections>"
+
+
+def test_an_empty_file_is_the_defaults() -> None:
+    assert read("", base_directory="").configuration == Configuration()
+
+
+def test_the_file_artemis_creates_loads_with_warnings_only() -> None:
+    data = (Path(__file__).parent / "stock_broker.xml").read_bytes()
+    loaded = read_broker_xml(data, file="etc/broker.xml", base_directory="/srv/node")
+    found = loaded.configuration
+    assert found.name == "stock"
+    assert [acceptor.name for acceptor in found.acceptors] == ["artemis"]
+    assert [address.name for address in found.addresses] == ["DLQ", "ExpiryQueue"]
+    assert found.ha_policy == HighAvailabilityPolicy(Role.PRIMARY, failover_on_shutdown=True)
+    assert found.address_settings[1].address_full_policy is AddressFullPolicy.PAGE
+    assert set(found.security_settings[0].permissions) == set(Permission) - {Permission.VIEW, Permission.EDIT}
+    assert found.cluster_connections[0].discovery_group == "dg-group1"
+    named = {warning.message.split()[0] for warning in loaded.warnings}
+    assert {"journal-type", "broadcast-groups", "discovery-groups", "critical-analyzer", "acceptor"} <= named
+    assert len({str(warning) for warning in loaded.warnings}) == len(loaded.warnings)
+
+
+def test_directories_start_at_the_base() -> None:
+    body = "<journal-directory>../shared/./journal</journal-directory><paging-directory>/abs</paging-directory>"
+    found = read(body).configuration
+    assert found.journal_directory == "/srv/shared/journal"
+    assert found.paging_directory == "/abs"
+    assert found.bindings_directory == "/srv/node/data/bindings"
+    assert found.large_messages_directory == "/srv/node/data/largemessages"
+    assert found.node_manager_lock_directory == found.lock_directory == "/srv/shared/journal"
+    assert (
+        read("<node-manager-lock-directory>locks</node-manager-lock-directory>").configuration.lock_directory
+        == "/srv/node/locks"
+    )
+
+
+def test_store_directories_are_named_once() -> None:
+    found = read("<paging-directory>data/journal</paging-directory>").configuration
+    assert found.store_directories() == (
+        "/srv/node/data/bindings",
+        "/srv/node/data/journal",
+        "/srv/node/data/largemessages",
+    )
+
+
+@pytest.mark.parametrize("element", ["name", "journal-directory", "cluster-user"])
+def test_an_empty_value_is_refused(element: str) -> None:
+    fails(f"<{element}> </{element}>")
+
+
+# --- cluster ---------------------------------------------------------------------------------
+
+
+def test_a_cluster_connection() -> None:
+    found = read(
+        cluster(
+            "<retry-interval>1s</retry-interval><static-connectors><connector-ref>peer</connector-ref></static-connectors>"
+        )
+    )
+    (connection,) = found.configuration.cluster_connections
+    assert connection == ClusterConnectionConfiguration(
+        name="c", connector_ref="own", static_connectors=("peer",), retry_interval_ms=1000
+    )
+    assert found.configuration.connector("peer").port == 1
+    with pytest.raises(KeyError):
+        found.configuration.connector("nobody")
+
+
+@pytest.mark.parametrize("head", ["", "<cluster-password>CHANGE ME!!</cluster-password>", "<cluster-password/>"])
+def test_the_default_cluster_password_is_refused_in_a_cluster(head: str) -> None:
+    assert "cluster-password of its own" in str(fails(cluster("", head=head + CONNECTORS)))
+
+
+def test_the_default_cluster_password_is_fine_without_a_cluster() -> None:
+    assert read(CONNECTORS).configuration.cluster_connections == ()
+
+
+def test_a_masked_cluster_password_is_refused() -> None:
+    head = "<cluster-password>ENC(abc)</cluster-password>" + CONNECTORS
+    assert "masked passwords" in str(fails(cluster("", head=head)))
+
+
+def test_the_cluster_password_is_not_shown() -> None:
+    assert "of our own" not in repr(read(cluster("")).configuration)
+
+
+@pytest.mark.parametrize(
+    ("inside", "text"),
+    [
+        ("<static-connectors><connector-ref>peeer</connector-ref></static-connectors>", "did you mean 'peer'?"),
+        ("<static-connectors/>", "connector-ref is missing"),
+        ('<discovery-group-ref discovery-group-name="x"/>', "no discovery-group 'x'"),
+        ("<connector-ref>own</connector-ref>", "stands twice"),
+        (
+            "<message-load-balancing>OFF</message-load-balancing><forward-when-no-consumers>true</forward-when-no-consumers>",
+            "says it already",
+        ),
+    ],
+)
+def test_a_wrong_cluster_connection(inside: str, text: str) -> None:
+    assert text in str(fails(cluster(inside)))
+
+
+def test_a_cluster_connection_by_uri_is_refused() -> None:
+    body = '<cluster-connections><cluster-connection name="c" uri="static://(tcp://a:1)"><connector-ref>own</connector-ref></cluster-connection></cluster-connections>'
+    assert "uri attribute" in str(fails(PASSWORD + CONNECTORS + body))
+
+
+def test_an_unknown_own_connector_is_refused() -> None:
+    assert "there is no connector 'own'" in str(fails(cluster("", head=PASSWORD)))
+
+
+def test_a_connector_with_tls_may_be_announced_but_not_dialled() -> None:
+    tls = '<connectors><connector name="own">tcp://a:1?sslEnabled=true</connector></connectors>'
+    assert read(cluster("", head=PASSWORD + tls)).configuration.connectors[0].parameters["sslEnabled"] is True
+    static = "<static-connectors><connector-ref>own</connector-ref></static-connectors>"
+    assert "cannot dial" in str(fails(cluster(static, head=PASSWORD + tls)))
+
+
+@pytest.mark.parametrize(
+    ("old", "new"), [("true", MessageLoadBalancing.STRICT), ("false", MessageLoadBalancing.ON_DEMAND)]
+)
+def test_the_old_form_of_load_balancing(old: str, new: MessageLoadBalancing) -> None:
+    found = read(cluster(f"<forward-when-no-consumers>{old}</forward-when-no-consumers>")).configuration
+    assert found.cluster_connections[0].message_load_balancing is new
+
+
+def test_load_balancing_is_read() -> None:
+    found = read(cluster("<message-load-balancing>STRICT</message-load-balancing>")).configuration
+    assert found.cluster_connections[0].message_load_balancing is MessageLoadBalancing.STRICT
+
+
+def test_a_discovery_group_and_static_connectors_exclude_each_other() -> None:
+    group = '<discovery-groups><discovery-group name="g"/></discovery-groups>'
+    both = '<static-connectors><connector-ref>peer</connector-ref></static-connectors><discovery-group-ref discovery-group-name="g"/>'
+    assert "says it already" in str(fails(group + cluster(both)))
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        '<acceptors><acceptor name="a">tcp://h:1</acceptor><acceptor name="a">tcp://h:2</acceptor></acceptors>',
+        '<acceptors><acceptor name="a">tcp://h:1</acceptor><acceptor name="b">tcp://h:1</acceptor></acceptors>',
+        '<connectors><connector name="a">tcp://h:1</connector><connector name="a">tcp://h:2</connector></connectors>',
+    ],
+)
+def test_two_of_a_name_or_place_are_refused(body: str) -> None:
+    fails(body)
+
+
+def test_two_acceptors_may_let_the_system_choose() -> None:
+    body = '<acceptors><acceptor name="a">tcp://h:0</acceptor><acceptor name="b">tcp://h:0</acceptor></acceptors>'
+    assert len(read(body).configuration.acceptors) == 2
+
+
+# --- high availability -----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("body", "policy"),
+    [
+        ("", HighAvailabilityPolicy()),
+        ("<ha-policy><primary-only/></ha-policy>", HighAvailabilityPolicy()),
+        ("<ha-policy><live-only/></ha-policy>", HighAvailabilityPolicy()),
+        (
+            "<ha-policy><live-only><scale-down><enabled>false</enabled></scale-down></live-only></ha-policy>",
+            HighAvailabilityPolicy(),
+        ),
+        ("<ha-policy><shared-store><primary/></shared-store></ha-policy>", HighAvailabilityPolicy(Role.PRIMARY)),
+        ("<ha-policy><shared-store><slave/></shared-store></ha-policy>", HighAvailabilityPolicy(Role.BACKUP)),
+        (
+            "<ha-policy><shared-store><master><failover-on-server-shutdown>true</failover-on-server-shutdown>"
+            "<wait-for-activation>false</wait-for-activation></master></shared-store></ha-policy>",
+            HighAvailabilityPolicy(Role.PRIMARY, failover_on_shutdown=True, wait_for_activation=False),
+        ),
+        (
+            "<ha-policy><shared-store><backup><allow-fail-back>false</allow-fail-back>"
+            "<restart-backup>false</restart-backup><failover-on-shutdown>true</failover-on-shutdown></backup></shared-store></ha-policy>",
+            HighAvailabilityPolicy(Role.BACKUP, failover_on_shutdown=True, allow_failback=False, restart_backup=False),
+        ),
+    ],
+)
+def test_policies(body: str, policy: HighAvailabilityPolicy) -> None:
+    assert read(body).configuration.ha_policy == policy
+
+
+@pytest.mark.parametrize(
+    "inside",
+    [
+        "<replication><primary/></replication>",
+        "<replication><slave><check-for-live-server>true</check-for-live-server></slave></replication>",
+        "<replication/>",
+        "<shared-store><colocated><primary/><backup/></colocated></shared-store>",
+        "<shared-store><backup><scale-down/></backup></shared-store>",
+        "<primary-only><scale-down><enabled>true</enabled></scale-down></primary-only>",
+        "<shared-store/>",
+        "<shared-store><primary/><backup/></shared-store>",
+        "<shared-store><primary/><master/></shared-store>",
+        "<primary-only/><shared-store><primary/></shared-store>",
+        "",
+    ],
+)
+def test_a_policy_that_cannot_be_carried_out_is_refused(inside: str) -> None:
+    assert "ha-policy" in fails(f"<ha-policy>{inside}</ha-policy>").path
+
+
+def test_a_refused_policy_says_why() -> None:
+    error = fails("<ha-policy><replication><primary/></replication></ha-policy>")
+    assert "replication is not available in this version" in str(error)
+    assert "lose or fork the data" in str(error)
+
+
+def test_a_role_is_its_text() -> None:
+    assert Role.BACKUP == "backup"
+
+
+# --- addresses -------------------------------------------------------------------------------
+
+
+def test_addresses_and_queues() -> None:
+    body = """<addresses>
+      <address name="orders">
+        <anycast>
+          <queue name="orders" max-consumers="3" exclusive="true" purge-on-no-consumers="false">
+            <filter string="colour = 'red'"/><durable>false</durable>
+          </queue>
+        </anycast>
+        <multicast><queue name="audit" group-rebalance="true" group-buckets="-1" enabled="true"/></multicast>
+      </address>
+      <address name="events"><multicast/></address>
+      <address name="later"/>
+    </addresses>"""
+    assert read(body).configuration.addresses == (
+        AddressConfiguration(
+            "orders",
+            frozenset(RoutingType),
+            (
+                QueueConfiguration(
+                    "orders",
+                    "orders",
+                    RoutingType.ANYCAST,
+                    filter="colour = 'red'",
+                    durable=False,
+                    max_consumers=3,
+                    exclusive=True,
+                    purge_on_no_consumers=False,
+                ),
+                QueueConfiguration(
+                    "audit", "orders", RoutingType.MULTICAST, group_rebalance=True, group_buckets=-1, enabled=True
+                ),
+            ),
+        ),
+        AddressConfiguration("events", frozenset({RoutingType.MULTICAST})),
+        AddressConfiguration("later", frozenset()),
+    )
+
+
+@pytest.mark.parametrize(
+    ("inside", "text"),
+    [
+        ('<address name="a"/><address name="a"/>', "'a' stands twice, first on line 1"),
+        ('<address name="a"><anycast><queue name="q"/><queue name="q"/></anycast></address>', "queue 'q' stands twice"),
+        (
+            '<address name="a"><anycast><queue name="q"/></anycast></address><address name="b"><multicast><queue name="q"/></multicast></address>',
+            "queue 'q' stands twice",
+        ),
+        ('<address name="a::b"/>', "separates address and queue"),
+        (
+            '<address name="a"><anycast><queue name="q"><filter string="x ="/></queue></anycast></address>',
+            "at position 4",
+        ),
+        ('<address name="a"><anycast><queue name="q"><filter/></queue></anycast></address>', "'string' is missing"),
+        ('<address name="a"><anycast><queue name="q" last-value="true"/></anycast></address>', "last-value=true"),
+        ('<address name="a"><anycast><queue name="q" ring-size="5"/></anycast></address>', "ring-size=5"),
+        (f'<address name="{"a" * 4097}"/>', "4097 characters"),
+        ("<address/>", "'name' is missing"),
+    ],
+)
+def test_wrong_addresses(inside: str, text: str) -> None:
+    assert text in str(fails(f"<addresses>{inside}</addresses>"))
+
+
+# --- settings --------------------------------------------------------------------------------
+
+
+def test_address_settings_keep_what_is_not_said_open() -> None:
+    body = """<address-settings><address-setting match="orders.#">
+      <dead-letter-address>DLQ</dead-letter-address><expiry-address/><max-delivery-attempts>-1</max-delivery-attempts>
+      <redelivery-delay>5s</redelivery-delay><max-size-bytes>10M</max-size-bytes>
+      <redelivery-delay-multiplier>1.5</redelivery-delay-multiplier><dead-letter-queue-suffix></dead-letter-queue-suffix>
+      <address-full-policy>BLOCK</address-full-policy><default-queue-routing-type>ANYCAST</default-queue-routing-type>
+    </address-setting></address-settings>"""
+    assert read(body).configuration.address_settings == (
+        AddressSettingsConfiguration(
+            "orders.#",
+            dead_letter_address="DLQ",
+            max_delivery_attempts=-1,
+            redelivery_delay=5000,
+            max_size_bytes=10 * 1024 * 1024,
+            redelivery_delay_multiplier=1.5,
+            dead_letter_queue_suffix="",
+            address_full_policy=AddressFullPolicy.BLOCK,
+            default_queue_routing_type=RoutingType.ANYCAST,
+        ),
+    )
+
+
+@pytest.mark.parametrize(
+    ("container", "entry"), [("address-settings", "address-setting"), ("security-settings", "security-setting")]
+)
+@pytest.mark.parametrize("match", ["a.#.b", "a*", "#a"])
+def test_a_match_that_cannot_be_meant_is_refused(container: str, entry: str, match: str) -> None:
+    error = fails(f'<{container}><{entry} match="{match}"/></{container}>')
+    assert error.path == f"core/{container}/{entry}[@match='{match}']"
+
+
+def test_a_match_stands_once() -> None:
+    fails('<address-settings><address-setting match="#"/><address-setting match="#"/></address-settings>')
+    fails('<security-settings><security-setting match="#"/><security-setting match="#"/></security-settings>')
+
+
+def test_security_settings() -> None:
+    body = """<security-settings>
+      <security-setting match="a.#">
+        <permission type="send" roles="one, two ,"/><permission type="send" roles="three"/>
+        <permission type="createTempQueue" roles="one"/><permission type="view" roles="one"/>
+      </security-setting>
+      <security-setting match="a::q"/>
+    </security-settings>"""
+    first, second = read(body).configuration.security_settings
+    assert first.permissions == {
+        Permission.SEND: frozenset({"one", "two", "three"}),
+        Permission.CREATE_NON_DURABLE_QUEUE: frozenset({"one"}),
+        Permission.VIEW: frozenset({"one"}),
+    }
+    assert (second.match, second.permissions) == ("a::q", {})
+
+
+@pytest.mark.parametrize(
+    "inside",
+    [
+        '<security-setting match="a.#::q"/>',
+        '<security-setting match="::q"/>',
+        '<security-setting match="a::"/>',
+        '<security-setting match="a"><permission type="sent" roles="x"/></security-setting>',
+        '<security-setting match="a"><permission type="send" roles=""/></security-setting>',
+        '<security-setting match="a"><permission roles="x"/></security-setting>',
+        "<security-setting/>",
+    ],
+)
+def test_wrong_security_settings(inside: str) -> None:
+    fails(f"<security-settings>{inside}</security-settings>")
+
+
+def test_wildcards() -> None:
+    off = "<wildcard-addresses><routing-enabled>false</routing-enabled></wildcard-addresses>"
+    assert read(off).configuration.wildcards == WildcardConfiguration(routing_enabled=False)
+    assert not read(
+        "<wild-card-routing-enabled>false</wild-card-routing-enabled>"
+    ).configuration.wildcards.routing_enabled
+    assert (
+        read("<wildcard-addresses><delimiter>.</delimiter></wildcard-addresses>").configuration
+        == read("").configuration
+    )
+
+
+@pytest.mark.parametrize("inside", ["<delimiter>/</delimiter>", "<any-words>*</any-words>", "<single-word/>"])
+def test_other_wildcards_are_refused_while_routing_does_not_know_them(inside: str) -> None:
+    assert "not available in this version" in str(fails(f"<wildcard-addresses>{inside}</wildcard-addresses>"))
+
+
+def test_a_database_store_is_refused() -> None:
+    assert "instead of the database" in str(fails("<store><database-store/></store>"))
+    assert read("<store><file-store/></store>").configuration == read("").configuration
+
+
+def test_the_example_in_the_module_text_is_true() -> None:
+    loaded = read_broker_xml(core("<name>${who:me}</name>"), file=FILE, properties={"who": "you"})
+    assert loaded.configuration.name == "you"

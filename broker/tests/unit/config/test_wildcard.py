@@ -1,0 +1,70 @@
+"""Wildcard matches: the examples of the manual, and Artemis' order of specificity."""
+
+from __future__ import annotations
+
+import pytest
+from understudy.config.model import WildcardConfiguration
+from understudy.config.wildcard import check_match, is_wild, matches, specificity
+
+
+@pytest.mark.parametrize(
+    ("match", "address", "fits"),
+    [
+        ("news.europe.#", "news.europe", True),
+        ("news.europe.#", "news.europe.sport", True),
+        ("news.europe.#", "news.europe.politics.regional", True),
+        ("news.europe.#", "news.usa", False),
+        ("news.europe.#", "news.europes", False),
+        ("news.europe.#", "entertainment", False),
+        ("news.*", "news.europe", True),
+        ("news.*", "news.europe.sport", False),
+        ("news.*", "news", False),
+        ("news.*.sport", "news.usa.sport", True),
+        ("news.*.sport", "news.europe.politics", False),
+        ("#", "", True),
+        ("#", "anything.at.all", True),
+        ("*", "one", True),
+        ("*", "one.two", False),
+        ("*.#", "one", True),
+        ("a.b", "a.b", True),
+        ("a.b", "axb", False),
+        ("$sys.#", "$sys.x", True),
+    ],
+)
+def test_the_manuals_examples(match: str, address: str, fits: bool) -> None:
+    assert matches(match, address) is fits
+
+
+def test_other_signs() -> None:
+    signs = WildcardConfiguration(delimiter="/", any_words=">", single_word="+")
+    assert matches("a/+/c/>", "a/b/c/d/e", signs)
+    assert not matches("a/+/c", "a/b.c", signs)
+    assert matches("a.*", "a.*", signs)
+    assert is_wild("a/+", signs)
+    assert not is_wild("a.*", signs)
+
+
+def test_the_most_specific_comes_first() -> None:
+    order = ["a.b.c", "a.b.*", "a.*.c", "*.b.c", "*.*.*", "a.b.c.#", "a.b.#", "a.#", "*.#", "#"]
+    assert all(matches(match, "a.b.c") for match in order)
+    assert sorted(reversed(order), key=specificity) == order
+
+
+def test_specificity_is_a_total_order() -> None:
+    assert specificity("ab.#") != specificity("ac.#")
+    assert sorted(["*.b.#", "a.b.#"], key=specificity) == ["a.b.#", "*.b.#"]
+
+
+@pytest.mark.parametrize("match", ["", "#.a", "a.#.b", "a#", "a.b*", "*a.b"])
+def test_a_match_that_cannot_be_meant(match: str) -> None:
+    assert check_match(match) is not None
+
+
+@pytest.mark.parametrize("match", ["#", "*", "a", "a.*.b", "a.#", "*.#", "activemq.management.#", "a b"])
+def test_a_match_that_can(match: str) -> None:
+    assert check_match(match) is None
+
+
+@pytest.mark.parametrize(("match", "wild"), [("a.b", False), ("a.*", True), ("#", True), ("a*", False), ("", False)])
+def test_is_wild(match: str, wild: bool) -> None:
+    assert is_wild(match) is wild

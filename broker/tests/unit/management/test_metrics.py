@@ -1,0 +1,94 @@
+"""Goal: every number of the view is scraped under its name, and the number of series is bounded."""
+
+from __future__ import annotations
+
+import pytest
+from prometheus_client import generate_latest
+
+from understudy.management import metrics
+from understudy.management.controls import FollowingFacts
+from understudy.management.metrics import LABEL_CHARACTERS_MAX, label, make_registry
+from understudy.testing.fake_node import FakeNodeView, fake_queue
+
+
+def samples(view: FakeNodeView) -> dict[str, float]:
+    """Series -> value of a scrape."""
+    text = generate_latest(make_registry(view)).decode()
+    lines = [line for line in text.splitlines() if not line.startswith("#")]
+    return {line.rpartition(" ")[0]: float(line.rpartition(" ")[2]) for line in lines}
+
+
+def test_an_active_node() -> None:
+    found = samples(FakeNodeView())
+    queue = '{address="orders",queue="orders",routing_type="ANYCAST"}'
+    expected = {
+        "understudy_active": 1,
+        "understudy_ready": 1,
+        "understudy_epoch": 3,
+        "understudy_uptime_seconds": 12.5,
+        "understudy_connections": 5,
+        "understudy_sessions": 6,
+        "understudy_confirmations_total": 1234,
+        "understudy_store_bytes": 4096,
+        "understudy_store_segments": 2,
+        "understudy_store_full": 0,
+        "understudy_store_durable_sequence": 99,
+        "understudy_queues": 1,
+        "understudy_queues_not_shown": 0,
+        "understudy_messages": 7,
+        "understudy_consumers": 1,
+        'understudy_state{state="active"}': 1,
+        'understudy_state{state="passive"}': 0,
+        f"understudy_queue_messages{queue}": 7,
+        f"understudy_queue_delivering{queue}": 2,
+        f"understudy_queue_consumers{queue}": 1,
+        f"understudy_queue_messages_added_total{queue}": 20,
+        f"understudy_queue_messages_acknowledged_total{queue}": 11,
+        f"understudy_queue_messages_expired_total{queue}": 1,
+        f"understudy_queue_messages_killed_total{queue}": 3,
+    }
+    assert {series: found.get(series) for series in expected} == expected
+    assert any(series.startswith("understudy_info{") and 'ha_role="primary"' in series for series in found)
+
+
+def test_a_passive_node_shows_its_lag_and_no_queues() -> None:
+    view = FakeNodeView(
+        state="passive", following=FollowingFacts(False, 77), store=None, epoch=None, node_id=None, queue_facts=[]
+    )
+    found = samples(view)
+    assert found["understudy_follower_lag_bytes"] == 77
+    assert found["understudy_follower_caught_up"] == 0
+    assert found["understudy_active"] == found["understudy_ready"] == 0
+    assert not {"understudy_epoch", "understudy_store_bytes"} & set(found)
+
+
+def test_a_scrape_reads_the_view_anew() -> None:
+    view = FakeNodeView()
+    registry = make_registry(view)
+    view.connections = 99
+    assert b"understudy_connections 99.0" in generate_latest(registry)
+
+
+def test_the_number_of_series_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(metrics, "QUEUES_SHOWN_MAX", 3)
+    queues = [fake_queue(f"q{place}", durable=place % 2 == 0) for place in range(6)]
+    queues.append(fake_queue("answers", temporary=True))
+    found = samples(FakeNodeView(queue_facts=queues))
+    shown = [series for series in found if series.startswith("understudy_queue_messages{")]
+    assert len(shown) == 3
+    assert all(any(f'queue="q{place}"' in series for series in shown) for place in (0, 2, 4))
+    assert found["understudy_queues_not_shown"] == 4
+    assert found["understudy_messages"] == 7 * 7
+
+
+def test_labels_are_bounded_and_stay_different() -> None:
+    first, second = label("x" * 5000 + "1"), label("x" * 5000 + "2")
+    assert len(first) == len(second) == LABEL_CHARACTERS_MAX
+    assert first != second
+    assert label("x" * LABEL_CHARACTERS_MAX) == "x" * LABEL_CHARACTERS_MAX
+
+
+def test_a_hostile_queue_name_breaks_no_line() -> None:
+    name = 'a"} 1\nunderstudy_active 5\\\ud800'
+    found = samples(FakeNodeView(queue_facts=[fake_queue(name)]))
+    assert found["understudy_active"] == 1

@@ -1,0 +1,48 @@
+"""The circular cache of duplicate ids."""
+
+from __future__ import annotations
+
+import pytest
+from understudy.errors import LimitExceeded
+from understudy.limits import DUPLICATE_ID_BYTES_MAX
+from understudy.routing.duplicate_ids import DuplicateIdCache, duplicate_id_bytes
+
+
+def test_the_oldest_makes_room() -> None:
+    cache = DuplicateIdCache(3)
+    for number in range(5):
+        cache.add(bytes([number]), number)
+    assert len(cache) == 3
+    assert b"\x01" not in cache
+    assert cache.sequence_of(b"\x01") is None
+    assert cache.sequence_of(b"\x04") == 4
+
+
+def test_restored_ids_are_durable_and_trimmed_to_the_newest() -> None:
+    cache = DuplicateIdCache(2, [b"a", b"b", b"c"])
+    assert b"a" not in cache
+    assert cache.sequence_of(b"c") == 0
+    cache.add(b"d", 9)
+    assert b"b" not in cache
+    assert b"c" in cache
+
+
+def test_a_cache_of_no_size_remembers_nothing() -> None:
+    cache = DuplicateIdCache(0)
+    cache.add(b"a", 1)
+    assert b"a" not in cache
+    assert DuplicateIdCache(0, [b"a"]).sequence_of(b"a") is None
+
+
+def test_clear_forgets_all() -> None:
+    cache = DuplicateIdCache(2, [b"a"])
+    cache.clear()
+    assert len(cache) == 0
+    assert b"a" not in cache
+
+
+def test_strings_and_bytes_are_keys_and_the_length_is_limited() -> None:
+    assert duplicate_id_bytes("é") == "é".encode()
+    assert duplicate_id_bytes(b"\x00\xff") == b"\x00\xff"
+    with pytest.raises(LimitExceeded, match="limit"):
+        duplicate_id_bytes("x" * (DUPLICATE_ID_BYTES_MAX + 1))

@@ -1,0 +1,360 @@
+"""Sends through the post office: the order of durability, duplicates, limits, paging, on demand."""
+
+from __future__ import annotations
+
+import pytest
+from support.routing import FakeCallback, World, callback_of, text
+from understudy.config.model import RoutingType
+from understudy.errors import AddressFull, AddressNotFound, QueueNotFound, UnexpectedRoutingType
+from understudy.limits import PAGING_SLACK_BYTES
+from understudy.message import DUPLICATE_ID, ROUTING_TYPE
+
+
+def consumer(world: World, queue: str = "q") -> FakeCallback:
+    session = world.session()
+    session.create_consumer(0, queue)
+    session.receive_consumer_credits(0, -1)
+    return callback_of(session)
+
+
+def test_a_durable_message_is_visible_and_confirmed_only_when_durable() -> None:
+    world = World(automatic=False)
+    world.queue()
+    world.store.sync()
+    seen = consumer(world)
+    session = world.session()
+    session.send(text("a"), world.answers.of("a"))
+    world.turn()
+    assert seen.delivered == []
+    assert world.answers.names == []
+    world.sync()
+    assert seen.bodies() == [b"a"]
+    assert world.answers.names == ["a"]
+
+
+def test_a_non_durable_message_waits_for_nothing_but_its_own_session() -> None:
+    world = World(automatic=False)
+    world.queue()
+    world.store.sync()
+    seen = consumer(world)
+    busy, free = world.session(), world.session()
+    busy.send(text("durable"), world.answers.of("1"))
+    busy.send(text("after", durable=False), world.answers.of("2"))
+    free.send(text("free", durable=False), world.answers.of("3"))
+    world.turn()
+    assert seen.bodies() == [b"free"]
+    assert world.answers.names == ["3"]
+    world.sync()
+    assert seen.bodies() == [b"free", b"durable", b"after"]
+    assert world.answers.names == ["3", "1", "2"]
+
+
+def test_a_session_keeps_its_order_when_it_waits_behind_another_one() -> None:
+    world = World(automatic=False)
+    world.queue()
+    world.store.sync()
+    seen = consumer(world)
+    one, other = world.session(), world.session()
+    one.send(text("1"))
+    first = world.store.last_sequence
+    other.send(text("x"))
+    one.send(text("2", durable=False))
+    world.store.context.advance(first)
+    one.send(text("3", durable=False))
+    world.turn()
+    world.sync()
+    assert [body for body in seen.bodies() if body != b"x"] == [b"1", b"2", b"3"]
+
+
+def test_nothing_is_said_after_the_log_failed() -> None:
+    world = World(automatic=False)
+    world.queue()
+    session = world.session()
+    session.send(text("a"), world.answers.of("a"))
+    world.store.context.fail(OSError("gone"))
+    session.send(text("b"), world.answers.of("b"))
+    world.sync()
+    assert world.answers.names == []
+
+
+@pytest.mark.parametrize("duplicate", ["id-1", b"\x00\x01"], ids=["string", "bytes"])
+def test_a_duplicate_is_dropped_and_confirmed_after_its_original(duplicate: str | bytes) -> None:
+    world = World(automatic=False)
+    queue = world.queue()
+    world.store.sync()
+    first, second = world.session(), world.session()
+    first.send(text("a", properties={DUPLICATE_ID: duplicate}), world.answers.of("original"))
+    second.send(text("a", properties={DUPLICATE_ID: duplicate}), world.answers.of("duplicate"))
+    assert world.answers.names == []
+    world.sync()
+    assert world.answers.seen == [("original", None), ("duplicate", None)]
+    assert queue.message_count == 1
+
+
+def test_duplicate_ids_of_other_addresses_do_not_matter() -> None:
+    world = World()
+    world.queue("a")
+    world.queue("b")
+    for address in ("a", "b"):
+        world.session().send(text("m", address, properties={DUPLICATE_ID: "x"}))
+    assert [queue.message_count for queue in world.office.queues()] == [1, 1]
+
+
+def test_ids_of_messages_that_are_not_logged_are_logged_alone() -> None:
+    world = World()
+    world.queue()
+    world.session().send(text("m", durable=False, properties={DUPLICATE_ID: "x"}))
+    assert [duplicate for _, duplicate in world.store.duplicate_ids] == [b"x"]
+    world = World(persist_id_cache=False)
+    world.queue()
+    for _ in range(2):
+        world.session().send(text("m", durable=False, properties={DUPLICATE_ID: "x"}))
+    assert world.store.duplicate_ids == []
+    assert world.office.queues()[0].message_count == 1
+
+
+def test_addresses_and_queues_are_made_on_demand() -> None:
+    world = World()
+    session = world.session()
+    session.send(text("m", "orders", properties={ROUTING_TYPE: 1}), world.answers.of("anycast"))
+    session.send(text("m", "news", properties={ROUTING_TYPE: 0}), world.answers.of("multicast"))
+    directory = world.office.directory
+    assert directory.queues["orders"].message_count == 1
+    assert directory.queues["orders"].configuration.auto_created
+    assert directory.addresses["news"].auto_created
+    assert directory.addresses["news"].routing_types == {RoutingType.MULTICAST}
+    assert directory.addresses["news"].messages_unrouted == 1
+    assert world.answers.seen == [("anycast", None), ("multicast", None)]
+
+
+def test_the_settings_may_forbid_it() -> None:
+    world = World({"#": {"auto_create_addresses": False, "auto_create_queues": False}})
+    session = world.session()
+    session.send(text("m", "orders"), world.answers.of("missing"))
+    assert isinstance(world.answers.error("missing"), AddressNotFound)
+    world.queue("q")
+    session.send(text("m", "q", properties={ROUTING_TYPE: 0}), world.answers.of("type"))
+    assert isinstance(world.answers.error("type"), UnexpectedRoutingType)
+
+
+def test_fully_qualified_sends_reach_one_queue() -> None:
+    world = World()
+    for name in ("a", "b"):
+        world.queue(name, address="t", routing_type=RoutingType.MULTICAST)
+    session = world.session()
+    session.send(text("m", "t::b"), world.answers.of("b"))
+    assert [queue.message_count for queue in world.office.queues()] == [0, 1]
+    for name, address in (("missing", "t::c"), ("elsewhere", "other::b")):
+        session.send(text("m", address), world.answers.of(name))
+        assert isinstance(world.answers.error(name), QueueNotFound)
+
+
+def test_wildcard_addresses_get_what_they_cover() -> None:
+    world = World()
+    every = world.queue("every", address="news.#", routing_type=RoutingType.MULTICAST)
+    session = world.session()
+    session.send(text("m", "news.eu", properties={ROUTING_TYPE: 0}))
+    europe = world.queue("europe", address="news.eu", routing_type=RoutingType.MULTICAST)
+    session.send(text("m", "news.eu", properties={ROUTING_TYPE: 0}))
+    session.send(text("m", "weather", properties={ROUTING_TYPE: 0}))
+    assert (every.message_count, europe.message_count) == (2, 1)
+    consumers = [consumer(world, name) for name in ("every", "europe")]
+    world.turn()
+    assert [len(seen.delivered) for seen in consumers] == [2, 1]
+    for name in ("every", "europe"):
+        world.office.directory.delete_queue(name, disconnect=True)
+    assert world.office.memory_bytes == 0
+    assert [address.size_bytes for address in world.office.directory.addresses.values()] == [0, 0, 0]
+
+
+def test_a_failing_address_answers_with_an_error() -> None:
+    world = World({"#": {"address_full_policy": "FAIL", "max_size_messages": 1}})
+    queue = world.queue()
+    session = world.session()
+    session.request_producer_credits("q", 1000)
+    session.send(text("1"), world.answers.of("1"))
+    session.send(text("2"), world.answers.of("2"))
+    session.request_producer_credits("q", 1000)
+    assert world.answers.error("1") is None
+    assert isinstance(world.answers.error("2"), AddressFull)
+    assert queue.message_count == 1
+    assert callback_of(session).credits == [("q", 1000)]
+    assert callback_of(session).refused == [("q", 1000)]
+
+
+def test_a_dropping_address_confirms_and_drops() -> None:
+    world = World({"#": {"address_full_policy": "DROP", "max_size_messages": 1}})
+    queue = world.queue()
+    session = world.session()
+    for name in ("1", "2"):
+        session.send(text(name), world.answers.of(name))
+    assert world.answers.seen == [("1", None), ("2", None)]
+    assert queue.message_count == 1
+    assert queue.address.messages_dropped == 1
+
+
+def test_a_blocking_address_withholds_credits_until_there_is_room() -> None:
+    world = World({"#": {"address_full_policy": "BLOCK", "max_size_messages": 1}})
+    world.queue()
+    seen = consumer(world)
+    producer = world.session()
+    granted = callback_of(producer)
+    producer.request_producer_credits("q", 500)
+    producer.send(text("1"), world.answers.of("1"))
+    producer.request_producer_credits("q", 300)
+    producer.request_producer_credits("q", 200)
+    world.turn()
+    assert granted.credits == [("q", 500)]
+    # Within its credits a producer is never refused, full or not.
+    producer.send(text("2"), world.answers.of("2"))
+    assert world.answers.error("2") is None
+    reader = next(session for session in world.registry if session.consumers)
+    world.turn()
+    reader.acknowledge(0, seen.delivered[-1][1].message_id)
+    world.turn()
+    assert granted.credits == [("q", 500), ("q", 500)]
+
+
+def test_a_blocking_address_refuses_who_goes_on_without_credits() -> None:
+    world = World({"#": {"address_full_policy": "BLOCK", "max_size_messages": 1}})
+    world.queue()
+    session = world.session()
+    session.send(text("1"), world.answers.of("1"))
+    session.send(text("2"), world.answers.of("2"))
+    assert isinstance(world.answers.error("2"), AddressFull)
+
+
+def test_a_closed_session_gets_no_credits_any_more() -> None:
+    world = World({"#": {"address_full_policy": "BLOCK", "max_size_messages": 1}})
+    queue = world.queue()
+    session = world.session()
+    session.send(text("1"))
+    session.request_producer_credits("q", 100)
+    session.close(failed=True)
+    queue.purge()
+    world.turn()
+    assert callback_of(session).credits == []
+
+
+def test_a_full_disk_is_an_error_and_withholds_credits() -> None:
+    world = World()
+    queue = world.queue()
+    session = world.session()
+    world.store.full = True
+    session.send(text("1"), world.answers.of("1"))
+    session.request_producer_credits("q", 100)
+    assert isinstance(world.answers.error("1"), AddressFull)
+    assert callback_of(session).credits == []
+    assert queue.message_count == 0
+    assert queue.incoming == 0
+    assert world.office.memory_bytes == 0
+    world.store.full = False
+    world.turn()
+    assert callback_of(session).credits == [("q", 100)]
+
+
+def test_paging_keeps_bodies_in_the_log_only() -> None:
+    size = text("x" * 100).encode_size
+    world = World({"#": {"max_size_bytes": 2 * size}})
+    queue = world.queue()
+    session = world.session()
+    for number in range(6):
+        session.send(text(f"{number:0100}"))
+    assert queue.address.memory_bytes == 2 * size
+    assert world.office.memory_bytes == 2 * size
+    assert queue.address.size_bytes == 6 * size
+    seen = consumer(world)
+    world.turn()
+    assert seen.bodies() == [f"{number:0100}".encode() for number in range(6)]
+    assert world.store.reads == 4
+    reader = next(session for session in world.registry if session.consumers)
+    reader.acknowledge(0, seen.delivered[-1][1].message_id)
+    assert (queue.address.memory_bytes, world.office.memory_bytes, queue.address.size_bytes) == (0, 0, 0)
+
+
+def test_paging_by_the_global_maximum_and_for_several_queues() -> None:
+    size = text("x" * 100, "t").encode_size
+    world = World(global_max_size_bytes=size)
+    for name in ("a", "b"):
+        world.queue(name, address="t", routing_type=RoutingType.MULTICAST)
+    session = world.session()
+    for number in range(3):
+        session.send(text(f"{number:0100}", "t"))
+    assert world.office.memory_bytes == size
+    seen = [consumer(world, name) for name in ("a", "b")]
+    world.turn()
+    assert [len(each.delivered) for each in seen] == [3, 3]
+    for reader in world.registry:
+        for delivered in callback_of(reader).delivered[-1:]:
+            reader.acknowledge(0, delivered[1].message_id)
+    assert world.office.memory_bytes == 0
+
+
+def test_non_durable_messages_are_paged_too_once_memory_is_full() -> None:
+    size = text("x" * 100, durable=False).encode_size
+    world = World({"#": {"max_size_bytes": size}})
+    queue = world.queue()
+    session = world.session()
+    for _ in range(4):
+        session.send(text("x" * 100, durable=False))
+    assert queue.message_count == 4
+    assert queue.address.memory_bytes <= 2 * size
+    assert len(world.store.survivors(queue)) == 2
+
+
+def test_what_cannot_be_paged_blocks_producers() -> None:
+    world = World({"#": {"max_size_bytes": 1000}})
+    queue = world.queue("t", durable=False, routing_type=RoutingType.MULTICAST)
+    session = world.session()
+    address = queue.address
+    assert world.office.blocks_producers(address) is None
+    for _ in range(17):
+        session.send(text("x" * 1024 * 1024, "t"))
+    assert address.memory_bytes > 1000 + PAGING_SLACK_BYTES
+    session.request_producer_credits("t", 100)
+    assert callback_of(session).credits == []
+    queue.purge()
+    world.turn()
+    assert callback_of(session).credits == [("t", 100)]
+
+
+def test_waking_once_for_many_dirty_queues() -> None:
+    woken: list[int] = []
+    world = World(wake=lambda: woken.append(1))
+    for name in ("a", "b"):
+        world.queue(name)
+        consumer(world, name)
+    world.turn()
+    woken.clear()
+    session = world.session()
+    for name in ("a", "b", "a"):
+        session.send(text("m", name))
+    assert woken == [1]
+    world.turn()
+    assert world.office.dirty == []
+    session.send(text("m", "a"))
+    assert woken == [1, 1]
+
+
+def test_closing_ends_all_timers() -> None:
+    world = World()
+    queue = world.queue()
+    world.session().send(text("m", properties={"_AMQ_SCHED_DELIVERY": world.clock.now_ms + 50}))
+    assert world.clock.pending > 0
+    world.office.close()
+    assert world.clock.pending == 0
+    assert queue.scheduled_count == 1
+
+
+def test_a_message_on_its_way_to_a_deleted_queue_leaves_no_trace() -> None:
+    world = World(automatic=False)
+    queue = world.queue()
+    session = world.session()
+    session.send(text("m"), world.answers.of("m"))
+    session.send(text("s", properties={"_AMQ_SCHED_DELIVERY": world.clock.now_ms + 50}), world.answers.of("s"))
+    assert queue.incoming == 2
+    world.office.directory.delete_queue("q")
+    world.sync()
+    assert world.answers.names == ["m", "s"]
+    assert (world.office.memory_bytes, queue.incoming, queue.message_count) == (0, 0, 0)
+    assert queue.address.size_bytes == 0

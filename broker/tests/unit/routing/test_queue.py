@@ -1,0 +1,103 @@
+"""Counters, limits and sweeps of one queue."""
+
+from __future__ import annotations
+
+import pytest
+from support.routing import World, callback_of, text
+from understudy.errors import MaxConsumersExceeded
+
+
+def test_counters_follow_a_message_through() -> None:
+    world = World()
+    queue = world.queue()
+    session = world.session()
+    for name in "abc":
+        session.send(text(name))
+    assert (queue.message_count, queue.messages_added, queue.delivering_count) == (3, 3, 0)
+    session.create_consumer(0, "q")
+    session.receive_consumer_credits(0, -1)
+    world.turn()
+    assert (queue.message_count, queue.delivering_count, queue.consumer_count) == (3, 3, 1)
+    ids = [message.message_id for _, message, _ in callback_of(session).delivered]
+    session.acknowledge(0, ids[1])
+    assert (queue.message_count, queue.delivering_count, queue.messages_acknowledged) == (1, 1, 2)
+    session.close_consumer(0)
+    assert (queue.message_count, queue.delivering_count, queue.consumer_count) == (1, 0, 0)
+    assert world.store.survivors(queue) == ids[2:]
+
+
+def test_max_consumers() -> None:
+    world = World()
+    queue = world.queue(max_consumers=1)
+    session = world.session()
+    session.create_consumer(0, "q")
+    with pytest.raises(MaxConsumersExceeded, match="limit 1"):
+        session.create_consumer(1, "q")
+    assert queue.consumer_count == 1
+    session.create_consumer(2, "q", browse_only=True)
+    session.close_consumer(0)
+    session.create_consumer(1, "q")
+
+
+def test_purge_on_no_consumers() -> None:
+    world = World()
+    queue = world.queue(purge_on_no_consumers=True)
+    producer = world.session()
+    producer.send(text("nobody"), world.answers.of("nobody"))
+    assert world.answers.error("nobody") is None
+    assert queue.message_count == 0
+    session = world.session()
+    session.create_consumer(0, "q")
+    producer.send(text("kept"))
+    assert queue.message_count == 1
+    session.close_consumer(0)
+    assert (queue.message_count, world.office.memory_bytes) == (0, 0)
+    assert world.store.survivors(queue) == []
+
+
+def test_expired_messages_are_found_without_a_consumer() -> None:
+    world = World(message_expiry_scan_period_ms=1000)
+    queue = world.queue()
+    session = world.session()
+    session.send(text("keep"))
+    session.send(text("late", expiration=world.clock.now_ms + 5000))
+    session.send(text("soon", expiration=world.clock.now_ms + 500))
+    assert queue.expiring_count == 2
+    world.clock.advance(999)
+    assert queue.message_count == 3
+    world.clock.advance(1)
+    assert (queue.message_count, queue.messages_expired, queue.expiring_count) == (2, 1, 1)
+    world.clock.advance(4000)
+    assert (queue.message_count, queue.expiring_count) == (1, 0)
+    assert len(world.store.survivors(queue)) == 1
+
+
+def test_a_paused_queue_takes_but_does_not_give() -> None:
+    world = World()
+    queue = world.queue()
+    session = world.session()
+    session.create_consumer(0, "q")
+    session.receive_consumer_credits(0, -1)
+    queue.pause()
+    session.send(text("a"))
+    world.turn()
+    assert callback_of(session).delivered == []
+    queue.resume()
+    world.turn()
+    assert callback_of(session).bodies() == [b"a"]
+
+
+def test_purge_leaves_what_is_out_for_delivery() -> None:
+    world = World()
+    queue = world.queue()
+    session = world.session()
+    session.create_consumer(0, "q")
+    session.receive_consumer_credits(0, 1)
+    for name in "abc":
+        session.send(text(name))
+    world.turn()
+    assert queue.purge() == 2
+    assert (queue.message_count, queue.delivering_count) == (1, 1)
+    session.close_consumer(0)
+    assert queue.message_count == 1
+    assert len(queue.waiting) == 1

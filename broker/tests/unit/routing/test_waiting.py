@@ -1,0 +1,136 @@
+"""The order of waiting references, against a plain sorted list."""
+
+from __future__ import annotations
+
+from understudy.routing.waiting import Level, Waiting
+from understudy.store.reference import MessageReference
+
+
+def reference(message_id: int, priority: int = 4) -> MessageReference:
+    return MessageReference(message_id, priority, 0, 0, 10, False, None)
+
+
+def ids(waiting: Waiting) -> list[int]:
+    return [each.message_id for each in waiting]
+
+
+def filled(count: int) -> Waiting:
+    waiting = Waiting()
+    for number in range(count):
+        waiting.append(reference(number))
+    return waiting
+
+
+def test_higher_priorities_first_then_order_of_arrival() -> None:
+    waiting = Waiting()
+    for message_id, priority in ((1, 4), (2, 9), (3, 4), (4, 0), (5, 9)):
+        waiting.append(reference(message_id, priority))
+    assert ids(waiting) == [2, 5, 1, 3, 4]
+    first = waiting.first_level()
+    assert first is not None
+    assert first.priority == 9
+    assert len(waiting) == 5
+
+
+def test_what_is_put_back_is_where_it_was() -> None:
+    waiting = filled(6)
+    level = waiting.level(4)
+    taken = [level.pop() for _ in range(4)]
+    waiting.put_back(each for each in (taken[2], taken[0]) if each is not None)
+    assert ids(waiting) == [0, 2, 4, 5]
+    assert [each.message_id for each in iter(level.pop, None)] == [0, 2, 4, 5]
+
+
+def test_put_back_after_its_place_was_cut_off() -> None:
+    waiting = filled(4000)
+    level = waiting.level(4)
+    taken = [level.pop() for _ in range(3000)]
+    assert level.base > 0, "this test needs a cut"
+    waiting.put_back(each for each in (taken[2999], taken[5], taken[700], taken[2998]) if each is not None)
+    assert ids(waiting)[:5] == [5, 700, 2998, 2999, 3000]
+    assert len(waiting) == 1004
+    popped = level.pop()
+    assert popped is not None
+    assert popped.message_id == 5
+    waiting.put_back((popped,))
+    assert ids(waiting)[:2] == [5, 700]
+
+
+def test_taking_from_the_middle_leaves_the_others_in_order() -> None:
+    waiting = filled(5)
+    level = waiting.level(4)
+    second = level.next_from(1)
+    assert second is not None
+    level.remove(second)
+    assert ids(waiting) == [0, 2, 3, 4]
+    after = level.next_from(second.position)
+    assert after is not None
+    assert after.message_id == 2
+    waiting.put_back((second,))
+    assert ids(waiting) == [0, 1, 2, 3, 4]
+
+
+def test_next_from_sees_returned_ones_below_the_base() -> None:
+    waiting = filled(3000)
+    level = waiting.level(4)
+    taken = [level.pop() for _ in range(2500)]
+    early = taken[3]
+    assert early is not None
+    waiting.put_back((early,))
+    assert level.next_from(-1) is early
+    following = level.next_from(early.position + 1)
+    assert following is not None
+    assert following.message_id == 2500
+    level.remove(early)
+    assert len(waiting) == 500
+
+
+def test_clear_keeps_positions_valid_for_what_is_out() -> None:
+    waiting = filled(10)
+    level = waiting.level(4)
+    seventh = level.next_from(7)
+    assert seventh is not None
+    level.remove(seventh)
+    assert len(waiting.clear()) == 9
+    waiting.append(reference(100))
+    waiting.put_back((seventh,))
+    assert ids(waiting) == [7, 100]
+
+
+def test_discard_takes_from_everywhere() -> None:
+    waiting = filled(3000)
+    level = waiting.level(4)
+    taken = [level.pop() for _ in range(2500)]
+    early = taken[3]
+    assert early is not None
+    waiting.put_back((early,))
+    gone = [each for each in waiting if each.message_id in (3, 2600)]
+    waiting.discard(gone)
+    assert len(waiting) == 499
+    assert 2600 not in ids(waiting)
+    waiting.discard([])
+    assert len(waiting) == 499
+
+
+def test_adopting_many_of_one_priority_keeps_order_and_positions() -> None:
+    waiting = Waiting()
+    waiting.adopt([reference(number) for number in range(5)], 4)
+    level = waiting.level(4)
+    first, second = level.pop(), level.pop()
+    assert first is not None
+    assert second is not None
+    waiting.put_back((second, first))
+    assert ids(waiting) == [0, 1, 2, 3, 4]
+
+
+def test_adopting_mixed_priorities() -> None:
+    waiting = Waiting()
+    waiting.adopt([reference(1, 0), reference(2, 9), reference(3, 0)], None)
+    assert ids(waiting) == [2, 1, 3]
+
+
+def test_an_empty_level_gives_nothing() -> None:
+    level = Level(4)
+    assert level.pop() is None
+    assert level.next_from(-1) is None
+    assert Waiting().first_level() is None

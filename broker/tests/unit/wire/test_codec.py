@@ -1,0 +1,198 @@
+"""Frames: lengths, limits, splitting, errors, and the short forms of the busy packets."""
+
+from __future__ import annotations
+
+import pytest
+
+from understudy.errors import LimitExceeded, LocalProtocolError, RemoteProtocolError, UnsupportedPacket
+from understudy.limits import FRAME_BYTES_BEFORE_LOGIN_MAX, FRAME_BYTES_MAX
+from understudy.message import Message
+from understudy.wire.buffer import Reader, Writer
+from understudy.wire.core import packets as p
+from understudy.wire.core.codec import (
+    Frame,
+    FrameDecoder,
+    encode,
+    encode_null_response,
+    encode_receive,
+    encode_send,
+)
+
+MESSAGE = Message(b"body", address="q", properties={"a": 1})
+
+
+@pytest.mark.parametrize("version", [121, 129, 130, 133, 134, 136])
+def test_short_forms_are_the_long_ones(version: int) -> None:
+    send = p.SessionSend(MESSAGE, True, -7, 3)
+    assert encode_send(MESSAGE, 10, True, -7, 3, version) == encode(send, 10, version)
+    assert encode_null_response(10, -7, version) == encode(p.NullResponse(-7), 10, version)
+    assert encode_receive(MESSAGE, 10, 4, 2) == encode(p.ReceiveMessage(MESSAGE, 4, 2), 10, version)
+
+
+@pytest.mark.parametrize(
+    "packet",
+    [
+        p.SessionSend(MESSAGE, True, -7, 3),
+        p.ReceiveMessage(MESSAGE, 4, 2),
+        p.Acknowledge(1, 2, True),
+        p.IndividualAcknowledge(1, 2, True),
+        p.FlowToken(1, -1),
+        p.NullResponse(-5),
+        p.Commit(-5),
+    ],
+)
+def test_busy_packets_decode_as_their_layout_says(packet: p.Packet) -> None:
+    writer = Writer()
+    packet.write_body(writer, 136)
+    body = writer.getvalue()
+    (frame,) = FrameDecoder("client").receive_data(encode(packet, 10))
+    long_form = type(packet).read_body(Reader(body), 136)
+    for name in packet.__slots__:
+        found, expected = getattr(frame.packet, name), getattr(long_form, name)
+        if isinstance(found, Message):
+            found, expected = found.encoded, expected.encoded
+        assert found == expected
+    for size in range(len(body)):
+        cut = (size + 9).to_bytes(4) + packet.TYPE.to_bytes(1, signed=True) + bytes(8) + body[:size]
+        if size == 0 and isinstance(packet, (p.NullResponse, p.Commit)):
+            assert FrameDecoder("client").receive_data(cut)[0].packet == type(packet)(-1)
+            continue
+        with pytest.raises(RemoteProtocolError, match=type(packet).__name__):
+            FrameDecoder("client").receive_data(cut)
+
+
+def test_versions_of_the_send_trailer() -> None:
+    for version, bytes_behind in ((129, 1), (130, 9), (133, 9), (134, 13), (136, 13)):
+        raw = encode_send(MESSAGE, 10, True, 5, 6, version)
+        assert len(raw) == 13 + len(MESSAGE.encoded) + bytes_behind
+        decoder = FrameDecoder()
+        decoder.version = version
+        packet = decoder.receive_data(raw)[0].packet
+        assert isinstance(packet, p.SessionSend)
+        assert packet.correlation_id == (5 if version >= 130 else -1)
+        assert packet.sender_id == (6 if version >= 134 else -1)
+
+
+@pytest.mark.parametrize(
+    ("length", "error"),
+    [
+        (-1, RemoteProtocolError),
+        (-(2**31), RemoteProtocolError),
+        (0, RemoteProtocolError),
+        (8, RemoteProtocolError),
+        (FRAME_BYTES_BEFORE_LOGIN_MAX - 3, LimitExceeded),
+        (0x7FFFFFFF, LimitExceeded),
+    ],
+)
+@pytest.mark.parametrize("step", [1, 2, 4])
+def test_length_is_judged_at_its_fourth_byte(length: int, error: type[Exception], step: int) -> None:
+    decoder = FrameDecoder("server")
+    raw = length.to_bytes(4, signed=True)
+    for offset in range(0, 4 - step, step):
+        assert decoder.receive_data(raw[offset : offset + step]) == []
+    with pytest.raises(error, match="at byte 0") as caught:
+        decoder.receive_data(raw[4 - step :])
+    assert type(caught.value) is error
+    assert decoder.pending_bytes == 0
+
+
+def test_a_bad_length_behind_good_frames_names_its_place() -> None:
+    ping = encode(p.Ping(1), 0)
+    decoder = FrameDecoder("server")
+    assert len(decoder.receive_data(ping)) == 1
+    with pytest.raises(RemoteProtocolError, match="length 0 at byte 42"):
+        decoder.receive_data(ping + bytes(4))
+
+
+def test_limit_is_raised_after_login() -> None:
+    big = encode(p.SessionSendLarge(bytes(FRAME_BYTES_BEFORE_LOGIN_MAX)), 10)
+    with pytest.raises(LimitExceeded, match=str(FRAME_BYTES_BEFORE_LOGIN_MAX)):
+        FrameDecoder("server").receive_data(big)
+    decoder = FrameDecoder("server")
+    decoder.frame_limit_bytes = len(big)
+    assert decoder.receive_data(big)[0].size_bytes == len(big)
+    assert FrameDecoder("client").frame_limit_bytes == FRAME_BYTES_MAX
+    assert FrameDecoder("client", 100).frame_limit_bytes == 100
+
+
+def test_errors_name_packet_and_place_and_stay() -> None:
+    decoder = FrameDecoder("client")
+    ping = encode(p.Ping(1), 0)
+    with pytest.raises(RemoteProtocolError, match=r"DeleteQueue at byte 21 of the stream: .*offset 17") as first:
+        decoder.receive_data(ping + bytes.fromhex("0000000d 23 000000000000000a 00000004"))
+    with pytest.raises(RemoteProtocolError) as second:
+        decoder.receive_data(ping)
+    assert second.value is first.value
+
+
+def test_unknown_types_are_named() -> None:
+    with pytest.raises(UnsupportedPacket, match="-16") as caught:
+        FrameDecoder("client").receive_data(bytes.fromhex("00000009 f0 0000000000000004"))
+    assert caught.value.packet_type == -16
+
+
+def test_unknown_channels_and_trailing_bytes_are_no_error() -> None:
+    (frame,) = FrameDecoder("client").receive_data(bytes.fromhex("0000000c 43 00000000deadbeef 010203"))
+    assert frame == Frame(0xDEADBEEF, p.SessionStart(), 16)
+
+
+@pytest.mark.parametrize("size", range(8))
+def test_magic_comes_in_pieces(size: int) -> None:
+    raw = b"ARTEMIS" + encode(p.Ping(1), 0)
+    decoder = FrameDecoder("server")
+    assert decoder.receive_data(raw[:size]) == []
+    assert [frame.packet for frame in decoder.receive_data(raw[size:])] == [p.Ping(1)]
+
+
+def test_magic_is_for_servers_and_only_at_the_start() -> None:
+    with pytest.raises(LimitExceeded):
+        FrameDecoder("client").receive_data(b"ARTEMIS")
+    decoder = FrameDecoder("server")
+    assert len(decoder.receive_data(encode(p.Ping(1), 0))) == 1
+    with pytest.raises(LimitExceeded):
+        decoder.receive_data(b"ARTEMIS")
+
+
+def test_every_kind_of_buffer() -> None:
+    ping = encode(p.Ping(1), 0)
+    decoder = FrameDecoder("client")
+    for data in (ping, bytearray(ping), memoryview(ping), bytearray(ping[:5]), memoryview(ping[5:])):
+        decoder.receive_data(data)
+    message = decoder.receive_data(bytearray(encode_receive(MESSAGE, 10, 0, 1)))[0].packet
+    assert isinstance(message, p.ReceiveMessage)
+    assert type(message.message.encoded) is bytes
+
+
+def test_small_pieces_of_a_large_frame_cost_their_own_size(monkeypatch: pytest.MonkeyPatch) -> None:
+    # Goal: no work on the collected bytes per piece. Method: count how often they are looked at.
+    looks = []
+    decode = FrameDecoder._decode
+
+    def counting(self: FrameDecoder, data: bytes, offset: int) -> list[Frame]:
+        looks.append(len(data))
+        return decode(self, data, offset)
+
+    monkeypatch.setattr(FrameDecoder, "_decode", counting)
+    raw = encode(p.SessionSendLarge(bytes(100_000)), 10) + encode(p.Ping(1), 0)
+    decoder = FrameDecoder("client")
+    frames = [frame for offset in range(0, len(raw), 7) for frame in decoder.receive_data(raw[offset : offset + 7])]
+    assert [type(frame.packet) for frame in frames] == [p.SessionSendLarge, p.Ping]
+    assert sum(looks) < 2 * len(raw)
+
+
+def test_what_cannot_be_said_is_our_own_fault() -> None:
+    for packet, channel_id, version in (
+        (p.Ping(2**63), 0, 136),
+        (p.Ping(1), 2**63, 136),
+        (p.DeleteQueue(None), 10, 136),  # type: ignore[arg-type]
+        (p.CreateAddress("a", (1, 300)), 10, 136),
+        (p.ReplicationLargeMessageEnd(1, None, True), 2, 136),
+        (p.QuorumVote("x", p.FailoverVote(True, "n")), 3, 136),
+        (p.QuorumVote(p.PRIMARY_FAILOVER_VOTE, b"raw"), 3, 136),
+        (p.ReplicationAppend(0, p.Operation.EVENT, 1, 1, b""), 2, 130),
+        (p.ReplicationSyncFile(1, 7), 2, 136),
+        (p.ReplicationPageWrite(1, p.PagedMessage(1, ()), "a"), 2, 136),
+        (p.ReplicationPageWrite(2**40, p.PagedMessage(1, (), MESSAGE), "a"), 2, 132),
+    ):
+        with pytest.raises(LocalProtocolError):
+            encode(packet, channel_id, version)

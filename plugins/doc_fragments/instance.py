@@ -1,0 +1,26 @@
+"""Options that every module about a broker instance shares."""
+
+from __future__ import annotations
+
+
+class ModuleDocFragment:
+    """Documentation of the shared options."""
+
+    DOCUMENTATION = r"""
+options:
+  directory:
+    description:
+      - Instance directory of the broker on the managed host, the one that holds C(etc), C(run) and C(log).
+      - The role C(broker_service) writes C(etc/service.json) there, which says how this instance is run and where its
+        management answers.
+    type: path
+"""
+
+    ATTRIBUTES = r"""
+options: {}
+attributes:
+  check_mode:
+    description: Can run in check mode and say what it would do, without doing it.
+  diff_mode:
+    description: Returns what has changed, or would change, in diff mode.
+"""

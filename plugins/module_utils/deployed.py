@@ -1,0 +1,50 @@
+"""From an instance directory on this host to the objects that act on it: service back end, management client, gate."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from ansible_collections.understudy.broker.plugins.module_utils.lifecycle import Instance
+from ansible_collections.understudy.broker.plugins.module_utils.management import ManagementClient, NodeState
+from ansible_collections.understudy.broker.plugins.module_utils.service import Run, ServiceDefinition, open_service
+from ansible_collections.understudy.broker.plugins.module_utils.waiting import Clock
+
+
+@dataclass(frozen=True)
+class DeployedInstance:
+    """A deployed instance: what its definition says, and the object that moves it."""
+
+    definition: ServiceDefinition
+    instance: Instance
+
+
+def open_instance(directory: Path, run: Run, clock: Clock) -> DeployedInstance | None:
+    """The instance in ``directory``, or None if nothing has been deployed there.
+
+    Raises:
+        ServiceError: its definition cannot be used.
+    """
+    definition = ServiceDefinition.read(directory)
+    if definition is None:
+        return None
+    ask = asker(definition.management_url, Path(definition.token_file))
+    return DeployedInstance(definition, Instance(open_service(directory, definition, run), ask, clock))
+
+
+def asker(url: str, token_file: Path) -> Callable[[], NodeState]:
+    """A function that asks the broker at ``url`` for its state, reading the token anew each time."""
+
+    def ask() -> NodeState:
+        return ManagementClient(url, read_token(token_file)).state()
+
+    return ask
+
+
+def read_token(path: Path) -> str:
+    """The token, or an empty string if there is none to read: the broker's refusal then says so better than we can."""
+    try:
+        return path.read_text(encoding="ascii").strip()
+    except (OSError, ValueError):
+        return ""

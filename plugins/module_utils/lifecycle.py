@@ -1,0 +1,133 @@
+"""One act on one broker instance, and the gate that belongs to it.
+
+``LIFECYCLE`` maps a wanted state to what has to be done about the present one; ``Instance`` does it and waits. Act and
+gate are one call because Ansible can order tasks only by host lists: with a task each, all hosts act before the first
+gate is asked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+from ansible_collections.understudy.broker.plugins.module_utils.management import NodeState
+from ansible_collections.understudy.broker.plugins.module_utils.service import ServiceStatus
+from ansible_collections.understudy.broker.plugins.module_utils.waiting import Clock, wait_until
+
+SETTLE_S = 3.0
+"""A supervisor needs a moment to write its first record; a process missing after that has failed to start."""
+
+DEFAULT_GATES = {"started": "ready", "restarted": "ready", "stopped": "stopped", "killed": "stopped"}
+
+
+class Service(Protocol):
+    """What both back ends offer (``service.py``)."""
+
+    def status(self) -> ServiceStatus: ...
+
+    def start(self) -> None: ...
+
+    def stop(self) -> None: ...
+
+    def kill(self) -> None: ...
+
+
+@dataclass(frozen=True)
+class Seen:
+    """Process and broker at one moment."""
+
+    service: ServiceStatus
+    broker: NodeState
+
+    def as_dict(self) -> dict[str, object]:
+        return {"service": self.service.as_dict(), "broker": self.broker.as_dict()}
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What was done, when, and how it ended."""
+
+    changed: bool
+    failed: bool
+    message: str
+    acted_at_ms: int | None
+    """Wall clock just before the last act; None if there was nothing to do."""
+    elapsed_ms: int
+    seen: Seen
+
+
+GATES: dict[str, Callable[[Seen], bool]] = {
+    "active": lambda seen: seen.broker.ready and seen.broker.state == "active",
+    "passive": lambda seen: seen.broker.ready and seen.broker.following,
+    "ready": lambda seen: seen.broker.ready,
+    "stopped": lambda seen: seen.service.down,
+}
+
+
+class Instance:
+    """One instance: its process (``service``) and its voice (``ask``)."""
+
+    def __init__(self, service: Service, ask: Callable[[], NodeState], clock: Clock) -> None:
+        self._service = service
+        self._ask = ask
+        self._clock = clock
+
+    def see(self) -> Seen:
+        """Process first: a broker that is not there need not be asked."""
+        service = self._service.status()
+        if not service.running:
+            return Seen(service, NodeState(False, False, "stopped", reason=service.last_exit))
+        return Seen(service, self._ask())
+
+    def reach(self, state: str, gate: str, timeout_s: float, *, dry_run: bool) -> Outcome:
+        """Bring the instance to ``state`` and wait for ``gate``, all within ``timeout_s``."""
+        before = self.see()
+        acts = self._acts(state, before)
+        if dry_run:
+            message = f"would {' and '.join(acts)}" if acts else "nothing to do"
+            return Outcome(bool(acts), False, message, None, 0, before)
+        began_s = self._clock.now_s()
+        acted_at_ms = None
+        for act in acts:
+            left_s = timeout_s - (self._clock.now_s() - began_s)
+            acted_at_ms = self._clock.wall_ms()
+            getattr(self._service, act)()
+            if act == "start":
+                break
+            waited = wait_until(self._service.status, lambda status: status.down, left_s, self._clock)
+            if not waited.met:
+                seen = Seen(waited.answer, before.broker)
+                return self._outcome(acts, acted_at_ms, began_s, seen, f"did not {act} within {timeout_s:g} s")
+        left_s = max(0.0, timeout_s - (self._clock.now_s() - began_s))
+        settled_s = self._clock.now_s() + SETTLE_S
+        waited = wait_until(
+            self.see,
+            GATES[gate],
+            left_s,
+            self._clock,
+            hopeless=lambda seen: gate != "stopped" and seen.service.down and self._clock.now_s() >= settled_s,
+        )
+        problem = "" if waited.met else self._complain(gate, timeout_s, waited.answer)
+        return self._outcome(acts, acted_at_ms, began_s, waited.answer, problem)
+
+    @staticmethod
+    def _acts(state: str, seen: Seen) -> list[str]:
+        if state == "started":
+            return [] if not seen.service.down else ["start"]
+        if state == "restarted":
+            return ["start"] if seen.service.down else ["stop", "start"]
+        verb = "stop" if state == "stopped" else "kill"
+        return [] if seen.service.down else [verb]
+
+    def _outcome(self, acts: list[str], acted_at_ms: int | None, began_s: float, seen: Seen, problem: str) -> Outcome:
+        elapsed_ms = round((self._clock.now_s() - began_s) * 1000)
+        return Outcome(bool(acts), bool(problem), problem, acted_at_ms, elapsed_ms, seen)
+
+    @staticmethod
+    def _complain(gate: str, timeout_s: float, seen: Seen) -> str:
+        if seen.service.down and gate != "stopped":
+            ending = seen.service.last_exit or "it left no trace of an exit"
+            return f"the broker is not running and nothing will start it again: {ending}; see log/understudy.log"
+        reason = f" ({seen.broker.reason})" if seen.broker.reason else ""
+        return f"not {gate} within {timeout_s:g} s: the broker says {seen.broker.state}{reason}"

@@ -1,0 +1,148 @@
+"""What a broker says about itself: the HTTP management contract, from the asking side.
+
+``ManagementClient`` does the asking; ``NodeState`` is the answer, built by a pure function from the two replies. A
+broker that does not answer is an answer too (``reachable`` False with the reason), because a stopped node is the most
+usual thing to meet.
+"""
+
+from __future__ import annotations
+
+import http.client
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from urllib.parse import urlsplit
+
+ANSWER_BYTES_MAX = 8 * 1024 * 1024
+TIMEOUT_S = 5.0
+
+
+@dataclass(frozen=True)
+class Reply:
+    """One HTTP answer, or why there was none (status 0)."""
+
+    status: int
+    body: Mapping[str, object]
+    problem: str = ""
+
+
+@dataclass(frozen=True)
+class NodeState:
+    """One broker at one moment, as it describes itself."""
+
+    reachable: bool
+    ready: bool
+    state: str
+    """``active``, ``passive``, ``starting``, ``stopping``, ``stopped``; ``unreachable`` if nobody answered."""
+    reason: str = ""
+    node: Mapping[str, object] = field(default_factory=dict)
+    """The whole ``/api/v1/node`` answer; empty if there was none."""
+
+    @property
+    def following(self) -> bool:
+        """Passive, and has read all there is of the store."""
+        following = self.node.get("following")
+        return self.state == "passive" and isinstance(following, Mapping) and following.get("caught_up") is True
+
+    @property
+    def paired(self) -> bool:
+        """It sees its partner."""
+        return isinstance(self.node.get("peer"), Mapping)
+
+    @property
+    def role(self) -> str:
+        high_availability = self.node.get("ha")
+        return str(high_availability.get("role", "")) if isinstance(high_availability, Mapping) else ""
+
+    def as_dict(self) -> dict[str, object]:
+        return {
+            "reachable": self.reachable,
+            "ready": self.ready,
+            "state": self.state,
+            "role": self.role,
+            "following": self.following,
+            "paired": self.paired,
+            "reason": self.reason,
+            "node": dict(self.node),
+        }
+
+    @classmethod
+    def from_dict(cls, record: Mapping[str, object]) -> NodeState:
+        """The inverse of ``as_dict``, for states that travelled through a play.
+
+        Raises:
+            ValueError: the record is no such state.
+        """
+        node = record.get("node")
+        if "state" not in record or not isinstance(node, Mapping):
+            raise ValueError("a node state has at least 'state' and 'node'; give what node_info returned as broker")
+        return cls(
+            reachable=record.get("reachable") is True,
+            ready=record.get("ready") is True,
+            state=str(record["state"]),
+            reason=str(record.get("reason") or ""),
+            node=node,
+        )
+
+
+def interpret(health: Reply, node: Reply) -> NodeState:
+    """The state that ``/health/ready`` and ``/api/v1/node`` together describe."""
+    if health.status == 0:
+        return NodeState(reachable=False, ready=False, state="unreachable", reason=health.problem)
+    if health.status not in (200, 503):
+        return NodeState(
+            reachable=True, ready=False, state="unreachable", reason=f"/health/ready answered {health.status}"
+        )
+    state = str(health.body.get("state") or "starting")
+    reason = str(health.body.get("reason") or "")
+    if node.status != 200:
+        refused = f"/api/v1/node answered {node.status}; is the token of this instance the right one?"
+        reason = reason or node.problem or refused
+        return NodeState(reachable=True, ready=False, state=state, reason=reason)
+    ready = health.status == 200 and health.body.get("ready") is True
+    return NodeState(reachable=True, ready=ready, state=state, reason=reason, node=node.body)
+
+
+class ManagementClient:
+    """Asks one broker over HTTP, straight, whatever proxies the environment names."""
+
+    def __init__(self, url: str, token: str, timeout_s: float = TIMEOUT_S) -> None:
+        parts = urlsplit(url)
+        if parts.scheme not in ("http", "https") or not parts.hostname:
+            raise ValueError(f"{url!r} is no management URL; give http://ADDRESS:PORT")
+        self._secure = parts.scheme == "https"
+        self._host = parts.hostname
+        self._port = parts.port
+        self._token = token
+        self._timeout_s = timeout_s
+
+    def state(self) -> NodeState:
+        """Ask both questions. The health first: its answer needs no token."""
+        health = self._get("/health/ready", authorise=False)
+        if health.status == 0:
+            return interpret(health, Reply(0, {}))
+        return interpret(health, self._get("/api/v1/node", authorise=True))
+
+    def _get(self, path: str, *, authorise: bool) -> Reply:
+        connect = http.client.HTTPSConnection if self._secure else http.client.HTTPConnection
+        connection = connect(self._host, self._port, timeout=self._timeout_s)
+        headers = {"Accept": "application/json"}
+        if authorise:
+            headers["Authorization"] = f"Bearer {self._token}"
+        try:
+            connection.request("GET", path, headers=headers)
+            answer = connection.getresponse()
+            data = answer.read(ANSWER_BYTES_MAX)
+            return Reply(answer.status, _object(data))
+        except (OSError, http.client.HTTPException) as error:
+            return Reply(0, {}, f"http://{self._host}:{self._port}{path}: {error or type(error).__name__}")
+        finally:
+            connection.close()
+
+
+def _object(data: bytes) -> Mapping[str, object]:
+    try:
+        value = json.loads(data)
+    except ValueError:
+        return {}
+    return value if isinstance(value, dict) else {}

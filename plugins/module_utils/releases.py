@@ -1,0 +1,116 @@
+"""Releases on a host: one virtual environment each under ``releases/``, and the link ``current`` to one of them.
+
+A release is complete when its marker file is there; the marker is written last, so an interrupted installation is
+rebuilt and never used. Everything comes from the wheelhouse archive: no package index is asked.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tarfile
+import tempfile
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+Run = Callable[[Sequence[str]], "tuple[int, str, str]"]
+
+MARKER = ".complete"
+DISTRIBUTION = "understudy"
+
+
+class ReleaseError(Exception):
+    """A release cannot be installed or switched to; the message says why."""
+
+
+@dataclass(frozen=True)
+class Releases:
+    """The releases below one root directory."""
+
+    root: Path
+
+    @property
+    def directory(self) -> Path:
+        return self.root / "releases"
+
+    @property
+    def link(self) -> Path:
+        return self.root / "current"
+
+    def path(self, release: str) -> Path:
+        return self.directory / release
+
+    def is_complete(self, release: str) -> bool:
+        return (self.path(release) / MARKER).exists()
+
+    def installed(self) -> list[str]:
+        """Complete releases, the one completed last first."""
+        markers = list(self.directory.glob(f"*/{MARKER}"))
+        return [marker.parent.name for marker in sorted(markers, key=lambda path: path.stat().st_mtime, reverse=True)]
+
+    def current(self) -> str:
+        """The release that ``current`` points to, or an empty string."""
+        return Path(os.readlink(self.link)).name if self.link.is_symlink() else ""
+
+    def install(self, release: str, archive: Path, python: str, run: Run) -> None:
+        """Make the virtual environment of ``release`` from the wheels in ``archive``.
+
+        Raises:
+            ReleaseError: a step failed; what there is stays without its marker, and the next try starts over.
+        """
+        target = self.path(release)
+        shutil.rmtree(target, ignore_errors=True)
+        self.directory.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=self.root, prefix=".wheels-") as scratch:
+            wheels = Path(scratch)
+            _unpack(archive, wheels)
+            installer = next(wheels.glob("pip-*.whl"), None)
+            if installer is None:
+                raise ReleaseError(f"{archive} holds no pip wheel")
+            _must(run, [python, "-m", "venv", "--without-pip", str(target)])
+            interpreter = str(target / "bin/python")
+            options = ["--quiet", "--no-index", "--find-links", str(wheels), "--no-cache-dir"]
+            # Root is right here: the environment belongs to root, and the broker's own user only reads it.
+            options += ["--disable-pip-version-check", "--root-user-action=ignore"]
+            _must(run, [interpreter, f"{installer}/pip", "install", *options, DISTRIBUTION])
+            _must(run, [interpreter, "-m", "compileall", "-q", "-j", "0", str(target / "lib")])
+        (target / MARKER).touch()
+
+    def switch(self, release: str) -> None:
+        """Point ``current`` to ``release``, in one step.
+
+        Raises:
+            ReleaseError: the release is not complete.
+        """
+        if not self.is_complete(release):
+            raise ReleaseError(f"release {release} is not completely installed in {self.directory}")
+        fresh = self.root / ".current.new"
+        fresh.unlink(missing_ok=True)
+        fresh.symlink_to(Path("releases") / release)
+        os.replace(fresh, self.link)
+
+    def surplus(self, keep: int, needed: Sequence[str]) -> list[str]:
+        """The oldest releases beyond ``keep``; never the current one nor one of ``needed``."""
+        others = [name for name in self.installed() if name != self.current() and name not in needed]
+        return others[max(0, keep - 1) :]
+
+    def remove(self, release: str) -> None:
+        """Delete a release; the marker goes first, so that nobody takes the rest for a whole one."""
+        (self.path(release) / MARKER).unlink(missing_ok=True)
+        shutil.rmtree(self.path(release))
+
+
+def _unpack(archive: Path, target: Path) -> None:
+    with tarfile.open(archive) as tar:
+        for member in tar.getmembers():
+            if not member.isfile() or "/" in member.name or not member.name.endswith(".whl"):
+                raise ReleaseError(f"{archive} holds {member.name!r}, which is no wheel")
+        tar.extractall(target, filter="data")
+
+
+def _must(run: Run, command: Sequence[str]) -> None:
+    code, output, error = run(command)
+    if code != 0:
+        lines = (error or output).strip().splitlines()[-20:]
+        raise ReleaseError(f"{' '.join(command)} ended with {code}:\n" + "\n".join(lines))

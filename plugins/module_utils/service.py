@@ -1,0 +1,264 @@
+"""How a broker's process is started, stopped and killed: under systemd, or under the supervisor of this collection.
+
+Both back ends offer ``status``, ``start``, ``stop`` and ``kill``. All but ``status`` only ask; waiting is the caller's
+business. ``run/hold`` in the instance directory means "down on purpose" to both: the supervisor ends when
+it sees it, and the unit has ``ConditionPathExists=!`` on it, so that neither undoes a kill.
+
+The service definition ``etc/service.json`` is the one place that says how an instance is run; the modules read it and
+need no other argument than the instance directory.
+"""
+
+from __future__ import annotations
+
+import os
+import pwd
+import signal
+import subprocess
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from ansible_collections.understudy.broker.plugins.module_utils.process import (
+    ProcessIdentity,
+    ProcessTable,
+    read_record,
+)
+
+PROCESS = "process"
+SYSTEMD = "systemd"
+
+Run = Callable[[Sequence[str]], "tuple[int, str, str]"]
+"""Runs a command and gives (return code, stdout, stderr)."""
+
+
+class ServiceError(Exception):
+    """The back end refused; the message says which command and what it answered."""
+
+
+@dataclass(frozen=True)
+class ServiceStatus:
+    """Whether the broker's process runs, and what its keeper thinks about it."""
+
+    backend: str
+    running: bool
+    """The broker's own process is there."""
+    kept: bool
+    """A supervisor or systemd keeps it and would start it again."""
+    pid: int | None = None
+    restarts: int = 0
+    held: bool = False
+    last_exit: str = ""
+    """How the process last ended, in words; empty if it has not."""
+
+    @property
+    def down(self) -> bool:
+        """Nothing runs and nothing will start it again by itself."""
+        return not self.running and not self.kept
+
+    def as_dict(self) -> dict[str, object]:
+        return {
+            "backend": self.backend,
+            "running": self.running,
+            "kept": self.kept,
+            "pid": self.pid,
+            "restarts": self.restarts,
+            "held": self.held,
+            "last_exit": self.last_exit,
+        }
+
+
+@dataclass(frozen=True)
+class ServiceDefinition:
+    """What ``etc/service.json`` says."""
+
+    name: str
+    backend: str
+    unit: str
+    user: str
+    command: tuple[str, ...]
+    supervisor: tuple[str, ...]
+    management_url: str
+    token_file: str
+
+    @classmethod
+    def read(cls, instance: Path) -> ServiceDefinition | None:
+        """The definition of an instance, or None where nothing has been deployed.
+
+        Raises:
+            ServiceError: the file is there but is no definition.
+        """
+        path = instance / "etc/service.json"
+        if not path.exists():
+            return None
+        record = read_record(path)
+        try:
+            return cls(
+                name=str(record["name"]),
+                backend=str(record["backend"]),
+                unit=str(record["unit"]),
+                user=str(record["user"]),
+                command=tuple(map(str, _list(record["command"]))),
+                supervisor=tuple(map(str, _list(record["supervisor"]))),
+                management_url=str(record["management_url"]),
+                token_file=str(record["token_file"]),
+            )
+        except (KeyError, TypeError) as error:
+            raise ServiceError(f"{path} is no service definition: {error}; deploy this host again") from error
+
+
+def _list(value: object) -> list[object]:
+    if not isinstance(value, list):
+        raise TypeError(f"a list was expected, not {type(value).__name__}")
+    return value
+
+
+class SupervisedProcess:
+    """The back end without systemd: ``supervisor.py`` and its record ``run/supervisor.json``."""
+
+    def __init__(self, instance: Path, definition: ServiceDefinition, processes: ProcessTable) -> None:
+        self._instance = instance
+        self._definition = definition
+        self._processes = processes
+
+    @property
+    def _hold(self) -> Path:
+        return self._instance / "run/hold"
+
+    def _record(self) -> dict[str, object]:
+        return read_record(self._instance / "run/supervisor.json")
+
+    def _broker(self) -> ProcessIdentity | None:
+        return ProcessIdentity.from_record(self._record().get("broker"))
+
+    def status(self) -> ServiceStatus:
+        record = self._record()
+        broker = ProcessIdentity.from_record(record.get("broker"))
+        running = self._processes.is_alive(broker)
+        restarts = record.get("restarts")
+        return ServiceStatus(
+            backend=PROCESS,
+            running=running,
+            kept=self._processes.is_alive(ProcessIdentity.from_record(record.get("supervisor"))),
+            pid=broker.pid if running and broker is not None else None,
+            restarts=restarts if isinstance(restarts, int) else 0,
+            held=self._hold.exists(),
+            last_exit=exit_in_words(record.get("last_exit")),
+        )
+
+    def start(self) -> None:
+        self._hold.unlink(missing_ok=True)
+        status = self.status()
+        if status.running or status.kept:
+            return
+        account: dict[str, object] = {}
+        if self._definition.user and os.geteuid() == 0:
+            entry = pwd.getpwnam(self._definition.user)
+            account = {"user": entry.pw_uid, "group": entry.pw_gid, "extra_groups": ()}
+        subprocess.Popen(  # pylint: disable=consider-using-with
+            [*self._definition.supervisor, str(self._instance)],
+            cwd="/",
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+            **account,  # type: ignore[call-overload]
+        )
+
+    def stop(self) -> None:
+        """Ask the broker to stop cleanly; the supervisor sees the hold and ends with it."""
+        self._hold.touch()
+        self._signal(signal.SIGTERM)
+
+    def kill(self) -> None:
+        """SIGKILL to the broker. The hold comes first, or the supervisor would start it again."""
+        self._hold.touch()
+        self._signal(signal.SIGKILL)
+
+    def _signal(self, signal_number: signal.Signals) -> None:
+        broker = self._broker()
+        if broker is not None:
+            self._processes.send(broker, signal_number)
+
+
+class SystemdUnit:
+    """The back end with systemd; ``run`` executes ``systemctl``."""
+
+    def __init__(self, instance: Path, definition: ServiceDefinition, run: Run) -> None:
+        self._instance = instance
+        self._unit = definition.unit
+        self._run = run
+
+    @property
+    def _hold(self) -> Path:
+        return self._instance / "run/hold"
+
+    def _systemctl(self, *arguments: str) -> str:
+        command = ["systemctl", *arguments, self._unit]
+        code, output, error = self._run(command)
+        if code != 0:
+            raise ServiceError(f"{' '.join(command)} ended with {code}: {error.strip() or output.strip()}")
+        return output
+
+    def status(self) -> ServiceStatus:
+        properties = "ActiveState,SubState,MainPID,NRestarts,Result,ExecMainStatus,ExecMainCode"
+        return parse_unit_status(self._systemctl("show", f"--property={properties}"), held=self._hold.exists())
+
+    def start(self) -> None:
+        self._hold.unlink(missing_ok=True)
+        self._systemctl("--no-block", "start")
+
+    def stop(self) -> None:
+        self._systemctl("--no-block", "stop")
+
+    def kill(self) -> None:
+        """SIGKILL to the broker. The hold comes first, or ``Restart=`` would start it again."""
+        self._hold.touch()
+        self._systemctl("kill", "--signal=SIGKILL")
+
+
+def open_service(instance: Path, definition: ServiceDefinition, run: Run) -> SupervisedProcess | SystemdUnit:
+    """The back end that the definition names.
+
+    Raises:
+        ServiceError: it names none of ours.
+    """
+    if definition.backend == SYSTEMD:
+        return SystemdUnit(instance, definition, run)
+    if definition.backend == PROCESS:
+        return SupervisedProcess(instance, definition, ProcessTable())
+    raise ServiceError(f"{instance}/etc/service.json names the unknown back end {definition.backend!r}")
+
+
+def parse_unit_status(text: str, *, held: bool) -> ServiceStatus:
+    """``systemctl show`` output as a status.
+
+    ``activating`` with a main pid of 0 is a unit that waits for its next automatic start: kept, not running.
+    """
+    values = dict(line.split("=", 1) for line in text.splitlines() if "=" in line)
+    pid = int(values.get("MainPID") or 0)
+    state = values.get("ActiveState", "inactive")
+    failed = values.get("Result", "success") != "success"
+    return ServiceStatus(
+        backend=SYSTEMD,
+        running=pid > 0,
+        kept=state in ("active", "activating", "reloading", "deactivating"),
+        pid=pid or None,
+        restarts=int(values.get("NRestarts") or 0),
+        held=held,
+        last_exit=f"{values['Result']}, status {values.get('ExecMainStatus', '?')}" if failed else "",
+    )
+
+
+def exit_in_words(record: object) -> str:
+    """The supervisor's record of an exit, for people."""
+    if not isinstance(record, dict):
+        return ""
+    status = record.get("status")
+    if not isinstance(status, int):
+        return f"could not be started: {record.get('error', 'no reason recorded')}"
+    if status < 0:
+        try:
+            return f"killed by {signal.Signals(-status).name}"
+        except ValueError:
+            return f"killed by signal {-status}"
+    return f"exited with {status}"

@@ -1,0 +1,112 @@
+"""The directories of a broker's store, and the proof that it is the store it was before.
+
+A store carries a random id in ``store.json``, written when it is first made. Each host notes the id in its own instance
+directory the first time it sees it. From then on a store without an id, or with another, is refused: it is a mount
+point with nothing mounted on it, or somebody else's volume, and a broker started there would begin an empty journal
+beside the full one.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from ansible_collections.understudy.broker.plugins.module_utils.process import read_record
+
+STORES = ("bindings", "journal", "large-messages", "paging")
+LOCKS = "lock"
+IDENTITY = "store.json"
+NOTE = "etc/store-seen.json"
+
+
+class StoreError(Exception):
+    """The store must not be used; the message says what is wrong and what to look at."""
+
+
+@dataclass(frozen=True)
+class StoreIdentity:
+    """Whose store a directory holds."""
+
+    store_id: str
+    cluster: str
+    pair: str
+
+    @classmethod
+    def read(cls, path: Path) -> StoreIdentity | None:
+        record = read_record(path)
+        values = [record.get(key) for key in ("store_id", "cluster", "pair")]
+        return cls(*values) if all(isinstance(value, str) for value in values) else None  # type: ignore[arg-type]
+
+
+def subdirectories(store: Path) -> dict[str, Path]:
+    """Every directory of a store by the noun that broker.xml uses for it."""
+    return {**{name: store / name for name in STORES}, "node-manager-lock": store / LOCKS}
+
+
+def judge(store: Path, instance: Path, wanted: StoreIdentity) -> StoreIdentity | None:
+    """The identity found, or None if the store is new and this host has never seen one here.
+
+    Args:
+        wanted: cluster and pair that the inventory gives the store to; its ``store_id`` is not looked at.
+
+    Raises:
+        StoreError: the store is another one than before, or belongs to another pair.
+    """
+    found = StoreIdentity.read(store / IDENTITY)
+    noted = StoreIdentity.read(instance / NOTE)
+    if found is None and noted is not None:
+        raise StoreError(
+            f"{store} is empty of the store {noted.store_id} that this host used before; is it mounted? "
+            f"If the store was given up on purpose, remove {instance / NOTE}"
+        )
+    if found is None:
+        foreign = [name for name in STORES if (store / name).is_dir() and any((store / name).iterdir())]
+        if foreign:
+            raise StoreError(f"{store} has no {IDENTITY} but holds data in {', '.join(foreign)}; whose is it?")
+        return None
+    if noted is not None and noted.store_id != found.store_id:
+        raise StoreError(f"{store} holds the store {found.store_id}, but this host used {noted.store_id} before")
+    if (found.cluster, found.pair) != (wanted.cluster, wanted.pair):
+        raise StoreError(
+            f"{store} belongs to pair {found.pair!r} of cluster {found.cluster!r}, not to pair {wanted.pair!r} of "
+            f"cluster {wanted.cluster!r}"
+        )
+    return found
+
+
+def claim(store: Path, wanted: StoreIdentity) -> StoreIdentity:
+    """Write ``wanted`` into a new store, unless the partner was faster; whoever won is returned.
+
+    A hard link is made in one step on every file system that may carry a store, NFS included, and fails if the name is
+    taken.
+    """
+    descriptor, name = tempfile.mkstemp(dir=store, prefix=".store-")
+    try:
+        with os.fdopen(descriptor, "w", encoding="utf-8") as target:
+            json.dump({"store_id": wanted.store_id, "cluster": wanted.cluster, "pair": wanted.pair}, target)
+            target.flush()
+            os.fsync(target.fileno())
+        os.chmod(name, 0o640)
+        try:
+            os.link(name, store / IDENTITY)
+        except FileExistsError:
+            pass
+    finally:
+        os.unlink(name)
+    found = StoreIdentity.read(store / IDENTITY)
+    if found is None:
+        raise StoreError(f"{store / IDENTITY} cannot be read back")
+    return found
+
+
+def note(instance: Path, identity: StoreIdentity, write: Callable[[Path, str], None]) -> bool:
+    """Remember on this host which store it uses; True if that was news."""
+    if StoreIdentity.read(instance / NOTE) == identity:
+        return False
+    content = {"store_id": identity.store_id, "cluster": identity.cluster, "pair": identity.pair}
+    write(instance / NOTE, json.dumps(content) + "\n")
+    return True

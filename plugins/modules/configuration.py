@@ -1,0 +1,154 @@
+#!/usr/bin/python
+# SPDX-License-Identifier: Apache-2.0
+"""Module configuration: land a file once it has been checked, and show the difference without its secrets."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: configuration
+short_description: Put a configuration file in place after checking it, with a diff that shows no secret
+description:
+  - Writes the content beside its destination, has it checked there, and moves it into place in one step.
+  - With O(apply=false) nothing is moved. The content is still checked, and a difference is reported as RV(pending).
+    This is how a running broker is kept from finding another file than the one it was started with.
+version_added: 0.1.0
+author:
+  - The Understudy authors (@understudy)
+options:
+  path:
+    description: Where the file belongs. Its directory must exist, except in check mode.
+    type: path
+    required: true
+  content:
+    description: The whole content.
+    type: str
+    required: true
+  secrets:
+    description:
+      - Values that nobody may see. They are masked in everything that this module returns or logs, also where the
+        content spells them with XML or JSON escapes.
+      - The content of every XML element named like a password, secret or token is masked besides.
+    type: list
+    elements: str
+    default: []
+  check:
+    description: Command that checks the file; C(%s) stands for its path. Anything but exit status 0 refuses it.
+    type: list
+    elements: str
+    default: []
+  apply:
+    description: Whether the file may be replaced.
+    type: bool
+    default: true
+extends_documentation_fragment:
+  - ansible.builtin.files
+  - understudy.broker.instance.attributes
+attributes:
+  check_mode:
+    support: full
+  diff_mode:
+    support: full
+"""
+
+EXAMPLES = r"""
+- name: Land broker.xml
+  understudy.broker.configuration:
+    path: /opt/understudy/instance/etc/broker.xml
+    content: "{{ rendered }}"
+    secrets: ["{{ cluster_password }}"]
+    check: [/opt/understudy/current/bin/understudy, run, --check, --config, "%s"]
+    mode: "0600"
+"""
+
+RETURN = r"""
+pending:
+  description: Whether the file differs but was left alone because O(apply=false).
+  returned: success
+  type: bool
+warnings_of_check:
+  description: What the checking command printed although it was content.
+  returned: when the file was checked
+  type: list
+  elements: str
+"""
+
+import os
+import tempfile
+from pathlib import Path
+
+from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.understudy.broker.plugins.module_utils.redaction import redact, spellings
+
+
+def read(path):
+    """Present content, or None if there is no such file."""
+    try:
+        return path.read_text(encoding="utf-8")
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+
+
+def checked_copy(module, path):
+    """Write the content beside ``path`` with mode 0600 and check it; the copy's path and what the check printed."""
+    directory = path.parent if path.parent.is_dir() else None
+    descriptor, name = tempfile.mkstemp(dir=directory, prefix=f".{path.name}.", suffix=path.suffix)
+    printed = []
+    try:
+        with os.fdopen(descriptor, "w", encoding="utf-8") as target:
+            target.write(module.params["content"])
+        command = [argument.replace("%s", name) for argument in module.params["check"]]
+        # Before the first installation, in check mode, the command that would check is not there yet.
+        if command and not (module.check_mode and not os.path.exists(command[0])):
+            code, output, error = module.run_command(command)
+            printed = [line.replace(name, str(path)) for line in (output + error).splitlines() if line.strip()]
+            if code != 0:
+                module.fail_json(msg=f"{path} is refused by {command[0]} ({code}): " + "\n".join(printed))
+    except BaseException:
+        os.unlink(name)
+        raise
+    return name, printed
+
+
+def main():
+    module = AnsibleModule(
+        argument_spec={
+            "path": {"type": "path", "required": True},
+            "content": {"type": "str", "required": True, "no_log": False},
+            "secrets": {"type": "list", "elements": "str", "default": [], "no_log": True},
+            "check": {"type": "list", "elements": "str", "default": []},
+            "apply": {"type": "bool", "default": True},
+        },
+        add_file_common_args=True,
+        supports_check_mode=True,
+    )
+    path, secrets, apply = Path(module.params["path"]), module.params["secrets"], module.params["apply"]
+    module.no_log_values |= spellings(secrets)
+    before, after = read(path), module.params["content"]
+    differs = before != after
+    printed = []
+    if differs:
+        copy, printed = checked_copy(module, path)
+        if apply and not module.check_mode:
+            # Owner and mode before the move: a secret is at no moment where others can read it.
+            module.set_fs_attributes_if_different(module.load_file_common_arguments(module.params, path=copy), True)
+            os.replace(copy, path)
+        else:
+            os.unlink(copy)
+    changed = differs and (apply or module.check_mode)
+    if path.exists():
+        changed = module.set_fs_attributes_if_different(module.load_file_common_arguments(module.params), changed)
+    module.exit_json(
+        changed=changed,
+        pending=differs and not apply,
+        warnings_of_check=printed,
+        diff={
+            "before_header": str(path),
+            "after_header": str(path),
+            "before": redact(before or "", secrets),
+            "after": redact(after, secrets),
+        },
+    )
+
+
+if __name__ == "__main__":
+    main()

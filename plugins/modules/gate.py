@@ -1,0 +1,178 @@
+#!/usr/bin/python
+# SPDX-License-Identifier: Apache-2.0
+"""Module gate: wait until a condition of the cluster holds."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: gate
+short_description: Wait until brokers meet a condition, and fail if they do not in time
+description:
+  - Asks the named brokers until the condition holds, or until the time is over. Changes nothing.
+  - A failure names every node that stands in the way and what it says of itself.
+version_added: 0.1.0
+author:
+  - The Understudy authors (@understudy)
+options:
+  condition:
+    description:
+      - V(active) means that every named node serves.
+      - V(passive_following) means that every named node is passive and has read all of the store.
+      - V(ready) means that every named node calls itself ready, in either state.
+      - V(paired) means that every named node sees its partner.
+      - V(one_active_per_pair) means that every pair among the named nodes has exactly one active node and that all
+        the others are ready to take over.
+    type: str
+    required: true
+    choices: [active, passive_following, ready, paired, one_active_per_pair]
+  nodes:
+    description: The nodes to ask. Each is asked in the first of the ways below that it names.
+    type: list
+    elements: dict
+    required: true
+    suboptions:
+      name:
+        description: Name of the node, for messages.
+        type: str
+        required: true
+      pair:
+        description: Its pair; nodes without one are a pair of their own.
+        type: str
+        default: ""
+      observed:
+        description: What M(understudy.broker.node_info) returned as RV(understudy.broker.node_info#module:broker),
+          for nodes that cannot be asked from this host. It is judged once, since asking again would change nothing.
+        type: dict
+      directory:
+        description: Instance directory on this host.
+        type: path
+      url:
+        description: Management URL.
+        type: str
+      token_file:
+        description: File on this host with the token for O(nodes[].url).
+        type: path
+  timeout_s:
+    description: Seconds to wait. With V(0) the condition must hold at once.
+    type: int
+    default: 60
+extends_documentation_fragment:
+  - understudy.broker.instance.attributes
+attributes:
+  check_mode:
+    support: full
+    details: In check mode the condition is asked once and a failure to meet it is only reported.
+  diff_mode:
+    support: none
+"""
+
+EXAMPLES = r"""
+- name: Wait until the backup follows
+  understudy.broker.gate:
+    condition: passive_following
+    nodes:
+      - name: "{{ inventory_hostname }}"
+        directory: /opt/understudy/instance
+    timeout_s: 60
+"""
+
+RETURN = r"""
+met:
+  description: Whether the condition held in the end.
+  returned: always
+  type: bool
+missing:
+  description: What stood in the way when last asked.
+  returned: always
+  type: list
+  elements: str
+elapsed_ms:
+  description: Milliseconds waited.
+  returned: always
+  type: int
+reached_at_ms:
+  description: Wall clock in milliseconds at the last answer.
+  returned: always
+  type: int
+states:
+  description: The last state of each node, by name.
+  returned: always
+  type: dict
+"""
+
+from pathlib import Path
+
+from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.understudy.broker.plugins.module_utils.conditions import CONDITIONS, Observed
+from ansible_collections.understudy.broker.plugins.module_utils.deployed import asker, open_instance
+from ansible_collections.understudy.broker.plugins.module_utils.management import NodeState
+from ansible_collections.understudy.broker.plugins.module_utils.service import ServiceError
+from ansible_collections.understudy.broker.plugins.module_utils.waiting import Clock, wait_until
+
+
+def observe(node, run, clock):
+    """The state of one node, by the first way it names."""
+    if node["observed"] is not None:
+        state = NodeState.from_dict(node["observed"])
+    elif node["directory"] is not None:
+        deployed = open_instance(Path(node["directory"]), run, clock)
+        if deployed is None:
+            raise ServiceError(f"{node['name']}: nothing is deployed in {node['directory']}")
+        state = deployed.instance.see().broker
+    else:
+        state = asker(node["url"], Path(node["token_file"]))()
+    return Observed(node["name"], node["pair"], state)
+
+
+def main():
+    module = AnsibleModule(
+        argument_spec={
+            "condition": {"type": "str", "required": True, "choices": list(CONDITIONS)},
+            "nodes": {
+                "type": "list",
+                "elements": "dict",
+                "required": True,
+                "options": {
+                    "name": {"type": "str", "required": True},
+                    "pair": {"type": "str", "default": ""},
+                    "observed": {"type": "dict"},
+                    "directory": {"type": "path"},
+                    "url": {"type": "str"},
+                    "token_file": {"type": "path", "no_log": False},
+                },
+                "required_one_of": [("observed", "directory", "url")],
+                "required_together": [("url", "token_file")],
+            },
+            "timeout_s": {"type": "int", "default": 60},
+        },
+        supports_check_mode=True,
+    )
+    nodes, condition, clock = module.params["nodes"], module.params["condition"], Clock()
+    if not nodes:
+        module.fail_json(msg="nodes is empty: a condition over no node would always hold")
+    fixed = all(node["observed"] is not None for node in nodes)
+    timeout_s = 0 if fixed or module.check_mode else module.params["timeout_s"]
+    try:
+        waited = wait_until(
+            lambda: [observe(node, module.run_command, clock) for node in nodes],
+            lambda seen: not CONDITIONS[condition](seen),
+            timeout_s,
+            clock,
+        )
+    except (ServiceError, ValueError) as error:
+        module.fail_json(msg=str(error))
+    missing = CONDITIONS[condition](waited.answer)
+    result = {
+        "met": waited.met,
+        "missing": missing,
+        "elapsed_ms": waited.elapsed_ms,
+        "reached_at_ms": clock.wall_ms(),
+        "states": {node.name: node.state.as_dict() for node in waited.answer},
+    }
+    if not waited.met and not module.check_mode:
+        module.fail_json(msg=f"{condition} does not hold after {waited.elapsed_ms} ms: {'; '.join(missing)}", **result)
+    module.exit_json(changed=False, **result)
+
+
+if __name__ == "__main__":
+    main()

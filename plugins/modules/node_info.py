@@ -1,0 +1,133 @@
+#!/usr/bin/python
+# SPDX-License-Identifier: Apache-2.0
+"""Module node_info: what a broker on this host is and does."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: node_info
+short_description: Tell what a broker instance is and what it is doing
+description:
+  - Reads the service definition of an instance, looks whether its process runs, and asks the broker itself through
+    its management interface.
+  - A host without an instance, a stopped broker and one that does not answer are answers, not failures.
+version_added: 0.1.0
+author:
+  - The Understudy authors (@understudy)
+options:
+  directory:
+    required: true
+  root:
+    description:
+      - Directory that holds C(releases) and C(current).
+      - Without it O(root) is not looked at, and RV(releases) and RV(release) are empty.
+    type: path
+extends_documentation_fragment:
+  - understudy.broker.instance
+  - understudy.broker.instance.attributes
+attributes:
+  check_mode:
+    support: full
+  diff_mode:
+    support: none
+seealso:
+  - module: understudy.broker.gate
+  - module: understudy.broker.instance
+"""
+
+EXAMPLES = r"""
+- name: Look at the broker
+  understudy.broker.node_info:
+    directory: /opt/understudy/instance
+  register: node
+
+- name: Show whether it serves
+  ansible.builtin.debug:
+    msg: "{{ node.broker.state }}, ready: {{ node.broker.ready }}"
+"""
+
+RETURN = r"""
+deployed:
+  description: Whether an instance is deployed in the directory.
+  returned: always
+  type: bool
+service:
+  description: The process and its keeper.
+  returned: when deployed
+  type: dict
+  contains:
+    backend: {description: V(systemd) or V(process)., type: str}
+    running: {description: Whether the broker's process is there., type: bool}
+    kept: {description: Whether something would start it again., type: bool}
+    pid: {description: Its process id., type: int}
+    restarts: {description: Automatic restarts since it was last started on purpose., type: int}
+    held: {description: Whether it is down on purpose., type: bool}
+    last_exit: {description: How the process last ended., type: str}
+broker:
+  description: What the broker says of itself.
+  returned: always
+  type: dict
+  contains:
+    reachable: {description: Whether it answered., type: bool}
+    ready: {description: Whether it calls itself ready., type: bool}
+    state:
+      description:
+        - V(active), V(passive), V(starting), V(stopping) or V(stopped), as the broker says.
+        - V(unreachable) if its process runs and does not answer, V(not deployed) if there is none.
+      type: str
+    role: {description: Its configured role., type: str}
+    following: {description: Whether it is passive and has read all of the store., type: bool}
+    paired: {description: Whether it sees its partner., type: bool}
+    reason: {description: Why it is not ready., type: str}
+    node: {description: The whole answer of the management interface., type: dict}
+release:
+  description: The release that C(current) points to.
+  returned: always
+  type: str
+releases:
+  description: Completely installed releases, the latest first.
+  returned: always
+  type: list
+  elements: str
+systemd:
+  description: Whether this host is run by systemd and the module could manage a unit.
+  returned: always
+  type: bool
+"""
+
+import os
+from pathlib import Path
+
+from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.understudy.broker.plugins.module_utils.deployed import open_instance
+from ansible_collections.understudy.broker.plugins.module_utils.management import NodeState
+from ansible_collections.understudy.broker.plugins.module_utils.releases import Releases
+from ansible_collections.understudy.broker.plugins.module_utils.service import ServiceError
+from ansible_collections.understudy.broker.plugins.module_utils.waiting import Clock
+
+
+def main():
+    module = AnsibleModule(
+        argument_spec={"directory": {"type": "path", "required": True}, "root": {"type": "path"}},
+        supports_check_mode=True,
+    )
+    root = module.params["root"]
+    releases = Releases(Path(root)) if root else None
+    result = {
+        "deployed": False,
+        "broker": NodeState(reachable=False, ready=False, state="not deployed").as_dict(),
+        "release": releases.current() if releases else "",
+        "releases": releases.installed() if releases else [],
+        "systemd": os.path.isdir("/run/systemd/system") and os.geteuid() == 0,
+    }
+    try:
+        deployed = open_instance(Path(module.params["directory"]), module.run_command, Clock())
+        if deployed is not None:
+            result.update(deployed.instance.see().as_dict(), deployed=True)
+    except ServiceError as error:
+        module.fail_json(msg=str(error), **result)
+    module.exit_json(changed=False, **result)
+
+
+if __name__ == "__main__":
+    main()

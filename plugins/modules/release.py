@@ -1,0 +1,148 @@
+#!/usr/bin/python
+# SPDX-License-Identifier: Apache-2.0
+"""Module release: install a release from its wheelhouse and point current to it."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: release
+short_description: Install a release of the broker offline, switch to it, and drop old ones
+description:
+  - Makes one virtual environment per release under C(releases), from a wheelhouse archive and nothing else.
+  - The link C(current) is moved only with O(switch=true). Otherwise a difference is reported as RV(pending).
+version_added: 0.1.0
+author:
+  - The Understudy authors (@understudy)
+options:
+  root:
+    description: Directory that holds C(releases) and C(current). It must exist.
+    type: path
+    required: true
+  release:
+    description: Name of the release, as M(understudy.broker.wheelhouse) returns it.
+    type: str
+    required: true
+  archive:
+    description:
+      - Wheelhouse archive on this host. Needed unless the release is installed already.
+      - It is removed once it is installed.
+    type: path
+  python:
+    description: Interpreter that the virtual environment is made with.
+    type: str
+    default: python3
+  python_version:
+    description: Minor version that the interpreter must have, because the wheels are for that one.
+    type: str
+    required: true
+  keep:
+    description: Number of releases that stay.
+    type: int
+    default: 3
+  switch:
+    description: Whether C(current) may be moved.
+    type: bool
+    default: true
+extends_documentation_fragment:
+  - understudy.broker.instance.attributes
+attributes:
+  check_mode:
+    support: full
+  diff_mode:
+    support: full
+"""
+
+EXAMPLES = r"""
+- name: Install the release and switch to it
+  understudy.broker.release:
+    root: /opt/understudy
+    release: 0.1.0-0123456789ab
+    archive: /opt/understudy/wheelhouse.tar
+    python_version: "3.11"
+"""
+
+RETURN = r"""
+pending:
+  description: Whether C(current) still points elsewhere because O(switch=false).
+  returned: success
+  type: bool
+previous:
+  description: The release that C(current) pointed to before.
+  returned: success
+  type: str
+removed:
+  description: Releases removed.
+  returned: success
+  type: list
+  elements: str
+"""
+
+from pathlib import Path
+
+from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.understudy.broker.plugins.module_utils.releases import ReleaseError, Releases
+
+
+def require_python(module):
+    """Fail unless the interpreter is of the version that the wheels are for."""
+    python, wanted = module.params["python"], module.params["python_version"]
+    code, output, error = module.run_command([python, "-c", "import sys; print('%d.%d' % sys.version_info[:2])"])
+    if code != 0:
+        module.fail_json(msg=f"broker_python: {python} cannot be run on this host: {error.strip()}")
+    if output.strip() != wanted:
+        module.fail_json(
+            msg=f"broker_python: {python} is Python {output.strip()}, but the wheelhouse is for Python {wanted}; set "
+            "broker_install_build_python to an interpreter of the controller that has the version of the hosts"
+        )
+
+
+def install(module, releases, release):
+    """Install from the archive, which is used up by it."""
+    archive = module.params["archive"]
+    if archive is None:
+        module.fail_json(msg=f"release {release} is not installed on this host, and no archive is given")
+    require_python(module)
+    releases.install(release, Path(archive), module.params["python"], module.run_command)
+    Path(archive).unlink(missing_ok=True)
+
+
+def main():
+    module = AnsibleModule(
+        argument_spec={
+            "root": {"type": "path", "required": True},
+            "release": {"type": "str", "required": True},
+            "archive": {"type": "path"},
+            "python": {"type": "str", "default": "python3"},
+            "python_version": {"type": "str", "required": True},
+            "keep": {"type": "int", "default": 3},
+            "switch": {"type": "bool", "default": True},
+        },
+        supports_check_mode=True,
+    )
+    releases, release = Releases(Path(module.params["root"])), module.params["release"]
+    previous = releases.current()
+    missing = not releases.is_complete(release)
+    differs = previous != release
+    moves = differs and (module.params["switch"] or module.check_mode)
+    try:
+        if missing and not module.check_mode:
+            install(module, releases, release)
+        if moves and not module.check_mode:
+            releases.switch(release)
+        removed = [] if missing and module.check_mode else releases.surplus(module.params["keep"], [release])
+        if not module.check_mode:
+            for name in removed:
+                releases.remove(name)
+    except (ReleaseError, OSError) as error:
+        module.fail_json(msg=str(error))
+    module.exit_json(
+        changed=missing or moves or bool(removed),
+        pending=differs and not module.params["switch"],
+        previous=previous,
+        removed=removed,
+        diff={"before": f"current -> {previous}\n", "after": f"current -> {release if moves else previous}\n"},
+    )
+
+
+if __name__ == "__main__":
+    main()

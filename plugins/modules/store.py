@@ -1,0 +1,162 @@
+#!/usr/bin/python
+# SPDX-License-Identifier: Apache-2.0
+"""Module store: make the directories of a store and prove that it is the right one."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: store
+short_description: Make the directories of a broker's store, and refuse a store that is not the one used before
+description:
+  - Makes the directories for bindings, journal, large messages, paging and the lock files.
+  - Gives a new store a random identity, and notes on this host which store it uses. A store that has lost its
+    identity (nothing is mounted there) or has another one (the wrong volume is mounted) is refused.
+version_added: 0.1.0
+author:
+  - The Understudy authors (@understudy)
+options:
+  path:
+    description: Directory of the store.
+    type: path
+    required: true
+  instance:
+    description: Instance directory of the broker on this host; what has been seen is noted in its C(etc).
+    type: path
+    required: true
+  cluster:
+    description: Cluster that the store belongs to.
+    type: str
+    required: true
+  pair:
+    description: Pair, or single node, that the store belongs to.
+    type: str
+    required: true
+  create:
+    description: Whether O(path) itself may be made. Forbid it where it is a mount point.
+    type: bool
+    default: true
+extends_documentation_fragment:
+  - ansible.builtin.files
+  - understudy.broker.instance.attributes
+attributes:
+  check_mode:
+    support: full
+  diff_mode:
+    support: none
+"""
+
+EXAMPLES = r"""
+- name: Make the store of the pair east
+  understudy.broker.store:
+    path: /srv/east
+    instance: /opt/understudy/instance
+    cluster: orders
+    pair: east
+    owner: understudy
+    group: understudy
+    mode: "0750"
+"""
+
+RETURN = r"""
+store_id:
+  description: Identity of the store; empty in check mode if it would be new.
+  returned: success
+  type: str
+directories:
+  description: Its directories by the noun that the broker's configuration uses.
+  returned: success
+  type: dict
+"""
+
+import os
+import uuid
+from pathlib import Path
+
+from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.understudy.broker.plugins.module_utils.store import (
+    IDENTITY,
+    NOTE,
+    StoreError,
+    StoreIdentity,
+    claim,
+    judge,
+    note,
+    subdirectories,
+)
+
+FILE_MODE = "0640"
+
+
+def make_directory(module, path, create=True):
+    """One directory with the owner, group and mode asked for; whether that changed anything."""
+    missing = not path.is_dir()
+    if missing and not create:
+        raise StoreError(f"{path} does not exist; mount the store, or allow it to be made")
+    if missing and module.check_mode:
+        return True
+    if missing:
+        path.mkdir(parents=True)
+    arguments = module.load_file_common_arguments(module.params, path=str(path))
+    return module.set_fs_attributes_if_different(arguments, missing)
+
+
+def set_owner(module, path):
+    """Files of the store belong to the owner of its directories, and are nobody's to run."""
+    arguments = module.load_file_common_arguments({**module.params, "mode": FILE_MODE}, path=str(path))
+    return module.set_fs_attributes_if_different(arguments, False)
+
+
+def write_whole(path, content):
+    """A small file, replaced in one step."""
+    fresh = path.with_name(f".{path.name}.new")
+    fresh.write_text(content, encoding="utf-8")
+    os.replace(fresh, path)
+
+
+def prepare(module, store, instance, wanted):
+    """Whether anything changed, and the identity of the store."""
+    if store.is_dir():
+        judge(store, instance, wanted)
+    changed = make_directory(module, store, create=module.params["create"])
+    found = judge(store, instance, wanted)
+    for directory in subdirectories(store).values():
+        changed |= make_directory(module, directory)
+    if module.check_mode:
+        return changed or found is None, found
+    if not os.access(store, os.W_OK | os.X_OK):
+        raise StoreError(f"{store} cannot be written by the user that deploys it")
+    if found is None:
+        found, changed = claim(store, wanted), True
+    changed |= set_owner(module, store / IDENTITY)
+    changed |= note(instance, found, write_whole)
+    changed |= set_owner(module, instance / NOTE)
+    return changed, judge(store, instance, wanted)
+
+
+def main():
+    module = AnsibleModule(
+        argument_spec={
+            "path": {"type": "path", "required": True},
+            "instance": {"type": "path", "required": True},
+            "cluster": {"type": "str", "required": True},
+            "pair": {"type": "str", "required": True},
+            "create": {"type": "bool", "default": True},
+        },
+        add_file_common_args=True,
+        supports_check_mode=True,
+    )
+    store, instance = Path(module.params["path"]), Path(module.params["instance"])
+    wanted = StoreIdentity(str(uuid.uuid4()), module.params["cluster"], module.params["pair"])
+    try:
+        changed, identity = prepare(module, store, instance, wanted)
+    except (StoreError, OSError) as error:
+        module.fail_json(msg=f"broker_store_directory: {error}")
+    module.exit_json(
+        changed=changed,
+        store_id=identity.store_id if identity else "",
+        directories={name: str(path) for name, path in subdirectories(store).items()},
+    )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,129 @@
+#!/usr/bin/python
+# SPDX-License-Identifier: Apache-2.0
+"""Module wheelhouse: build the wheels of a release on the controller."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: wheelhouse
+short_description: Build all wheels of the broker into one archive
+description:
+  - Runs on the controller, the only host that may need a route to a package index.
+  - Names the release C(<version>-<digest12>) after the content of the sources, and builds its archive only if the
+    cache does not hold it yet.
+  - pip's own settings apply (C(PIP_INDEX_URL), C(PIP_FIND_LINKS), C(pip.conf)).
+version_added: 0.1.0
+author:
+  - The Understudy authors (@understudy)
+options:
+  source:
+    description: Directory with the broker's C(pyproject.toml) and C(src).
+    type: path
+    required: true
+  cache:
+    description: Directory for the archives.
+    type: path
+    required: true
+  python:
+    description: Interpreter with pip. Its minor version must be that of the hosts' interpreter.
+    type: path
+    required: true
+  constraints:
+    description: A pip constraints file that pins the dependencies; empty for none.
+    type: path
+    default: ""
+  keep:
+    description: Number of archives that stay in the cache.
+    type: int
+    default: 5
+extends_documentation_fragment:
+  - understudy.broker.instance.attributes
+attributes:
+  check_mode:
+    support: full
+  diff_mode:
+    support: none
+"""
+
+EXAMPLES = r"""
+- name: Build the wheelhouse on the controller
+  understudy.broker.wheelhouse:
+    source: /srv/understudy/broker
+    cache: ~/.cache/understudy
+    python: /usr/bin/python3
+  delegate_to: localhost
+  run_once: true
+"""
+
+RETURN = r"""
+release:
+  description: Name of the release.
+  returned: success
+  type: str
+version:
+  description: Version of the broker.
+  returned: success
+  type: str
+archive:
+  description: Path of the archive on the controller.
+  returned: success
+  type: str
+python_version:
+  description: Minor version of Python that the wheels are for.
+  returned: success
+  type: str
+pruned:
+  description: Archives removed from the cache.
+  returned: success
+  type: list
+  elements: str
+"""
+
+import os
+from pathlib import Path
+
+from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.understudy.broker.plugins.module_utils.wheelhouse import WheelhouseError, build, plan, prune
+
+
+def main():
+    module = AnsibleModule(
+        argument_spec={
+            "source": {"type": "path", "required": True},
+            "cache": {"type": "path", "required": True},
+            "python": {"type": "path", "required": True},
+            "constraints": {"type": "path", "default": ""},
+            "keep": {"type": "int", "default": 5},
+        },
+        supports_check_mode=True,
+    )
+    source, cache, python = Path(module.params["source"]), Path(module.params["cache"]), module.params["python"]
+    constraints = module.params["constraints"]
+    code, output, error = module.run_command([python, "-c", "import sys; print('%d.%d' % sys.version_info[:2])"])
+    if code != 0:
+        module.fail_json(msg=f"{python} cannot be run on the controller: {error.strip()}")
+    python_version = output.strip()
+    try:
+        pins = Path(constraints).read_text(encoding="utf-8") if constraints else ""
+        release, version, archive = plan(source, cache, python_version, pins)
+        missing = not archive.exists()
+        pruned = []
+        if missing and not module.check_mode:
+            build(source, archive, python, constraints, module.run_command)
+            pruned = prune(cache, module.params["keep"], archive)
+        elif not missing and not module.check_mode:
+            os.utime(archive)
+    except (WheelhouseError, OSError) as problem:
+        module.fail_json(msg=str(problem))
+    module.exit_json(
+        changed=missing,
+        release=release,
+        version=version,
+        archive=str(archive),
+        python_version=python_version,
+        pruned=pruned,
+    )
+
+
+if __name__ == "__main__":
+    main()

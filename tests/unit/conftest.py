@@ -1,0 +1,86 @@
+"""Shared by the collection's unit tests: calling a module as Ansible would, and a broker's management in miniature."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+from ansible.module_utils.testing import patch_module_args
+
+COLLECTION = Path(__file__).resolve().parents[2]
+
+
+@dataclass
+class Management:
+    """What the miniature management answers, and what it was asked."""
+
+    url: str = ""
+    token: str = "right"
+    ready: bool = True
+    state: str = "active"
+    following: dict[str, object] | None = None
+    peer: dict[str, object] | None = None
+    asked: list[str] = field(default_factory=list)
+
+    def node(self) -> dict[str, object]:
+        return {
+            "name": "east-1",
+            "ha": {"policy": "shared-store", "role": "primary", "state": self.state},
+            "peer": self.peer,
+            "following": self.following,
+        }
+
+
+@pytest.fixture
+def management() -> Iterator[Management]:
+    """A server on a free loopback port that speaks the management contract."""
+    answers = Management()
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            answers.asked.append(self.path)
+            if self.path == "/health/ready":
+                status, body = (200 if answers.ready else 503), {"ready": answers.ready, "state": answers.state}
+            elif self.headers.get("Authorization") != f"Bearer {answers.token}":
+                status, body = 401, {"error": "token"}
+            else:
+                status, body = 200, answers.node()
+            data = json.dumps(body).encode()
+            self.send_response(status)
+            self.send_header("Content-Length", str(len(data)))
+            self.end_headers()
+            self.wfile.write(data)
+
+        def log_message(self, *_: object) -> None:
+            """Tests are quiet."""
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    answers.url = f"http://127.0.0.1:{server.server_port}"
+    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread.start()
+    yield answers
+    server.shutdown()
+    server.server_close()
+    thread.join()
+
+
+RunModule = Callable[..., dict[str, object]]
+
+
+@pytest.fixture
+def run_module(capfd: pytest.CaptureFixture[str]) -> RunModule:
+    """Calls the ``main`` of a module with arguments and gives what it prints."""
+
+    def run(module: ModuleType, *, check_mode: bool = False, **arguments: object) -> dict[str, object]:
+        capfd.readouterr()
+        with patch_module_args({**arguments, "_ansible_check_mode": check_mode}), pytest.raises(SystemExit):
+            module.main()
+        return json.loads(capfd.readouterr().out)
+
+    return run

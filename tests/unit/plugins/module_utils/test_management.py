@@ -1,0 +1,77 @@
+"""Goal: whatever a broker answers, or does not, becomes one state; no answer is never taken for a good one."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from ansible_collections.understudy.broker.plugins.module_utils.management import (
+    ManagementClient,
+    NodeState,
+    Reply,
+    interpret,
+)
+from hypothesis import given
+from hypothesis import strategies as st
+
+
+def test_an_active_broker(management: Any) -> None:
+    state = ManagementClient(management.url, "right").state()
+    assert (state.reachable, state.ready, state.state, state.role) == (True, True, "active", "primary")
+    assert management.asked == ["/health/ready", "/api/v1/node"]
+
+
+def test_a_passive_broker_follows_once_it_has_caught_up(management: Any) -> None:
+    management.state, management.following = "passive", {"caught_up": False, "lag_bytes": 5}
+    assert not ManagementClient(management.url, "right").state().following
+    management.following = {"caught_up": True, "lag_bytes": 0}
+    assert ManagementClient(management.url, "right").state().following
+
+
+def test_a_wrong_token_is_said_and_is_not_ready(management: Any) -> None:
+    state = ManagementClient(management.url, "wrong").state()
+    assert state.reachable
+    assert not state.ready
+    assert "401" in state.reason
+
+
+def test_nobody_there() -> None:
+    state = ManagementClient("http://127.0.0.1:1", "t").state()
+    assert (state.reachable, state.ready, state.state) == (False, False, "unreachable")
+    assert "127.0.0.1:1" in state.reason
+
+
+def test_proxies_of_the_environment_are_not_used(management: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("http_proxy", "HTTP_PROXY", "all_proxy"):
+        monkeypatch.setenv(name, "http://127.0.0.1:1")
+    assert ManagementClient(management.url, "right").state().ready
+
+
+@pytest.mark.parametrize("url", ["127.0.0.1:8161", "ftp://x", "http://", ""])
+def test_what_is_no_url_is_refused(url: str) -> None:
+    with pytest.raises(ValueError, match="is no management URL"):
+        ManagementClient(url, "t")
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner, max_size=3),
+    max_leaves=6,
+)
+BODY = st.dictionaries(st.sampled_from(["ready", "state", "reason", "ha", "following", "peer", "x"]), JSON)
+
+
+@given(health_status=st.sampled_from([0, 200, 404, 500, 503]), health=BODY, node_status=st.integers(0, 599), node=BODY)
+def test_any_answers_give_a_state_and_only_good_ones_are_ready(
+    health_status: int, health: dict[str, object], node_status: int, node: dict[str, object]
+) -> None:
+    state = interpret(Reply(health_status, health), Reply(node_status, node))
+    if state.ready:
+        assert (health_status, node_status, health["ready"]) == (200, 200, True)
+    assert isinstance(state.following, bool)
+    assert NodeState.from_dict(state.as_dict()) == state
+
+
+def test_a_record_that_is_no_state_is_refused() -> None:
+    with pytest.raises(ValueError, match="node_info"):
+        NodeState.from_dict({"state": "active"})

@@ -1,0 +1,139 @@
+"""Goal: both back ends report the same facts and do what they are asked, with a hold before every kill."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+from ansible_collections.understudy.broker.plugins.module_utils.service import (
+    ServiceDefinition,
+    ServiceError,
+    SystemdUnit,
+    exit_in_words,
+    open_service,
+    parse_unit_status,
+)
+
+DEFINITION = {
+    "name": "east-1",
+    "backend": "systemd",
+    "unit": "understudy-east-1.service",
+    "user": "",
+    "command": ["understudy", "run"],
+    "supervisor": ["python3", "supervisor.py"],
+    "management_url": "http://127.0.0.1:8161",
+    "token_file": "/none",
+}
+
+
+@pytest.fixture
+def instance(tmp_path: Path) -> Path:
+    for name in ("etc", "run", "log"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "etc/service.json").write_text(json.dumps(DEFINITION))
+    return tmp_path
+
+
+class Systemctl:
+    """Records commands; answers ``show`` with what the test sets."""
+
+    def __init__(self) -> None:
+        self.commands: list[list[str]] = []
+        self.shown = "ActiveState=inactive\nMainPID=0\n"
+        self.code = 0
+
+    def __call__(self, command: Sequence[str]) -> tuple[int, str, str]:
+        self.commands.append(list(command))
+        return self.code, self.shown if command[1] == "show" else "", "refused"
+
+
+def unit(instance: Path, systemctl: Systemctl) -> SystemdUnit:
+    definition = ServiceDefinition.read(instance)
+    assert definition is not None
+    service = open_service(instance, definition, systemctl)
+    assert isinstance(service, SystemdUnit)
+    return service
+
+
+def test_start_lifts_the_hold_and_kill_sets_it_first(instance: Path) -> None:
+    systemctl = Systemctl()
+    service = unit(instance, systemctl)
+    hold = instance / "run/hold"
+    service.kill()
+    assert hold.exists()
+    assert service.status().held
+    service.start()
+    assert not hold.exists()
+    service.stop()
+    assert [command[1:-1] for command in systemctl.commands if command[1] != "show"] == [
+        ["kill", "--signal=SIGKILL"],
+        ["--no-block", "start"],
+        ["--no-block", "stop"],
+    ]
+
+
+def test_a_refusal_says_what_was_run_and_answered(instance: Path) -> None:
+    systemctl = Systemctl()
+    systemctl.code = 5
+    with pytest.raises(
+        ServiceError, match=r"systemctl --no-block start understudy-east-1.service ended with 5: refused"
+    ):
+        unit(instance, systemctl).start()
+
+
+@pytest.mark.parametrize(
+    ("text", "running", "kept", "pid"),
+    [
+        ("ActiveState=active\nSubState=running\nMainPID=42\nNRestarts=3\nResult=success", True, True, 42),
+        (
+            "ActiveState=activating\nSubState=auto-restart\nMainPID=0\nResult=signal\nExecMainStatus=9",
+            False,
+            True,
+            None,
+        ),
+        ("ActiveState=deactivating\nMainPID=42", True, True, 42),
+        ("ActiveState=failed\nMainPID=0\nResult=exit-code\nExecMainStatus=2", False, False, None),
+        ("ActiveState=inactive\nMainPID=0\nResult=success", False, False, None),
+        ("", False, False, None),
+    ],
+)
+def test_unit_states(text: str, running: bool, kept: bool, pid: int | None) -> None:
+    status = parse_unit_status(text, held=False)
+    assert (status.running, status.kept, status.pid) == (running, kept, pid)
+    assert status.down is not (running or kept)
+    assert ("status 2" in status.last_exit) is ("exit-code" in text)
+
+
+def test_nothing_deployed_is_no_definition(tmp_path: Path) -> None:
+    assert ServiceDefinition.read(tmp_path) is None
+
+
+@pytest.mark.parametrize("content", ["", "{}", json.dumps({**DEFINITION, "command": "understudy run"})])
+def test_a_broken_definition_is_an_error(instance: Path, content: str) -> None:
+    (instance / "etc/service.json").write_text(content)
+    with pytest.raises(ServiceError, match="is no service definition"):
+        ServiceDefinition.read(instance)
+
+
+def test_an_unknown_back_end_is_an_error(instance: Path) -> None:
+    (instance / "etc/service.json").write_text(json.dumps({**DEFINITION, "backend": "cron"}))
+    definition = ServiceDefinition.read(instance)
+    assert definition is not None
+    with pytest.raises(ServiceError, match="unknown back end 'cron'"):
+        open_service(instance, definition, Systemctl())
+
+
+@pytest.mark.parametrize(
+    ("record", "words"),
+    [
+        (None, ""),
+        ({"status": 1}, "exited with 1"),
+        ({"status": -9}, "killed by SIGKILL"),
+        ({"status": -200}, "killed by signal 200"),
+        ({"status": None, "error": "no such file"}, "could not be started: no such file"),
+    ],
+)
+def test_exits_in_words(record: object, words: str) -> None:
+    assert exit_in_words(record) == words

@@ -1,0 +1,250 @@
+"""Goal: the modules that write files change what they say, once, nothing in check mode, and show no secret."""
+
+from __future__ import annotations
+
+import json
+import sys
+import tarfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+from ansible_collections.understudy.broker.plugins.module_utils import releases as releases_utils
+from ansible_collections.understudy.broker.plugins.modules import configuration, ledger_info, release, store, wheelhouse
+
+SECRET = "s3cret<&>value"
+ESCAPED = "s3cret&lt;&amp;&gt;value"
+
+
+def written(path: Path) -> dict[str, str]:
+    """Everything below a directory by name, for comparing before and after."""
+    return {
+        str(entry.relative_to(path)): entry.read_text() if entry.is_file() else "/" for entry in sorted(path.rglob("*"))
+    }
+
+
+class TestConfiguration:
+    """Module configuration."""
+
+    def arguments(self, path: Path, **changes: object) -> dict[str, object]:
+        content = f"<core><cluster-password>{ESCAPED}</cluster-password><name>a</name></core>\n"
+        return {"path": str(path), "content": content, "secrets": [SECRET], "mode": "0600", **changes}
+
+    def test_it_lands_once(self, tmp_path: Path, run_module: Any) -> None:
+        path = tmp_path / "broker.xml"
+        preview = run_module(configuration, check_mode=True, **self.arguments(path))
+        assert preview["changed"]
+        assert written(tmp_path) == {}
+        assert run_module(configuration, **self.arguments(path))["changed"]
+        assert path.stat().st_mode & 0o777 == 0o600
+        assert list(tmp_path.iterdir()) == [path]
+        again = run_module(configuration, **self.arguments(path))
+        assert not again["changed"]
+        assert not again["pending"]
+
+    def test_no_secret_is_shown_neither_the_new_nor_the_former(self, tmp_path: Path, run_module: Any) -> None:
+        path = tmp_path / "broker.xml"
+        path.write_text("<core><cluster-password>former</cluster-password><name>b</name></core>\n")
+        result = run_module(configuration, **self.arguments(path))
+        shown = json.dumps(result)
+        for secret in (SECRET, ESCAPED, "former"):
+            assert secret not in shown
+        assert "<name>b</name>" in result["diff"]["before"]
+        assert "<name>a</name>" in result["diff"]["after"]
+
+    def test_a_refused_file_does_not_land_and_the_refusal_keeps_the_secret(
+        self, tmp_path: Path, run_module: Any
+    ) -> None:
+        path = tmp_path / "broker.xml"
+        path.write_text("good\n")
+        command = [sys.executable, "-c", "import sys; print(sys.argv[1], open(sys.argv[1]).read()); sys.exit(2)", "%s"]
+        result = run_module(configuration, **self.arguments(path, check=command))
+        assert result["failed"]
+        assert f"{path} is refused" in result["msg"]
+        assert SECRET not in json.dumps(result)
+        assert ESCAPED not in json.dumps(result)
+        assert written(tmp_path) == {"broker.xml": "good\n"}
+
+    def test_a_running_broker_keeps_its_file(self, tmp_path: Path, run_module: Any) -> None:
+        path = tmp_path / "broker.xml"
+        path.write_text("old\n")
+        result = run_module(configuration, **self.arguments(path, apply=False, mode=None))
+        assert result["pending"]
+        assert not result["changed"]
+        assert written(tmp_path) == {"broker.xml": "old\n"}
+
+    def test_what_a_content_check_prints_is_passed_on(self, tmp_path: Path, run_module: Any) -> None:
+        command = [sys.executable, "-c", "print('warning: x')", "%s"]
+        result = run_module(configuration, **self.arguments(tmp_path / "broker.xml", check=command))
+        assert result["warnings_of_check"] == ["warning: x"]
+
+    def test_check_mode_before_the_first_installation(self, tmp_path: Path, run_module: Any) -> None:
+        path = tmp_path / "missing/broker.xml"
+        result = run_module(configuration, check_mode=True, **self.arguments(path, check=["/no/such/understudy", "%s"]))
+        assert result["changed"]
+
+
+class TestStore:
+    """Module store."""
+
+    def arguments(self, tmp_path: Path, **changes: object) -> dict[str, object]:
+        instance = tmp_path / "instance"
+        (instance / "etc").mkdir(parents=True, exist_ok=True)
+        path = str(tmp_path / "store")
+        return {"path": path, "instance": str(instance), "cluster": "c", "pair": "p", "mode": "0750", **changes}
+
+    def test_it_is_made_once_and_recognised_by_the_partner(self, tmp_path: Path, run_module: Any) -> None:
+        first = run_module(store, **self.arguments(tmp_path))
+        assert first["changed"]
+        assert sorted(first["directories"]) == ["bindings", "journal", "large-messages", "node-manager-lock", "paging"]
+        for directory in first["directories"].values():
+            assert Path(directory).stat().st_mode & 0o777 == 0o750
+        assert not run_module(store, **self.arguments(tmp_path))["changed"]
+        (tmp_path / "other/etc").mkdir(parents=True)
+        partner = run_module(store, **self.arguments(tmp_path, instance=str(tmp_path / "other")))
+        assert partner["store_id"] == first["store_id"]
+        assert not run_module(store, **self.arguments(tmp_path, instance=str(tmp_path / "other")))["changed"]
+
+    def test_check_mode_makes_nothing(self, tmp_path: Path, run_module: Any) -> None:
+        arguments = self.arguments(tmp_path)
+        before = written(tmp_path)
+        result = run_module(store, check_mode=True, **arguments)
+        assert result["changed"]
+        assert result["store_id"] == ""
+        assert written(tmp_path) == before
+
+    def test_a_mount_point_that_is_missing_is_not_made(self, tmp_path: Path, run_module: Any) -> None:
+        result = run_module(store, **self.arguments(tmp_path, create=False))
+        assert result["failed"]
+        assert "does not exist; mount the store" in result["msg"]
+        assert not (tmp_path / "store").exists()
+
+    def test_a_foreign_store_is_left_untouched(self, tmp_path: Path, run_module: Any) -> None:
+        run_module(store, **self.arguments(tmp_path))
+        before = written(tmp_path)
+        result = run_module(store, **self.arguments(tmp_path, pair="west"))
+        assert result["failed"]
+        assert result["msg"].startswith("broker_store_directory: ")
+        assert written(tmp_path) == before
+
+
+class TestRelease:
+    """Module release; the installation itself is tested with module_utils."""
+
+    @pytest.fixture
+    def root(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+        def install(releases: Any, name: str, archive: Path, python: str, run: Any) -> None:
+            with tarfile.open(archive):
+                releases.path(name).mkdir(parents=True)
+            (releases.path(name) / ".complete").touch()
+
+        monkeypatch.setattr(releases_utils.Releases, "install", install)
+        return tmp_path
+
+    def arguments(self, root: Path, name: str, **changes: object) -> dict[str, object]:
+        archive = root / "wheelhouse.tar"
+        tarfile.open(archive, "w").close()
+        version = f"{sys.version_info[0]}.{sys.version_info[1]}"
+        base = {"root": str(root), "release": name, "archive": str(archive), "python": sys.executable}
+        return {**base, "python_version": version, **changes}
+
+    def test_it_is_installed_once_and_the_archive_is_used_up(self, root: Path, run_module: Any) -> None:
+        arguments = self.arguments(root, "1-a")
+        before = written(root)
+        assert run_module(release, check_mode=True, **arguments)["changed"]
+        assert written(root) == before
+        assert run_module(release, **arguments)["changed"]
+        assert (root / "current").resolve() == root / "releases/1-a"
+        assert not (root / "wheelhouse.tar").exists()
+        again = run_module(release, **arguments)
+        assert not again["changed"]
+        assert again["previous"] == "1-a"
+
+    def test_a_running_broker_keeps_its_release(self, root: Path, run_module: Any) -> None:
+        run_module(release, **self.arguments(root, "1-a"))
+        result = run_module(release, **self.arguments(root, "2-b", switch=False))
+        assert result["pending"]
+        assert result["changed"]
+        assert (root / "current").resolve() == root / "releases/1-a"
+        assert not run_module(release, **self.arguments(root, "2-b", switch=False))["changed"]
+        switched = run_module(release, **self.arguments(root, "2-b"))
+        assert switched["changed"]
+        assert not switched["pending"]
+
+    def test_old_ones_go(self, root: Path, run_module: Any) -> None:
+        for name in ("1-a", "2-b", "3-c"):
+            result = run_module(release, **self.arguments(root, name, keep=2))
+        assert result["removed"] == ["1-a"]
+        assert sorted(path.name for path in (root / "releases").iterdir()) == ["2-b", "3-c"]
+
+    def test_wheels_for_another_python_are_refused(self, root: Path, run_module: Any) -> None:
+        result = run_module(release, **self.arguments(root, "1-a", python_version="3.8"))
+        assert result["failed"]
+        assert "broker_install_build_python" in result["msg"]
+        assert not (root / "releases").exists()
+
+    def test_without_an_archive_nothing_can_be_installed(self, root: Path, run_module: Any) -> None:
+        assert "no archive is given" in run_module(release, **self.arguments(root, "1-a", archive=None))["msg"]
+
+
+class TestWheelhouse:
+    """Module wheelhouse, with a python that pretends to be pip."""
+
+    @pytest.fixture
+    def arguments(self, tmp_path: Path) -> dict[str, object]:
+        package = tmp_path / "broker/src/understudy"
+        package.mkdir(parents=True)
+        (package / "__init__.py").write_text('__version__ = "1.0.0"\n')
+        (tmp_path / "broker/pyproject.toml").touch()
+        (tmp_path / "broker/README.md").touch()
+        python = tmp_path / "python"
+        python.write_text(
+            "#!/bin/sh\n"
+            'if [ "$1" = -c ]; then echo 3.11; exit 0; fi\n'
+            f'echo built >> {tmp_path}/builds\nwhile [ "$1" != --wheel-dir ]; do shift; done\n'
+            'mkdir "$2" && touch "$2/a.whl"\n'
+        )
+        python.chmod(0o755)
+        cache = str(tmp_path / "cache")
+        return {"source": str(tmp_path / "broker"), "cache": cache, "python": str(python)}
+
+    def test_it_is_built_once(self, tmp_path: Path, arguments: dict[str, object], run_module: Any) -> None:
+        preview = run_module(wheelhouse, check_mode=True, **arguments)
+        assert preview["changed"]
+        assert not (tmp_path / "cache").exists()
+        first = run_module(wheelhouse, **arguments)
+        again = run_module(wheelhouse, **arguments)
+        assert (first["changed"], again["changed"]) == (True, False)
+        assert first["archive"] == again["archive"] == preview["archive"]
+        assert first["python_version"] == "3.11"
+        assert (tmp_path / "builds").read_text() == "built\n"
+
+    def test_a_failure_is_told(self, tmp_path: Path, arguments: dict[str, object], run_module: Any) -> None:
+        assert run_module(wheelhouse, **{**arguments, "python": "/no/python"})["failed"]
+        assert "is not the source of the broker" in run_module(wheelhouse, **{**arguments, "source": "/etc"})["msg"]
+
+
+class TestLedgerInfo:
+    """Module ledger_info."""
+
+    @pytest.fixture
+    def path(self, tmp_path: Path) -> Path:
+        rows = [{"kind": "CONFIRMED", "at_ms": moment} for moment in (0, 10, 20, 3020, 3030)]
+        path = tmp_path / "ledger.jsonl"
+        path.write_text("".join(json.dumps(row) + "\n" for row in [{"kind": "SENT", "at_ms": 0}, *rows]))
+        return path
+
+    def test_it_counts_and_measures(self, path: Path, run_module: Any) -> None:
+        windows = [{"name": "kill", "start_ms": 25, "end_ms": 3000}, {"name": "late", "start_ms": 9000, "end_ms": 9001}]
+        result = run_module(ledger_info, path=str(path), wait_for_confirmed=5, windows=windows, timeout_s=0)
+        assert result["confirmed"] == 5
+        assert result["gaps"] == {"kill": {"start_ms": 20, "end_ms": 3020, "duration_ms": 3000}, "late": None}
+        assert result["last_confirmed_ms"] == 3030
+
+    def test_too_few_in_time_is_a_failure(self, path: Path, run_module: Any) -> None:
+        result = run_module(ledger_info, path=str(path), wait_for_confirmed=6, timeout_s=0)
+        assert "5 of 6 messages confirmed" in result["msg"]
+
+    def test_a_damaged_ledger_is_a_failure(self, path: Path, run_module: Any) -> None:
+        path.write_text("nonsense\n")
+        assert "line 1 is no ledger row" in run_module(ledger_info, path=str(path), timeout_s=0)["msg"]
