@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from understudy.spark.session import open_session
+from understudy.spark.session import open_session, settings
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -16,13 +16,16 @@ if TYPE_CHECKING:
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     """One small local session for all tests. Files are cut into many pieces, as big ones would be."""
+    work_directory = str(tmp_path_factory.mktemp("spark"))
+    java = "spark.driver.extraJavaOptions"
     session = open_session(
         "local[2]",
-        work_directory=str(tmp_path_factory.mktemp("spark")),
+        work_directory=work_directory,
         name="tests",
         more={
+            java: settings("local[2]", work_directory, 2)[java] + " -XX:TieredStopAtLevel=1",
             "spark.driver.memory": "1g",
-            "spark.sql.files.maxPartitionBytes": "4096",
+            "spark.sql.files.maxPartitionBytes": "16384",
             "spark.sql.files.openCostInBytes": "0",
         },
     )

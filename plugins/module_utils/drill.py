@@ -13,8 +13,19 @@ from dataclasses import asdict, dataclass
 INVARIANTS = ("lost", "duplicated", "reordered", "unexplained")
 """The counts of a ledger report that must be zero."""
 
-MEASURED = ("kill_outage_ms", "failback_outage_ms", "takeover_ms", "failback_ms")
-TITLES = ("round", "messages", "lost", "duplicated", "reordered", "kill outage ms", "failback outage ms", "load lasted")
+MEASURED = ("kill_outage_ms", "takeover_ms", "failback_outage_ms", "failback_ms")
+TITLES = (
+    "round",
+    "messages",
+    "lost",
+    "duplicated",
+    "reordered",
+    "kill: outage ms",
+    "takeover ms",
+    "failback: outage ms",
+    "all ms",
+    "load lasted",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,21 +129,16 @@ def _spread(values: Sequence[int]) -> dict[str, int]:
 def _table(rounds: Sequence[Round], summary: Mapping[str, Mapping[str, int]]) -> list[str]:
     rows = [
         (
-            str(entry.number),
-            str(entry.messages),
-            str(entry.lost),
-            str(entry.duplicated),
-            str(entry.reordered),
-            str(entry.kill_outage_ms),
-            str(entry.failback_outage_ms),
+            *map(str, (entry.number, entry.messages, entry.lost, entry.duplicated, entry.reordered)),
+            *(str(getattr(entry, name)) for name in MEASURED),
             "yes" if entry.load_lasted else "NO",
         )
         for entry in rounds
     ]
-    for share in ("p50", "p95"):
-        if summary:
-            outages = (str(summary["kill_outage_ms"][share]), str(summary["failback_outage_ms"][share]))
-            rows.append((share, "", "", "", "", *outages, ""))
+    if summary:
+        rows += [
+            (share, "", "", "", "", *(str(summary[name][share]) for name in MEASURED), "") for share in ("p50", "p95")
+        ]
     widths = [max(len(row[column]) for row in (TITLES, *rows)) for column in range(len(TITLES))]
 
     def line(row: Sequence[str]) -> str:

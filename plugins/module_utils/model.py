@@ -168,9 +168,14 @@ class Topology:
             "faults": [str(fault) for fault in self.faults],
         }
 
+    def client_url_of(self, node: Node) -> str:
+        """What clients connect with: the whole pair, or the node where there is none."""
+        return next((pair.client_url for pair in self.pairs if pair.name == node.pair), node.connector.url)
+
     def _node_dict(self, node: Node) -> dict[str, object]:
         return {
             **asdict(node),
+            "client_url": self.client_url_of(node),
             "acceptor_url": node.acceptor_url,
             "connector": asdict(node.connector),
             "remote_connectors": [asdict(other.connector) for other in self.cluster_of(node)],

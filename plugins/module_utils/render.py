@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 CONFIGURATION_NAMESPACE = "urn:activemq"
 CORE_NAMESPACE = "urn:activemq:core"
 
-SHARED_STORE_PRIMARY = ("failover-on-shutdown", "wait-for-activation")
+SHARED_STORE_PRIMARY = ("failover-on-shutdown",)
 SHARED_STORE_BACKUP = ("failover-on-shutdown", "allow-failback", "restart-backup")
 
 

@@ -298,8 +298,8 @@ def nothing_is_used_twice(nodes: tuple[Node, ...]) -> Iterator[Fault]:
         yield from _claim(owners, node, bound, "broker_bind_address", "socket")
         management = ("socket", where, node.management_address, str(node.management_port))
         yield from _claim(owners, node, management, "broker_management_port", "socket")
-        yield from _claim(owners, node, ("directory", where, node.root), "broker_root", "directory")
-        instance = ("directory", where, node.instance_directory)
+        yield from _claim(owners, node, ("root", where, node.root), "broker_root", "directory")
+        instance = ("instance", where, node.instance_directory)
         yield from _claim(owners, node, instance, "broker_instance_directory", "directory")
 
 

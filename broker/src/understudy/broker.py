@@ -41,7 +41,9 @@ class Broker:
         self.store = store
         self.post_office = PostOffice(
             store=store,
-            settings=AddressSettingsRepository.from_configuration(configuration.address_settings),
+            settings=AddressSettingsRepository.from_configuration(
+                configuration.address_settings, configuration.wildcards
+            ),
             clock=clock,
             timers=timers,
             id_cache_size=configuration.id_cache_size,

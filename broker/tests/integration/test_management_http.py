@@ -13,6 +13,7 @@ from typing import Any
 
 import aiohttp
 import pytest
+import uvloop
 from yarl import URL
 
 from understudy.errors import ConfigError
@@ -42,7 +43,9 @@ def serve(test: Test, *, deadline_ms: int = 5_000, token: str = TOKEN, view: Fak
             await server.stop()
         assert not server.connections
 
+    # the broker runs on uvloop, tools and the simulation on asyncio's own
     asyncio.run(run())
+    uvloop.run(run())
 
 
 async def ask(

@@ -9,6 +9,7 @@ from __future__ import annotations
 import tempfile
 from dataclasses import replace
 from pathlib import Path
+from random import Random
 
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
@@ -37,6 +38,20 @@ ROWS = st.lists(
     ),
     max_size=30,
 )
+
+
+def dense(seed: int) -> list[Row]:
+    """Many rows about few messages: duplicates, acknowledgements across consumers, rewinds."""
+    random = Random(seed)
+    consumers = random.choice(["c", "cd", "cde"])
+    rows = []
+    for place in range(random.randrange(10, 40)):
+        kind = random.choice([*Kind, Kind.DELIVERED, Kind.ACKNOWLEDGED])
+        number, message_id = random.randrange(6), random.choice([0, 1, 1, 1, 2])
+        consumer = random.choice(consumers)
+        at_ms = 5 * place + 300 * consumers.index(consumer) * random.choice([0, 1]) + random.randrange(10)
+        rows.append(Row(kind, "p", number, "a", at_ms, consumer, "q", message_id, random.choice([1, 1, 2])))
+    return rows
 
 
 @st.composite
@@ -69,13 +84,13 @@ def named(rows: list[Row], place: int) -> list[Row]:
 
 
 @given(
-    st.lists(ROWS | orderly(), min_size=1, max_size=30),
+    st.lists(ROWS | orderly() | st.integers(0, 2**32).map(dense), min_size=10, max_size=30),
     st.integers(1, 4),
     st.integers(0, 3),
     st.sets(st.tuples(st.integers(0, 5).map("{}p".format), st.integers(0, 4)), max_size=4),
 )
 @settings(
-    max_examples=5,
+    max_examples=4,
     deadline=None,
     phases=[Phase.explicit, Phase.reuse, Phase.generate],
     suppress_health_check=list(HealthCheck),

@@ -62,6 +62,7 @@ def test_ledger_findings_become_violations_by_sort():
     assert checks(judge_ledger([*sent, *map(delivery, (0, 1, 3))], frozenset())) == ["lost"]
     assert judge_ledger([*sent, *map(delivery, (0, 1, 3))], {("p", 2)}) == []
     assert checks(judge_ledger([*sent, *map(delivery, (0, 2, 1, 3))], frozenset())) == ["reordered"]
+    assert judge_ledger([*sent, *map(delivery, (0, 2, 1, 3))], unordered={"q"}) == []
     twice = [delivery(number, message_id=number + 1) for number in range(4)] + [delivery(0, message_id=9)]
     assert checks(judge_ledger([*sent, *twice], frozenset())) == ["duplicated"]
     assert checks(judge_ledger([*sent, *map(delivery, range(5))], frozenset())) == ["unexplained"]

@@ -95,15 +95,13 @@ class FakeStore:
     def _append(self) -> int:
         self.last_sequence += 1
         self.context.appended = self.last_sequence
+        if self.automatic:
+            self.context.durable = self.last_sequence
         return self.last_sequence
 
     def sync(self) -> None:
         """Everything appended becomes durable."""
         self.context.advance(self.last_sequence)
-
-    def _maybe_sync(self) -> None:
-        if self.automatic:
-            self.context.durable = self.last_sequence
 
     def store_address(self, record: Any) -> int:
         self.addresses[record.address_id] = record
@@ -120,6 +118,8 @@ class FakeStore:
     def delete_queue(self, queue_id: int) -> int:
         del self.queues[queue_id]
         self.references.pop(queue_id, None)
+        for records in self.transactions.values():
+            records[:] = [record for record in records if record[:2] != ("acknowledge", queue_id)]
         return self._append()
 
     def store_message(
@@ -143,11 +143,10 @@ class FakeStore:
             self.transactions.setdefault(tx_id, []).append(("add", message, queue_ids, address_id, duplicate_id))
         else:
             self._add(message, queue_ids, address_id, duplicate_id)
-        self._maybe_sync()
         return sequence
 
     def _add(self, message: Message, queue_ids: tuple[int, ...], address_id: int, duplicate_id: bytes) -> None:
-        for queue_id in queue_ids:
+        for queue_id in self.queues.keys() & set(queue_ids):
             self.references.setdefault(queue_id, {})[message.message_id] = message
         if duplicate_id:
             self.duplicate_ids.append((address_id, duplicate_id))
@@ -161,7 +160,6 @@ class FakeStore:
             self.transactions.setdefault(tx_id, []).append(("acknowledge", queue_id, list(message_ids)))
         else:
             self._acknowledge(queue_id, message_ids)
-        self._maybe_sync()
 
     def _acknowledge(self, queue_id: int, message_ids: list[int]) -> None:
         for message_id in message_ids:
@@ -171,7 +169,6 @@ class FakeStore:
     def store_delivery_count(self, queue_id: int, message_id: int, count: int) -> None:
         self._append()
         self.delivery_counts[queue_id, message_id] = count
-        self._maybe_sync()
 
     def store_duplicate_id(self, address_id: int, duplicate_id: bytes, tx_id: int = 0) -> None:
         self._append()
@@ -179,7 +176,6 @@ class FakeStore:
             self.transactions.setdefault(tx_id, []).append(("duplicate", address_id, duplicate_id))
         else:
             self.duplicate_ids.append((address_id, duplicate_id))
-        self._maybe_sync()
 
     def store_commit(self, tx_id: int) -> int:
         for kind, *rest in self.transactions.pop(tx_id, []):
@@ -189,15 +185,11 @@ class FakeStore:
                 self._acknowledge(*rest)
             else:
                 self.duplicate_ids.append((rest[0], rest[1]))
-        sequence = self._append()
-        self._maybe_sync()
-        return sequence
+        return self._append()
 
     def store_rollback(self, tx_id: int) -> int:
         self.transactions.pop(tx_id, None)
-        sequence = self._append()
-        self._maybe_sync()
-        return sequence
+        return self._append()
 
     def read_message(self, location: int) -> Message:
         self.reads += 1
@@ -326,7 +318,7 @@ class World:
         settings: Mapping[str, Mapping[str, object]] | None = None,
         *,
         automatic: bool = True,
-        store: FakeStore | None = None,
+        store: FakeStore | Any | None = None,
         **options: Any,
     ) -> None:
         self.clock = FakeClock()

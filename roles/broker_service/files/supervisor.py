@@ -1,7 +1,6 @@
-#!/usr/bin/env python3
 """Keeps one Understudy broker running where there is no systemd.
 
-    supervisor.py INSTANCE_DIRECTORY
+    python3 -I supervisor.py INSTANCE_DIRECTORY
 
 Starts the command of ``etc/service.json``, writes who runs to ``run/supervisor.json``, and starts the command again
 after a crash, waiting longer each time. It ends, and starts nothing any more, when

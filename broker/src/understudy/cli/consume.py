@@ -27,7 +27,7 @@ from understudy.cli.load import (
 from understudy.client import aio
 from understudy.client.consumer_state import AcknowledgeMode, ReceivedMessage
 from understudy.client.url import parse_url
-from understudy.errors import CommitOutcomeUnknown, TransactionRolledBack
+from understudy.errors import CallTimedOut, CommitOutcomeUnknown, TransactionRolledBack
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,16 +113,17 @@ class Consumption:
 
     async def _settle(self, session: aio.Session, last: ReceivedMessage) -> bool:
         """Acknowledge the batch; whether the broker confirmed it."""
-        if self._intake.mode is AcknowledgeMode.CLIENT:
-            confirmed = await session.acknowledge(last)
-            self.unknown += not confirmed
-            return confirmed
         try:
+            if self._intake.mode is AcknowledgeMode.CLIENT:
+                confirmed = await session.acknowledge(last)
+                self.unknown += not confirmed
+                return confirmed
             await session.commit()
         except TransactionRolledBack:
             self.rolled_back += 1
             return False
-        except CommitOutcomeUnknown:
+        except (CommitOutcomeUnknown, CallTimedOut):
+            # Also a failover longer than callFailoverTimeout: go on when it ends.
             self.unknown += 1
             return False
         return True

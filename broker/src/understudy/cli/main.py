@@ -26,6 +26,7 @@ _COMMANDS: Final = {
     "run": "understudy.cli.run:run",
     "status": "understudy.cli.status:status",
     "stop": "understudy.cli.status:stop",
+    "user": "understudy.cli.user:user",
 }
 
 

@@ -178,11 +178,13 @@ async def _produce(
         finally:
             failovers = connection.failovers
 
+    ended_well = False
     try:
         with meter:
             await connected(parsed, user, password, use)
+        ended_well = True
     finally:
-        if production.sent or production.error is None:
+        if production.sent or ended_well:
             summary: dict[str, Any] = {
                 "producer": load.producer,
                 "address": load.address,

@@ -92,13 +92,12 @@ class LoopLink:
 
     async def _dial(self, connector: Connector, attempt: int) -> None:
         tls = connector.tls
+        options: dict[str, Any] = {}
         try:
+            if tls is not None:
+                options = {"ssl": _ssl_context(tls), "server_hostname": tls.sni_host or connector.host}
             await self.loop.create_connection(
-                lambda: _Transport(self, attempt),
-                connector.host,
-                connector.port,
-                ssl=_ssl_context(tls) if tls is not None else None,
-                server_hostname=(tls.sni_host or connector.host) if tls is not None else None,
+                lambda: _Transport(self, attempt), connector.host, connector.port, **options
             )
         except (OSError, ValueError) as error:
             self.core.transport_lost(attempt, Unreachable(f"{connector}: {error}"))

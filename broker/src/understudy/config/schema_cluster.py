@@ -281,12 +281,9 @@ WILDCARD_ADDRESSES: Final = container(
         "Queues on a wildcard address get what matches it.",
         aliases=("enabled",),
     ),
-    *refused(
-        "routing knows only the default wildcards, and permissions must not differ from it",
-        row("delimiter", TEXT, ".", "Between two words."),
-        row("any-words", TEXT, "#", "Stands for any number of words, none too."),
-        row("single-word", TEXT, "*", "Stands for one word."),
-    ),
+    row("delimiter", TEXT, ".", "Between two words."),
+    row("any-words", TEXT, "#", "Stands for any number of words, none too."),
+    row("single-word", TEXT, "*", "Stands for one word."),
 )
 
 _UDP: Final = (

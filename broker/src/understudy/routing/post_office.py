@@ -549,7 +549,8 @@ class PostOffice:
         references = self._references(copy, queues, location, 0)
         self._charge(copy.message_id, len(copy.encoded), queues)
         target.messages_routed += 1
-        self.context.when_durable(store.last_sequence, self.arrive, queues, references, None)
+        logged = location is not None or reference.durable
+        self.context.when_durable(store.last_sequence if logged else 0, self.arrive, queues, references, None)
 
     def forward(
         self,

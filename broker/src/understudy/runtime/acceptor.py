@@ -64,8 +64,9 @@ class Acceptor:
         self.congested = congested
         self.handshake_timeout_ms = configuration.handshake_timeout_ms
         self.connections_max = configuration.connections_allowed
-        self.connections: set[ServerConnection] = set()
-        self.paused: set[ServerConnection] = set()
+        # dicts, not sets: what is done to all of them is done in the order in which they came
+        self.connections: dict[ServerConnection, None] = {}
+        self.paused: dict[ServerConnection, None] = {}
         self._server: asyncio.Server | None = None
         self._check_timer: asyncio.TimerHandle | None = None
 
@@ -103,7 +104,7 @@ class Acceptor:
     def resume_paused(self) -> None:
         """The journal has caught up: read again."""
         while self.paused:
-            self.paused.pop().resume_reading()
+            self.paused.popitem()[0].resume_reading()
 
     def unknown_connections(self) -> int:
         """Connections whose protocol is not known yet."""
@@ -145,7 +146,7 @@ class ServerConnection(asyncio.Protocol):
             log.warning("connection refused: too many", extra={"peer": self._peer})
             self._transport.abort()
             return
-        acceptor.connections.add(self)
+        acceptor.connections[self] = None
         if acceptor.handshake_timeout_ms > 0:
             self._handshake_timer = asyncio.get_running_loop().call_later(
                 acceptor.handshake_timeout_ms / 1000, self._handshake_timed_out
@@ -164,13 +165,13 @@ class ServerConnection(asyncio.Protocol):
             self.close()
         self._turn.request()
         if self._acceptor.congested() and self._transport is not None and not self._closing:
-            self._acceptor.paused.add(self)
+            self._acceptor.paused[self] = None
             self._transport.pause_reading()
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._closing = True
-        self._acceptor.connections.discard(self)
-        self._acceptor.paused.discard(self)
+        self._acceptor.connections.pop(self, None)
+        self._acceptor.paused.pop(self, None)
         if self._handshake_timer is not None:
             self._handshake_timer.cancel()
         if self.handler is not None:

@@ -16,7 +16,7 @@ import json
 import logging
 from collections.abc import Callable
 from hmac import compare_digest
-from typing import Final
+from typing import Final, cast
 from urllib.parse import unquote
 
 from aiohttp import web
@@ -260,12 +260,12 @@ class _HttpConnection(web.RequestHandler):
             lingering_time=0,
         )
         self._management = management
-        self._socket: asyncio.BaseTransport | None = None
+        self._socket: asyncio.Transport | None = None
         self._deadline: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         super().connection_made(transport)
-        self._socket = transport
+        self._socket = cast(asyncio.Transport, transport)  # uvloop's is one without saying so
         connections = self._management.connections
         connections.add(self)
         if len(connections) > HTTP_CONNECTIONS_MAX:
@@ -282,7 +282,7 @@ class _HttpConnection(web.RequestHandler):
 
     def expire(self) -> None:
         """Cut the connection off, whatever it was doing."""
-        if isinstance(self._socket, asyncio.Transport):
+        if self._socket is not None:
             self._socket.abort()
 
     def handle_error(

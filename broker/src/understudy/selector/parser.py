@@ -220,7 +220,7 @@ class Parser:
             return expression
         if token.kind == "NOT":
             # Weaker than a comparison where a condition starts, stronger within an operand.
-            operand = self._as_boolean(self._expression(_EQUALITY if minimum <= _NOT else _UNARY))
+            operand = self._as_boolean(self._expression(_NOT if minimum <= _NOT else _UNARY))
             return self._made(evaluation.not_of(operand.evaluate), operand, boolean=True)
         if token.kind in ("+", "-"):
             return self._signed(token)

@@ -20,6 +20,7 @@ from understudy.store.follower import Follower
 from understudy.store.log_chain import highest_number, newest_epoch
 from understudy.store.records import HEADER_BYTES, EpochRecord, RecordType, SegmentEnd, encode_epoch
 from understudy.store.reference import pack_location
+from understudy.store.reserve import give_up_reserve
 from understudy.store.segment import (
     HEADER_BLOCK_BYTES,
     SegmentFile,
@@ -86,7 +87,7 @@ def begin_epoch(
         record = b"".join(frame(RecordType.EPOCH, 0, sequence, HEADER_BLOCK_BYTES, seed, payload))
         position = HEADER_BLOCK_BYTES + len(record)
         header = SegmentHeader(node_id, epoch, number, clock.wall_ms(), max(segment_bytes, 2 * position), True)
-        file = create_segment(disk, directory, header, record)
+        file = _create_first_segment(disk, directory, header, record, names, ends)
     except DiskFailed as error:
         raise DiskFailed(
             f"cannot begin epoch {epoch} in {directory}: {error}", hint="is the store mounted read-only?"
@@ -98,6 +99,20 @@ def begin_epoch(
     state.apply(EpochRecord(uuid_bytes(node_id), epoch, clock.wall_ms(), tuple(ends)), sequence, number, location)
     _tidy(disk, directory, names, epoch, ends)
     return Epoch(state, file, number, position)
+
+
+def _create_first_segment(
+    disk: Disk, directory: str, header: SegmentHeader, record: bytes, names: list[str], ends: list[SegmentEnd]
+) -> SegmentFile:
+    """The segment of the new epoch. On a full disk what is no part of the log makes room for it:
+    without a segment nobody could be served, and so nothing be freed.
+    """
+    try:
+        return create_segment(disk, directory, header, record)
+    except DiskFull:
+        _tidy(disk, directory, names, header.epoch, ends)
+        give_up_reserve(disk, directory)
+        return create_segment(disk, directory, header, record)
 
 
 def _settle(follower: Follower, disk: Disk) -> None:

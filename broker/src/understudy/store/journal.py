@@ -31,6 +31,7 @@ from understudy.ids import NodeId
 from understudy.ports import Clock, Disk, LogWriter
 from understudy.store.operation_context import OperationContext
 from understudy.store.records import HEADER_BYTES, SEAL_FIXED_BYTES, RecordType, SealRecord
+from understudy.store.reserve import keep_reserve
 from understudy.store.segment import (
     HEADER_BLOCK_BYTES,
     SegmentFile,
@@ -398,6 +399,18 @@ class Journal:
         if self._closing is not None:
             self._close_when_idle()
         self.flush()
+
+    def _keep_reserve(self) -> None:
+        """Once the spare is there: room for the first segment and the spare of whoever activates on
+        a full disk. Without room for it the journal goes on, and asks again with the next spare.
+        """
+        size_bytes = 2 * self._segment_bytes
+
+        def kept(error: BaseException | None) -> None:
+            if error is not None:
+                self._fail(error)
+
+        self._writer.run(lambda: keep_reserve(self._disk, self._directory, size_bytes), kept)
 
     def retry_space(self) -> None:
         """Ask for the next segment again if the disk was full and a second has passed."""

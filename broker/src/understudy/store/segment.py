@@ -238,6 +238,8 @@ class SegmentFile:
         payload = encode_seal(complete, at, offsets.tobytes())
         parts = frame(RecordType.SEAL, SEAL_CLOSED if record.closed else 0, sequence, at, seed, payload)
         self.write(at, parts)
+        # first the seal, then the cut: a short file without a seal would look damaged
+        self._file.sync()
         self._file.truncate(self._position)
         self._file.sync()
 

@@ -8,8 +8,8 @@ both hosts mount.
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+import contextvars
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Final
@@ -17,13 +17,14 @@ from typing import Final
 from understudy.config.model import Configuration
 from understudy.config.reader import read_broker_xml
 from understudy.errors import BrokerError
-from understudy.ports import File, LogWriter
-from understudy.runtime.environment import Environment
 from understudy.runtime.node import BrokerNode
+from understudy.security.authorization import NoSecurity
 from understudy.testing.checkers import EpochChecker
-from understudy.testing.sim_environment import CrashPoint, Skew
+from understudy.testing.fault_plan import PASSIVE
+from understudy.testing.sim_environment import Skew
 from understudy.testing.sim_loop import Death, SimLoop, SimProcess
 from understudy.testing.sim_network import SimNetwork
+from understudy.testing.sim_storage import CrashPoint, SharedStorage
 
 PORT: Final = 61616
 STORE: Final = "/store"
@@ -102,32 +103,6 @@ def pair_configuration(role: str, options: PairOptions) -> Configuration:
     loaded = read_broker_xml(text.encode(), file=f"{name}/broker.xml")
     # smaller than the file may ask for, so that short runs change segments often
     return replace(loaded.configuration, journal_file_size_bytes=options.segment_bytes)
-
-
-class ObservedLogWriter:
-    """A node's log writer, telling the epoch checker which ends of batches the node hears of."""
-
-    def __init__(self, inner: LogWriter, loop: SimLoop, heard: Callable[[float], None]) -> None:
-        """
-        Args:
-            heard: Told the moment at which the medium had finished, right before the node is.
-        """
-        self._inner = inner
-        self._loop = loop
-        self._heard = heard
-
-    def submit(
-        self, file: File, offset: int, buffers: Sequence[bytes], done: Callable[[BaseException | None], None]
-    ) -> None:
-        def finished(error: BaseException | None) -> None:
-            if error is None:
-                self._heard(self._loop.time())
-            done(error)
-
-        self._inner.submit(file, offset, buffers, finished)
-
-    def close(self) -> None:
-        self._inner.close()
 
 
 @dataclass(slots=True)
@@ -254,7 +229,7 @@ class SimCluster:
         node.server = BrokerNode(
             node.configuration,
             environment,
-            SecurityPolicy.open(),
+            NoSecurity(),
             on_active=lambda: self._became_active(node, process),
         )
         try:

@@ -10,7 +10,12 @@ from typing import Any
 from understudy.machine import Machine
 
 #: Modules that declare machines; a test fails when one is missing here.
-MODULES = ("understudy.ha.shared_store", "understudy.cluster.announcer", "understudy.client.failover")
+MODULES = (
+    "understudy.ha.shared_store",
+    "understudy.cluster.announcer",
+    "understudy.client.failover",
+    "understudy.session.transaction",
+)
 
 
 def machines() -> dict[str, type[Machine[Any, Any]]]:

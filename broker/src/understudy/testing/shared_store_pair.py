@@ -9,16 +9,17 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import ClassVar, Final
 
 from understudy.testing.checkers import Violation, judge_failures, judge_ledger, judge_rolled_back
-from understudy.testing.cluster import PORT, QUEUE, PairOptions, SimCluster, pair_configuration
+from understudy.testing.cluster import PORT, QUEUE, PairOptions, SimCluster, SimNode, pair_configuration
 from understudy.testing.fault_plan import Fault, FaultKind, draw_faults
-from understudy.testing.sim_environment import WALL_START_MS, SharedStorage, Skew, StorageConditions
+from understudy.testing.sim_environment import WALL_START_MS, Skew
 from understudy.testing.sim_loop import Death, SimLoop, SimProcess, SimulationStuck
 from understudy.testing.sim_network import Conditions, SimNetwork
+from understudy.testing.sim_storage import SharedStorage, StorageConditions
 from understudy.testing.workload import ClientPlan, ConsumerJob, LedgerBook, ProducerJob, consume, produce
 
 NAME: Final = "shared_store_pair"
@@ -53,7 +54,7 @@ class Plan:
 
     def describe(self) -> list[str]:
         """The plan as lines for people."""
-        jobs = [str(job) for job in (*self.producers, *self.consumers)]
+        jobs = [*map(str, self.producers), *map(str, self.consumers)]
         return [str(self.pair), str(self.skews), self.url, *jobs, str(self.network), str(self.storage)] + [
             str(fault) for fault in self.faults
         ]
@@ -65,7 +66,7 @@ def draw_plan(seed: int) -> Plan:
     end_s = stream.uniform(5.0, 20.0)
     producers = tuple(_draw_producer(stream, f"p{number}", end_s) for number in range(stream.randint(1, 3)))
     consumers = tuple(_draw_consumer(stream, f"c{number}") for number in range(stream.choice((1, 1, 2))))
-    clients = [job.name for job in (*producers, *consumers)]
+    clients = [job.name for job in producers] + [job.name for job in consumers]
     ttl_ms = stream.choice((2_000, 6_000))
     url = _URL.format(
         call_timeout_ms=stream.choice((3_000, 10_000)),
@@ -85,7 +86,7 @@ def draw_plan(seed: int) -> Plan:
         producers=producers,
         consumers=consumers,
         network=Conditions(split_chance=stream.choice((0.02, 0.3)), spike_chance=stream.choice((0.0, 0.02))),
-        storage=StorageConditions(sync_max_s=stream.choice((0.001, 0.02))),
+        storage=StorageConditions(step_ms_max=stream.choice((0, 2, 20))),
         faults=draw_faults(stream, begin_s=0.0, end_s=end_s, count=stream.randint(1, 7), clients=clients),
         heal_s=end_s + stream.uniform(0.0, 3.0),
     )
@@ -147,19 +148,23 @@ class Outcome:
 class PairRun:
     """One run of the scenario. Tests subclass it to plant a bug."""
 
+    storage_class: ClassVar[type[SharedStorage]] = SharedStorage
+
     def __init__(self, plan: Plan, loop: SimLoop) -> None:
         self.plan = plan
         self.loop = loop
         self.network = SimNetwork(loop, replace(plan.network))
-        self.storage = SharedStorage(loop, replace(plan.storage))
+        self.storage = self.storage_class(loop, replace(plan.storage))
         configurations = [pair_configuration(role, plan.pair) for role in ("primary", "backup")]
         self.cluster = SimCluster(loop, self.network, self.storage, configurations, plan.skews)
         self.book = LedgerBook(lambda: WALL_START_MS + int(loop.time() * 1000))
         self.violations: list[Violation] = []
         self.phase = "starting"
         self._clients: dict[str, SimProcess] = {}
-        self._jobs = {job.name: replace(job) for job in (*plan.producers, *plan.consumers)}
-        self._working: set[str] = set(self._jobs)
+        self._producers = {job.name: replace(job) for job in plan.producers}
+        self._consumers = {job.name: replace(job) for job in plan.consumers}
+        self._names = [*self._producers, *self._consumers]
+        self._working = set(self._names)
         self._healed = False
 
     # --- the run -------------------------------------------------------------------------------
@@ -170,7 +175,7 @@ class PairRun:
             self.loop.record(f"plan {line}")
         self.cluster.start("a")
         self.cluster.start("b")
-        for name in self._jobs:
+        for name in self._names:
             self._start_client(name)
         self.phase = "faults"
         for fault in self.plan.faults:
@@ -187,7 +192,7 @@ class PairRun:
         """Everything that was wrong."""
         found = [*self.violations, *self.book.violations, *self.cluster.epochs.violations]
         found += judge_failures(self.loop.failures)
-        found += judge_ledger(self.book.rows, frozenset())
+        found += judge_ledger(self.book.rows, unordered=self.book.unordered)
         found += judge_rolled_back(self.book.rows, self.book.rolled_back)
         for node in self.cluster.nodes.values():
             found += [
@@ -210,7 +215,7 @@ class PairRun:
             network.conditions.latency_max_s = 0.001 + fault.choice * 0.5
             self._later(fault.duration_s, self._restore_network)
         elif kind is FaultKind.SLOW_STORE:
-            self.storage.conditions.sync_max_s = 0.01 + fault.choice * 2.0
+            self.storage.conditions.step_ms_max = 10 + int(fault.choice * 2000)
             self._later(fault.duration_s, self._restore_storage)
         elif kind is FaultKind.PART_NODES:
             network.part("a", "b", both_ways=fault.choice < 0.5)
@@ -227,7 +232,7 @@ class PairRun:
             return
         name, kind = node.name, fault.kind
         if kind is FaultKind.PART_CLIENTS:
-            for client in self._jobs:
+            for client in self._names:
                 # one way: what the clients say, or what the node answers
                 if fault.choice < 0.8:
                     self.network.part(client, name, both_ways=fault.choice < 0.4)
@@ -250,10 +255,10 @@ class PairRun:
             else:
                 cluster.stop(name, failover=fault.choice < 0.5)
 
-    def _later(self, delay_s: float, action: object) -> None:
+    def _later(self, delay_s: float, action: Callable[[], None]) -> None:
         def act() -> None:
             if not self._healed:
-                action()  # type: ignore[operator]
+                action()
 
         self.loop.call_later(delay_s, act)
 
@@ -261,10 +266,10 @@ class PairRun:
         self.network.conditions = replace(self.plan.network)
 
     def _restore_storage(self) -> None:
-        self.storage.conditions = replace(self.plan.storage)
+        self.storage.conditions.step_ms_max = self.plan.storage.step_ms_max
 
     def _rejoin_clients(self, name: str) -> None:
-        for client in self._jobs:
+        for client in self._names:
             self.network.heal(client, name)
 
     def _heal(self) -> None:
@@ -294,11 +299,11 @@ class PairRun:
         process.create_task(self._work(plan, name))
 
     async def _work(self, plan: ClientPlan, name: str) -> None:
-        job = self._jobs[name]
-        try:
-            await (produce(plan, job) if isinstance(job, ProducerJob) else consume(plan, job))
-        finally:
-            self._working.discard(name)
+        if name in self._producers:
+            await produce(plan, self._producers[name])
+        else:
+            await consume(plan, self._consumers[name])
+        self._working.discard(name)
 
     def _kill_client(self, name: str) -> None:
         process = self._clients[name]
@@ -309,19 +314,17 @@ class PairRun:
 
     async def _finish_clients(self) -> None:
         deadline = self.loop.time() + LIVENESS_S
-        producers = {job.name for job in self.plan.producers}
-        if await self._wait(lambda: not self._working & producers, deadline):
-            for job in self._jobs.values():
-                if isinstance(job, ConsumerJob):
-                    job.draining = True
+        if await self._wait(lambda: not self._working & self._producers.keys(), deadline):
+            for job in self._consumers.values():
+                job.draining = True
             await self._wait(lambda: not self._working, deadline)
         if self._working:
             states = {name: node.state for name, node in self.cluster.nodes.items()}
             waiting = ", ".join(sorted(self._working))
             self.violations.append(Violation("stuck", f"{waiting} did not finish in {LIVENESS_S} s; nodes: {states}"))
 
-    async def _wait(self, condition: object, deadline: float) -> bool:
-        while not condition():  # type: ignore[operator]
+    async def _wait(self, condition: Callable[[], bool], deadline: float) -> bool:
+        while not condition():
             if self.loop.time() >= deadline:
                 return False
             await asyncio.sleep(0.1)
@@ -334,20 +337,22 @@ class PairRun:
         cluster.supervised = False
         # the passive one first, so that stopping the active one is no failover
         for name in sorted(cluster.nodes, key=lambda name: cluster.nodes[name].state == "active"):
-            cluster.stop(name, failover=False)
-            node = cluster.nodes[name]
-            if not await self._wait(lambda node=node: not node.running, self.loop.time() + STOP_S):
-                self.violations.append(Violation("stuck", f"{name} did not stop in {STOP_S} s: {node.state}"))
+            await self._stop_node(cluster.nodes[name])
         left = self.storage.messages_left(next(iter(cluster.nodes.values())).configuration.journal_directory)
         if left and not self._working:
             self.violations.append(Violation("left-over", f"in the store after draining: {left}"))
+
+    async def _stop_node(self, node: SimNode) -> None:
+        self.cluster.stop(node.name, failover=False)
+        if not await self._wait(lambda: not node.running, self.loop.time() + STOP_S):
+            self.violations.append(Violation("stuck", f"{node.name} did not stop in {STOP_S} s: {node.state}"))
 
 
 def run_seed(
     seed: int,
     *,
     without: Collection[int] = (),
-    write_trace: object = None,
+    write_trace: Callable[[str], object] | None = None,
     run_class: type[PairRun] = PairRun,
 ) -> Outcome:
     """Run one seed and judge it.
@@ -359,7 +364,7 @@ def run_seed(
     """
     plan = draw_plan(seed)
     plan = replace(plan, faults=tuple(fault for fault in plan.faults if fault.number not in without))
-    loop = SimLoop(seed, write_trace=write_trace)  # type: ignore[arg-type]
+    loop = SimLoop(seed, write_trace=write_trace)
     try:
         run = run_class(plan, loop)
         task = loop.create_task(run.run())

@@ -153,11 +153,17 @@ class SimVolume:
             del self._locks[path]
 
     def power_loss(self, stream: random.Random, owner: str | None = None) -> None:
-        """The owner's machine (None: everything) goes dark: what it had not synced survives in
-        random parts. One draw in four keeps all, one loses all.
+        """The owner's machine goes dark: what it had not synced survives in random parts. One draw
+        in four keeps all, one loses all. Without an owner it is every machine.
         """
-        for name in [owner] if owner is not None else {change.owner for change in self._changes()}:
+        for name in [owner] if owner is not None else sorted({change.owner for change in self._changes()}):
             self.crash_process(name)
+        self.lose_unsynced(stream, owner)
+
+    def lose_unsynced(self, stream: random.Random, owner: str | None = None) -> None:
+        """As ``power_loss``, but nobody dies: a file server restarts and has forgotten what nobody
+        made it sync.
+        """
         odds = stream.choice((0.0, 1.0, 0.5, stream.random()))
         for inode in self._inodes():
             inode.pending = [

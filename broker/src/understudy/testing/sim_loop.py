@@ -39,6 +39,7 @@ import functools
 import gc
 import heapq
 import random
+import sys
 from asyncio import events
 from collections import deque
 from collections.abc import Callable, Coroutine, Iterator
@@ -55,6 +56,8 @@ T = TypeVar("T")
 STEPS_PER_INSTANT_MAX: Final = 500_000
 #: Cancelled timers kept in the heap before it is rebuilt without them.
 _CANCELLED_TIMERS_MAX: Final = 256
+#: Awaits in ``finally`` blocks that are cut off when a coroutine is closed.
+_BURY_ATTEMPTS: Final = 100
 
 _PROCESS: contextvars.ContextVar[SimProcess | None] = contextvars.ContextVar("sim_process", default=None)
 _STRAND: contextvars.ContextVar[int] = contextvars.ContextVar("sim_strand", default=0)
@@ -521,16 +524,34 @@ class SimLoop(asyncio.BaseEventLoop):
         if self.is_closed():
             return
         super().close()
-        for task, _ in self._tasks:
-            if task.done():
-                continue
-            task._log_destroy_pending = False  # type: ignore[attr-defined]
-            try:
-                cast(Any, task.get_coro()).close()
-            except BaseException:
-                # what a coroutine says while it is closed after its run is nobody's concern
-                continue
-        self._tasks.clear()
+        hook, sys.unraisablehook = sys.unraisablehook, lambda unraisable: None
+        try:
+            for task, _ in self._tasks:
+                if not task.done():
+                    task._log_destroy_pending = False  # type: ignore[attr-defined]
+                    _bury(task.get_coro())
+            self._tasks.clear()
+        finally:
+            sys.unraisablehook = hook
+
+
+def _bury(coroutine: Any) -> None:
+    """Close a coroutine that will never be resumed, from the innermost await outwards, so that what
+    its ``finally`` blocks raise against the closed loop is dropped here and not at some collection.
+    """
+    for _ in range(_BURY_ATTEMPTS):
+        innermost, inner = coroutine, coroutine
+        while inner is not None:
+            if getattr(inner, "cr_frame", None) is not None:
+                innermost = inner
+            inner = getattr(inner, "cr_await", None)
+        try:
+            innermost.close()
+        except BaseException:
+            # what it says after its run was judged is nobody's concern
+            continue
+        if getattr(coroutine, "cr_frame", None) is None:
+            return
 
 
 @contextmanager

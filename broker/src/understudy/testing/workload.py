@@ -47,6 +47,9 @@ class LedgerBook:
     rows: list[Row] = field(default_factory=list)
     rolled_back: set[tuple[str, int]] = field(default_factory=set)
     """Messages whose transaction was rolled back for certain."""
+    unordered: set[str] = field(default_factory=set)
+    """Queues with a consumer whose predecessor did not say goodbye: until the broker has noticed
+    (connection TTL), it has two consumers there and promises no order."""
     violations: list[Violation] = field(default_factory=list)
     """What a client saw that no later judgement could find."""
 
@@ -207,14 +210,10 @@ async def _produce_transacted(plan: ClientPlan, job: ProducerJob, name: str, con
     while job.done < job.count:
         numbers = range(number, number + min(job.batch, job.count - job.done))
         number = numbers.stop
-        futures = []
         for each in numbers:
-            await producer.wait_sendable()
-            futures.append(
-                producer.send_nowait(
-                    body_of(name, each, job.size_bytes),
-                    properties={PRODUCER_PROPERTY: name, NUMBER_PROPERTY: each},
-                )
+            await producer.send(
+                body_of(name, each, job.size_bytes),
+                properties={PRODUCER_PROPERTY: name, NUMBER_PROPERTY: each},
             )
         for each in numbers:
             plan.book.sent(name, each, job.queue)
@@ -228,8 +227,6 @@ async def _produce_transacted(plan: ClientPlan, job: ProducerJob, name: str, con
             job.done += len(numbers)
             for each in numbers:
                 plan.book.confirmed(name, each, job.queue)
-        # a send's own outcome says nothing beyond the commit's
-        await asyncio.gather(*futures, return_exceptions=True)
         if job.pause_s:
             await asyncio.sleep(job.pause_s)
     await session.close()
@@ -239,6 +236,8 @@ async def consume(plan: ClientPlan, job: ConsumerJob) -> None:
     """Carry out a consumer's work, starting over as often as it takes."""
     while True:
         job.names += 1
+        if job.names > 1:
+            plan.book.unordered.add(job.queue)
         name = f"{job.name}.{job.names}"
         try:
             connection = await plan.connect()
@@ -259,7 +258,7 @@ async def _consume(plan: ClientPlan, job: ConsumerJob, name: str, connection: ai
     consumer = await session.consumer(job.queue)
     taken: list[tuple[ReceivedMessage, Row]] = []
     loop = asyncio.get_running_loop()
-    last = loop.time()
+    last, failovers = loop.time(), 0
     while True:
         received = await consumer.receive(timeout_s=_RECEIVE_S)
         if received is not None:
@@ -270,7 +269,10 @@ async def _consume(plan: ClientPlan, job: ConsumerJob, name: str, connection: ai
         if taken and (received is None or len(taken) >= job.batch):
             await _settle(plan, job, session, taken)
             taken = []
-        if received is None and job.draining and loop.time() - last >= job.idle_s and not connection.failing_over:
+        if connection.failing_over or connection.failovers > failovers:
+            # silence counts only while somebody could have sent
+            last, failovers = loop.time(), connection.failovers
+        if received is None and job.draining and loop.time() - last >= job.idle_s:
             break
     await session.close()
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+
 from support.config import FILE, core
 from understudy.config import document as document_module
 from understudy.config.document import Document, Node, nearest

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 
 import pytest
+
 from understudy.config import model
 from understudy.config.model import Configuration, ConfigWarning, format_url
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+
 from support.config import FILE, core, read
 from understudy.config.model import (
     AddressConfiguration,
@@ -175,8 +176,9 @@ def test_load_balancing_is_read() -> None:
 
 def test_a_discovery_group_and_static_connectors_exclude_each_other() -> None:
     group = '<discovery-groups><discovery-group name="g"/></discovery-groups>'
-    both = '<static-connectors><connector-ref>peer</connector-ref></static-connectors><discovery-group-ref discovery-group-name="g"/>'
-    assert "says it already" in str(fails(group + cluster(both)))
+    static = "<static-connectors><connector-ref>peer</connector-ref></static-connectors>"
+    discovery = '<discovery-group-ref discovery-group-name="g"/>'
+    assert "says it already" in str(fails(group + cluster(static + discovery)))
 
 
 @pytest.mark.parametrize(
@@ -212,13 +214,14 @@ def test_two_acceptors_may_let_the_system_choose() -> None:
         ("<ha-policy><shared-store><primary/></shared-store></ha-policy>", HighAvailabilityPolicy(Role.PRIMARY)),
         ("<ha-policy><shared-store><slave/></shared-store></ha-policy>", HighAvailabilityPolicy(Role.BACKUP)),
         (
-            "<ha-policy><shared-store><master><failover-on-server-shutdown>true</failover-on-server-shutdown>"
-            "<wait-for-activation>false</wait-for-activation></master></shared-store></ha-policy>",
+            """<ha-policy><shared-store><master><failover-on-server-shutdown>true</failover-on-server-shutdown>
+            <wait-for-activation>false</wait-for-activation></master></shared-store></ha-policy>""",
             HighAvailabilityPolicy(Role.PRIMARY, failover_on_shutdown=True, wait_for_activation=False),
         ),
         (
-            "<ha-policy><shared-store><backup><allow-fail-back>false</allow-fail-back>"
-            "<restart-backup>false</restart-backup><failover-on-shutdown>true</failover-on-shutdown></backup></shared-store></ha-policy>",
+            """<ha-policy><shared-store><backup><allow-fail-back>false</allow-fail-back>
+            <restart-backup>false</restart-backup><failover-on-shutdown>true</failover-on-shutdown>
+            </backup></shared-store></ha-policy>""",
             HighAvailabilityPolicy(Role.BACKUP, failover_on_shutdown=True, allow_failback=False, restart_backup=False),
         ),
     ],
@@ -304,7 +307,8 @@ def test_addresses_and_queues() -> None:
         ('<address name="a"/><address name="a"/>', "'a' stands twice, first on line 1"),
         ('<address name="a"><anycast><queue name="q"/><queue name="q"/></anycast></address>', "queue 'q' stands twice"),
         (
-            '<address name="a"><anycast><queue name="q"/></anycast></address><address name="b"><multicast><queue name="q"/></multicast></address>',
+            """<address name="a"><anycast><queue name="q"/></anycast></address>
+            <address name="b"><multicast><queue name="q"/></multicast></address>""",
             "queue 'q' stands twice",
         ),
         ('<address name="a::b"/>', "separates address and queue"),
@@ -407,9 +411,17 @@ def test_wildcards() -> None:
     )
 
 
-@pytest.mark.parametrize("inside", ["<delimiter>/</delimiter>", "<any-words>*</any-words>", "<single-word/>"])
-def test_other_wildcards_are_refused_while_routing_does_not_know_them(inside: str) -> None:
-    assert "not available in this version" in str(fails(f"<wildcard-addresses>{inside}</wildcard-addresses>"))
+def test_other_wildcards() -> None:
+    body = """<wildcard-addresses><delimiter>/</delimiter><any-words>></any-words><single-word>+</single-word>
+      </wildcard-addresses><address-settings><address-setting match="a/+/>"/></address-settings>"""
+    found = read(body).configuration
+    assert found.wildcards == WildcardConfiguration(delimiter="/", any_words=">", single_word="+")
+    assert found.address_settings[0].match == "a/+/>"
+
+
+@pytest.mark.parametrize("inside", ["<delimiter>..</delimiter>", "<any-words>*</any-words>", "<single-word/>"])
+def test_wildcards_are_three_different_characters(inside: str) -> None:
+    assert "three different single characters" in str(fails(f"<wildcard-addresses>{inside}</wildcard-addresses>"))
 
 
 def test_a_database_store_is_refused() -> None:

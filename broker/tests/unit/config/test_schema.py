@@ -10,6 +10,7 @@ import dataclasses
 from collections.abc import Callable
 
 import pytest
+
 from support.config import FILE, REFUSED, REPORTED, ROWS, around, core, minimal, opening, parent_of, read, sample, wrong
 from understudy.config import model
 from understudy.config.document import Document, Node

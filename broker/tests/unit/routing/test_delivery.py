@@ -7,10 +7,10 @@ from understudy.routing.delivery import ALLOWANCE_BYTES
 from understudy.session.session import ServerSession
 
 
-def reader(world: World, queue: str = "q", credits: int = -1, **options: object) -> ServerSession:
+def reader(world: World, queue: str = "q", credit_bytes: int = -1, **options: object) -> ServerSession:
     session = world.session()
     session.create_consumer(0, queue, **options)  # type: ignore[arg-type]
-    session.receive_consumer_credits(0, credits)
+    session.receive_consumer_credits(0, credit_bytes)
     return session
 
 
@@ -38,7 +38,7 @@ def test_equal_consumers_take_turns() -> None:
 def test_who_has_no_credits_is_passed_over() -> None:
     world = World()
     world.queue()
-    poor, rich = reader(world, credits=1), reader(world)
+    poor, rich = reader(world, credit_bytes=1), reader(world)
     send(world, *"abcd")
     assert bodies(poor) == ["a"], "one message may take the balance below zero"
     assert bodies(rich) == ["b", "c", "d"]
@@ -47,7 +47,7 @@ def test_who_has_no_credits_is_passed_over() -> None:
 def test_credits_go_below_zero_and_are_added_up() -> None:
     world = World()
     world.queue()
-    session = reader(world, credits=150)
+    session = reader(world, credit_bytes=150)
     callback_of(session).frame_bytes = 100
     send(world, *"abcdef")
     assert bodies(session) == ["a", "b"]
@@ -66,7 +66,7 @@ def test_credits_go_below_zero_and_are_added_up() -> None:
 def test_consumers_of_higher_priority_come_first() -> None:
     world = World()
     world.queue()
-    low, high = reader(world, priority=-1), reader(world, credits=250, priority=5)
+    low, high = reader(world, priority=-1), reader(world, credit_bytes=250, priority=5)
     callback_of(high).frame_bytes = 100
     send(world, *"abcde")
     assert bodies(high) == ["a", "b", "c"]
@@ -87,7 +87,7 @@ def test_an_exclusive_queue_serves_one_until_it_leaves() -> None:
 def test_an_exclusive_queue_waits_for_the_first_one_without_credits() -> None:
     world = World()
     world.queue(exclusive=True)
-    first, second = reader(world, credits=0), reader(world)
+    first, second = reader(world, credit_bytes=0), reader(world)
     send(world, *"ab")
     assert (bodies(first), bodies(second)) == ([], [])
 
@@ -113,7 +113,7 @@ def test_selectors_take_from_the_middle_and_the_rest_keeps_its_order() -> None:
 def test_a_selector_sees_what_was_put_back_behind_its_position() -> None:
     world = World()
     world.queue()
-    every = reader(world, credits=250)
+    every = reader(world, credit_bytes=250)
     callback_of(every).frame_bytes = 100
     producer = world.session()
     for name in "abcde":

@@ -132,7 +132,7 @@ def test_the_settings_may_forbid_it() -> None:
     session = world.session()
     session.send(text("m", "orders"), world.answers.of("missing"))
     assert isinstance(world.answers.error("missing"), AddressNotFound)
-    world.queue("q")
+    world.office.directory.create_address("q", {RoutingType.ANYCAST})
     session.send(text("m", "q", properties={ROUTING_TYPE: 0}), world.answers.of("type"))
     assert isinstance(world.answers.error("type"), UnexpectedRoutingType)
 

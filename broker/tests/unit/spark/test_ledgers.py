@@ -88,7 +88,7 @@ def test_a_line_is_a_row_exactly_when_the_reference_says_so(spark: SparkSession)
 
 def test_lines_are_numbered_through_all_files_and_pieces(spark: SparkSession, tmp_path: Path) -> None:
     names = ["z.jsonl", "a b[1]{x}%41*?.jsonl", "empty.jsonl", "ü,\\.jsonl"]
-    sizes = [300, 7, 0, 150]
+    sizes = [2000, 7, 0, 900]
     paths = [tmp_path / name for name in names]
     expected = []
     for file_index, (path, size) in enumerate(zip(paths, sizes, strict=True)):

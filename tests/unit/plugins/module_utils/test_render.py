@@ -36,7 +36,6 @@ def model(**changes: object) -> dict[str, object]:
                 "failover-on-shutdown": False,
                 "allow-failback": True,
                 "restart-backup": True,
-                "wait-for-activation": True,
             },
         },
         "security_enabled": True,
@@ -81,7 +80,7 @@ def test_what_xml_cannot_carry_is_refused(bad: str) -> None:
 @pytest.mark.parametrize(
     ("role", "expected"),
     [
-        ("primary", ["failover-on-shutdown", "wait-for-activation"]),
+        ("primary", ["failover-on-shutdown"]),
         ("backup", ["failover-on-shutdown", "allow-failback", "restart-backup"]),
     ],
 )

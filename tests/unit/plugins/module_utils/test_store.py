@@ -72,7 +72,7 @@ def test_data_of_unknown_origin_is_refused(places: tuple[Path, Path]) -> None:
 
 
 def test_of_many_who_claim_at_once_one_wins_and_all_agree(places: tuple[Path, Path]) -> None:
-    store, _ = places
+    store = places[0]
     found: list[StoreIdentity] = []
     barrier = threading.Barrier(8)
 

@@ -2,16 +2,16 @@ package understudy.interop;
 
 import jakarta.jms.Connection;
 import jakarta.jms.JMSException;
+import jakarta.jms.Message;
 import jakarta.jms.MessageConsumer;
 import jakarta.jms.Session;
-import jakarta.jms.TextMessage;
 import jakarta.jms.TransactionRolledBackException;
 import java.util.HashSet;
 import java.util.Set;
 import org.apache.activemq.artemis.jms.client.ActiveMQConnectionFactory;
 
 /**
- * Receives {@code count} different text messages in transactions of ten, whatever happens to the broker meanwhile.
+ * Receives {@code count} messages with different ledger_number properties in transactions of ten, whatever happens to the broker meanwhile.
  *
  * <p>Arguments: url, queue, count. Prints "got N" after every committed batch and "done N distinct, M seen again" at
  * the end; a message counts when the commit of its batch has succeeded.
@@ -26,25 +26,25 @@ public final class ReceiveAcrossFailover {
     String url = arguments[0];
     String queue = arguments[1];
     int count = Integer.parseInt(arguments[2]);
-    Set<String> committed = new HashSet<>();
+    Set<Long> committed = new HashSet<>();
     int again = 0;
     try (ActiveMQConnectionFactory factory = new ActiveMQConnectionFactory(url);
         Connection connection = factory.createConnection()) {
       connection.start();
       Session session = connection.createSession(true, Session.SESSION_TRANSACTED);
       MessageConsumer consumer = session.createConsumer(session.createQueue(queue));
-      Set<String> batch = new HashSet<>();
+      Set<Long> batch = new HashSet<>();
       while (committed.size() < count) {
-        TextMessage message = null;
+        Message message = null;
         try {
-          message = (TextMessage) consumer.receive(committed.size() + batch.size() < count ? QUIET_MS : 1);
+          message = consumer.receive(committed.size() + batch.size() < count ? QUIET_MS : 1);
           if (message != null) {
-            batch.add(message.getText());
+            batch.add(message.getLongProperty("ledger_number"));
           }
           if (batch.size() >= BATCH || committed.size() + batch.size() >= count) {
             session.commit();
-            for (String text : batch) {
-              if (!committed.add(text)) {
+            for (Long number : batch) {
+              if (!committed.add(number)) {
                 again++;
               }
             }

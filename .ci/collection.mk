@@ -1,0 +1,75 @@
+# The collection, and the demo that runs on it. Part of the Makefile, which defines VENV, BIN, ROOT and SCRATCH.
+
+COLLECTION := $(SCRATCH)/collections/ansible_collections/understudy/broker
+SANITY := $(SCRATCH)/sanity/ansible_collections/understudy/broker
+COLLECTION_PYTEST := PYTHONPATH=$(SCRATCH)/collections $(BIN)/pytest -q --no-header -p no:cacheprovider
+ANSIBLE := env PATH="$(ROOT)/$(BIN):$$PATH" ANSIBLE_COLLECTIONS_PATH="$(SCRATCH)/collections" \
+	ANSIBLE_INJECT_FACT_VARS=false ANSIBLE_LOCALHOST_WARNING=false ANSIBLE_CALLBACK_RESULT_FORMAT=yaml \
+	ANSIBLE_DISPLAY_SKIPPED_HOSTS=false
+PLAY := $(ANSIBLE) ansible-playbook --inventory inventories/localhost
+
+# Ansible finds a collection by its path only; a link is enough for everything but ansible-test.
+$(COLLECTION):
+	@mkdir -p $(@D)
+	@ln -sfn "$(ROOT)" $@
+
+# --- the demo ----------------------------------------------------------------------------------
+
+.PHONY: demo
+demo: demo-deploy $(VENV)/.spark ## A pair on this machine, killed and failed back under load five times
+	@$(MAKE) --no-print-directory demo-drill DRILL="--extra-vars drill_spark=true $(DRILL)"
+
+.PHONY: demo-deploy
+demo-deploy: $(VENV)/.complete $(COLLECTION) ## Deploy the pair; a second time changes nothing
+	@$(PLAY) playbooks/site.yml
+
+.PHONY: demo-health
+demo-health: $(VENV)/.complete $(COLLECTION) ## Ask both nodes and judge the pair
+	@$(PLAY) playbooks/health.yml
+
+.PHONY: demo-drill
+demo-drill: $(VENV)/.complete $(COLLECTION) ## The drill alone; DRILL="-e drill_rounds=1" passes inputs
+	@$(PLAY) playbooks/drill.yml --extra-vars drill_report_file=$(SCRATCH)/drill-report.json $(DRILL)
+
+.PHONY: demo-stop
+demo-stop: $(VENV)/.complete $(COLLECTION) ## Stop the pair
+	@$(PLAY) playbooks/stop.yml
+
+.PHONY: demo-clean
+demo-clean: ## Stop the pair and remove it with all its messages
+	@demo="$${UNDERSTUDY_SCRATCH:-$(SCRATCH)/demo}"; [ ! -e "$$demo" ] || { \
+	  $(MAKE) --no-print-directory $(COLLECTION) && \
+	  $(PLAY) playbooks/uninstall.yml --extra-vars '{"broker_uninstall_purge_data": true}' && \
+	  rm -rf "$$demo"/secrets "$$demo"/primary/drill "$$demo"/backup/drill && \
+	  find "$$demo" -depth -type d -empty -delete; }
+
+# --- its tests ---------------------------------------------------------------------------------
+
+.PHONY: collection
+collection: collection-lint collection-unit collection-sanity ## Everything about the collection but molecule
+
+.PHONY: collection-lint
+collection-lint: $(VENV)/.complete $(COLLECTION)
+	$(BIN)/yamllint --strict .
+	$(BIN)/antsibull-changelog lint
+	$(ANSIBLE) ansible-lint --profile production --nocolor
+
+.PHONY: collection-unit
+collection-unit: $(VENV)/.complete $(COLLECTION)
+	$(COLLECTION_PYTEST) tests/unit
+
+# ansible-test wants a real path and a git index, so it works on a copy with an index of its own. shellcheck is left
+# out: there is no shell script in the collection, and without its binary the test passes anything.
+.PHONY: collection-sanity
+collection-sanity: $(VENV)/.complete
+	@rm -rf $(SANITY)
+	@mkdir -p $(SANITY) ~/.ansible/test/cache
+	@cp tests/sanity/get_pip.py ~/.ansible/test/cache/get_pip_24_2.py
+	@git ls-files --cached --others --exclude-standard | grep -v -E '^(broker|docs|\.ci)/' | while read -r path; do \
+	  [ ! -e "$$path" ] || { mkdir -p "$(SANITY)/$$(dirname "$$path")" && cp -P "$$path" "$(SANITY)/$$path"; }; done
+	@git -C $(SANITY) init --quiet && git -C $(SANITY) add --all
+	cd $(SANITY) && env PATH="$(ROOT)/$(BIN):/usr/bin:/bin" ansible-test sanity --color no --skip-test shellcheck
+
+.PHONY: molecule-default
+molecule-default: $(VENV)/.complete $(COLLECTION) ## Deploy, kill, fail back and remove a pair, as an operator would
+	$(ANSIBLE) molecule test --scenario-name default

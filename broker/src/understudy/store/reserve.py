@@ -1,0 +1,55 @@
+"""Room kept for bad times: a file that is allocated while the disk has room and given up when it has none.
+
+A node that starts on a full disk needs a segment for its new epoch before it can let consumers
+empty the store. The reserve is that room. It is no part of the log (docs/journal-format.md s. 1)
+and holds nothing; who removes it needs the store's lock.
+"""
+
+from __future__ import annotations
+
+import logging
+from contextlib import suppress
+
+from understudy.errors import DiskFull, StoreError
+from understudy.ports import Disk
+
+log = logging.getLogger(__name__)
+
+#: Not a segment's name, so that no reader takes it for one.
+RESERVE_NAME = "reserve.space"
+
+
+def keep_reserve(disk: Disk, directory: str, size_bytes: int) -> None:
+    """Allocate the reserve unless it is there, or there is no room for it; blocks.
+
+    Raises:
+        DiskFailed: the disk said no for another reason than room.
+    """
+    path = f"{directory}/{RESERVE_NAME}"
+    if disk.exists(path):
+        return
+    file = disk.open(path, create=True)
+    try:
+        file.allocate(size_bytes)
+        file.sync()
+    except DiskFull:
+        file.close()
+        # a part of it is no use, and others need the room
+        with suppress(StoreError, FileNotFoundError):
+            disk.remove(path)
+        return
+    file.close()
+
+
+def give_up_reserve(disk: Disk, directory: str) -> bool:
+    """Free the reserve; False when there was none.
+
+    Raises:
+        DiskFailed: it cannot be removed.
+    """
+    path = f"{directory}/{RESERVE_NAME}"
+    if not disk.exists(path):
+        return False
+    disk.remove(path)
+    log.warning("disk full: the reserve was given up", extra={"path": path})
+    return True

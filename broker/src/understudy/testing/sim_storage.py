@@ -1,0 +1,288 @@
+"""The storage server of a simulated cluster and the ports it gives to each node's process.
+
+One ``SimVolume`` (``sim_disk``), which every host mounts as an owner of its own. ``ProcessDisk``
+stands between a process and its host's mount. It adds what belongs to the process and not to the
+medium: no effect after death, every change in the trace, and the crash in the middle: an armed
+``CrashPoint`` kills the process at one of its next operations, before or after it took effect, so
+that code which does ten disk calls in a row without yielding is cut at each of them.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TypeVar
+
+from understudy.ports import Disk, File, FileLock, LogWriter, Timer, Timers
+from understudy.runtime.environment import Environment
+from understudy.store.follower import Follower
+from understudy.testing.sim_disk import SimLogWriter, SimVolume
+from understudy.testing.sim_environment import SimClock, SimEntropy, SimTimers, Skew
+from understudy.testing.sim_loop import Death, ProcessKilled, SimLoop, SimProcess
+
+T = TypeVar("T")
+
+
+@dataclass(slots=True)
+class StorageConditions:
+    """How the storage behaves; may be changed during a run."""
+
+    step_ms_max: int = 2
+    """Longest write or sync."""
+
+
+class CrashPoint:
+    """Kills a process at one of its next disk operations."""
+
+    def __init__(self, stream: random.Random) -> None:
+        self._stream = stream
+        self._countdown = 0
+        self._crash: Callable[[], None] | None = None
+
+    def arm(self, operations: int, crash: Callable[[], None]) -> None:
+        """Call ``crash``, which must kill the process, at the ``operations``-th operation from now."""
+        self._countdown, self._crash = operations, crash
+
+    def disarm(self) -> None:
+        self._crash = None
+
+    def around(self, operation: Callable[[], T]) -> T:
+        """Carry out one operation, unless the crash comes first."""
+        if self._crash is None:
+            return operation()
+        self._countdown -= 1
+        if self._countdown > 0:
+            return operation()
+        if self._stream.random() < 0.5:
+            operation()
+        crash, self._crash = self._crash, None
+        crash()
+        raise ProcessKilled("at a disk operation")
+
+
+class ProcessDisk:
+    """Implements ``ports.Disk`` for one process; see the module's text."""
+
+    def __init__(self, inner: Disk, process: SimProcess, loop: SimLoop, crash_point: CrashPoint) -> None:
+        self._inner = inner
+        self._process = process
+        self._loop = loop
+        self._crash_point = crash_point
+
+    def change(self, event: str, operation: Callable[[], T]) -> T:
+        """Carry out an operation that changes the medium."""
+        self._process.check_alive()
+        self.note(event)
+        return self._crash_point.around(operation)
+
+    def note(self, event: str) -> None:
+        """Put an event into the trace."""
+        self._loop.record(f"{self._process.label} disk {event}")
+
+    def look(self) -> Disk:
+        """The mount, for an operation that changes nothing."""
+        self._process.check_alive()
+        return self._inner
+
+    def open(self, path: str, *, create: bool = False, read_only: bool = False) -> File:
+        if create:
+            return ProcessFile(self.change(f"create {path}", lambda: self._inner.open(path, create=True)), self)
+        return ProcessFile(self.look().open(path, read_only=read_only), self)
+
+    def list(self, directory: str) -> list[str]:
+        return self.look().list(directory)
+
+    def exists(self, path: str) -> bool:
+        return self.look().exists(path)
+
+    def make_directory(self, path: str) -> None:
+        self.change(f"make-directory {path}", lambda: self._inner.make_directory(path))
+
+    def rename(self, source: str, target: str) -> None:
+        self.change(f"rename {source} {target}", lambda: self._inner.rename(source, target))
+
+    def remove(self, path: str) -> None:
+        self.change(f"remove {path}", lambda: self._inner.remove(path))
+
+    def sync_directory(self, path: str) -> None:
+        self.change(f"sync-directory {path}", lambda: self._inner.sync_directory(path))
+
+    def free_bytes(self, path: str) -> int:
+        return self.look().free_bytes(path)
+
+    def total_bytes(self, path: str) -> int:
+        return self.look().total_bytes(path)
+
+    def modified_ns(self, path: str) -> int:
+        return self.look().modified_ns(path)
+
+    def touch(self, path: str) -> None:
+        self.change(f"touch {path}", lambda: self._inner.touch(path))
+
+
+class ProcessFile:
+    """Implements ``ports.File`` for one process."""
+
+    __slots__ = ("_disk", "_inner", "path")
+
+    def __init__(self, inner: File, disk: ProcessDisk) -> None:
+        self.path = inner.path
+        self._inner = inner
+        self._disk = disk
+
+    def size(self) -> int:
+        self._disk.look()
+        return self._inner.size()
+
+    def read(self, offset: int, length: int) -> bytes:
+        self._disk.look()
+        return self._inner.read(offset, length)
+
+    def write(self, offset: int, buffers: Sequence[bytes]) -> None:
+        length = sum(map(len, buffers))
+        self._disk.change(f"write {self.path} {offset}+{length}", lambda: self._inner.write(offset, buffers))
+
+    def allocate(self, length: int) -> None:
+        self._disk.change(f"allocate {self.path} {length}", lambda: self._inner.allocate(length))
+
+    def truncate(self, length: int) -> None:
+        self._disk.change(f"truncate {self.path} {length}", lambda: self._inner.truncate(length))
+
+    def sync(self) -> None:
+        self._disk.change(f"sync {self.path}", self._inner.sync)
+
+    def close(self) -> None:
+        self._disk.look()
+        self._inner.close()
+
+
+class ProcessLock:
+    """Implements ``ports.FileLock`` for one process."""
+
+    def __init__(self, inner: FileLock, path: str, disk: ProcessDisk) -> None:
+        self._inner = inner
+        self._path = path
+        self._disk = disk
+        self._held = False
+
+    def try_acquire(self) -> bool:
+        self._disk.look()
+        taken = self._inner.try_acquire()
+        if taken and not self._held:
+            self._disk.note(f"lock {self._path}")
+        self._held = taken
+        return taken
+
+    def release(self) -> None:
+        self._disk.look()
+        if self._held:
+            self._disk.note(f"unlock {self._path}")
+        self._held = False
+        self._inner.release()
+
+    def verify(self) -> bool:
+        self._disk.look()
+        return self._inner.verify()
+
+
+class ObservedLogWriter:
+    """A node's log writer that tells an observer of every end the node hears of."""
+
+    def __init__(self, inner: LogWriter, loop: SimLoop, heard: Callable[[float], None]) -> None:
+        """
+        Args:
+            heard: Told when the medium had finished a batch, right before the node is.
+        """
+        self._inner = inner
+        self._loop = loop
+        self._heard = heard
+
+    def submit(
+        self, file: File, offset: int, buffers: Sequence[bytes], done: Callable[[BaseException | None], None]
+    ) -> None:
+        def finished(error: BaseException | None) -> None:
+            if error is None:
+                self._heard(self._loop.time())
+            done(error)
+
+        self._inner.submit(file, offset, buffers, finished)
+
+    def run(self, work: Callable[[], None], done: Callable[[BaseException | None], None]) -> None:
+        self._inner.run(work, done)
+
+    def close(self) -> None:
+        self._inner.close()
+
+
+class _StorageTimers:
+    """Makes the steps of a log writer take as long as the storage's conditions say."""
+
+    def __init__(self, timers: Timers, conditions: StorageConditions, stream: random.Random) -> None:
+        self._timers = timers
+        self._conditions = conditions
+        self._stream = stream
+
+    def call_later(self, delay_ms: int, callback: Callable[[], None]) -> Timer:
+        return self._timers.call_later(self._stream.randint(0, self._conditions.step_ms_max), callback)
+
+
+class SharedStorage:
+    """See the module's text."""
+
+    def __init__(self, loop: SimLoop, conditions: StorageConditions) -> None:
+        self.conditions = conditions
+        self.volume = SimVolume()
+        self._loop = loop
+        self._faults = loop.random("storage")
+
+    def environment(
+        self, process: SimProcess, skew: Skew, crash_point: CrashPoint, heard: Callable[[float], None]
+    ) -> Environment:
+        """Everything one incarnation of a node reaches the world through.
+
+        Args:
+            heard: Told when the medium had finished a batch, right before the node hears of it.
+        """
+        loop = self._loop
+        clock, timers = SimClock(loop, skew), SimTimers(loop, skew)
+        disk = ProcessDisk(self.volume.disk(process.host), process, loop, crash_point)
+        stream = loop.random(f"log writer {process.label}")
+        steps = _StorageTimers(timers, self.conditions, stream)
+
+        def log_writer() -> LogWriter:
+            return ObservedLogWriter(self.make_log_writer(steps, stream), loop, heard)
+
+        return Environment(
+            clock=clock,
+            timers=timers,
+            entropy=SimEntropy(loop.random(f"entropy {process.label}")),
+            disk=disk,
+            log_writer=log_writer,
+            file_lock=lambda path: self.make_lock(process, path, disk),
+        )
+
+    def make_log_writer(self, timers: Timers, stream: random.Random) -> LogWriter:
+        """The log writer of one activation. Tests plant bugs here."""
+        return SimLogWriter(timers, stream)
+
+    def make_lock(self, process: SimProcess, path: str, disk: ProcessDisk) -> FileLock:
+        """The lock of a path for a process. Tests plant bugs here."""
+        return ProcessLock(self.volume.lock(path, process.host), path, disk)
+
+    def process_died(self, process: SimProcess, death: Death) -> None:
+        """Its kernel keeps what it wrote, or the power took what was not synced."""
+        if death is Death.POWER_LOST:
+            self.volume.power_loss(self._faults, process.host)
+        else:
+            self.volume.crash_process(process.host)
+
+    def messages_left(self, directory: str) -> dict[str, int]:
+        """Messages in each queue by what is in the log, read as an outsider would."""
+        follower = Follower(self.volume.disk("auditor"), directory)
+        while follower.poll(1 << 30) or not follower.caught_up:
+            pass
+        state = follower.state
+        counts = {queue.name: len(state.references.get(queue_id, ())) for queue_id, queue in state.queues.items()}
+        follower.close()
+        return {name: count for name, count in counts.items() if count}

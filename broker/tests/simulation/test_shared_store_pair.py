@@ -1,0 +1,148 @@
+"""The scenario ``shared_store_pair``: many seeds keep every promise, planted bugs are found, and a
+seed is a bug report: it replays exactly.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from understudy.store.message_store import MessageStore
+from understudy.testing.fault_plan import FaultKind
+from understudy.testing.shared_store_pair import PairRun, draw_plan, run_seed
+from understudy.testing.sim_disk import SimLogWriter
+from understudy.testing.sim_storage import SharedStorage
+from understudy.testing.simulate import quiet_logging
+
+SEEDS = 100
+BLOCK = 10
+
+#: Seeds that once broke a promise, with what was wrong then. They stay, whatever their plan is now.
+REGRESSIONS = {
+    166: "a consumer counted silence during a failover as an empty queue",
+    318: "the order of a queue was judged although the broker still had the consumer's dead predecessor",
+}
+
+
+@pytest.fixture(autouse=True)
+def quiet():
+    with quiet_logging():
+        yield
+
+
+def judge(seed: int, **options) -> str:
+    """Empty when the seed kept every promise."""
+    outcome = run_seed(seed, **options)
+    return "; ".join(f"seed {seed}: {violation}" for violation in outcome.violations)
+
+
+@pytest.mark.parametrize("first", range(0, SEEDS, BLOCK))
+def test_every_promise_is_kept(first):
+    assert [text for seed in range(first, first + BLOCK) if (text := judge(seed))] == []
+
+
+@pytest.mark.parametrize("seed", REGRESSIONS)
+def test_regressions(seed):
+    assert judge(seed) == ""
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("first", range(SEEDS, 2000, 100))
+def test_every_promise_is_kept_for_long(first):
+    assert [text for seed in range(first, first + 100) if (text := judge(seed))] == []
+
+
+def test_the_seeds_do_meet_what_they_are_there_for():
+    """The plans cover every fault, and the runs do fail over and deliver again."""
+    plans = [draw_plan(seed) for seed in range(SEEDS)]
+    assert {fault.kind for plan in plans for fault in plan.faults} == set(FaultKind)
+    assert {job.mode for plan in plans for job in plan.consumers} == {"auto", "client", "individual", "transacted"}
+    outcomes = [run_seed(seed) for seed in range(20)]
+    assert sum(outcome.activations for outcome in outcomes) > 40
+    assert sum(outcome.delivered - outcome.confirmed for outcome in outcomes) > 20
+    assert len({outcome.digest for outcome in outcomes}) == 20
+
+
+def test_equal_seeds_give_equal_runs_in_one_process_and_in_two():
+    script = (
+        "from understudy.testing.simulate import run_quietly\n"
+        "print(*(run_quietly('shared_store_pair', frozenset(), seed)[0].digest for seed in range(5)))"
+    )
+    mine = [run_seed(seed).digest for seed in range(5)]
+    assert [run_seed(seed).digest for seed in range(5)] == mine
+    for hash_seed in ("1", "2"):
+        environment = {**os.environ, "PYTHONHASHSEED": hash_seed}
+        done = subprocess.run(
+            [sys.executable, "-c", script], env=environment, capture_output=True, text=True, check=True
+        )
+        assert done.stdout.split() == mine
+
+
+def test_faults_can_be_left_out_of_a_run():
+    faults = draw_plan(1).faults
+    outcome = run_seed(1, without=[fault.number for fault in faults])
+    assert (outcome.faults, outcome.activations, outcome.ok) == (0, 1, True)
+
+
+# --- planted bugs --------------------------------------------------------------------------------
+
+
+class HastyLogWriter(SimLogWriter):
+    """Reports a batch as durable before it is written."""
+
+    def submit(self, file, offset, buffers, done):
+        super().submit(file, offset, buffers, lambda error: None)
+        self._timers.call_later(0, lambda: done(None))
+
+
+class HastyStorage(SharedStorage):
+    def make_log_writer(self, timers, stream):
+        return HastyLogWriter(timers, stream)
+
+
+class OpenLock:
+    """A lock that everybody gets."""
+
+    def try_acquire(self) -> bool:
+        return True
+
+    def release(self) -> None:
+        pass
+
+    def verify(self) -> bool:
+        return True
+
+
+class LocklessStorage(SharedStorage):
+    def make_lock(self, process, path, disk):
+        return OpenLock()
+
+
+class HastyRun(PairRun):
+    storage_class = HastyStorage
+
+
+class LocklessRun(PairRun):
+    storage_class = LocklessStorage
+
+
+def found(run_class: type[PairRun], seeds: int) -> set[str]:
+    """The checks that fail within so many seeds."""
+    return {violation.check for seed in range(seeds) for violation in run_seed(seed, run_class=run_class).violations}
+
+
+def test_a_broker_that_confirms_before_it_syncs_is_found():
+    assert "lost" in found(HastyRun, 30)
+
+
+def test_two_active_brokers_are_found():
+    assert "two-active" in found(LocklessRun, 3)
+
+
+def test_a_broker_that_does_not_write_acknowledgements_is_found(monkeypatch):
+    monkeypatch.setattr(MessageStore, "store_acknowledge", lambda self, *arguments, **options: None)
+    monkeypatch.setattr(MessageStore, "store_acknowledges", lambda self, *arguments, **options: None)
+    assert found(PairRun, 10) & {"duplicated", "left-over"}

@@ -1,0 +1,389 @@
+"""A store on a simulated volume with the model that says what it must contain."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from understudy.errors import DiskFull
+from understudy.ids import NodeId
+from understudy.message import Message
+from understudy.store.follower import Follower
+from understudy.store.journal import SEGMENT_BYTES_MIN
+from understudy.store.message_store import MessageStore, StoreSettings
+from understudy.store.records import AddressRecord, QueueRecord
+from understudy.store.state import StoreState
+from understudy.testing.manual_time import ManualTime
+from understudy.testing.sim_disk import SimDisk, SimLogWriter, SimVolume
+
+NODE_ID = NodeId("0f1e2d3c-4b5a-4697-8897-a6b5c4d3e2f1")
+DIRECTORY = "/store"
+
+
+class Crashed(BaseException):
+    """The simulated machine died in the middle of a disk operation."""
+
+
+@dataclass
+class Model:
+    """What a log means, in the plainest way: every operation with its sequence, replayed at will."""
+
+    id_cache_size: int
+    operations: list[tuple[int, str, tuple[Any, ...]]] = field(default_factory=list)
+
+    def add(self, sequence: int, name: str, *arguments: Any) -> None:
+        """An operation was appended with this sequence."""
+        self.operations.append((sequence, name, arguments))
+
+    def crash(self, sequence: int) -> None:
+        """The log ends with this sequence and another epoch begins: open transactions are gone."""
+        self.operations = [entry for entry in self.operations if entry[0] <= sequence]
+        self.add(sequence, "epoch")
+
+    def contents(self) -> dict[str, Any]:
+        """Everything, as ``contents_of`` gives it for a state."""
+        state: dict[str, Any] = {"addresses": {}, "queues": {}, "messages": {}, "duplicates": {}, "prepared": {}}
+        open_transactions: dict[int, list[tuple[str, tuple[Any, ...]]]] = {}
+        prepared: dict[int, bytes] = {}
+        for _, name, arguments in self.operations:
+            if name in ("message", "acknowledge", "duplicate"):
+                tx_id, *rest = arguments
+                if tx_id:
+                    open_transactions.setdefault(tx_id, []).append((name, tuple(rest)))
+                else:
+                    self._apply(state, name, tuple(rest))
+            elif name == "commit":
+                for inner, rest_of in sorted(
+                    open_transactions.pop(arguments[0], []), key=lambda entry: entry[0] == "acknowledge"
+                ):
+                    self._apply(state, inner, rest_of)
+                prepared.pop(arguments[0], None)
+            elif name == "rollback":
+                open_transactions.pop(arguments[0], None)
+                prepared.pop(arguments[0], None)
+            elif name == "prepare":
+                open_transactions.setdefault(arguments[0], [])
+                prepared[arguments[0]] = arguments[1]
+            elif name == "epoch":
+                open_transactions = {tx: work for tx, work in open_transactions.items() if tx in prepared}
+            else:
+                self._apply(state, name, arguments)
+                if name == "queue-":
+                    for tx_id, work in open_transactions.items():
+                        open_transactions[tx_id] = [
+                            entry
+                            for entry in (_without_queue(entry, arguments[0]) for entry in work)
+                            if entry is not None
+                        ]
+        state["prepared"] = {
+            tx_id: (
+                xid,
+                [(q, rest[0]) for name, rest in open_transactions[tx_id] if name == "message" for q in rest[2]],
+                [(rest[0], i) for name, rest in open_transactions[tx_id] if name == "acknowledge" for i in rest[1]],
+            )
+            for tx_id, xid in prepared.items()
+        }
+        state["messages"] = {queue: entries for queue, entries in state["messages"].items() if entries}
+        state["duplicates"] = {address: ids for address, ids in state["duplicates"].items() if ids}
+        return state
+
+    def _apply(self, state: dict[str, Any], name: str, arguments: tuple[Any, ...]) -> None:
+        messages = state["messages"]
+        if name == "message":
+            message_id, address_id, queue_ids, fields, duplicate_id = arguments
+            for queue_id in queue_ids:
+                messages.setdefault(queue_id, {})[message_id] = [*fields, 0]
+            if duplicate_id:
+                self._remember(state, address_id, duplicate_id)
+        elif name == "acknowledge":
+            queue_id, message_ids = arguments
+            for message_id in message_ids:
+                messages.get(queue_id, {}).pop(message_id, None)
+        elif name == "count":
+            queue_id, message_id, count = arguments
+            if message_id in messages.get(queue_id, {}):
+                messages[queue_id][message_id][-1] = count
+        elif name == "duplicate":
+            self._remember(state, *arguments)
+        elif name == "address":
+            state["addresses"][arguments[0].address_id] = arguments[0]
+        elif name == "address-":
+            state["addresses"].pop(arguments[0], None)
+            state["duplicates"].pop(arguments[0], None)
+        elif name == "queue":
+            state["queues"][arguments[0].queue_id] = arguments[0]
+        elif name == "queue-":
+            state["queues"].pop(arguments[0], None)
+            messages.pop(arguments[0], None)
+        else:
+            raise AssertionError(name)
+
+    def _remember(self, state: dict[str, Any], address_id: int, duplicate_id: bytes) -> None:
+        ids = state["duplicates"].setdefault(address_id, [])
+        ids.append(duplicate_id)
+        del ids[: -self.id_cache_size]
+
+
+def _without_queue(entry: tuple[str, tuple[Any, ...]], queue_id: int) -> tuple[str, tuple[Any, ...]] | None:
+    """A transaction's operation once the queue is gone."""
+    name, rest = entry
+    if name == "acknowledge":
+        return None if rest[0] == queue_id else entry
+    if name == "message":
+        message_id, address_id, queue_ids, fields, duplicate_id = rest
+        return name, (message_id, address_id, tuple(q for q in queue_ids if q != queue_id), fields, duplicate_id)
+    return entry
+
+
+def contents_of(state: StoreState) -> dict[str, Any]:
+    """A state in the model's terms."""
+    return {
+        "addresses": dict(state.addresses),
+        "queues": dict(state.queues),
+        "messages": {
+            queue_id: {
+                reference.message_id: [
+                    reference.priority,
+                    reference.expiration,
+                    reference.scheduled_ms,
+                    reference.size_bytes,
+                    reference.delivery_count,
+                ]
+                for reference in references.values()
+            }
+            for queue_id, references in state.references.items()
+            if references
+        },
+        "duplicates": {address_id: list(ids) for address_id, ids in state.duplicate_ids.items() if ids},
+        "prepared": {
+            tx_id: (
+                transaction.xid,
+                [(queue_id, reference.message_id) for queue_id, reference in transaction.adds],
+                list(transaction.acknowledges),
+            )
+            for tx_id, transaction in state.transactions.items()
+            if transaction.prepared
+        },
+    }
+
+
+def order_of(contents: dict[str, Any]) -> dict[int, list[int]]:
+    """Message ids per queue, in order."""
+    return {queue_id: list(messages) for queue_id, messages in contents["messages"].items()}
+
+
+class Rig:
+    """Nodes that take turns on one volume, and the model of what they did."""
+
+    def __init__(self, stream: random.Random, *, segment_bytes: int = SEGMENT_BYTES_MIN, id_cache_size: int = 5) -> None:
+        self.stream = stream
+        self.volume = SimVolume()
+        self.volume.disk("setup").make_directory(DIRECTORY)
+        self.time = ManualTime()
+        self.model = Model(id_cache_size)
+        self.settings = StoreSettings(segment_bytes=segment_bytes, id_cache_size=id_cache_size)
+        self.store: MessageStore | None = None
+        self.writer: SimLogWriter | None = None
+        self.failures: list[BaseException] = []
+        self.owner = ""
+        self.bodies: dict[int, bytes] = {}
+        self.queue_ids: list[int] = []
+        self.address_ids: list[int] = []
+        self.live: list[tuple[int, int]] = []
+
+    def disk(self, owner: str) -> SimDisk:
+        return self.volume.disk(owner)
+
+    def follower(self, owner: str) -> Follower:
+        return Follower(self.disk(owner), DIRECTORY, id_cache_size=self.model.id_cache_size)
+
+    def activate(self, owner: str, follower: Follower | None = None) -> MessageStore:
+        """Another node takes over."""
+        self.owner = owner
+        self.failures = []
+        self.writer = SimLogWriter(self.time, self.stream)
+        self.store = MessageStore.activate(
+            follower or self.follower(owner),
+            disk=self.disk(owner),
+            directory=DIRECTORY,
+            writer=self.writer,
+            clock=self.time,
+            node_id=NODE_ID,
+            settings=self.settings,
+            on_failure=self.failures.append,
+        )
+        return self.store
+
+    def crash_at(self, operations: int) -> None:
+        """Raise Crashed at that changing disk operation from now."""
+        left = [operations]
+
+        def count(operation: str) -> None:
+            left[0] -= 1
+            if left[0] <= 0:
+                raise Crashed(operation)
+
+        self.volume.before_operation = count
+
+    def die(self, *, power_loss: bool) -> None:
+        """The active node is gone."""
+        self.volume.before_operation = lambda operation: None
+        if self.writer is not None:
+            self.writer.kill()
+        self.volume.crash_process(self.owner)
+        if power_loss and self.stream.random() < 0.5:
+            self.volume.power_loss(self.stream, self.owner)
+        elif power_loss:
+            self.volume.lose_unsynced(self.stream)
+        self.store = None
+
+    # --- operations ---------------------------------------------------------------------------------
+
+    def operate(self) -> None:
+        """One random operation on the store and the model."""
+        choices: list[tuple[int, Callable[[], None]]] = [
+            (30, self.send),
+            (20, self.acknowledge),
+            (3, self.send_in_transaction),
+            (2, self.count),
+            (2, self.duplicate),
+            (1, self.address),
+            (2, self.queue),
+            (1, self.remove_queue),
+            (1, self.remove_address),
+        ]
+        (operation,) = self.stream.choices([choice for _, choice in choices], [weight for weight, _ in choices])
+        operation()
+
+    def address(self) -> None:
+        assert self.store is not None
+        record = AddressRecord(self.store.next_id(), f"a{self.stream.random()}", (0, 1), settings={"x": 1})
+        self.model.add(self.store.store_address(record), "address", record)
+        self.address_ids.append(record.address_id)
+
+    def queue(self) -> None:
+        assert self.store is not None
+        if not self.address_ids:
+            self.address()
+        record = QueueRecord(
+            self.store.next_id(), self.stream.choice(self.address_ids), f"q{self.stream.random()}", 1, "a = '\ud800'"
+        )
+        self.model.add(self.store.store_queue(record), "queue", record)
+        self.queue_ids.append(record.queue_id)
+
+    def remove_queue(self) -> None:
+        assert self.store is not None
+        if len(self.queue_ids) > 2:
+            queue_id = self.queue_ids.pop(self.stream.randrange(len(self.queue_ids)))
+            self.model.add(self.store.delete_queue(queue_id), "queue-", queue_id)
+            self.live = [entry for entry in self.live if entry[0] != queue_id]
+
+    def remove_address(self) -> None:
+        assert self.store is not None
+        if len(self.address_ids) > 2:
+            address_id = self.address_ids.pop()
+            self.model.add(self.store.delete_address(address_id), "address-", address_id)
+
+    def send(self, tx_id: int = 0) -> list[tuple[int, int]]:
+        store, stream = self.store, self.stream
+        assert store is not None
+        if not self.queue_ids:
+            self.queue()
+        size = stream.choice((0, 10, 500, 3000, 20000) if stream.random() < 0.5 else (100,))
+        body = stream.randbytes(size) if stream.random() < 0.7 else bytes(size)
+        message = Message(body, address="x", priority=stream.randrange(10), expiration=stream.choice((0, 99)))
+        message.assign_id(store.next_id())
+        queue_ids = tuple(stream.sample(self.queue_ids, min(len(self.queue_ids), stream.choice((1, 1, 1, 2, 3)))))
+        duplicate_id = stream.randbytes(8) if stream.random() < 0.2 else b""
+        scheduled_ms = stream.choice((0, 0, 123456))
+        address_id = stream.choice(self.address_ids)
+        try:
+            store.store_message(
+                message, address_id, queue_ids, tx_id=tx_id, duplicate_id=duplicate_id, scheduled_ms=scheduled_ms
+            )
+        except DiskFull:
+            return []
+        fields = (message.priority, message.expiration, scheduled_ms, message.encode_size)
+        self.model.add(
+            store.last_sequence, "message", tx_id, message.message_id, address_id, queue_ids, fields, duplicate_id
+        )
+        self.bodies[message.message_id] = message.encoded
+        added = [(queue_id, message.message_id) for queue_id in queue_ids]
+        if not tx_id:
+            self.live += added
+        return added
+
+    def acknowledge(self, tx_id: int = 0) -> list[tuple[int, int]]:
+        assert self.store is not None
+        if not self.live:
+            return []
+        queue_id = self.stream.choice(self.live)[0]
+        mine = [entry for entry in self.live if entry[0] == queue_id]
+        taken = mine[: self.stream.choice((1, 2, len(mine)))]
+        message_ids = [message_id for _, message_id in taken]
+        self.store.store_acknowledges(queue_id, message_ids, tx_id)
+        self.model.add(self.store.last_sequence, "acknowledge", tx_id, queue_id, tuple(message_ids))
+        gone = set(taken)
+        self.live = [entry for entry in self.live if entry not in gone]
+        return taken
+
+    def send_in_transaction(self) -> None:
+        store, stream = self.store, self.stream
+        assert store is not None
+        tx_id = store.next_id()
+        added, acknowledged = [], []
+        for _ in range(stream.randrange(1, 4)):
+            if stream.random() < 0.6:
+                added += self.send(tx_id)
+            else:
+                acknowledged += self.acknowledge(tx_id)
+        outcome = stream.choice(("commit", "commit", "rollback", "prepare", "open"))
+        if outcome == "prepare":
+            self.model.add(store.store_prepare(tx_id, b"xid"), "prepare", tx_id, b"xid")
+            outcome = stream.choice(("commit", "rollback", "open"))
+        if outcome == "commit":
+            self.model.add(store.store_commit(tx_id), "commit", tx_id)
+            self.live += added
+        elif outcome == "rollback":
+            self.model.add(store.store_rollback(tx_id), "rollback", tx_id)
+            self.live += acknowledged
+
+    def count(self) -> None:
+        assert self.store is not None
+        if self.live:
+            queue_id, message_id = self.stream.choice(self.live)
+            count = self.stream.randrange(1, 5)
+            self.store.store_delivery_count(queue_id, message_id, count)
+            self.model.add(self.store.last_sequence, "count", queue_id, message_id, count)
+
+    def duplicate(self) -> None:
+        assert self.store is not None
+        if self.address_ids:
+            address_id, duplicate_id = self.stream.choice(self.address_ids), self.stream.randbytes(5)
+            self.store.store_duplicate_id(address_id, duplicate_id)
+            self.model.add(self.store.last_sequence, "duplicate", 0, address_id, duplicate_id)
+
+    def settle(self) -> None:
+        """Let everything that was appended become durable."""
+        assert self.store is not None
+        for _ in range(2000):
+            self.store.flush()
+            self.time.advance(10)
+            if not self.store.backlog_bytes and self.writer is not None and self.writer.idle:
+                return
+        raise AssertionError("the store does not settle")
+
+    def resume_from(self, contents: dict[str, Any]) -> None:
+        """Go on working with what was recovered."""
+        self.queue_ids = list(contents["queues"])
+        self.address_ids = list(contents["addresses"])
+        # what a prepared transaction has acknowledged is not ours to acknowledge again
+        held = {entry for _, _, acknowledges in contents["prepared"].values() for entry in acknowledges}
+        self.live = [
+            (queue_id, message_id)
+            for queue_id, messages in contents["messages"].items()
+            for message_id in messages
+            if queue_id in contents["queues"] and (queue_id, message_id) not in held
+        ]

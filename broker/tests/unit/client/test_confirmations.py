@@ -1,0 +1,59 @@
+"""The confirmation window (core-protocol facts 7.1)."""
+
+from __future__ import annotations
+
+from understudy.client.confirmations import Confirmations
+
+
+def kept(window: Confirmations) -> list[bytes]:
+    return list(window.replay(-1))
+
+
+def test_off_without_a_window() -> None:
+    assert not Confirmations(-1).enabled
+    assert Confirmations(0).enabled
+
+
+def test_confirmed_commands_are_dropped() -> None:
+    window = Confirmations(100)
+    for frame in (b"0", b"1", b"2", b"3"):
+        window.sent(frame)
+    window.confirmed(1)
+    assert len(window) == 2
+    window.confirmed(1)
+    assert window.replay(2) == (b"3",)
+    window.confirmed(99)
+    assert len(window) == 0
+
+
+def test_refused_commands_are_not_counted() -> None:
+    window = Confirmations(100)
+    refused = b"1" * 2
+    for frame in (b"0", refused, b"2"):
+        window.sent(frame)
+    window.discount(refused)
+    window.discount(b"never sent")
+    assert window.replay(0) == (b"2",), "the server's command 1 is our third"
+
+
+def test_received_commands_are_confirmed_at_the_window() -> None:
+    window = Confirmations(100)
+    assert window.last_received == -1
+    assert window.confirm() is None
+    assert not window.received(60)
+    assert window.received(40)
+    assert window.confirm() == 1
+    assert window.confirm() is None
+    assert not window.received(99)
+    assert window.confirm() == 2, "also before the window is full"
+
+
+def test_a_new_session_counts_from_the_start() -> None:
+    window = Confirmations(100)
+    window.sent(b"0")
+    window.received(1)
+    window.reset()
+    assert window.last_received == -1
+    window.sent(b"new")
+    assert window.replay(-1) == (b"new",)
+    assert window.replay(0) == ()

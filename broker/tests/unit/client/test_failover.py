@@ -1,0 +1,258 @@
+"""The reconnection machine: every state x event, the order of connectors, when it gives up."""
+
+from __future__ import annotations
+
+import pytest
+from understudy.client.failover import SHORT_LIVED_MS, Event, Reconnection, State
+from understudy.client.topology import Topology
+from understudy.client.url import ClientOptions, Connector
+from understudy.errors import (
+    BrokerError,
+    ConnectionLost,
+    FailoverTimedOut,
+    IncompatibleVersion,
+    MachineError,
+    Unreachable,
+)
+from understudy.machine import ILLEGAL, To
+
+A, B, C, D = (Connector(name, 1) for name in "abcd")
+
+
+class Steps:
+    """Records what the machine asks for."""
+
+    def __init__(self) -> None:
+        self.calls: list[tuple[object, ...]] = []
+
+    def dial(self, connector: Connector) -> None:
+        self.calls.append(("dial", connector.host))
+
+    def greet(self, node_id: str | None) -> None:
+        self.calls.append(("greet", node_id))
+
+    def restore(self) -> None:
+        self.calls.append(("restore",))
+
+    def failover_begins(self, error: BrokerError) -> None:
+        self.calls.append(("failover_begins",))
+
+    def connected(self, failed_over: bool) -> None:
+        self.calls.append(("connected", failed_over))
+
+    def wait(self, delay_ms: int) -> None:
+        self.calls.append(("wait", delay_ms))
+
+    def ended(self, error: BrokerError | None) -> None:
+        self.calls.append(("ended", type(error)))
+
+    def take(self) -> list[tuple[object, ...]]:
+        taken, self.calls = self.calls, []
+        return taken
+
+
+def machine(
+    *initial: Connector, topology: Topology | None = None, start: int = 0, **options: object
+) -> tuple[Reconnection, Steps]:
+    steps = Steps()
+    made = Reconnection(
+        initial or (A,),
+        ClientOptions(**options),  # type: ignore[arg-type]
+        Topology() if topology is None else topology,
+        steps,
+        start=start,
+    )
+    return made, steps
+
+
+LOST = ConnectionLost("gone")
+
+
+def connect(made: Reconnection, steps: Steps) -> None:
+    """From a dial under way to connected."""
+    made.fire(Event.UP)
+    made.fire(Event.GREETED)
+    made.fire(Event.RESTORED)
+    assert made.state is State.CONNECTED
+    steps.take()
+
+
+def in_state(state: State) -> tuple[Reconnection, Steps]:
+    made, steps = machine(A, B, reconnect_attempts=-1, initial_connect_attempts=-1)
+    path = {
+        State.IDLE: [],
+        State.DIALLING: [Event.START],
+        State.GREETING: [Event.START, Event.UP],
+        State.RESTORING: [Event.START, Event.UP, Event.GREETED],
+        State.CONNECTED: [Event.START, Event.UP, Event.GREETED, Event.RESTORED],
+        State.WAITING: [Event.START, Event.LOST, Event.LOST],
+        State.CLOSED: [Event.CLOSE],
+    }[state]
+    for event in path:
+        made.fire(event, *((LOST,) if event is Event.LOST else ()))
+    assert made.state is state
+    steps.take()
+    return made, steps
+
+
+@pytest.mark.parametrize("state", State)
+@pytest.mark.parametrize("event", Event)
+def test_every_state_and_event(state: State, event: Event) -> None:
+    """Goal: each pair does what the table says and nothing else. Method: fire it, compare."""
+    made, steps = in_state(state)
+    entry = Reconnection.TABLE[state, event]
+    payload = (LOST,) if event in (Event.LOST, Event.GIVE_UP) else ()
+    if entry is ILLEGAL:
+        with pytest.raises(MachineError):
+            made.fire(event, *payload)
+        assert made.state is state
+        assert steps.calls == []
+        return
+    made.fire(event, *payload)
+    if isinstance(entry, To):
+        # An action may go on by itself: a lost dial with nothing left to dial waits.
+        assert made.state is entry.target or made.state is State.WAITING
+        assert steps.calls
+    else:
+        assert made.state is state
+        assert steps.calls == []
+
+
+def test_first_connection_goes_round_the_list_from_its_start() -> None:
+    made, steps = machine(A, B, C, start=1, initial_connect_attempts=2)
+    made.fire(Event.START)
+    for _ in range(3):
+        made.fire(Event.LOST, LOST)
+    assert steps.take() == [("dial", "b"), ("dial", "c"), ("dial", "a"), ("wait", 2000)]
+    made.fire(Event.RETRY_DUE)
+    for _ in range(3):
+        made.fire(Event.LOST, LOST)
+    assert steps.take() == [("dial", "b"), ("dial", "c"), ("dial", "a"), ("ended", Unreachable)]
+
+
+def test_first_connection_tells_an_error_that_no_retry_helps() -> None:
+    made, steps = machine(A)
+    made.fire(Event.START)
+    made.fire(Event.UP)
+    made.fire(Event.LOST, IncompatibleVersion("too old"))
+    assert steps.take()[-1] == ("ended", IncompatibleVersion)
+
+
+def test_without_reconnect_attempts_a_failure_is_the_end() -> None:
+    made, steps = machine(A, B)
+    made.fire(Event.START)
+    connect(made, steps)
+    made.fire(Event.LOST, LOST)
+    assert steps.take() == [("ended", ConnectionLost)]
+    assert made.state is State.CLOSED
+
+
+def test_order_after_a_failure_is_current_backup_previous_initial() -> None:
+    topology = Topology()
+    made, steps = machine(A, D, topology=topology, reconnect_attempts=-1)
+    made.fire(Event.START)
+    connect(made, steps)
+    topology.node_up("n", 1, A, B)
+    made.learn()
+    assert made.node_id == "n"
+    made.lived(SHORT_LIVED_MS)
+    made.fire(Event.LOST, LOST)
+    made.fire(Event.LOST, LOST)
+    assert steps.take() == [("failover_begins",), ("dial", "a"), ("dial", "b")]
+    made.fire(Event.UP)
+    assert steps.take() == [("greet", "n")], "the node must carry on ours"
+    made.fire(Event.GREETED)
+    made.fire(Event.RESTORED)
+    assert steps.take() == [("restore",), ("connected", True)]
+    # On the backup now: the place we came from is the previous one.
+    topology.node_up("n", 2, C, B)
+    made.learn()
+    made.lived(SHORT_LIVED_MS)
+    made.fire(Event.LOST, LOST)
+    for _ in range(3):
+        made.fire(Event.LOST, LOST)
+    assert [call[1] for call in steps.take() if call[0] == "dial"] == ["b", "c", "a", "d"]
+
+
+def test_backup_is_remembered_when_its_node_leaves_the_topology() -> None:
+    topology = Topology()
+    made, steps = machine(A, topology=topology, reconnect_attempts=-1)
+    made.fire(Event.START)
+    connect(made, steps)
+    topology.node_up("n", 1, A, B)
+    made.learn()
+    topology.forget("n")
+    made.lived(SHORT_LIVED_MS)
+    made.fire(Event.LOST, LOST)
+    made.fire(Event.LOST, LOST)
+    assert ("dial", "b") in steps.take()
+
+
+def test_redirect_goes_first_and_once() -> None:
+    made, steps = machine(A, reconnect_attempts=-1)
+    made.fire(Event.START)
+    connect(made, steps)
+    made.redirect(C)
+    made.lived(SHORT_LIVED_MS)
+    made.fire(Event.LOST, LOST)
+    assert ("dial", "c") in steps.take()
+    connect(made, steps)
+    made.lived(SHORT_LIVED_MS)
+    made.fire(Event.LOST, LOST)
+    assert ("dial", "c") in steps.take(), "it is the current one now"
+    made.fire(Event.LOST, LOST)
+    assert steps.take() == [("dial", "a")]
+
+
+def test_rounds_wait_longer_and_end() -> None:
+    made, steps = machine(
+        A, reconnect_attempts=4, retry_interval_ms=100, retry_interval_multiplier=3.0, max_retry_interval_ms=500
+    )
+    made.fire(Event.START)
+    connect(made, steps)
+    made.lived(SHORT_LIVED_MS)
+    made.fire(Event.LOST, LOST)
+    made.fire(Event.LOST, LOST)
+    for _ in range(3):
+        made.fire(Event.RETRY_DUE)
+        made.fire(Event.LOST, LOST)
+    calls = steps.take()
+    assert [call[1] for call in calls if call[0] == "wait"] == [100, 300, 500]
+    assert calls[-1] == ("ended", FailoverTimedOut)
+
+
+def test_failover_attempts_go_to_other_nodes() -> None:
+    topology = Topology()
+    made, steps = machine(A, topology=topology, reconnect_attempts=1, failover_attempts=1)
+    made.fire(Event.START)
+    connect(made, steps)
+    topology.node_up("n", 1, A, None)
+    topology.node_up("m", 1, C, D)
+    made.learn()
+    made.lived(SHORT_LIVED_MS)
+    made.fire(Event.LOST, LOST)
+    made.fire(Event.LOST, LOST)
+    steps.take()
+    made.fire(Event.RETRY_DUE)
+    made.fire(Event.LOST, LOST)
+    made.fire(Event.UP)
+    assert steps.take() == [("dial", "a"), ("dial", "c"), ("greet", None)], "any node will do"
+
+
+def test_a_server_that_drops_us_at_once_is_not_hammered() -> None:
+    made, steps = machine(A, reconnect_attempts=-1)
+    made.fire(Event.START)
+    waits = 0
+    for _ in range(4):
+        connect(made, steps)
+        made.lived(SHORT_LIVED_MS - 1)
+        made.fire(Event.LOST, LOST)
+        if made.state is State.WAITING:
+            waits += 1
+            made.fire(Event.RETRY_DUE)
+    assert waits == 3
+
+
+def test_diagram_draws_every_state() -> None:
+    drawing = Reconnection.diagram()
+    assert all(state.name in drawing for state in State)

@@ -1,0 +1,81 @@
+"""What the schema calls implemented is read by somebody.
+
+Goal: "yes" in docs/configuration.md is never a wish. Method: ``ast`` over the source; the field of
+every implemented row must be used outside the configuration room. It cannot tell whether it is used
+well, only that it is not forgotten.
+"""
+
+from __future__ import annotations
+
+import ast
+import dataclasses
+from pathlib import Path
+
+import pytest
+
+from understudy.config.grammar import Element, Kind, Support
+from understudy.config.model import AddressSettingsConfiguration
+from understudy.config.schema import element_at
+from understudy.routing.settings import AddressSettings
+
+SOURCE = Path(__file__).parents[3] / "src" / "understudy"
+#: Read through ``Configuration.store_directories``, ``lock_directory`` and ``wildcards``.
+THROUGH_METHODS = {
+    "bindings_directory",
+    "large_messages_directory",
+    "paging_directory",
+    "wild_card_routing_enabled",
+}
+
+
+@pytest.fixture(scope="module")
+def read_elsewhere() -> set[str]:
+    """Attribute names used anywhere outside config/."""
+    names: set[str] = set()
+    for path in SOURCE.rglob("*.py"):
+        if path.parent.name != "config":
+            tree = ast.parse(path.read_text())
+            names |= {node.attr for node in ast.walk(tree) if isinstance(node, ast.Attribute)}
+    return names
+
+
+def implemented(path: str) -> list[Element]:
+    return [
+        row
+        for row in element_at(path).children
+        if row.kind is not Kind.CONTAINER and row.support is Support.IMPLEMENTED and not row.repeated
+    ]
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "core",
+        "core/cluster-connections/cluster-connection",
+        "core/ha-policy/shared-store/primary",
+        "core/ha-policy/shared-store/backup",
+    ],
+)
+def test_an_implemented_value_is_read_outside_the_configuration(path: str, read_elsewhere: set[str]) -> None:
+    rows = implemented(path)
+    assert rows
+    forgotten = [row.name for row in rows if row.field not in read_elsewhere | THROUGH_METHODS]
+    assert not forgotten, "wire them, or mark them not_yet in the schema"
+
+
+def test_what_is_read_through_methods_is() -> None:
+    assert {"store_directories", "wildcards"} <= {
+        node.attr
+        for path in (SOURCE / "runtime", SOURCE / "broker.py")
+        for file in ([path] if path.is_file() else path.rglob("*.py"))
+        for node in ast.walk(ast.parse(file.read_text()))
+        if isinstance(node, ast.Attribute)
+    }
+
+
+def test_an_implemented_address_setting_is_a_setting_of_routing() -> None:
+    known = {each.name for each in dataclasses.fields(AddressSettings)}
+    rows = implemented("core/address-settings/address-setting")
+    assert len(rows) > 30
+    assert {row.name.replace("-", "_") for row in rows} <= known
+    assert known <= {each.name for each in dataclasses.fields(AddressSettingsConfiguration)}

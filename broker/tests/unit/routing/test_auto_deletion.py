@@ -1,0 +1,89 @@
+"""Queues and addresses that nobody needs any more."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from support.routing import World, callback_of, text
+from understudy.message import ROUTING_TYPE
+
+PERIOD_MS = 1000
+
+
+def used_world(settings: dict[str, Any] | None = None, **options: Any) -> World:
+    """A queue made on demand that had one message and one consumer."""
+    world = World({"#": settings or {}}, address_queue_scan_period_ms=PERIOD_MS, **options)
+    producer = world.session()
+    producer.send(text("m", properties={ROUTING_TYPE: 1}))
+    world.sync()
+    session = world.session()
+    session.create_consumer(0, "q")
+    session.receive_consumer_credits(0, -1)
+    world.turn()
+    session.acknowledge(0, callback_of(session).delivered[0][1].message_id)
+    session.close(failed=False)
+    return world
+
+
+def test_idle_for_two_sweeps_then_queue_and_address_go() -> None:
+    world = used_world()
+    world.clock.advance(PERIOD_MS)
+    assert "q" in world.office.directory.queues
+    world.clock.advance(PERIOD_MS)
+    assert world.office.directory.queues == {}
+    world.clock.advance(2 * PERIOD_MS)
+    assert world.office.directory.addresses == {}
+
+
+def test_messages_consumers_and_what_is_on_its_way_keep_it() -> None:
+    world = used_world(automatic=False)
+    session = world.session()
+    session.send(text("on its way"))
+    world.clock.advance(5 * PERIOD_MS)
+    assert "q" in world.office.directory.queues
+    world.sync()
+    world.clock.advance(5 * PERIOD_MS)
+    assert world.office.directory.queues["q"].message_count == 1
+    world.office.directory.queues["q"].purge()
+    session.create_consumer(0, "q")
+    world.clock.advance(5 * PERIOD_MS)
+    assert "q" in world.office.directory.queues
+    transacted = world.session(transacted=True)
+    transacted.send(text("in a transaction"))
+    session.close_consumer(0)
+    world.clock.advance(5 * PERIOD_MS)
+    assert "q" in world.office.directory.queues
+    transacted.rollback()
+    world.clock.advance(2 * PERIOD_MS)
+    assert world.office.directory.queues == {}
+
+
+def test_a_delay_and_a_message_count() -> None:
+    world = used_world({"auto_delete_queues_delay": 10 * PERIOD_MS, "auto_delete_queues_message_count": 1})
+    world.session().send(text("left"))
+    world.clock.advance(10 * PERIOD_MS)
+    assert "q" in world.office.directory.queues
+    world.clock.advance(PERIOD_MS)
+    assert world.office.directory.queues == {}
+
+
+def test_what_was_never_used_or_not_made_on_demand_stays() -> None:
+    world = World(address_queue_scan_period_ms=PERIOD_MS)
+    world.session().send(text("m", "unused", properties={ROUTING_TYPE: 1}))
+    world.office.directory.queues["unused"].purge()
+    world.queue("configured")
+    session = world.session()
+    session.create_consumer(0, "configured")
+    session.close(failed=False)
+    world.clock.advance(10 * PERIOD_MS)
+    assert sorted(world.office.directory.queues) == ["configured", "unused"]
+
+
+def test_the_settings_may_keep_them() -> None:
+    world = used_world({"auto_delete_queues": False})
+    world.clock.advance(10 * PERIOD_MS)
+    assert "q" in world.office.directory.queues
+    world = used_world({"auto_delete_addresses": False})
+    world.clock.advance(10 * PERIOD_MS)
+    assert world.office.directory.queues == {}
+    assert "q" in world.office.directory.addresses

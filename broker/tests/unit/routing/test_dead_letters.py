@@ -1,0 +1,167 @@
+"""Expiry and dead letter addresses: moved or dropped, never both, never neither."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from support.routing import World, callback_of, text
+from understudy.config.model import RoutingType
+from understudy.message import ROUTING_TYPE, Message
+from understudy.routing.queue import Queue
+
+DEAD = {"#": {"dead_letter_address": "DLQ", "max_delivery_attempts": 2, "expiry_address": "EXP"}}
+
+
+def fail_once(world: World, times: int = 1) -> None:
+    """Deliver the first message and roll it back."""
+    for _ in range(times):
+        session = world.session(transacted=True)
+        session.create_consumer(0, "q")
+        session.receive_consumer_credits(0, 1)
+        world.turn()
+        (consumer_id, message, _) = callback_of(session).delivered[0]
+        session.acknowledge(consumer_id, message.message_id)
+        session.rollback()
+        session.close(failed=False)
+
+
+def only(world: World, queue: Queue) -> Message:
+    session = world.session()
+    session.create_consumer(0, queue.name)
+    session.receive_consumer_credits(0, 1)
+    world.turn()
+    ((_, message, _),) = callback_of(session).delivered
+    session.close(failed=False)
+    return message
+
+
+def test_tried_too_often_goes_to_the_dead_letters_with_its_origin() -> None:
+    world = World(DEAD)
+    queue, dead = world.queue(), world.queue("DLQ")
+    world.session().send(text("m", properties={"colour": "red", ROUTING_TYPE: 1}))
+    original = only(world, queue).message_id
+    fail_once(world)
+    assert (queue.message_count, dead.message_count) == (1, 0)
+    fail_once(world)
+    assert (queue.message_count, dead.message_count, queue.messages_killed) == (0, 1, 1)
+    assert (queue.delivering_count, queue.address.size_bytes) == (0, 0)
+    copy = only(world, dead)
+    found: dict[str, Any] = dict(copy.properties)
+    assert found == {
+        "colour": "red",
+        "_AMQ_ORIG_ADDRESS": "q",
+        "_AMQ_ORIG_QUEUE": "q",
+        "_AMQ_ORIG_MESSAGE_ID": original,
+        "_AMQ_ORIG_ROUTING_TYPE": 1,
+    }
+    assert (copy.address, copy.body, copy.expiration) == ("DLQ", b"m", 0)
+    assert world.store.survivors(queue) == []
+    assert world.store.survivors(dead) == [copy.message_id]
+
+
+def test_a_move_is_one_transaction_of_the_log() -> None:
+    world = World(DEAD, automatic=False)
+    queue, dead = world.queue(), world.queue("EXP")
+    world.session().send(text("m", expiration=world.clock.now_ms + 1))
+    world.sync()
+    world.clock.advance(1)
+    queue.expire_overdue(world.clock.now_ms)
+    assert world.store.transactions == {}
+    assert (world.store.survivors(queue), len(world.store.survivors(dead))) == ([], 1)
+    assert dead.message_count == 0, "visible only when durable"
+    world.sync()
+    assert dead.message_count == 1
+
+
+def test_expired_messages_carry_their_expiry() -> None:
+    world = World(DEAD)
+    queue, expired = world.queue(), world.queue("EXP")
+    at = world.clock.now_ms + 1
+    world.session().send(text("m", expiration=at))
+    world.clock.advance(1)
+    queue.expire_overdue(world.clock.now_ms)
+    copy = only(world, expired)
+    assert copy.properties["_AMQ_ACTUAL_EXPIRY"] == at
+    assert copy.properties["_AMQ_ORIG_QUEUE"] == "q"
+    assert copy.expiration == 0
+
+
+def test_without_a_target_the_message_ends() -> None:
+    world = World({"#": {"max_delivery_attempts": 1}})
+    queue = world.queue()
+    world.session().send(text("m"))
+    fail_once(world)
+    assert (queue.message_count, queue.messages_killed, world.office.memory_bytes) == (0, 1, 0)
+    assert world.store.survivors(queue) == []
+
+
+def test_a_target_nobody_listens_to_ends_it_too() -> None:
+    world = World(DEAD)
+    queue = world.queue()
+    world.office.directory.create_address("DLQ", {RoutingType.ANYCAST})
+    world.session().send(text("m"))
+    fail_once(world, 2)
+    assert (queue.message_count, queue.messages_killed) == (0, 1)
+    assert world.office.directory.addresses["DLQ"].messages_unrouted == 1
+
+
+def test_dead_letters_that_die_on_their_own_address_end() -> None:
+    world = World({"#": {"dead_letter_address": "q", "max_delivery_attempts": 1}})
+    queue = world.queue()
+    world.session().send(text("m"))
+    fail_once(world)
+    assert queue.message_count == 0
+
+
+def test_resources_are_made_when_the_settings_say_so() -> None:
+    world = World({"#": {**DEAD["#"], "auto_create_dead_letter_resources": True, "auto_create_expiry_resources": True}})
+    world.queue()
+    session = world.session()
+    session.send(text("m"))
+    fail_once(world, 2)
+    session.send(text("e", expiration=world.clock.now_ms + 1))
+    world.clock.advance(60_000)
+    queues = world.office.directory.queues
+    assert queues["DLQ.q"].address.name == "DLQ"
+    assert (queues["DLQ.q"].message_count, queues["EXP.q"].message_count) == (1, 1)
+    assert queues["DLQ.q"].routing_type is RoutingType.MULTICAST
+
+
+def test_unlimited_attempts() -> None:
+    world = World({"#": {"max_delivery_attempts": -1, "dead_letter_address": "DLQ"}})
+    queue = world.queue()
+    world.session().send(text("m"))
+    fail_once(world, 15)
+    assert queue.message_count == 1
+
+
+def test_unrouted_messages_may_go_to_the_dead_letters() -> None:
+    world = World({"#": {"dead_letter_address": "DLQ", "send_to_dla_on_no_route": True}})
+    dead = world.queue("DLQ")
+    session = world.session()
+    session.send(text("m", "nowhere", properties={ROUTING_TYPE: 0}), world.answers.of("m"))
+    assert world.answers.error("m") is None
+    assert dead.message_count == 1
+    copy = only(world, dead)
+    assert copy.properties["_AMQ_ORIG_ADDRESS"] == "nowhere"
+    assert "_AMQ_ORIG_QUEUE" not in copy.properties
+
+
+def test_paged_messages_are_read_back_to_be_moved() -> None:
+    world = World({"#": DEAD["#"] | {"max_size_bytes": 0}})
+    queue, expired = world.queue(), world.queue("EXP")
+    world.session().send(text("m", expiration=world.clock.now_ms + 1))
+    assert queue.address.memory_bytes == 0
+    world.clock.advance(1)
+    queue.expire_overdue(world.clock.now_ms)
+    assert only(world, expired).body == b"m"
+
+
+def test_what_was_never_durable_is_moved_without_a_transaction() -> None:
+    world = World(DEAD)
+    queue, expired = world.queue(), world.queue("EXP")
+    world.session().send(text("m", durable=False, expiration=world.clock.now_ms + 1))
+    world.clock.advance(1)
+    queue.expire_overdue(world.clock.now_ms)
+    assert expired.message_count == 1
+    assert world.store.survivors(expired) == []

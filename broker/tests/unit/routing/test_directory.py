@@ -1,0 +1,190 @@
+"""Addresses and queues: made, found, deleted, deployed."""
+
+from __future__ import annotations
+
+import pytest
+from support.routing import FakeCallback, World, callback_of, text
+from understudy.config.model import AddressConfiguration, RoutingType
+from understudy.config.model import QueueConfiguration as DeployedQueue
+from understudy.errors import (
+    AddressExists,
+    AddressHasBindings,
+    AddressNotFound,
+    IllegalState,
+    InvalidSelector,
+    QueueExists,
+    QueueInUse,
+    QueueNotFound,
+    UnexpectedRoutingType,
+)
+from understudy.routing.address import Address
+from understudy.routing.configuration import QueueConfiguration
+from understudy.routing.delivery import Consumer
+from understudy.routing.queue import Queue
+
+
+class Recorder:
+    def __init__(self) -> None:
+        self.seen: list[str] = []
+
+    def address_added(self, address: Address) -> None:
+        self.seen.append(f"+{address.name}")
+
+    def address_removed(self, address: Address) -> None:
+        self.seen.append(f"-{address.name}")
+
+    def queue_added(self, queue: Queue) -> None:
+        self.seen.append(f"+{queue.address.name}::{queue.name}")
+
+    def queue_removed(self, queue: Queue) -> None:
+        self.seen.append(f"-{queue.address.name}::{queue.name}")
+
+    def consumer_added(self, queue: Queue, consumer: Consumer) -> None:
+        self.seen.append(f"+consumer {queue.name}")
+
+    def consumer_removed(self, queue: Queue, consumer: Consumer) -> None:
+        self.seen.append(f"-consumer {queue.name}")
+
+
+def test_a_queue_brings_its_address_and_listeners_hear_of_it() -> None:
+    world = World()
+    recorder = Recorder()
+    world.office.directory.listeners.append(recorder)
+    world.queue("q", address="a")
+    session = world.session()
+    session.create_consumer(0, "q")
+    session.close_consumer(0)
+    world.office.directory.delete_queue("q")
+    world.office.directory.delete_address("a")
+    assert recorder.seen == ["+a", "+a::q", "+consumer q", "-consumer q", "-a::q", "-a"]
+    assert world.store.queues == {}
+    assert world.store.addresses == {}
+
+
+def test_names_are_taken_once() -> None:
+    world = World()
+    world.queue("q", address="a")
+    with pytest.raises(QueueExists, match="q"):
+        world.queue("q", address="b")
+    with pytest.raises(AddressExists, match="a"):
+        world.office.directory.create_address("a", {RoutingType.ANYCAST})
+    assert "b" not in world.office.directory.addresses
+
+
+def test_routing_types_are_added_if_the_settings_allow() -> None:
+    world = World({"closed": {"auto_create_addresses": False}})
+    world.queue("q", address="open")
+    world.queue("t", address="open", routing_type=RoutingType.MULTICAST)
+    assert world.office.directory.addresses["open"].routing_types == {RoutingType.ANYCAST, RoutingType.MULTICAST}
+    world.office.directory.create_address("closed", {RoutingType.ANYCAST})
+    with pytest.raises(UnexpectedRoutingType, match="multicast"):
+        world.queue("u", address="closed", routing_type=RoutingType.MULTICAST)
+    with pytest.raises(AddressNotFound, match="elsewhere"):
+        World({"#": {"auto_create_addresses": False}}).queue("x", address="elsewhere")
+
+
+def test_a_bad_filter_makes_nothing() -> None:
+    world = World()
+    with pytest.raises(InvalidSelector):
+        world.queue("q", filter="colour = = 'red'")
+    assert world.office.directory.addresses == {}
+    assert world.store.last_sequence == 0
+
+
+def test_lookup_by_plain_and_full_name() -> None:
+    world = World()
+    queue = world.queue("q", address="a")
+    directory = world.office.directory
+    assert directory.queue("q") is queue
+    assert directory.queue("a::q") is queue
+    assert directory.find_queue("b::q") is None
+    with pytest.raises(QueueNotFound, match="b::q"):
+        directory.queue("b::q")
+
+
+def test_deleting_drops_messages_and_disconnects_consumers() -> None:
+    world = World()
+    queue = world.queue()
+    session = world.session()
+    session.create_consumer(7, "q")
+    session.receive_consumer_credits(7, 1)
+    for name in "ab":
+        session.send(text(name))
+    world.turn()
+    with pytest.raises(QueueInUse, match="1 consumers"):
+        world.office.directory.delete_queue("q")
+    world.office.directory.delete_queue("q", disconnect=True)
+    seen: FakeCallback = callback_of(session)
+    assert seen.disconnected == [7]
+    assert session.consumers == {}
+    assert (queue.message_count, queue.delivering_count, world.office.memory_bytes) == (0, 0, 0)
+    with pytest.raises(QueueNotFound):
+        world.office.directory.delete_queue("q")
+
+
+def test_addresses_with_queues_are_deleted_only_by_force() -> None:
+    world = World()
+    world.queue("q", address="a")
+    with pytest.raises(AddressHasBindings, match="1 queues"):
+        world.office.directory.delete_address("a")
+    world.office.directory.delete_address("a", force=True)
+    assert world.office.directory.queues == {}
+    with pytest.raises(AddressNotFound):
+        world.office.directory.delete_address("a")
+
+
+def test_temporary_queues_leave_nothing_in_the_log() -> None:
+    world = World()
+    world.queue("t", durable=False, temporary=True)
+    assert world.store.addresses == {}
+    world.session().send(text("m", "t"), world.answers.of("m"))
+    assert world.answers.error("m") is None
+    world.office.directory.delete_queue("t")
+    assert world.office.directory.addresses == {}
+    assert world.store.last_sequence == 0
+
+
+def test_a_durable_queue_on_the_address_of_a_temporary_one_brings_it_into_the_log() -> None:
+    world = World()
+    world.queue("t", durable=False, temporary=True)
+    world.queue("q", address="t")
+    assert [record.name for record in world.store.addresses.values()] == ["t"]
+    world.office.directory.delete_queue("t")
+    assert "t" in world.office.directory.addresses
+
+
+def test_shared_queues_must_be_the_same() -> None:
+    world = World()
+    queue = world.queue("s", address="t", filter="a = 1")
+    check = world.office.directory.check_shared
+    check(queue, QueueConfiguration(name="s", address="t", filter=" a = 1 "))
+    for other in (
+        QueueConfiguration(name="s", address="u", filter="a = 1"),
+        QueueConfiguration(name="s", address="t", filter="a = 2"),
+        QueueConfiguration(name="s", address="t", filter="a = 1", durable=False),
+    ):
+        with pytest.raises(IllegalState, match="exists"):
+            check(queue, other)
+
+
+def test_deploying_makes_what_is_missing_and_moves_nothing() -> None:
+    world = World()
+    wanted = [
+        AddressConfiguration("orders", frozenset({RoutingType.ANYCAST}), (
+            DeployedQueue("orders", "orders", RoutingType.ANYCAST, max_consumers=3, filter="a = 1"),
+        )),
+        AddressConfiguration("news", frozenset({RoutingType.MULTICAST})),
+    ]  # fmt: skip
+    world.office.directory.deploy(wanted)
+    queue = world.office.directory.queues["orders"]
+    assert queue.configuration.max_consumers == 3
+    assert queue.configuration.configuration_managed
+    assert not queue.configuration.auto_delete
+    before = world.store.last_sequence
+    world.office.directory.deploy(wanted)
+    assert world.store.last_sequence == before
+    elsewhere = AddressConfiguration(
+        "other", frozenset({RoutingType.ANYCAST}), (DeployedQueue("orders", "other", RoutingType.ANYCAST),)
+    )
+    with pytest.raises(QueueExists, match="not 'other'"):
+        world.office.directory.deploy([elsewhere])

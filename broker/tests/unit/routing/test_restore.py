@@ -1,0 +1,140 @@
+"""Taking over what the log says."""
+
+from __future__ import annotations
+
+from support.routing import World, callback_of, text
+from understudy.config.model import RoutingType
+from understudy.message import DUPLICATE_ID, SCHEDULED_DELIVERY
+
+
+def successor(world: World, settings: dict[str, dict[str, object]] | None = None) -> World:
+    """The next node on the same log."""
+    following = World(settings, store=world.store)
+    following.clock.now_ms = world.clock.now_ms
+    following.office.restore(world.store.state())
+    return following
+
+
+def bodies(world: World, queue: str) -> list[bytes]:
+    session = world.session()
+    session.create_consumer(0, queue)
+    session.receive_consumer_credits(0, -1)
+    world.turn()
+    return callback_of(session).bodies()
+
+
+def test_messages_come_back_in_order_without_bodies_in_memory() -> None:
+    world = World()
+    world.queue()
+    session = world.session()
+    for name in "abc":
+        session.send(text(name))
+    session.send(text("lost", durable=False))
+    following = successor(world)
+    queue = following.office.find_queue("q")
+    assert queue is not None
+    assert queue.message_count == 3
+    assert queue.address.memory_bytes == 0
+    assert queue.address.size_bytes == 3 * text("a").encode_size
+    assert bodies(following, "q") == [b"a", b"b", b"c"]
+
+
+def test_acknowledged_and_uncommitted_ones_do_not() -> None:
+    world = World()
+    world.queue()
+    session = world.session()
+    for name in "ab":
+        session.send(text(name))
+    world.session(transacted=True).send(text("open"))
+    session.create_consumer(0, "q")
+    session.receive_consumer_credits(0, -1)
+    world.turn()
+    session.acknowledge(0, callback_of(session).delivered[0][1].message_id)
+    assert bodies(successor(world), "q") == [b"b"]
+
+
+def test_delivery_counts_of_failed_deliveries_survive() -> None:
+    world = World()
+    world.queue()
+    session = world.session()
+    session.send(text("a"))
+    session.create_consumer(0, "q")
+    session.receive_consumer_credits(0, -1)
+    world.turn()
+    session.close(failed=True)
+    following = successor(world)
+    reader = following.session()
+    reader.create_consumer(0, "q")
+    reader.receive_consumer_credits(0, -1)
+    following.turn()
+    assert callback_of(reader).counts() == [2]
+
+
+def test_queues_keep_what_they_were_asked_to_be() -> None:
+    world = World()
+    world.queue(
+        "t", address="news", routing_type=RoutingType.MULTICAST, filter="a = 1", max_consumers=4, auto_created=True
+    )
+    world.queue("gone", durable=False)
+    following = successor(world, {"#": {"default_max_consumers": 9, "default_last_value_queue": True}})
+    queue = following.office.find_queue("t")
+    assert queue is not None
+    assert queue.filter is not None
+    assert queue.filter.text == "a = 1"
+    assert queue.configuration.max_consumers == 4
+    assert queue.configuration.auto_created
+    assert queue.configuration.auto_delete
+    assert queue.routing_type is RoutingType.MULTICAST
+    assert following.office.find_queue("gone") is None
+
+
+def test_duplicate_ids_are_still_known() -> None:
+    world = World()
+    world.queue()
+    world.session().send(text("a", properties={DUPLICATE_ID: "1"}))
+    following = successor(world)
+    following.session().send(text("a", properties={DUPLICATE_ID: "1"}), following.answers.of("again"))
+    assert following.answers.error("again") is None
+    assert bodies(following, "q") == [b"a"]
+
+
+def test_scheduled_messages_go_on_waiting() -> None:
+    world = World()
+    world.queue()
+    session = world.session()
+    session.send(text("later", properties={SCHEDULED_DELIVERY: world.clock.now_ms + 100}))
+    session.send(text("now"))
+    following = successor(world)
+    queue = following.office.find_queue("q")
+    assert queue is not None
+    assert (queue.message_count, queue.scheduled_count) == (2, 1)
+    following.clock.advance(100)
+    assert bodies(following, "q") == [b"now", b"later"]
+
+
+def test_messages_in_several_queues_count_once() -> None:
+    world = World()
+    for name in "ab":
+        world.queue(name, address="t", routing_type=RoutingType.MULTICAST)
+    world.session().send(text("m", "t"))
+    following = successor(world)
+    address = following.office.directory.addresses["t"]
+    assert (address.size_bytes, address.message_count) == (text("m", "t").encode_size, 1)
+    for name in "ab":
+        queue = following.office.find_queue(name)
+        assert queue is not None
+        queue.purge()
+    assert (address.size_bytes, address.message_count) == (0, 0)
+
+
+def test_priorities_and_expirations_are_kept() -> None:
+    world = World()
+    world.queue()
+    session = world.session()
+    session.send(text("low", priority=1))
+    session.send(text("high", priority=8, expiration=world.clock.now_ms + 50))
+    following = successor(world)
+    queue = following.office.find_queue("q")
+    assert queue is not None
+    assert queue.expiring_count == 1
+    assert bodies(following, "q") == [b"high", b"low"]

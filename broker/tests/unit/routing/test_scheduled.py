@@ -1,0 +1,112 @@
+"""Scheduled messages and delayed redelivery."""
+
+from __future__ import annotations
+
+from support.routing import World, callback_of, text
+from understudy.message import SCHEDULED_DELIVERY
+
+
+def test_a_scheduled_message_waits_for_its_time() -> None:
+    world = World()
+    queue = world.queue()
+    session = world.session()
+    session.create_consumer(0, "q")
+    session.receive_consumer_credits(0, -1)
+    for name, delay in (("late", 100), ("soon", 50), ("past", -5)):
+        session.send(text(name, properties={SCHEDULED_DELIVERY: world.clock.now_ms + delay}), world.answers.of(name))
+    world.turn()
+    seen = callback_of(session)
+    assert seen.bodies() == [b"past"]
+    assert world.answers.names == ["late", "soon", "past"], "taken is confirmed, whenever it is delivered"
+    assert (queue.message_count, queue.scheduled_count) == (3, 2)
+    world.clock.advance(99)
+    world.turn()
+    assert seen.bodies() == [b"past", b"soon"]
+    world.clock.advance(1)
+    world.turn()
+    assert seen.bodies() == [b"past", b"soon", b"late"]
+    assert (queue.message_count, queue.scheduled_count) == (3, 0)
+
+
+def test_one_timer_for_the_earliest() -> None:
+    world = World(message_expiry_scan_period_ms=-1, address_queue_scan_period_ms=-1)
+    world.queue()
+    session = world.session()
+    assert world.clock.pending == 0
+    for delay in (500, 400, 600):
+        session.send(text("m", properties={SCHEDULED_DELIVERY: world.clock.now_ms + delay}))
+    assert world.clock.pending == 1
+    assert len(world.office.scheduled) == 3
+
+
+def test_a_wall_clock_set_back_means_waiting_again() -> None:
+    world = World()
+    queue = world.queue()
+    session = world.session()
+    session.send(text("m", properties={SCHEDULED_DELIVERY: world.clock.now_ms + 100}))
+    timers = list(world.clock._timers)
+    world.clock.now_ms -= 1000
+    for _, _, timer in timers:
+        if (
+            timer.callback is not None
+            and timer.callback.__name__ == "_fire"
+            and timer.callback.__self__ is (world.office.scheduled)
+        ):
+            timer.callback()
+    assert queue.scheduled_count == 1
+    world.clock.advance(1100)
+    assert queue.scheduled_count == 0
+
+
+def test_redelivery_waits_and_comes_back_to_its_place() -> None:
+    world = World({"#": {"redelivery_delay": 100, "redelivery_delay_multiplier": 2.0}})
+    queue = world.queue()
+    session = world.session(transacted=True)
+    session.create_consumer(0, "q")
+    callback_of(session).frame_bytes = 1
+    producer = world.session()
+    for name in "abc":
+        producer.send(text(name))
+    session.receive_consumer_credits(0, 2)
+    world.turn()
+    seen = callback_of(session)
+    session.acknowledge(0, seen.delivered[0][1].message_id)
+    session.rollback()
+    # "a" was consumed and waits; "b" was only handed out and is there at once.
+    assert (queue.scheduled_count, queue.delivering_count, queue.message_count) == (1, 0, 3)
+    world.clock.advance(100)
+    assert queue.scheduled_count == 0
+    seen.delivered.clear()
+    session.receive_consumer_credits(0, -1)
+    world.turn()
+    assert seen.bodies() == [b"a", b"b", b"c"]
+    assert seen.counts() == [2, 1, 1]
+    session.acknowledge(0, seen.delivered[0][1].message_id)
+    session.rollback()
+    world.clock.advance(199)
+    assert queue.scheduled_count == 1
+    world.clock.advance(1)
+    assert queue.scheduled_count == 0
+
+
+def test_closing_a_consumer_delays_nothing() -> None:
+    world = World({"#": {"redelivery_delay": 100}})
+    queue = world.queue()
+    session = world.session()
+    session.create_consumer(0, "q")
+    session.receive_consumer_credits(0, -1)
+    world.session().send(text("a"))
+    world.turn()
+    session.close(failed=True)
+    assert queue.scheduled_count == 0
+    assert len(queue.waiting) == 1
+
+
+def test_a_deleted_queue_takes_its_scheduled_messages_along() -> None:
+    world = World()
+    queue = world.queue()
+    world.session().send(text("m", properties={SCHEDULED_DELIVERY: world.clock.now_ms + 100}))
+    world.office.directory.delete_queue("q")
+    assert len(world.office.scheduled) == 0
+    assert (world.office.memory_bytes, queue.message_count, queue.scheduled_count) == (0, 0, 0)
+    world.clock.advance(200)

@@ -1,0 +1,180 @@
+"""Permissions: which setting counts, and that nothing is granted by accident."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+
+from understudy.config.model import Configuration, SecuritySettingConfiguration, WildcardConfiguration
+from understudy.errors import AuthenticationFailed, ConfigError, NotAuthorized
+from understudy.security.authentication import Authenticator, HashParameters
+from understudy.security.authorization import (
+    NoSecurity,
+    Permission,
+    Principal,
+    RoleSecurity,
+    SecurityPolicy,
+    security_policy,
+)
+
+CHEAP = HashParameters(n=2, r=1, p=1)
+ADMIN = Principal("ada", frozenset({"admins"}))
+USER = Principal("uwe", frozenset({"users", "guests"}))
+
+
+class CountingEntropy:
+    def __init__(self) -> None:
+        self._calls = itertools.count(1)
+
+    def token(self, length_bytes: int) -> bytes:
+        return next(self._calls).to_bytes(length_bytes, "big")
+
+
+def setting(match: str, **roles: str) -> SecuritySettingConfiguration:
+    permissions = {Permission[name.upper()]: frozenset(names.split()) for name, names in roles.items()}
+    return SecuritySettingConfiguration(match, permissions)
+
+
+def policy(*settings: SecuritySettingConfiguration, cache_size: int = 1000) -> RoleSecurity:
+    return RoleSecurity(Authenticator({}, {}, CountingEntropy()), settings, cache_size=cache_size)
+
+
+def may(
+    security: SecurityPolicy, principal: Principal, permission: Permission, address: str, queue: str | None = None
+) -> bool:
+    try:
+        security.check(principal, permission, address, queue)
+    except NotAuthorized:
+        return False
+    return True
+
+
+def test_a_role_that_has_the_permission_may() -> None:
+    security = policy(setting("orders", send="admins users", consume="admins"))
+    assert may(security, ADMIN, Permission.SEND, "orders")
+    assert may(security, USER, Permission.SEND, "orders")
+    assert may(security, ADMIN, Permission.CONSUME, "orders")
+    assert not may(security, USER, Permission.CONSUME, "orders")
+
+
+@pytest.mark.parametrize("permission", Permission)
+def test_every_permission_is_its_own(permission: Permission) -> None:
+    security = policy(SecuritySettingConfiguration("a", {permission: frozenset({"admins"})}))
+    assert [each for each in Permission if may(security, ADMIN, each, "a")] == [permission]
+
+
+def test_where_nothing_matches_nobody_may() -> None:
+    assert not may(policy(setting("orders", send="admins")), ADMIN, Permission.SEND, "other")
+    assert not may(policy(), ADMIN, Permission.SEND, "other")
+
+
+def test_who_has_no_role_may_nothing() -> None:
+    assert not may(policy(setting("#", send="admins")), Principal("x"), Permission.SEND, "a")
+
+
+def test_the_most_specific_match_counts_alone() -> None:
+    """The manual's example: settings are not inherited."""
+    security = policy(
+        setting("#", manage="admins"),
+        setting("globalqueues.europe.orders.#", send="users", consume="users"),
+        setting("globalqueues.europe.#", send="admins", create_durable_queue="admins"),
+    )
+    plastics = "globalqueues.europe.orders.plastics"
+    assert may(security, USER, Permission.SEND, plastics)
+    assert not may(security, ADMIN, Permission.SEND, plastics)
+    assert not may(security, ADMIN, Permission.CREATE_DURABLE_QUEUE, plastics)
+    assert may(security, ADMIN, Permission.SEND, "globalqueues.europe.sport")
+    assert may(security, ADMIN, Permission.MANAGE, "elsewhere")
+    assert not may(security, ADMIN, Permission.MANAGE, "globalqueues.europe")
+
+
+def test_an_exact_match_beats_any_wildcard() -> None:
+    security = policy(setting("a.*", send="users"), setting("a.b", send="admins"), setting("a.#", send="users"))
+    assert may(security, ADMIN, Permission.SEND, "a.b")
+    assert not may(security, USER, Permission.SEND, "a.b")
+    assert may(security, USER, Permission.SEND, "a.c")
+
+
+def test_a_fully_qualified_queue_has_its_own_setting() -> None:
+    security = policy(setting("foo", consume="admins", send="admins"), setting("foo::q1", consume="users"))
+    assert may(security, USER, Permission.CONSUME, "foo", "q1")
+    assert may(security, USER, Permission.CONSUME, "foo::q1")
+    assert not may(security, ADMIN, Permission.CONSUME, "foo", "q1")
+    assert not may(security, ADMIN, Permission.SEND, "foo", "q1")
+    assert may(security, ADMIN, Permission.CONSUME, "foo", "q2")
+    assert not may(security, USER, Permission.CONSUME, "foo", "q2")
+    assert may(security, ADMIN, Permission.SEND, "foo")
+
+
+def test_a_refusal_names_user_permission_and_address() -> None:
+    security = policy()
+    with pytest.raises(NotAuthorized, match="user 'ada' has no permission 'send' on address 'orders'"):
+        security.check(ADMIN, Permission.SEND, "orders")
+    with pytest.raises(NotAuthorized, match="'consume' on queue 'q' of address 'orders'"):
+        security.check(ADMIN, Permission.CONSUME, "orders", "q")
+
+
+@pytest.mark.parametrize("cache_size", [0, 1, 2, 1000])
+def test_answers_are_the_same_whatever_is_remembered(cache_size: int) -> None:
+    security = policy(setting("a.#", send="admins"), setting("a.b", send="users"), cache_size=cache_size)
+    questions = list(itertools.product((ADMIN, USER), ("a.b", "a.c", "b"), (Permission.SEND, Permission.BROWSE)))
+    expected = {(ADMIN, "a.c", Permission.SEND), (USER, "a.b", Permission.SEND)}
+    for _ in range(3):
+        for question in questions:
+            principal, address, permission = question
+            assert may(security, principal, permission, address) is (question in expected)
+    assert len(security._answers) <= cache_size
+
+
+def test_two_users_of_one_name_with_other_roles_are_not_confused() -> None:
+    security = policy(setting("a", send="admins"))
+    assert may(security, Principal("x", frozenset({"admins"})), Permission.SEND, "a")
+    assert not may(security, Principal("x"), Permission.SEND, "a")
+
+
+def test_other_wildcards() -> None:
+    signs = WildcardConfiguration(delimiter="/", any_words=">", single_word="+")
+    security = RoleSecurity(Authenticator({}, {}, CountingEntropy()), [setting("a/+/c", send="admins")], signs)
+    assert may(security, ADMIN, Permission.SEND, "a/b/c")
+    assert not may(security, ADMIN, Permission.SEND, "a/b")
+
+
+def test_without_security_everybody_may_everything() -> None:
+    security = NoSecurity()
+    assert security.authenticate(None, None) == Principal("")
+    assert security.authenticate("x", "whatever") == Principal("x")
+    assert all(may(security, Principal(""), each, "any") for each in Permission)
+
+
+def test_the_policy_of_a_configuration() -> None:
+    configuration = Configuration(security_settings=(setting("#", send="admins"),), authorization_cache_size=0)
+    security = security_policy(
+        configuration,
+        CountingEntropy(),
+        users="ada = pw",
+        users_file="users",
+        roles="admins = ada",
+        roles_file="roles",
+        allow_plain=True,
+        parameters=CHEAP,
+    )
+    principal = security.authenticate("ada", "pw")
+    assert principal == ADMIN
+    security.check(principal, Permission.SEND, "a")
+    with pytest.raises(AuthenticationFailed):
+        security.authenticate("ada", "other")
+
+
+def test_the_policy_of_a_configuration_refuses_plain_passwords_unless_told() -> None:
+    with pytest.raises(ConfigError, match="users:1: user 'ada'"):
+        security_policy(
+            Configuration(), CountingEntropy(), users="ada = pw", users_file="users", roles="", roles_file="roles"
+        )
+
+
+def test_the_files_are_not_looked_at_without_security() -> None:
+    security = security_policy(
+        Configuration(security_enabled=False), CountingEntropy(), users="?", users_file="u", roles="?", roles_file="r"
+    )
+    assert isinstance(security, NoSecurity)

@@ -1,0 +1,55 @@
+"""Query results, against the worked example of facts 12.4."""
+
+from __future__ import annotations
+
+from support.routing import World, text
+from understudy.config.model import RoutingType
+
+
+def test_a_missing_queue_answers_the_defaults() -> None:
+    found = World().session().query_queue("q1")
+    assert not found.exists
+    assert (found.name, found.address, found.filter) == ("q1", "q1", None)
+    assert (found.durable, found.temporary, found.consumer_count, found.message_count) == (False, False, 0, 0)
+    assert (found.auto_create_queues, found.auto_created, found.purge_on_no_consumers) == (True, False, False)
+    assert (found.routing_type, found.max_consumers) == (RoutingType.MULTICAST, -1)
+    assert (found.exclusive, found.last_value, found.default_consumer_window_size) == (False, False, 1024 * 1024)
+    assert (found.last_value_key, found.non_destructive) == (None, False)
+    assert (found.consumers_before_dispatch, found.delay_before_dispatch) == (0, -1)
+    assert (found.group_rebalance, found.group_buckets, found.auto_delete) == (False, -1, False)
+    assert (found.auto_delete_delay, found.auto_delete_message_count) == (0, 0)
+    assert (found.group_first_key, found.ring_size, found.enabled) == (None, -1, None)
+    assert (found.group_rebalance_pause_dispatch, found.configuration_managed) == (False, False)
+
+
+def test_a_full_name_is_split() -> None:
+    found = World().session().query_queue("a::q")
+    assert (found.exists, found.address, found.name) == (False, "a", "q")
+
+
+def test_an_existing_queue_describes_itself() -> None:
+    world = World()
+    world.queue("q", address="a", filter="x = 1", max_consumers=4, exclusive=True)
+    session = world.session()
+    session.send(text("m", "a", properties={"x": 1}))
+    session.create_consumer(0, "q")
+    found = session.query_queue("a::q")
+    assert found.exists
+    assert (found.name, found.address, found.filter) == ("q", "a", "x = 1")
+    assert (found.durable, found.message_count, found.consumer_count) == (True, 1, 1)
+    assert (found.routing_type, found.max_consumers, found.exclusive) == (RoutingType.ANYCAST, 4, True)
+
+
+def test_addresses() -> None:
+    world = World({"closed.#": {"auto_create_addresses": False, "auto_create_queues": False}})
+    session = world.session()
+    missing = session.query_address("closed.x")
+    assert (missing.exists, missing.queue_names) == (False, ())
+    assert (missing.auto_create_addresses, missing.auto_create_queues) == (False, False)
+    world.queue("q1", address="a")
+    world.queue("q2", address="a")
+    found = session.query_address("a")
+    assert found.exists
+    assert found.queue_names == ("q1", "q2")
+    assert (found.supports_anycast, found.supports_multicast) == (True, False)
+    assert session.query_address("a::q1").exists
