@@ -95,9 +95,9 @@ class Instance:
             getattr(self._service, act)()
             if act == "start":
                 break
-            waited = wait_until(self._service.status, lambda status: status.down, left_s, self._clock)
-            if not waited.met:
-                seen = Seen(waited.answer, before.broker)
+            ended = wait_until(self._service.status, lambda status: status.down, left_s, self._clock)
+            if not ended.met:
+                seen = Seen(ended.answer, before.broker)
                 return self._outcome(acts, acted_at_ms, began_s, seen, f"did not {act} within {timeout_s:g} s")
         left_s = max(0.0, timeout_s - (self._clock.now_s() - began_s))
         settled_s = self._clock.now_s() + SETTLE_S

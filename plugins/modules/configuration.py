@@ -80,7 +80,7 @@ from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.understudy.broker.plugins.module_utils.redaction import redact, spellings
 
 
-def read(path):
+def read(path: Path) -> str | None:
     """Present content, or None if there is no such file."""
     try:
         return path.read_text(encoding="utf-8")
@@ -88,11 +88,11 @@ def read(path):
         return None
 
 
-def checked_copy(module, path):
+def checked_copy(module: AnsibleModule, path: Path) -> tuple[str, list[str]]:
     """Write the content beside ``path`` with mode 0600 and check it; the copy's path and what the check printed."""
     directory = path.parent if path.parent.is_dir() else None
     descriptor, name = tempfile.mkstemp(dir=directory, prefix=f".{path.name}.", suffix=path.suffix)
-    printed = []
+    printed: list[str] = []
     try:
         with os.fdopen(descriptor, "w", encoding="utf-8") as target:
             target.write(module.params["content"])
@@ -109,7 +109,7 @@ def checked_copy(module, path):
     return name, printed
 
 
-def main():
+def main() -> None:
     module = AnsibleModule(
         argument_spec={
             "path": {"type": "path", "required": True},
@@ -125,7 +125,7 @@ def main():
     module.no_log_values |= spellings(secrets)
     before, after = read(path), module.params["content"]
     differs = before != after
-    printed = []
+    printed: list[str] = []
     if differs:
         copy, printed = checked_copy(module, path)
         if apply and not module.check_mode:

@@ -100,17 +100,19 @@ states:
   type: dict
 """
 
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.understudy.broker.plugins.module_utils.conditions import CONDITIONS, Observed
 from ansible_collections.understudy.broker.plugins.module_utils.deployed import asker, open_instance
 from ansible_collections.understudy.broker.plugins.module_utils.management import NodeState
-from ansible_collections.understudy.broker.plugins.module_utils.service import ServiceError
+from ansible_collections.understudy.broker.plugins.module_utils.service import Run, ServiceError
 from ansible_collections.understudy.broker.plugins.module_utils.waiting import Clock, wait_until
 
 
-def observe(node, run, clock):
+def observe(node: Mapping[str, Any], run: Run, clock: Clock) -> Observed:
     """The state of one node, by the first way it names."""
     if node["observed"] is not None:
         state = NodeState.from_dict(node["observed"])
@@ -124,7 +126,7 @@ def observe(node, run, clock):
     return Observed(node["name"], node["pair"], state)
 
 
-def main():
+def main() -> None:
     module = AnsibleModule(
         argument_spec={
             "condition": {"type": "str", "required": True, "choices": list(CONDITIONS)},

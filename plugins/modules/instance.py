@@ -94,7 +94,18 @@ from ansible_collections.understudy.broker.plugins.module_utils.service import S
 from ansible_collections.understudy.broker.plugins.module_utils.waiting import Clock
 
 
-def main():
+def end_undeployed(module: AnsibleModule) -> None:
+    """Where there is nothing, down is reached already and up cannot be; in check mode a deployment may yet come."""
+    directory, state = module.params["directory"], module.params["state"]
+    nothing = {"acted_at_ms": None, "elapsed_ms": 0}
+    if state in ("stopped", "killed"):
+        module.exit_json(changed=False, msg=f"nothing is deployed in {directory}", **nothing)
+    if module.check_mode:
+        module.exit_json(changed=True, msg="would start it once it is deployed", **nothing)
+    module.fail_json(msg=f"nothing is deployed in {directory}; run the site playbook on this host first")
+
+
+def main() -> None:
     module = AnsibleModule(
         argument_spec={
             "directory": {"type": "path", "required": True},
@@ -105,19 +116,16 @@ def main():
         supports_check_mode=True,
     )
     directory, state = module.params["directory"], module.params["state"]
-    nothing = {"acted_at_ms": None, "elapsed_ms": 0}
     gate = module.params["wait_for"] or DEFAULT_GATES[state]
     try:
         deployed = open_instance(Path(directory), module.run_command, Clock())
         if deployed is None:
-            if state in ("stopped", "killed"):
-                module.exit_json(changed=False, msg=f"nothing is deployed in {directory}", **nothing)
-            if module.check_mode:
-                module.exit_json(changed=True, msg="would start it once it is deployed", **nothing)
-            module.fail_json(msg=f"nothing is deployed in {directory}; run the site playbook on this host first")
+            end_undeployed(module)
+            return
         outcome = deployed.instance.reach(state, gate, module.params["timeout_s"], dry_run=module.check_mode)
     except (ServiceError, OSError) as error:
         module.fail_json(msg=f"{directory}: {error}")
+        return
     result = {"acted_at_ms": outcome.acted_at_ms, "elapsed_ms": outcome.elapsed_ms, **outcome.seen.as_dict()}
     if outcome.failed:
         module.fail_json(msg=f"{deployed.definition.name}: {outcome.message}", changed=outcome.changed, **result)

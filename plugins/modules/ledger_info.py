@@ -83,7 +83,9 @@ elapsed_ms:
   type: int
 """
 
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.understudy.broker.plugins.module_utils.ledger import (
@@ -95,7 +97,7 @@ from ansible_collections.understudy.broker.plugins.module_utils.ledger import (
 from ansible_collections.understudy.broker.plugins.module_utils.waiting import Clock, wait_until
 
 
-def measure(path, windows):
+def measure(path: Path, windows: Sequence[Mapping[str, Any]]) -> dict[str, object]:
     """The longest gap of each window, and the last confirmation."""
     with path.open("rb") as source:
         moments_ms = confirmed_at_ms(source)
@@ -110,7 +112,7 @@ def measure(path, windows):
     return {"gaps": gaps, "last_confirmed_ms": moments_ms[-1] if moments_ms else None}
 
 
-def main():
+def main() -> None:
     module = AnsibleModule(
         argument_spec={
             "path": {"type": "path", "required": True},

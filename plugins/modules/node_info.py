@@ -106,14 +106,14 @@ from ansible_collections.understudy.broker.plugins.module_utils.service import S
 from ansible_collections.understudy.broker.plugins.module_utils.waiting import Clock
 
 
-def main():
+def main() -> None:
     module = AnsibleModule(
         argument_spec={"directory": {"type": "path", "required": True}, "root": {"type": "path"}},
         supports_check_mode=True,
     )
     root = module.params["root"]
     releases = Releases(Path(root)) if root else None
-    result = {
+    result: dict[str, object] = {
         "deployed": False,
         "broker": NodeState(reachable=False, ready=False, state="not deployed").as_dict(),
         "release": releases.current() if releases else "",

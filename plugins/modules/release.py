@@ -83,7 +83,7 @@ from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.understudy.broker.plugins.module_utils.releases import ReleaseError, Releases
 
 
-def require_python(module):
+def require_python(module: AnsibleModule) -> None:
     """Fail unless the interpreter is of the version that the wheels are for."""
     python, wanted = module.params["python"], module.params["python_version"]
     code, output, error = module.run_command([python, "-c", "import sys; print('%d.%d' % sys.version_info[:2])"])
@@ -96,7 +96,7 @@ def require_python(module):
         )
 
 
-def install(module, releases, release):
+def install(module: AnsibleModule, releases: Releases, release: str) -> None:
     """Install from the archive, which is used up by it."""
     archive = module.params["archive"]
     if archive is None:
@@ -106,7 +106,7 @@ def install(module, releases, release):
     Path(archive).unlink(missing_ok=True)
 
 
-def main():
+def main() -> None:
     module = AnsibleModule(
         argument_spec={
             "root": {"type": "path", "required": True},

@@ -87,7 +87,7 @@ from ansible_collections.understudy.broker.plugins.module_utils.store import (
 FILE_MODE = "0640"
 
 
-def make_directory(module, path, create=True):
+def make_directory(module: AnsibleModule, path: Path, *, create: bool = True) -> bool:
     """One directory with the owner, group and mode asked for; whether that changed anything."""
     missing = not path.is_dir()
     if missing and not create:
@@ -97,23 +97,25 @@ def make_directory(module, path, create=True):
     if missing:
         path.mkdir(parents=True)
     arguments = module.load_file_common_arguments(module.params, path=str(path))
-    return module.set_fs_attributes_if_different(arguments, missing)
+    return bool(module.set_fs_attributes_if_different(arguments, missing))
 
 
-def set_owner(module, path):
+def set_owner(module: AnsibleModule, path: Path) -> bool:
     """Files of the store belong to the owner of its directories, and are nobody's to run."""
     arguments = module.load_file_common_arguments({**module.params, "mode": FILE_MODE}, path=str(path))
-    return module.set_fs_attributes_if_different(arguments, False)
+    return bool(module.set_fs_attributes_if_different(arguments, False))
 
 
-def write_whole(path, content):
+def write_whole(path: Path, content: str) -> None:
     """A small file, replaced in one step."""
     fresh = path.with_name(f".{path.name}.new")
     fresh.write_text(content, encoding="utf-8")
     os.replace(fresh, path)
 
 
-def prepare(module, store, instance, wanted):
+def prepare(
+    module: AnsibleModule, store: Path, instance: Path, wanted: StoreIdentity
+) -> tuple[bool, StoreIdentity | None]:
     """Whether anything changed, and the identity of the store."""
     if store.is_dir():
         judge(store, instance, wanted)
@@ -133,7 +135,7 @@ def prepare(module, store, instance, wanted):
     return changed, judge(store, instance, wanted)
 
 
-def main():
+def main() -> None:
     module = AnsibleModule(
         argument_spec={
             "path": {"type": "path", "required": True},

@@ -86,7 +86,7 @@ from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.understudy.broker.plugins.module_utils.wheelhouse import WheelhouseError, build, plan, prune
 
 
-def main():
+def main() -> None:
     module = AnsibleModule(
         argument_spec={
             "source": {"type": "path", "required": True},

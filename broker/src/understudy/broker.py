@@ -37,6 +37,7 @@ class Broker:
         timers: Timers,
         entropy: Entropy,
         wake: Callable[[], None],
+        global_max_size_bytes: int,
     ) -> None:
         self.store = store
         self.post_office = PostOffice(
@@ -48,7 +49,9 @@ class Broker:
             timers=timers,
             id_cache_size=configuration.id_cache_size,
             persist_id_cache=configuration.persist_id_cache,
-            global_max_size_bytes=configuration.global_max_size_bytes,
+            global_max_size_bytes=global_max_size_bytes,
+            message_expiry_scan_period_ms=configuration.message_expiry_scan_period_ms,
+            address_queue_scan_period_ms=configuration.address_queue_scan_period_ms,
             wildcard_routing=configuration.wildcards.routing_enabled,
             wake=wake,
         )

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import ssl
 import subprocess
 import sys
 import threading
 import warnings
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
+from pathlib import Path
 
 import pytest
 from support.fake_broker import FakeBroker, Store
 from understudy.client import aio, sync
+from understudy.client.bodies import encode_text
 from understudy.errors import (
     AuthenticationFailed,
     CommitOutcomeUnknown,
@@ -38,15 +41,15 @@ async def pair() -> AsyncIterator[tuple[FakeBroker, FakeBroker, str]]:
     await primary.start()
     await backup.start()
     port = backup.port
-    await backup.stop()
+    backup.stop()
     primary.backup = ("127.0.0.1", port)
     backup.port = port
     url = f"(tcp://127.0.0.1:{primary.port},tcp://127.0.0.1:{port})?ha=true&{OPTIONS}"
     try:
         yield primary, backup, url
     finally:
-        await primary.stop()
-        await backup.stop()
+        primary.stop()
+        backup.stop()
 
 
 def run(test: Callable[[FakeBroker, FakeBroker, str], Awaitable[None]]) -> None:
@@ -68,11 +71,8 @@ def test_send_receive_browse_acknowledge() -> None:
             await producer.send(b"bytes")
             await producer.send(Message(b"whole", priority=9))
             browser = await session.browser("q")
-            assert [each.body[-5:] async for each in browser] == [b"x\0t\0"[-5:].rjust(5, b"\0")] * 0 + [
-                "text".encode("utf-16-le")[-5:],
-                b"bytes",
-                b"whole",
-            ]
+            bodies = [each.body async for each in browser]
+            assert bodies == [encode_text("text"), b"bytes", b"whole"]
             assert len([each async for each in browser]) == 3, "again from the top"
             consumer = await session.consumer("q")
             first = await consumer.receive(5)
@@ -122,7 +122,7 @@ def test_confirmed_sends_survive_the_loss_of_the_primary() -> None:
             async def take_over() -> None:
                 while connection.failovers == 0 and not connection.failing_over:
                     await asyncio.sleep(0.001)
-                await primary.stop()
+                primary.stop()
                 await backup.start(backup.port)
 
             switch = asyncio.create_task(take_over())
@@ -229,14 +229,15 @@ def test_the_end_of_attempts_reaches_everybody() -> None:
             consumer = await session.consumer("q")
             waiting = asyncio.create_task(consumer.receive())
             await asyncio.sleep(0)
-            primary.before = lambda packet: not isinstance(packet, SessionSend)
+
+            def die_at_a_send(packet: Packet) -> bool:
+                if isinstance(packet, SessionSend):
+                    primary.stop()
+                return True
+
+            primary.before = die_at_a_send
             unknown = producer.send_nowait("x")
             blocked = asyncio.create_task(producer.send("y"))
-            await asyncio.sleep(0)
-            await primary.stop() if primary.before is None else None
-            while not connection.failing_over and not heard:
-                await asyncio.sleep(0.001)
-            await primary.stop()
             with pytest.raises(FailoverTimedOut):
                 await waiting
             with pytest.raises(SendOutcomeUnknown):
@@ -269,6 +270,34 @@ def test_connecting_fails_as_it_should() -> None:
             await connection.session()
         await connection.close()
         await connection.close()
+
+    run(test)
+
+
+def test_tls(tmp_path: Path) -> None:
+    """Goal: encrypted, the certificate checked for trust and name. Method: one made by openssl."""
+    certificate, key = tmp_path / "cert.pem", tmp_path / "key.pem"
+    command = "openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 2 -subj /CN=localhost"
+    files = ["-addext", "subjectAltName=DNS:localhost", "-keyout", str(key), "-out", str(certificate)]
+    subprocess.run([*command.split(), *files], check=True, capture_output=True, timeout=60)
+
+    async def test(primary: FakeBroker, backup: FakeBroker, url: str) -> None:
+        context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+        context.load_cert_chain(certificate, key)
+        await backup.start(tls=context)
+        trusted = f"sslEnabled=true&trustStorePath={certificate}"
+        async with await aio.connect(f"tcp://localhost:{backup.port}?{trusted}") as connection:
+            await (await (await connection.session()).producer("q")).send("x")
+        with pytest.raises(Unreachable, match="certificate"):
+            await aio.connect(f"tcp://127.0.0.1:{backup.port}?{trusted}")
+        async with await aio.connect(f"tcp://127.0.0.1:{backup.port}?{trusted}&verifyHost=false"):
+            pass
+        with pytest.raises(Unreachable, match="certificate"):
+            await aio.connect(f"tcp://localhost:{backup.port}?sslEnabled=true")
+        async with await aio.connect(f"tcp://localhost:{backup.port}?sslEnabled=true&trustAll=true"):
+            pass
+        with pytest.raises(Unreachable):
+            await aio.connect(f"tcp://localhost:{backup.port}?sslEnabled=true&trustStorePath=/nowhere.pem")
 
     run(test)
 
@@ -328,7 +357,7 @@ def running_broker() -> Iterator[str]:
         loop_holder.append(loop)
         ready.set()
         loop.run_forever()
-        loop.run_until_complete(broker.stop())
+        broker.stop()
         loop.run_until_complete(asyncio.sleep(0))
         loop.close()
 

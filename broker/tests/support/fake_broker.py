@@ -8,6 +8,7 @@ as a primary and its backup do. ``fail_after`` cuts the connection at a chosen m
 from __future__ import annotations
 
 import asyncio
+import ssl
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
@@ -114,18 +115,17 @@ class FakeBroker:
         self._server: asyncio.Server | None = None
         self._connections: set[_Connection] = set()
 
-    async def start(self, port: int = 0) -> None:
+    async def start(self, port: int = 0, tls: ssl.SSLContext | None = None) -> None:
         loop = asyncio.get_running_loop()
-        self._server = await loop.create_server(lambda: _Connection(self), "127.0.0.1", port)
+        self._server = await loop.create_server(lambda: _Connection(self), "127.0.0.1", port, ssl=tls)
         self.port = self._server.sockets[0].getsockname()[1]
 
-    async def stop(self) -> None:
+    def stop(self) -> None:
         """Stop listening and cut every connection, as a crash does."""
         if self._server is not None:
             self._server.close()
             self._server = None
-        for connection in tuple(self._connections):
-            connection.cut()
+        self.cut()
 
     def cut(self) -> None:
         """Cut every connection; go on listening."""

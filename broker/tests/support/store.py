@@ -177,7 +177,9 @@ def order_of(contents: dict[str, Any]) -> dict[int, list[int]]:
 class Rig:
     """Nodes that take turns on one volume, and the model of what they did."""
 
-    def __init__(self, stream: random.Random, *, segment_bytes: int = SEGMENT_BYTES_MIN, id_cache_size: int = 5) -> None:
+    def __init__(
+        self, stream: random.Random, *, segment_bytes: int = SEGMENT_BYTES_MIN, id_cache_size: int = 5
+    ) -> None:
         self.stream = stream
         self.volume = SimVolume()
         self.volume.disk("setup").make_directory(DIRECTORY)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import weakref
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
 from types import TracebackType
 from typing import Any
@@ -154,7 +155,9 @@ class Consumer:
         self._session_state = session_state
         self._state = state
         self._waiters: list[asyncio.Future[None]] = []
-        state.on_change = self._wake
+        # Weak: a consumer that nobody holds, and its connection, must be seen to be forgotten.
+        wake = weakref.WeakMethod(self._wake)
+        state.on_change = lambda: _call_if_alive(wake)
 
     async def __aenter__(self) -> Consumer:
         return self
@@ -269,6 +272,12 @@ class Consumer:
     def _wake(self) -> None:
         for future in take_all(self._waiters):
             resolve(future)
+
+
+def _call_if_alive(method: weakref.WeakMethod[Callable[[], None]]) -> None:
+    call = method()
+    if call is not None:
+        call()
 
 
 class Browser:

@@ -99,6 +99,14 @@ _SECURITY: Final[tuple[Element, ...]] = (
 )
 
 _LIFE: Final[tuple[Element, ...]] = (
+    row("connection-ttl-check-interval", MS, "2000", "How often connections are looked at for silence.", minimum=1),
+    row(
+        "message-expiry-scan-period",
+        MS,
+        "30000",
+        "How often queues are searched for expired messages; -1 is never.",
+    ),
+    row("address-queue-scan-period", MS, "30000", "How often unused auto-created queues and addresses are removed."),
     row("connection-ttl-override", MS, "-1", "Drop a connection this silent, whatever its client asked; -1 leaves it."),
     row("id-cache-size", INTEGER, str(ID_CACHE_SIZE), "Duplicate ids remembered for each address.", minimum=0),
     row("persist-id-cache", BOOLEAN, "true", "Keep duplicate ids over a restart or failover."),
@@ -128,18 +136,8 @@ _LIFE: Final[tuple[Element, ...]] = (
         row("mirror-page-transaction", BOOLEAN, "false", "Use page transactions on a mirror's target."),
     ),
     *not_yet(
-        row("connection-ttl-check-interval", MS, "2000", "How often connections are looked at for silence.", minimum=1),
         row("transaction-timeout", MS, "300000", "Age at which an unfinished transaction may be rolled back."),
         row("transaction-timeout-scan-period", MS, "1000", "How often transactions are looked at for their age."),
-        row(
-            "message-expiry-scan-period",
-            MS,
-            "30000",
-            "How often queues are searched for expired messages; -1 is never.",
-        ),
-        row(
-            "address-queue-scan-period", MS, "30000", "How often unused auto-created queues and addresses are removed."
-        ),
         row("graceful-shutdown-enabled", BOOLEAN, "false", "On stop, wait for clients to leave by themselves."),
         row("graceful-shutdown-timeout", MS, "-1", "Longest graceful wait; -1 is for ever."),
         row("persist-delivery-count-before-delivery", BOOLEAN, "false", "Store delivery counts before delivering."),

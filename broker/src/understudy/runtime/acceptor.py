@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
-from typing import Final, Protocol, cast
+from typing import Protocol, cast
 
 from understudy.config.model import AcceptorConfiguration
 from understudy.errors import BrokerError
@@ -24,8 +24,6 @@ from understudy.wire.detect import Protocol as Wire
 from understudy.wire.detect import detect
 
 log = logging.getLogger(__name__)
-
-CHECK_PERIOD_MS: Final = 2_000
 
 
 class ConnectionHandler(Protocol):
@@ -57,7 +55,9 @@ class Acceptor:
         turn: Turn,
         make_handler: HandlerFactory,
         congested: Callable[[], bool],
+        check_period_ms: int,
     ) -> None:
+        self._check_period_ms = check_period_ms
         self.configuration = configuration
         self.turn = turn
         self.make_handler = make_handler
@@ -79,7 +79,7 @@ class Acceptor:
             self.configuration.port,
             backlog=self.configuration.backlog,
         )
-        self._check_timer = loop.call_later(CHECK_PERIOD_MS / 1000, self._check)
+        self._check_timer = loop.call_later(self._check_period_ms / 1000, self._check)
 
     def stop_listening(self) -> None:
         """Take no new connections; the present ones go on."""
@@ -113,7 +113,7 @@ class Acceptor:
     def _check(self) -> None:
         for connection in list(self.connections):
             connection.check()
-        self._check_timer = asyncio.get_running_loop().call_later(CHECK_PERIOD_MS / 1000, self._check)
+        self._check_timer = asyncio.get_running_loop().call_later(self._check_period_ms / 1000, self._check)
 
 
 class ServerConnection(asyncio.Protocol):
@@ -242,7 +242,7 @@ class ServerConnection(asyncio.Protocol):
         self.close()
 
     def check(self) -> None:
-        """Liveness, every two seconds."""
+        """Liveness, every connection-ttl-check-interval."""
         if self.handler is None or self._closing:
             return
         try:

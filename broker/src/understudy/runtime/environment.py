@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import resource
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -26,6 +27,8 @@ class Environment:
     """Makes the writer of one activation."""
     file_lock: Callable[[str], FileLock]
     """Makes the lock of one file path."""
+    memory_bytes: int = 1 << 30
+    """Memory that the process may use."""
 
 
 class SystemClock:
@@ -65,4 +68,22 @@ def system_environment(loop: asyncio.AbstractEventLoop) -> Environment:
         disk=disk,
         log_writer=lambda: ThreadLogWriter(loop),
         file_lock=RealFileLock,
+        memory_bytes=available_memory_bytes(),
     )
+
+
+def available_memory_bytes() -> int:
+    """Memory of the machine, or less where a limit of the service or the process is lower."""
+    limits = [os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")]
+    soft, _ = resource.getrlimit(resource.RLIMIT_AS)
+    if soft != resource.RLIM_INFINITY:
+        limits.append(soft)
+    for path in ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"):
+        try:
+            with open(path) as file:
+                text = file.read().strip()
+        except OSError:
+            continue
+        if text.isdecimal():
+            limits.append(int(text))
+    return min(limits)

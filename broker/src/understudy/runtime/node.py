@@ -263,13 +263,20 @@ class BrokerNode:
             timers=self._timers,
             entropy=environment.entropy,
             wake=self._turn.request,
+            global_max_size_bytes=self._global_max_size_bytes(),
         )
         self._turn.work = self._work
         own = self._own_connector()
         if own is not None:
             self.topology.set_primary(self.store.node_id, own, environment.clock.wall_ms())
         for acceptor_configuration in configuration.acceptors:
-            acceptor = Acceptor(acceptor_configuration, self._turn, self.broker.make_handler, self.broker.congested)
+            acceptor = Acceptor(
+                acceptor_configuration,
+                self._turn,
+                self.broker.make_handler,
+                self.broker.congested,
+                configuration.connection_ttl_check_interval_ms,
+            )
             await acceptor.open()
             self.acceptors.append(acceptor)
         self._check_disk()
@@ -358,6 +365,11 @@ class BrokerNode:
             disk_usage_percent_max=configuration.max_disk_usage_percent,
             disk_free_bytes_min=configuration.min_disk_free_bytes,
         )
+
+    def _global_max_size_bytes(self) -> int:
+        """global-max-size; by default half of the memory that the process may use."""
+        configured = self.configuration.global_max_size_bytes
+        return configured if configured >= 0 else self.environment.memory_bytes // 2
 
     def _follower(self) -> Follower:
         return Follower(

@@ -78,8 +78,6 @@ def begin_epoch(
     number = highest_number(names) + 1
     ends = follower.ends()
     try:
-        # entries made by the node before us, perhaps not synced
-        disk.sync_directory(directory)
         _settle(follower, disk)
         sequence = state.sequence + 1
         payload = encode_epoch(uuid_bytes(node_id), epoch, clock.wall_ms(), ends)

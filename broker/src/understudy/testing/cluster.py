@@ -244,7 +244,7 @@ class SimCluster:
         serving = [
             other.process.label
             for other in self.nodes.values()
-            if other is not node and other.state == "active" and other.process is not None
+            if other is not node and other.state == "active" and other.process is not None and not other.process.paused
         ]
         self.epochs.activated(self.loop.time(), process.label, _epoch(node), serving)
 

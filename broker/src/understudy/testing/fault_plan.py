@@ -26,7 +26,14 @@ class FaultKind(Enum):
     CRASH_IN_DISK = "crash-in-disk"
     """Kill a node, or cut its power, at one of its next disk operations."""
     PAUSE = "pause"
-    """SIGSTOP a node, SIGCONT it later: the zombie test."""
+    """SIGSTOP a node, SIGCONT it later; its locks are kept."""
+    LEASE_LOST = "lease-lost"
+    """Freeze a node for longer than the storage server keeps its locks, then let it go on: the
+    zombie test."""
+    SYNC_FAILS = "sync-fails"
+    """The next sync of a file, whoever asks for it, fails and loses what it should have kept."""
+    DISK_FULL = "disk-full"
+    """The storage takes no growth for a while."""
     STOP = "stop"
     """Stop a node cleanly, with or without handing over."""
     PART_CLIENTS = "part-clients"
@@ -48,6 +55,9 @@ WEIGHTS: Final = {
     FaultKind.POWER_LOSS_OF_ALL: 1,
     FaultKind.CRASH_IN_DISK: 6,
     FaultKind.PAUSE: 3,
+    FaultKind.LEASE_LOST: 2,
+    FaultKind.SYNC_FAILS: 1,
+    FaultKind.DISK_FULL: 1,
     FaultKind.STOP: 4,
     FaultKind.PART_CLIENTS: 3,
     FaultKind.PART_NODES: 2,
@@ -55,6 +65,17 @@ WEIGHTS: Final = {
     FaultKind.KILL_CLIENT: 2,
     FaultKind.SLOW_STORE: 2,
 }
+
+_WITHOUT_TARGET: Final = frozenset(
+    {
+        FaultKind.POWER_LOSS_OF_ALL,
+        FaultKind.PART_NODES,
+        FaultKind.SLOW_NETWORK,
+        FaultKind.SLOW_STORE,
+        FaultKind.SYNC_FAILS,
+        FaultKind.DISK_FULL,
+    }
+)
 
 #: Targets that are resolved when the fault strikes.
 ACTIVE: Final = "active"
@@ -116,7 +137,7 @@ def draw_faults(
 def _draw_fault(stream: random.Random, number: int, at_s: float, kind: FaultKind, clients: Sequence[str]) -> Fault:
     if kind is FaultKind.KILL_CLIENT:
         target = stream.choice(clients)
-    elif kind in (FaultKind.POWER_LOSS_OF_ALL, FaultKind.PART_NODES, FaultKind.SLOW_NETWORK, FaultKind.SLOW_STORE):
+    elif kind in _WITHOUT_TARGET:
         target = ""
     else:
         target = stream.choice((ACTIVE, ACTIVE, ACTIVE, PASSIVE))

@@ -12,7 +12,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Final, TypeVar
 
 from understudy.ports import Disk, File, FileLock, LogWriter, Timer, Timers
 from understudy.runtime.environment import Environment
@@ -22,6 +22,8 @@ from understudy.testing.sim_environment import SimClock, SimEntropy, SimTimers, 
 from understudy.testing.sim_loop import Death, ProcessKilled, SimLoop, SimProcess
 
 T = TypeVar("T")
+
+_CAPACITY_BYTES: Final = 1 << 40
 
 
 @dataclass(slots=True)
@@ -232,7 +234,7 @@ class SharedStorage:
 
     def __init__(self, loop: SimLoop, conditions: StorageConditions) -> None:
         self.conditions = conditions
-        self.volume = SimVolume()
+        self.volume = SimVolume(_CAPACITY_BYTES)
         self._loop = loop
         self._faults = loop.random("storage")
 
@@ -276,6 +278,20 @@ class SharedStorage:
             self.volume.power_loss(self._faults, process.host)
         else:
             self.volume.crash_process(process.host)
+
+    def expire_leases(self, host: str) -> None:
+        """The storage server gives the locks of a host it has not heard of to whoever asks next."""
+        for path in [path for path, lock in self.volume.locks.items() if lock.owner == host]:
+            self._loop.record(f"lease of {host} on {path} expired")
+            self.volume.revoke_lock(path)
+
+    def fill(self) -> None:
+        """Take away all free space but a little."""
+        self.volume.capacity_bytes = self.volume.used_bytes() + 4096
+
+    def free(self) -> None:
+        """Give the space back."""
+        self.volume.capacity_bytes = _CAPACITY_BYTES
 
     def messages_left(self, directory: str) -> dict[str, int]:
         """Messages in each queue by what is in the log, read as an outsider would."""

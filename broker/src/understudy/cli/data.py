@@ -1,0 +1,156 @@
+"""``understudy data``: looking into a store's log from outside. Strictly read-only.
+
+Safe beside a running broker; what it is writing at that moment shows as the open end of the log.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from dataclasses import asdict
+from typing import TextIO
+
+import click
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+from rich.table import Table
+
+from understudy.runtime.disk import RealDisk
+from understudy.store.inspect import LoggedRecord, VerifyReport, describe, is_store, read_log, segment_links, verify
+from understudy.store.records import RecordType
+from understudy.units import format_bytes
+
+_DIRECTORY = click.argument("directory", type=click.Path(exists=True, file_okay=False, resolve_path=True))
+_JSON = click.option("--json", "as_json", is_flag=True, help="JSON instead of text.")
+
+
+@click.group()
+def data() -> None:
+    """Look into the journal of a broker, running or not; nothing is ever changed."""
+
+
+def _check_store(directory: str) -> RealDisk:
+    disk = RealDisk()
+    if not is_store(disk, directory):
+        raise click.UsageError(f"{directory} holds no journal: no file is named segment-*.log")
+    return disk
+
+
+@data.command("print")
+@_DIRECTORY
+@_JSON
+@click.option(
+    "--type",
+    "kinds",
+    multiple=True,
+    type=click.Choice([kind.name for kind in RecordType], case_sensitive=False),
+    help="Only records of this type; may be repeated.",
+)
+@click.option("--queue", "queue_id", type=int, help="Only records that name this queue id.")
+@click.option("--message", "message_id", type=int, help="Only records that name this message id.")
+@click.option("--transaction", "tx_id", type=int, help="Only records of this transaction id.")
+@click.option("--from-sequence", type=click.IntRange(min=1), default=1, help="Leave out what came before.")
+@click.option("--to-sequence", type=click.IntRange(min=1), help="Leave out what comes after.")
+@click.option("--limit", type=click.IntRange(min=1), help="Stop after so many records.")
+def print_records(
+    directory: str,
+    as_json: bool,
+    kinds: tuple[str, ...],
+    queue_id: int | None,
+    message_id: int | None,
+    tx_id: int | None,
+    from_sequence: int,
+    to_sequence: int | None,
+    limit: int | None,
+) -> None:
+    """Print the records of the log in DIRECTORY, one a line, without message bodies."""
+    disk = _check_store(directory)
+    node_id = segment_links(disk, directory)[0].node_id
+    wanted = {kind.upper() for kind in kinds}
+    shown = 0
+    for logged in read_log(disk, directory):
+        sequence = logged.frame.sequence
+        if to_sequence is not None and sequence > to_sequence:
+            break
+        if sequence < from_sequence or (wanted and RecordType(logged.frame.kind).name not in wanted):
+            continue
+        if not _names(logged, queue_id, message_id, tx_id):
+            continue
+        values = describe(logged, node_id)
+        click.echo(json.dumps(values) if as_json else _line(values))
+        shown += 1
+        if shown == limit:
+            break
+
+
+def _names(logged: LoggedRecord, queue_id: int | None, message_id: int | None, tx_id: int | None) -> bool:
+    """Whether the record names all the ids that are asked for."""
+    record = logged.record
+    queue_ids = (getattr(record, "queue_id", None), *getattr(record, "queue_ids", ()))
+    message_ids = (getattr(record, "message_id", None), *getattr(record, "message_ids", ()))
+    return (
+        (queue_id is None or queue_id in queue_ids)
+        and (message_id is None or message_id in message_ids)
+        and (tx_id is None or getattr(record, "tx_id", None) == tx_id)
+    )
+
+
+def _line(values: dict[str, object]) -> str:
+    place = f"{values['epoch']}:{values['sequence']} {values['segment']}+{values['offset']}"
+    skipped = ("node", "epoch", "sequence", "segment", "offset", "kind")
+    rest = " ".join(f"{name}={value}" for name, value in values.items() if name not in skipped)
+    return f"{place} {values['kind']} {rest}"
+
+
+@data.command("verify")
+@_DIRECTORY
+@_JSON
+@click.pass_context
+def verify_store(context: click.Context, directory: str, as_json: bool) -> None:
+    """Check every byte of the journal in DIRECTORY. Exit code 1 if anything is damaged."""
+    disk = _check_store(directory)
+    report = _verify(disk, directory, show_progress=not as_json and sys.stderr.isatty())
+    if as_json:
+        click.echo(json.dumps(asdict(report)))
+    else:
+        _print_report(report, sys.stdout)
+    if report.problems:
+        context.exit(1)
+
+
+def _verify(disk: RealDisk, directory: str, *, show_progress: bool) -> VerifyReport:
+    if not show_progress:
+        return verify(disk, directory)
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task("segments")
+        return verify(disk, directory, lambda done, total: bar.update(task, completed=done, total=total))
+
+
+def _print_report(report: VerifyReport, output: TextIO) -> None:
+    # not wrapped when piped, so that every line stays one line
+    console = Console(file=output, width=None if output.isatty() else 200, highlight=False)
+    table = Table(box=None, header_style="bold")
+    for name in ("segment", "epoch", "state", "records", "sequences", "used", "size", "tail"):
+        table.add_column(name, justify="left" if name in ("segment", "state", "sequences") else "right")
+    for segment in report.segments:
+        table.add_row(
+            os.path.basename(segment.file),
+            str(segment.epoch),
+            segment.state if segment.part_of_log else f"{segment.state}, not in the log",
+            str(segment.records),
+            f"{segment.first_sequence}-{segment.last_sequence}" if segment.records else "",
+            format_bytes(segment.used_bytes),
+            format_bytes(segment.size_bytes),
+            format_bytes(segment.tail_bytes) if segment.tail_bytes else "",
+        )
+    console.print(table)
+    console.print(
+        f"node {report.node_id}, epoch {report.epoch}: {report.records} records up to sequence"
+        f" {report.last_sequence}, {report.live_messages} messages in queues"
+    )
+    for problem in report.problems:
+        console.print(f"DAMAGED: {problem.file} at offset {problem.offset}: {problem.message}", soft_wrap=True)
+    if not report.problems:
+        console.print("no damage found")
