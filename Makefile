@@ -71,7 +71,7 @@ static: $(VENV)/.complete ## ruff, mypy --strict, walls of the house
 
 .PHONY: unit
 unit: $(VENV)/.complete ## Unit tests: no sleep, no network
-	$(PYTEST) broker/tests/unit
+	$(PYTEST) -m "not spark and not long" broker/tests/unit
 
 .PHONY: property
 property: $(VENV)/.complete ## Property tests (Hypothesis)

@@ -18,6 +18,7 @@ from understudy.protocols.core.services import CoreServices
 from understudy.routing.post_office import PostOffice
 from understudy.routing.settings import AddressSettingsRepository
 from understudy.security.authorization import SecurityPolicy
+from understudy.security.login_guard import LoginGuard
 from understudy.session.registry import SessionRegistry
 from understudy.store.message_store import MessageStore
 
@@ -66,6 +67,7 @@ class Broker:
             clock=clock,
             entropy=entropy,
             registry=SessionRegistry(),
+            login_guard=LoginGuard(clock),
             credentials=credentials,
             connection_ttl_override_ms=configuration.connection_ttl_override_ms,
         )

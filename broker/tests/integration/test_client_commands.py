@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+
 from support.fake_broker import FakeBroker, Store
 from understudy.ledger import Kind, check, read
 from understudy.wire.core.packets import Commit, Packet, SessionSend

@@ -14,6 +14,7 @@ from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 
 import pytest
+
 from support.fake_broker import FakeBroker, Store
 from understudy.client import aio, sync
 from understudy.client.bodies import encode_text

@@ -103,6 +103,11 @@ def test_a_typo_in_the_configuration_is_named_with_its_line(node: Node) -> None:
     assert "security-enabled" in done.stderr, "the nearest known name"
 
 
+def fill(url: str) -> None:
+    command = [str(COMMAND), "produce", "--url", url, "--queue", "q", "--count", "200", "--size", "500"]
+    subprocess.run(command, check=True, capture_output=True)
+
+
 def fails_to_start(node: Node) -> str:
     node.end()
     node.start()
@@ -118,7 +123,7 @@ def segments(node: Node) -> list[Path]:
 
 def test_a_flipped_bit_is_located_and_never_served(node: Node) -> None:
     url = f"tcp://127.0.0.1:{node.port}"
-    subprocess.run([str(COMMAND), "produce", "--url", url, "--queue", "q", "--count", "200", "--size", "500"], check=True)
+    fill(url)
     node.kill()
     segment = segments(node)[0]  # the last one is prepared and empty
     data = bytearray(segment.read_bytes())
@@ -134,7 +139,7 @@ def test_a_flipped_bit_is_located_and_never_served(node: Node) -> None:
 
 def test_a_truncated_journal_is_not_served_as_if_whole(node: Node) -> None:
     url = f"tcp://127.0.0.1:{node.port}"
-    subprocess.run([str(COMMAND), "produce", "--url", url, "--queue", "q", "--count", "200", "--size", "500"], check=True)
+    fill(url)
     node.kill()
     segment = segments(node)[0]  # the last one is prepared and empty
     os.truncate(segment, 50_000)
@@ -172,5 +177,32 @@ def test_a_locked_store_is_waited_for_and_reported(tmp_path: Path) -> None:
             assert pair.primary.get("/health/ready")[1]["state"] == "active"
         finally:
             second.end()
+    finally:
+        pair.end()
+
+
+def test_a_wrong_password_is_refused_and_a_flood_of_them_costs_nobody_else(tmp_path: Path) -> None:
+    pair = Pair(tmp_path, security=True)
+    try:
+        node = pair.primary.start()
+        node.wait_ready("active")
+        url = f"tcp://127.0.0.1:{node.port}"
+        command = [str(COMMAND), "produce", "--url", url, "--queue", "q", "--count", "1", "--user", "bob"]
+        wrong, right = tmp_path / "wrong", tmp_path / "right"
+        wrong.write_text("guessed\n")
+        right.write_text("secret of bob\n")
+        good = subprocess.run([*command, "--password-file", str(right)], capture_output=True, text=True, timeout=30)
+        assert good.returncode == 0, good.stderr
+        bad = subprocess.run([*command, "--password-file", str(wrong)], capture_output=True, text=True, timeout=30)
+        assert bad.returncode == 1
+        assert "bob" in bad.stderr
+        assert "guessed" not in node.tail() + bad.stderr
+        nobody = subprocess.run(
+            [str(COMMAND), "consume", "--url", url, "--queue", "q", "--count", "1"],
+            capture_output=True, text=True, timeout=30,
+        )  # fmt: skip
+        assert nobody.returncode == 1, "a client without a user is nobody"
+        again = subprocess.run([*command, "--password-file", str(right)], capture_output=True, text=True, timeout=30)
+        assert again.returncode == 0, again.stderr
     finally:
         pair.end()

@@ -21,6 +21,7 @@ from collections import defaultdict
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+
 from support.routing import Answers, FakeCallback, World, text
 from understudy.routing import waiting
 from understudy.routing.queue import Queue

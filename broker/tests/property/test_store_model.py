@@ -13,6 +13,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tests.support.store import DIRECTORY, Crashed, Rig, contents_of, order_of
+
 from understudy.errors import JournalCorrupt
 from understudy.store.follower import Follower, recover
 from understudy.store.inspect import verify
@@ -83,7 +84,7 @@ def check_bodies(rig: Rig, stream: random.Random) -> None:
         assert rig.store.read_message(reference.location).encoded == rig.bodies[reference.message_id]
 
 
-@settings(max_examples=120, **RELAXED)
+@settings(max_examples=300, **RELAXED)
 @given(SEEDS)
 def test_confirmed_survives_and_the_rest_is_a_prefix(seed: int) -> None:
     stream = random.Random(seed)
@@ -101,7 +102,7 @@ def test_confirmed_survives_and_the_rest_is_a_prefix(seed: int) -> None:
         follower = watcher
 
 
-@settings(max_examples=60, **RELAXED)
+@settings(max_examples=120, **RELAXED)
 @given(SEEDS)
 def test_follower_equals_cold_recovery_at_every_point(seed: int) -> None:
     stream = random.Random(seed)
@@ -125,7 +126,7 @@ def test_follower_equals_cold_recovery_at_every_point(seed: int) -> None:
         rig.die(power_loss=False)
 
 
-@settings(max_examples=40, **RELAXED)
+@settings(max_examples=80, **RELAXED)
 @given(SEEDS)
 def test_writes_of_a_zombie_are_not_part_of_the_log(seed: int) -> None:
     stream = random.Random(seed)
@@ -205,7 +206,7 @@ def log_segments(rig: Rig) -> list[str]:
     return [path for path in rig.volume.paths() if parse_name(path.rsplit("/", 1)[1])]
 
 
-@settings(max_examples=150, **RELAXED)
+@settings(max_examples=300, **RELAXED)
 @given(SEEDS)
 def test_a_flipped_bit_is_found_or_lies_in_the_tail(seed: int) -> None:
     stream = random.Random(seed)
@@ -237,7 +238,7 @@ def test_a_flipped_bit_is_found_or_lies_in_the_tail(seed: int) -> None:
         assert after.state.sequence < whole.state.sequence
 
 
-@settings(max_examples=100, **RELAXED)
+@settings(max_examples=200, **RELAXED)
 @given(SEEDS)
 def test_a_cut_file_is_found(seed: int) -> None:
     stream = random.Random(seed)

@@ -23,7 +23,7 @@ _BROKER_XML = """<?xml version="1.0"?>
 <configuration xmlns="urn:activemq">
   <core xmlns="urn:activemq:core">
     <name>{name}</name>
-    <security-enabled>false</security-enabled>
+    <security-enabled>{security}</security-enabled>
     <bindings-directory>{store}/bindings</bindings-directory>
     <journal-directory>{store}/journal</journal-directory>
     <large-messages-directory>{store}/large-messages</large-messages-directory>
@@ -55,6 +55,18 @@ _BROKER_XML = """<?xml version="1.0"?>
     {extra}
   </core>
 </configuration>
+"""
+
+
+_SECURITY_SETTINGS = """
+    <security-settings>
+      <security-setting match="#">
+        <permission type="send" roles="everything"/>
+        <permission type="consume" roles="everything"/>
+        <permission type="createAddress" roles="everything"/>
+        <permission type="createDurableQueue" roles="everything"/>
+      </security-setting>
+    </security-settings>
 """
 
 
@@ -158,7 +170,9 @@ class Node:
 class Pair:
     """A primary and its backup over one store."""
 
-    def __init__(self, directory: Path, *, failover_on_shutdown: bool = False, extra: str = "") -> None:
+    def __init__(
+        self, directory: Path, *, failover_on_shutdown: bool = False, security: bool = False, extra: str = ""
+    ) -> None:
         self.store = directory / "store"
         ports = {"primary": free_port(), "backup": free_port()}
         self.primary = Node(directory / "primary", "primary", ports["primary"])
@@ -175,9 +189,21 @@ class Pair:
                     role=node.role,
                     other=other,
                     failover_on_shutdown=str(failover_on_shutdown).lower(),
-                    extra=extra,
+                    security=str(security).lower(),
+                    extra=extra + (_SECURITY_SETTINGS if security else ""),
                 )
             )
+
+            if security:
+                hashed = subprocess.run(
+                    [str(COMMAND), "user", "hash", "bob"],
+                    input="secret of bob\n",
+                    capture_output=True,
+                    text=True,
+                    check=True,
+                )
+                (node.config.parent / "artemis-users.properties").write_text(hashed.stdout)
+                (node.config.parent / "artemis-roles.properties").write_text("everything = bob\n")
 
     @property
     def url(self) -> str:

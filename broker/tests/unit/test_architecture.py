@@ -85,7 +85,7 @@ def test_pure_rooms_touch_no_world(module: tuple[Path, ast.Module]) -> None:
     names = imports(tree)
     for line, name in names:
         assert name.partition(".")[0] not in NEVER_IMPORTED, f"{path}:{line}: {name} is never imported"
-    if is_shell(path) or path.name == "reference.py" and path.parent.name == "config":
+    if is_shell(path) or (path.name == "reference.py" and path.parent.name == "config"):
         return
     for line, name in names:
         assert name.partition(".")[0] not in BANNED_IN_PURE_ROOMS, f"{path}:{line}: {name} in a pure room"
@@ -106,7 +106,7 @@ def test_imports_go_one_way(module: tuple[Path, ast.Module]) -> None:
         if isinstance(inner, (ast.Import, ast.ImportFrom))
     }
     for line, name in imports(tree):
-        if not name.startswith("understudy.") or line in type_checking and name.split(".")[1] == room:
+        if not name.startswith("understudy.") or (line in type_checking and name.split(".")[1] == room):
             continue
         other = name.split(".")[1]
         if other == room or room == "testing":

@@ -70,13 +70,14 @@ class Consumption:
     async def receive_all(self, connection: aio.Connection) -> None:
         """Receive until the count, silence or an interrupt ends it."""
         intake = self._intake
-        async with await connection.session(intake.mode) as session:
-            painter = asyncio.create_task(show_progress(self._meter, connection))
-            try:
-                async with await session.consumer(intake.queue, filter=intake.filter) as consumer:
-                    await until_interrupted(self._receive(session, consumer))
-            finally:
-                painter.cancel()
+        # Not closed here: closing the connection does it, and does not wait for a failover.
+        session = await connection.session(intake.mode)
+        painter = asyncio.create_task(show_progress(self._meter, connection))
+        try:
+            consumer = await session.consumer(intake.queue, filter=intake.filter)
+            await until_interrupted(self._receive(session, consumer))
+        finally:
+            painter.cancel()
 
     async def _receive(self, session: aio.Session, consumer: aio.Consumer) -> None:
         while True:

@@ -93,16 +93,17 @@ class Production:
             BrokerError: a send failed; what was confirmed before stands.
         """
         load = self._load
-        async with await connection.session() as session:
-            producer = await session.producer(load.address, routing=load.routing, window=load.window)
-            painter = asyncio.create_task(show_progress(self._meter, connection))
-            try:
-                if await until_interrupted(self._send(producer)):
-                    await self._finish(producer, _LAST_CONFIRMATIONS_S)
-                else:
-                    await self._finish(producer, None)
-            finally:
-                painter.cancel()
+        # Not closed here: closing the connection does it, and does not wait for a failover.
+        session = await connection.session()
+        producer = await session.producer(load.address, routing=load.routing, window=load.window)
+        painter = asyncio.create_task(show_progress(self._meter, connection))
+        try:
+            if await until_interrupted(self._send(producer)):
+                await self._finish(producer, _LAST_CONFIRMATIONS_S)
+            else:
+                await self._finish(producer, None)
+        finally:
+            painter.cancel()
         if self.error is not None:
             raise self.error
 

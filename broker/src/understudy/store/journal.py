@@ -115,6 +115,7 @@ class Journal:
         segment_bytes: int = SEGMENT_BYTES,
         on_failure: Callable[[BaseException], None],
         on_segment: Callable[[int, int], SegmentUse],
+        on_space: Callable[[], None],
     ) -> None:
         """Goes on writing an epoch whose first segment holds its EPOCH record already.
 
@@ -134,6 +135,7 @@ class Journal:
             segment_bytes: Size of a segment; a larger record gets a larger one.
             on_failure: Told once, when a write has failed for good.
             on_segment: Called with number and first sequence when another segment begins.
+            on_space: Called when ``no_space`` has changed.
         """
         self._disk = disk
         self._directory = directory
@@ -143,6 +145,7 @@ class Journal:
         self._node_id = node_id
         self._on_failure = on_failure
         self._on_segment = on_segment
+        self._on_space = on_space
         self._segment_bytes = min(max(segment_bytes, SEGMENT_BYTES_MIN), SEGMENT_BYTES_MAX)
         self.epoch = epoch
         self.failure: BaseException | None = None
@@ -155,6 +158,7 @@ class Journal:
         self._preparing = False
         self._prepare_at_ms = 0
         self._closing: Callable[[], None] | None = None
+        self._asked_at_close = False
         self._closed = False
 
         self.parts: list[bytes] = []
@@ -385,12 +389,15 @@ class Journal:
         if isinstance(error, DiskFull):
             segment.readiness = _Readiness.NO_SPACE
             self.no_space = True
+            self._on_space()
             self._prepare_at_ms = self._clock.monotonic_ms() + PREPARE_RETRY_MS
         elif error is not None:
             self._fail(error)
             return
         else:
-            self.no_space = False
+            if self.no_space:
+                self.no_space = False
+                self._on_space()
             if segment.needed_bytes == needed_bytes:
                 segment.readiness = _Readiness.READY
                 self._to_prepare.popleft()
@@ -446,10 +453,11 @@ class Journal:
         """Queue the seal once no segment is in the way of what is queued already."""
         if self._preparing or self._closed or self.failure is not None:
             return
-        if self._segment.readiness is _Readiness.PREPARING:
-            self._prepare_next()
-            return
-        if self._segment.readiness is _Readiness.NO_SPACE:
+        if self._segment.readiness is not _Readiness.READY:
+            if not self.no_space or not self._asked_at_close:
+                self._asked_at_close = True
+                self._prepare_next()
+                return
             # what is in memory was never confirmed and cannot be any more
             self.failure = DiskFull(f"no room for {self._directory} to be closed cleanly")
             self._context.fail(self.failure)

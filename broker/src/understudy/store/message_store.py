@@ -157,6 +157,7 @@ class MessageStore:
             segment_bytes=settings.segment_bytes,
             on_failure=on_failure,
             on_segment=self._begin_segment,
+            on_space=self._update_full,
         )
 
     @classmethod
@@ -455,9 +456,7 @@ class MessageStore:
         if self._usage_full:
             limit = f"more than {self._settings.disk_usage_percent_max} % used or too little free"
             raise DiskFull(f"{self._directory}: {limit}", hint="max-disk-usage or min-disk-free")
-        if self._journal.no_space:
-            raise DiskFull(f"{self._directory}: no room for the next segment of the journal")
-        self._update_full()
+        raise DiskFull(f"{self._directory}: no room for the next segment of the journal")
 
     def _check_size(self, length: int, duplicate_id: bytes) -> None:
         """Off the hot path: only when a record does not simply fit."""
@@ -544,10 +543,7 @@ class MessageStore:
         if self._trim_pending:
             self._trim_pending = False
             self._trim()
-        journal = self._journal
-        journal.flush()
-        if journal.no_space or self.full:
-            self._update_full()
+        self._journal.flush()
 
     def check_disk(self) -> None:
         """Compare the disk with ``max-disk-usage`` and ``min-disk-free``; every few seconds

@@ -249,9 +249,9 @@ class SimCluster:
         self.epochs.activated(self.loop.time(), process.label, _epoch(node), serving)
 
     def _heard(self, node: SimNode, process: SimProcess, durable_at_s: float) -> None:
-        epoch = _epoch(node)
-        if epoch:
-            self.epochs.confirmed(self.loop.time(), process.label, epoch, durable_at_s)
+        broker = node.server.broker if node.server is not None else None
+        if broker is not None and not broker.store.context.failed:
+            self.epochs.confirmed(self.loop.time(), process.label, broker.store.epoch, durable_at_s)
 
     def _went_down(self, node: SimNode, process: SimProcess, death: Death) -> None:
         self.storage.process_died(process, death)

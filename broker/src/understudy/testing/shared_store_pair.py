@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+from collections import Counter
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
 from typing import ClassVar, Final
@@ -200,12 +201,13 @@ class PairRun:
         found += judge_failures(self.loop.failures)
         found += judge_ledger(self.book.rows, unordered=self.book.unordered)
         found += judge_rolled_back(self.book.rows, self.book.rolled_back)
-        for node in self.cluster.nodes.values():
-            found += [
-                Violation("ended", f"{node.name} ended with {type(error).__name__}: {error}")
-                for error in node.ends
-                if error is not None and type(error) not in self._expected
-            ]
+        ends = [
+            f"{node.name} ended with {type(error).__name__}: {error}"
+            for node in self.cluster.nodes.values()
+            for error in node.ends
+            if error is not None and type(error) not in self._expected
+        ]
+        found += [Violation("ended", f"{count} times {text}") for text, count in Counter(ends).items()]
         return tuple(found)
 
     # --- faults --------------------------------------------------------------------------------

@@ -194,7 +194,7 @@ class ObservedLogWriter:
     def __init__(self, inner: LogWriter, loop: SimLoop, heard: Callable[[float], None]) -> None:
         """
         Args:
-            heard: Told when the medium had finished a batch, right before the node is.
+            heard: Told when the medium had finished a batch, right after the node was.
         """
         self._inner = inner
         self._loop = loop
@@ -204,9 +204,10 @@ class ObservedLogWriter:
         self, file: File, offset: int, buffers: Sequence[bytes], done: Callable[[BaseException | None], None]
     ) -> None:
         def finished(error: BaseException | None) -> None:
-            if error is None:
-                self._heard(self._loop.time())
+            finished_s = self._loop.time()
             done(error)
+            if error is None:
+                self._heard(finished_s)
 
         self._inner.submit(file, offset, buffers, finished)
 
@@ -244,7 +245,7 @@ class SharedStorage:
         """Everything one incarnation of a node reaches the world through.
 
         Args:
-            heard: Told when the medium had finished a batch, right before the node hears of it.
+            heard: Told when the medium had finished a batch, right after the node has heard of it.
         """
         loop = self._loop
         clock, timers = SimClock(loop, skew), SimTimers(loop, skew)

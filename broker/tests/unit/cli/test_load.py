@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+
 from understudy.cli import load
 from understudy.cli.browse import describe
 from understudy.cli.consume import Intake

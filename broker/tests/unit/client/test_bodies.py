@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+
 from understudy.client.bodies import (
     build_message,
     complete_message,

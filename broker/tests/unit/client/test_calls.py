@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+
 from support.client import FakeClock, Outcome
 from understudy.client.calls import Call, Calls, Interrupted, settle
 from understudy.errors import (

@@ -6,6 +6,7 @@ import struct
 import zlib
 
 import pytest
+
 from understudy.client import consumer_state
 from understudy.client.consumer_state import LARGE_BODY_BYTES_MAX, LARGE_COMPRESSED, AcknowledgeMode, ConsumerState
 from understudy.errors import LimitExceeded, ObjectClosed, RemoteProtocolError

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+
 from understudy.client.failover import SHORT_LIVED_MS, Event, Reconnection, State
 from understudy.client.topology import Topology
 from understudy.client.url import ClientOptions, Connector

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+
 from support.client import Outcome
 from understudy.client.sends import PENDING_SENDS_MAX, Pending, ProducerState, Sends
 from understudy.errors import AddressFull, ConnectionLost, IllegalState, SendOutcomeUnknown

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+
 from support.client import Drive, Outcome
 from understudy.client.consumer_state import AcknowledgeMode, ConsumerState, ReceivedMessage
 from understudy.client.session_state import SessionState

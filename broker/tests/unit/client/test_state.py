@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+
 from support.client import NODE, Drive, Outcome, transport
 from understudy.client.failover import State
 from understudy.client.session_state import SessionOptions

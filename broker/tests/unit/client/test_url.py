@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 
 import pytest
+
 from understudy.client.url import (
     CONNECTOR_PARAMETERS,
     OPTION_PARAMETERS,

@@ -136,7 +136,8 @@ def pair(time: ManualTime, *, backup: dict[str, object] | None = None, **primary
 
 
 def restarted(node: Node, time: ManualTime) -> Node:
-    again = Node(node.store, time, node.policy.options.role, failover_on_shutdown=node.policy.options.failover_on_shutdown)
+    options = node.policy.options
+    again = Node(node.store, time, options.role, failover_on_shutdown=options.failover_on_shutdown)
     again.peers = node.peers
     for peer in node.peers:
         peer.peers = [again]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+
 from understudy.config.model import RoutingType
 from understudy.errors import InvalidQueueConfiguration
 from understudy.limits import NAME_UNITS_MAX

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+
 from support.routing import FakeCallback, World, callback_of, text
 from understudy.config.model import AddressConfiguration, RoutingType
 from understudy.config.model import QueueConfiguration as DeployedQueue

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+
 from understudy.errors import LimitExceeded
 from understudy.limits import DUPLICATE_ID_BYTES_MAX
 from understudy.routing.duplicate_ids import DuplicateIdCache, duplicate_id_bytes

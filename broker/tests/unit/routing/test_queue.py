@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+
 from support.routing import World, callback_of, text
 from understudy.errors import MaxConsumersExceeded
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+
 from understudy.config.model import AddressFullPolicy, AddressSettingsConfiguration, PageFullPolicy, RoutingType
 from understudy.routing.settings import AddressSettings, AddressSettingsRepository
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+
 from support.routing import Answers, FakeSecurity, World, callback_of, text
 from understudy.config.model import Permission, RoutingType
 from understudy.errors import (

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+
 from support.routing import FakeCallback, World, callback_of, text
 from understudy.errors import DuplicateIdRejected, IllegalState, MachineError, QueueNotFound, RollbackOnly
 from understudy.message import DUPLICATE_ID

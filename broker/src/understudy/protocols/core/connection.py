@@ -15,6 +15,7 @@ from typing import Final
 
 from understudy.cluster.topology import Member
 from understudy.errors import (
+    AuthenticationFailed,
     BrokerError,
     ClusterSecurityError,
     IncompatibleVersion,
@@ -33,6 +34,7 @@ from understudy.limits import (
 from understudy.ports import Connection
 from understudy.protocols.core.services import CoreServices, PrincipalSecurity
 from understudy.protocols.core.session import CoreSession
+from understudy.security.authentication import Principal
 from understudy.session.connection_scope import ConnectionScope
 from understudy.session.session import ServerSession
 from understudy.wire.core import packets
@@ -234,7 +236,7 @@ class CoreConnection:
             raise RemoteProtocolError(f"session on channel {packet.session_channel_id}")
         if len(self.sessions) >= SESSIONS_PER_CONNECTION_MAX:
             raise LimitExceeded(f"more than {SESSIONS_PER_CONNECTION_MAX} sessions on one connection")
-        principal = services.security.authenticate(packet.user, packet.password)
+        principal = self._authenticate(packet.user, packet.password)
         self._learn_version(packet.version)
         handler = CoreSession(self, packet.session_channel_id, packet.confirmation_window)
         client_id = getattr(packet, "client_id", None)
@@ -259,6 +261,16 @@ class CoreConnection:
         self._logged_in = True
         self.decoder.frame_limit_bytes = FRAME_BYTES_MAX
         self.send(packets.CreateSessionResponse(SERVER_VERSION), SESSION_SETUP_CHANNEL)
+
+    def _authenticate(self, user: str | None, password: str | None) -> Principal:
+        services = self.services
+        host = self.connection.peer.rpartition(":")[0]
+        services.login_guard.check(host)
+        try:
+            return services.security.authenticate(user, password)
+        except AuthenticationFailed:
+            services.login_guard.failed(host)
+            raise
 
     def session_closed(self, channel_id: int) -> None:
         """A session ended by its own request."""

@@ -11,6 +11,7 @@ from understudy.config.model import Permission
 from understudy.ports import Clock, Entropy
 from understudy.routing.post_office import PostOffice
 from understudy.security.authorization import Principal, SecurityPolicy
+from understudy.security.login_guard import LoginGuard
 from understudy.session.registry import SessionRegistry
 from understudy.store.message_store import MessageStore
 
@@ -47,6 +48,7 @@ class CoreServices:
     clock: Clock
     entropy: Entropy
     registry: SessionRegistry
+    login_guard: LoginGuard
     credentials: ClusterCredentials | None
     """None when no cluster-connection is configured: cluster links are refused."""
     connection_ttl_override_ms: int = -1

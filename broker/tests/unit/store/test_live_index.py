@@ -1,0 +1,56 @@
+"""Goal: exact per message, safe against mistakes, and a range question that never says dead wrongly."""
+
+import random
+
+from understudy.store.live_index import LiveIndex
+
+
+def test_against_sets() -> None:
+    stream, index, model = random.Random(1), LiveIndex(), {}
+    for _ in range(5000):
+        queue_id, message_id = stream.randrange(3), stream.randrange(1000)
+        if stream.random() < 0.5:
+            index.add(queue_id, message_id)
+            model.setdefault(queue_id, set()).add(message_id)
+        else:
+            index.remove(queue_id, (message_id,))
+            model.get(queue_id, set()).discard(message_id)
+    assert index.count() == sum(map(len, model.values()))
+    for queue_id, ids in model.items():
+        for message_id in range(1000):
+            assert index.is_live(queue_id, message_id) == (message_id in ids)
+
+
+def test_removing_twice_or_the_unknown_changes_nothing() -> None:
+    index = LiveIndex()
+    index.add(1, 10)
+    index.add(1, 11)
+    index.remove(1, (10, 10, 12, 999))
+    index.remove(2, (11,))
+    assert index.is_live(1, 11)
+    assert index.count() == 1
+
+
+def test_any_between_never_misses() -> None:
+    stream = random.Random(2)
+    for _ in range(300):
+        index = LiveIndex()
+        ids = {stream.randrange(5000) for _ in range(stream.choice((0, 1, 5, 200)))}
+        for message_id in ids:
+            index.add(stream.randrange(2), message_id)
+        first = stream.randrange(5000)
+        last = first + stream.choice((0, 10, 3000))
+        if any(first <= message_id <= last for message_id in ids):
+            assert index.any_between(first, last)
+        if not any(first // 64 <= message_id // 64 <= last // 64 for message_id in ids):
+            assert not index.any_between(first, last)
+
+
+def test_empty_masks_are_dropped() -> None:
+    index = LiveIndex()
+    for message_id in range(1000):
+        index.add(7, message_id)
+    index.remove(7, range(1000))
+    assert index.queues == {7: {}}
+    index.remove_queue(7)
+    assert index.queues == {}

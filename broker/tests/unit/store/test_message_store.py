@@ -1,0 +1,280 @@
+"""Goal: what the broker sees of the store: order of durability, full disks, failures, reading back."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+from tests.support.store import DIRECTORY, NODE_ID, Rig, contents_of
+
+from understudy.errors import DiskFailed, DiskFull, JournalCorrupt, LimitExceeded, StoreError, WrongNode
+from understudy.ids import NodeId, first_id_of_epoch
+from understudy.limits import RECORD_BYTES_MAX
+from understudy.message import Message
+from understudy.store.follower import recover
+from understudy.store.message_store import MessageStore, StoreSettings
+from understudy.store.records import AddressRecord, QueueRecord
+from understudy.store.reference import Location
+
+
+class Store:
+    """An active store with one queue."""
+
+    def __init__(self, segment_bytes: int = 64 * 1024) -> None:
+        self.rig = Rig(random.Random(3), segment_bytes=segment_bytes)
+        self.store = self.rig.activate("a")
+        self.address_id, self.queue_id = self.store.next_id(), self.store.next_id()
+        self.store.store_address(AddressRecord(self.address_id, "a", (1,)))
+        self.store.store_queue(QueueRecord(self.queue_id, self.address_id, "q", 1))
+        self.rig.settle()
+
+    def send(self, size: int = 1000, **options: object) -> tuple[int, Location]:
+        message = Message(b"m" * size, address="a")
+        message.assign_id(self.store.next_id())
+        location = self.store.store_message(message, self.address_id, (self.queue_id,), **options)  # type: ignore[arg-type]
+        return message.message_id, location
+
+    def again(self, owner: str = "b") -> MessageStore:
+        """Everything that was durable, seen by the next node."""
+        self.rig.die(power_loss=False)
+        return self.rig.activate(owner)
+
+
+@pytest.fixture
+def made() -> Store:
+    return Store()
+
+
+def test_ids_come_from_the_epoch(made: Store) -> None:
+    assert made.address_id == first_id_of_epoch(1)
+    assert made.again().next_id() == first_id_of_epoch(2)
+
+
+def test_nothing_is_released_before_the_sync(made: Store) -> None:
+    released: list[str] = []
+    made.send()
+    made.store.context.when_durable(made.store.last_sequence, released.append, "confirmed")
+    assert made.store.backlog_bytes > 1000
+    made.store.flush()
+    assert released == []
+    made.rig.settle()
+    assert released == ["confirmed"]
+    assert made.store.backlog_bytes == 0
+
+
+def test_one_batch_is_under_way_and_the_next_collects(made: Store) -> None:
+    syncs: list[str] = []
+    made.rig.volume.before_operation = lambda operation: syncs.append(operation) if operation == "sync" else None
+    made.send()
+    made.store.flush()
+    for _ in range(100):
+        made.send(10)
+        made.store.flush()
+    made.rig.settle()
+    assert len(syncs) == 2
+
+
+def test_read_back_from_memory_and_from_disk(made: Store) -> None:
+    message_id, location = made.send(2000)
+    _, second = made.send(1)
+    assert made.store.read_message(location).message_id == message_id
+    made.store.flush()
+    assert made.store.read_message(second).body == b"m"
+    made.rig.settle()
+    assert made.store.read_message(location).body == b"m" * 2000
+    assert made.store.read_message(second).body == b"m"
+
+
+def test_reading_what_is_no_message_is_damage(made: Store) -> None:
+    _, location = made.send()
+    made.rig.settle()
+    with pytest.raises(JournalCorrupt) as caught:
+        made.store.read_message(Location(location + (1 << 32)))
+    assert caught.value.file.startswith(DIRECTORY)
+
+
+def test_acknowledged_messages_are_gone_after_recovery(made: Store) -> None:
+    ids = [made.send()[0] for _ in range(10)]
+    made.store.store_acknowledge(made.queue_id, ids[0])
+    made.store.store_acknowledges(made.queue_id, ids[3:6])
+    made.store.store_acknowledges(made.queue_id, [])
+    made.rig.settle()
+    state = made.again().state
+    assert list(state.references[made.queue_id]) == [ids[i] for i in (1, 2, 6, 7, 8, 9)]
+
+
+def test_references_are_handed_over(made: Store) -> None:
+    message_id, _ = made.send()
+    made.rig.settle()
+    store = made.again()
+    taken = store.state.take_references(made.queue_id)
+    assert list(taken) == [message_id]
+    assert store.state.take_references(made.queue_id) == {}
+    taken.clear()
+    assert store.state.live.is_live(made.queue_id, message_id)
+
+
+def test_segments_change_and_big_records_get_their_own(made: Store) -> None:
+    sizes = [40_000, 40_000, 300_000, 10, 40_000]
+    locations = [made.send(size)[1] for size in sizes]
+    made.rig.settle()
+    for size, location in zip(sizes, locations, strict=True):
+        assert len(made.store.read_message(location).body) == size
+    assert made.store.segment_count > 3
+    assert len(made.again().state.references[made.queue_id]) == 5
+
+
+def test_dead_segments_are_dropped_and_bindings_stay(made: Store) -> None:
+    for _ in range(60):
+        ids = [made.send(3000, duplicate_id=random.randbytes(8))[0] for _ in range(10)]
+        made.store.store_acknowledges(made.queue_id, ids)
+        made.rig.settle()
+    kept, _ = made.send()
+    made.rig.settle()
+    assert made.store.segment_count < 10
+    assert len(made.rig.volume.paths()) < 12
+    duplicates = list(made.store.state.duplicate_ids[made.address_id])
+    state = made.again().state
+    assert state.first_sequence > 1
+    assert list(state.queues) == [made.queue_id]
+    assert list(state.references[made.queue_id]) == [kept]
+    assert list(state.duplicate_ids[made.address_id]) == duplicates
+
+
+def test_full_disk_refuses_messages_but_not_acknowledgements(made: Store) -> None:
+    ids = [made.send()[0] for _ in range(20)]
+    made.rig.settle()
+    made.rig.volume.capacity_bytes = made.rig.volume.used_bytes()
+    with pytest.raises(DiskFull):
+        for _ in range(500):
+            ids.append(made.send()[0])
+            made.rig.settle()
+    assert made.store.full
+    before = made.store.last_sequence
+    with pytest.raises(DiskFull):
+        made.send()
+    assert made.store.last_sequence == before
+    for message_id in ids[:5]:
+        made.store.store_acknowledge(made.queue_id, message_id)
+    made.store.store_commit(77)
+    made.rig.settle()
+    assert made.store.context.durable == made.store.last_sequence
+    made.rig.volume.capacity_bytes *= 2
+    made.rig.time.advance(2000)
+    made.rig.settle()
+    assert not made.store.full
+    ids.append(made.send()[0])
+    made.rig.settle()
+    assert list(made.again().state.references[made.queue_id]) == ids[5:]
+
+
+def test_disk_usage_limits(made: Store) -> None:
+    volume = made.rig.volume
+    volume.capacity_bytes = volume.used_bytes() * 100 // 95
+    made.store.check_disk()
+    with pytest.raises(DiskFull, match="max-disk-usage"):
+        made.send()
+    volume.capacity_bytes *= 2
+    made.store.check_disk()
+    made.send()
+    made.rig.settings = StoreSettings(64 * 1024, disk_usage_percent_max=-1, disk_free_bytes_min=1 << 50)
+    made.rig.settle()
+    assert made.again().full
+
+
+def test_a_failed_sync_is_final(made: Store) -> None:
+    released: list[int] = []
+    made.rig.volume.fail_next_sync()
+    made.send()
+    made.store.context.when_durable(made.store.last_sequence, released.append, 1)
+    made.store.flush()
+    made.rig.time.advance(100)
+    assert [type(error) for error in made.rig.failures] == [DiskFailed]
+    with pytest.raises(DiskFailed):
+        made.send()
+    with pytest.raises(DiskFailed):
+        made.store.store_acknowledge(made.queue_id, 1)
+    made.store.flush()
+    made.rig.time.advance(100)
+    assert released == []
+    assert len(made.rig.failures) == 1
+    closed: list[int] = []
+    made.store.close(lambda: closed.append(1))
+    made.rig.time.advance(100)
+    assert closed == [1]
+    assert recover(made.rig.disk("judge"), DIRECTORY).state.sequence == made.store.context.durable
+
+
+def test_close_seals_and_removes_the_spare(made: Store) -> None:
+    made.send()
+    closed: list[int] = []
+    made.store.close(lambda: closed.append(1))
+    assert closed == []
+    made.rig.time.advance(1000)
+    assert closed == [1]
+    assert made.store.context.durable == made.store.context.appended
+    (path,) = made.rig.volume.paths()
+    assert made.rig.volume.content(path).endswith(b"USTSEAL\n")
+    with pytest.raises(StoreError, match="closed"):
+        made.send()
+    assert made.rig.failures == []
+    assert len(contents_of(made.again().state)["messages"][made.queue_id]) == 1
+
+
+def test_close_at_once_after_activation() -> None:
+    rig = Rig(random.Random(1))
+    store = rig.activate("a")
+    closed: list[int] = []
+    store.close(lambda: closed.append(1))
+    rig.time.advance(1000)
+    assert closed == [1]
+    rig.die(power_loss=True)
+    assert rig.activate("b").epoch == 2
+
+
+def test_limits(made: Store) -> None:
+    with pytest.raises(LimitExceeded, match="duplicate id"):
+        made.send(duplicate_id=bytes(1025))
+    with pytest.raises(LimitExceeded, match="record"):
+        made.send(RECORD_BYTES_MAX)
+    before = made.store.last_sequence
+    made.send(duplicate_id=bytes(1024))
+    assert made.store.last_sequence == before + 1
+
+
+def test_another_nodes_store_is_refused_untouched(made: Store) -> None:
+    made.rig.settle()
+    made.rig.die(power_loss=False)
+    before = {path: made.rig.volume.content(path) for path in made.rig.volume.paths()}
+    with pytest.raises(WrongNode):
+        MessageStore.activate(
+            made.rig.follower("b"),
+            disk=made.rig.disk("b"),
+            directory=DIRECTORY,
+            writer=made.rig.writer,  # type: ignore[arg-type]
+            clock=made.rig.time,
+            node_id=NodeId("11111111-2222-4333-8444-555555555555"),
+            on_failure=print,
+        )
+    assert {path: made.rig.volume.content(path) for path in made.rig.volume.paths()} == before
+    assert made.rig.activate("c").node_id == NODE_ID
+
+
+def test_prepared_transactions_survive_with_their_segment(made: Store) -> None:
+    tx_id = made.store.next_id()
+    message_id, _ = made.send(tx_id=tx_id)
+    made.store.store_prepare(tx_id, b"branch")
+    for _ in range(40):
+        ids = [made.send(5000)[0] for _ in range(10)]
+        made.store.store_acknowledges(made.queue_id, ids)
+        made.rig.settle()
+    store = made.again()
+    transaction = store.state.transactions[tx_id]
+    assert transaction.xid == b"branch"
+    ((queue_id, reference),) = transaction.adds
+    assert (queue_id, reference.message_id) == (made.queue_id, message_id)
+    assert reference.location is not None
+    assert store.read_message(reference.location).message_id == message_id
+    store.store_commit(tx_id)
+    made.rig.settle()
+    assert list(made.again("c").state.references[made.queue_id]) == [message_id]

@@ -1,0 +1,50 @@
+"""Goal: nothing is released before it is durable, in order, and never after a failure."""
+
+from understudy.store.operation_context import OperationContext
+
+
+def test_runs_at_once_when_durable() -> None:
+    calls: list[str] = []
+    OperationContext(5).when_durable(5, calls.append, "now")
+    assert calls == ["now"]
+
+
+def test_waits_and_keeps_order() -> None:
+    context, calls = OperationContext(), []
+    context.when_durable(3, calls.append, "c")
+    context.when_durable(2, calls.append, "asked later")
+    context.when_durable(4, calls.append, "d")
+    context.advance(2)
+    assert calls == []
+    context.advance(3)
+    assert calls == ["c", "asked later"]
+    assert context.waiting == 1
+    context.advance(9)
+    assert calls == ["c", "asked later", "d"]
+
+
+def test_never_goes_back() -> None:
+    context = OperationContext(7)
+    context.advance(3)
+    assert context.durable == 7
+
+
+def test_nothing_after_failure() -> None:
+    context, calls = OperationContext(1), []
+    context.when_durable(2, calls.append, "waiting")
+    context.fail(OSError("first"))
+    context.fail(OSError("second"))
+    context.when_durable(1, calls.append, "durable before")
+    context.advance(10)
+    assert calls == []
+    assert context.failed
+    assert str(context.failure) == "first"
+    assert context.durable == 1
+
+
+def test_a_released_call_that_fails_the_context_silences_the_rest() -> None:
+    context, calls = OperationContext(), []
+    context.when_durable(1, context.fail, OSError("during"))
+    context.when_durable(1, calls.append, "later")
+    context.advance(1)
+    assert calls == []
