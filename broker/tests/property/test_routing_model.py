@@ -115,6 +115,8 @@ class Model:
         self.owner: dict[int, int] = {}
         self.durable: set[int] = set()
         self.staged: list[int] = []
+        self.committing = 0
+        """Acknowledged in commits that the log does not have on the medium yet."""
         self.lost: set[int] = set()
         """Sent in a transaction that was rolled back."""
         self.answers = [Answers() for _ in range(PRODUCERS + 1)]
@@ -220,9 +222,15 @@ class Model:
 
     def commit(self, reader: int) -> None:
         each = self.readers[reader]
-        each.session.commit()
-        self.settle(each.acknowledged)
-        each.acknowledged = []
+        numbers, each.acknowledged = each.acknowledged, []
+        self.committing += len(numbers)
+
+        def done(error: object) -> None:
+            assert error is None
+            self.committing -= len(numbers)
+
+        each.session.commit(done)
+        self.settle(numbers)
 
     def settle(self, numbers: list[int]) -> None:
         self.settled.update(numbers)
@@ -250,7 +258,7 @@ class Model:
 
     def check(self) -> None:
         queue = self.queue
-        assert queue.delivering_count == len(self.out)
+        assert queue.delivering_count == len(self.out) + self.committing
         assert queue.message_count == len(queue.waiting) + queue.delivering_count
         for asked, answers in zip(self.asked, self.answers, strict=True):
             assert answers.names == asked[: len(answers.names)]

@@ -78,7 +78,7 @@ def one_life(
 def check_bodies(rig: Rig, stream: random.Random) -> None:
     """Messages are read back as they were stored."""
     assert rig.store is not None
-    references = [r for queue in rig.store.state.references.values() for r in queue.values()]
+    references = [r for queue in rig.store.state.references.values() for r in queue.references()]
     for reference in stream.sample(references, min(len(references), 5)):
         assert reference.location is not None
         assert rig.store.read_message(reference.location).encoded == rig.bodies[reference.message_id]
@@ -268,7 +268,7 @@ def test_a_damaged_message_is_never_served(seed: int) -> None:
     rig.settle()
     rig.die(power_loss=False)
     store = rig.activate("d")
-    references = [r for queue in store.state.references.values() for r in queue.values()]
+    references = [r for queue in store.state.references.values() for r in queue.references()]
     reference = stream.choice(references)
     assert reference.location is not None
     number, offset, length = unpack_location(reference.location)
