@@ -272,6 +272,7 @@ class BrokerNode:
             global_max_size_bytes=self._global_max_size_bytes(),
         )
         self._turn.work = self._work
+        self._turn.on_error = self._store_failed
         own = self._own_connector()
         if own is not None:
             self.topology.set_primary(self.store.node_id, own, environment.clock.wall_ms())
@@ -301,7 +302,7 @@ class BrokerNode:
 
     def _check_disk(self) -> None:
         if self.store is not None:
-            self.store.check_disk()
+            self._turn.guarded(self.store.check_disk)
             self._disk_timer = self._loop.call_later(self.configuration.disk_scan_period_ms / 1000, self._check_disk)
 
     def deactivate(self, done: Done) -> None:

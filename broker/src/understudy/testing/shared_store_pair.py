@@ -344,7 +344,7 @@ class PairRun:
         deadline = self.loop.time() + LIVENESS_S
         if await self._wait(lambda: not self._working & self._producers.keys(), deadline):
             for job in self._consumers.values():
-                job.draining = True
+                job.draining_since_s = self.loop.time()
             await self._wait(lambda: not self._working, deadline)
         if self._working:
             states = {name: node.state for name, node in self.cluster.nodes.items()}

@@ -142,7 +142,7 @@ class ProducerJob:
 
 @dataclass(slots=True)
 class ConsumerJob:
-    """One consumer's work: until ``draining`` is set and nothing has come for ``idle_s``."""
+    """One consumer's work."""
 
     name: str
     queue: str
@@ -153,7 +153,8 @@ class ConsumerJob:
     pause_s: float = 0.0
     """Work on one message."""
     idle_s: float = 3.0
-    draining: bool = False
+    draining_since_s: float | None = None
+    """When it was told that nothing more is sent; it ends after ``idle_s`` of silence from then on."""
     names: int = 0
 
 
@@ -294,7 +295,8 @@ async def _consume(plan: ClientPlan, job: ConsumerJob, name: str, connection: ai
         if connection.failing_over or connection.failovers > failovers:
             # silence counts only while somebody could have sent
             last, failovers = loop.time(), connection.failovers
-        if received is None and job.draining and loop.time() - last >= job.idle_s:
+        since = job.draining_since_s
+        if received is None and since is not None and loop.time() - max(last, since) >= job.idle_s:
             break
     await session.close()
 
