@@ -8,7 +8,6 @@ import sys
 from pathlib import Path
 
 import pytest
-
 from understudy.errors import DiskFailed
 from understudy.runtime.file_lock import RealFileLock
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import random
 
 import pytest
-
 from tests.support.store import DIRECTORY, Rig
 from understudy.errors import DiskFull
 from understudy.message import Message
