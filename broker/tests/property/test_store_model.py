@@ -13,6 +13,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tests.support.store import DIRECTORY, Crashed, Rig, contents_of, order_of
+
 from understudy.errors import JournalCorrupt
 from understudy.store.follower import Follower, recover
 from understudy.store.inspect import verify

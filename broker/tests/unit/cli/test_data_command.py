@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 from tests.support.store import DIRECTORY, Rig
+
 from understudy.cli.data import data
 
 

@@ -7,6 +7,7 @@ import os
 from pathlib import Path
 
 import pytest
+
 from understudy.errors import DiskFailed, DiskFull
 from understudy.ports import Disk
 from understudy.runtime.disk import RealDisk

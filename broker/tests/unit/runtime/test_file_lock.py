@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
+
 from understudy.errors import DiskFailed
 from understudy.runtime.file_lock import RealFileLock
 

@@ -6,6 +6,7 @@ import random
 
 import pytest
 from tests.support.store import DIRECTORY, NODE_ID, Crashed, Rig
+
 from understudy.errors import DiskFailed, DiskFull, LockLost
 from understudy.ports import File
 from understudy.store.activation import begin_epoch

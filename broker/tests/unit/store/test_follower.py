@@ -6,6 +6,7 @@ import random
 
 import pytest
 from tests.support.store import DIRECTORY, NODE_ID, Rig, contents_of
+
 from understudy.errors import JournalCorrupt, WrongNode
 from understudy.ids import NodeId
 from understudy.store.follower import Follower, recover

@@ -6,6 +6,7 @@ import random
 
 import pytest
 from tests.support.store import DIRECTORY, Rig
+
 from understudy.errors import DiskFull
 from understudy.message import Message
 from understudy.store.follower import recover

@@ -6,6 +6,7 @@ import random
 
 import pytest
 from tests.support.store import DIRECTORY, NODE_ID, Rig, contents_of
+
 from understudy.errors import DiskFailed, DiskFull, JournalCorrupt, LimitExceeded, StoreError, WrongNode
 from understudy.ids import NodeId, first_id_of_epoch
 from understudy.limits import RECORD_BYTES_MAX

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 
 import pytest
+
 from understudy.errors import DiskFailed, StoreError
 from understudy.store.node_lock import NodeLock
 from understudy.testing.sim_disk import SimVolume

@@ -3,6 +3,7 @@
 import json
 
 import pytest
+
 from understudy.store import records
 from understudy.store.records import RecordType
 

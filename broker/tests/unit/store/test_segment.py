@@ -6,6 +6,7 @@ from array import array
 
 import pytest
 from tests.support.store import DIRECTORY, NODE_ID
+
 from understudy.errors import DiskFull, JournalCorrupt, LockLost, StoreVersionUnsupported
 from understudy.store.records import RecordType, SealRecord
 from understudy.store.segment import (

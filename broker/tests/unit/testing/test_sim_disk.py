@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 
 import pytest
+
 from understudy.errors import DiskFailed, DiskFull
 from understudy.testing.manual_time import ManualTime
 from understudy.testing.sim_disk import SECTOR_BYTES, SimLogWriter, SimVolume
