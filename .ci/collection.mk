@@ -68,7 +68,7 @@ collection-sanity: $(VENV)/.complete
 	@git ls-files --cached --others --exclude-standard | grep -v -E '^(broker|docs|\.ci)/' | while read -r path; do \
 	  [ ! -e "$$path" ] || { mkdir -p "$(SANITY)/$$(dirname "$$path")" && cp -P "$$path" "$(SANITY)/$$path"; }; done
 	@git -C $(SANITY) init --quiet && git -C $(SANITY) add --all
-	cd $(SANITY) && env PATH="$(ROOT)/$(BIN):/usr/bin:/bin" ansible-test sanity --color no --skip-test shellcheck
+	cd $(SANITY) && env PATH="$(ROOT)/$(BIN):/usr/bin:/bin" ansible-test sanity --color no --python 3.11 --skip-test shellcheck
 
 .PHONY: molecule-default
 molecule-default: $(VENV)/.complete $(COLLECTION) ## Deploy, kill, fail back and remove a pair, as an operator would

@@ -3,7 +3,7 @@
 - ``EpochChecker``: epochs only grow, nobody becomes active while another node serves, and nothing
   that a node wrote after a younger epoch had begun is ever confirmed.
 - ``judge_run``: the ledger's promises (``understudy.ledger``) over what the clients saw; nothing
-  rolled back was delivered; at the end, with everything healed and drained, nothing is left over,
+  refused was delivered; at the end, with everything healed and drained, nothing is left over,
   nobody waits, and no exception reached a loop.
 
 A violation carries the name of its check, so that a test can ask for the one it planted.
@@ -11,11 +11,11 @@ A violation carries the name of its check, so that a test can ask for the one it
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from understudy.ledger import FINDING_SORTS, Finding, Row, check
+from understudy.ledger import FINDING_SORTS, Finding, Kind, Reason, Row, check
 from understudy.testing.sim_loop import Failure
 
 #: Findings of one sort that are spelled out.
@@ -27,8 +27,8 @@ class Violation:
     """One broken promise."""
 
     check: str
-    """``lost``, ``duplicated``, ``reordered``, ``unexplained``, ``rolled-back``, ``two-active``, ``epoch``,
-    ``zombie``, ``stuck``, ``left-over``, ``ended`` or ``failure``.
+    """``lost``, ``duplicated``, ``reordered``, ``unexplained``, ``refused``, ``corrupt``, ``client``,
+    ``two-active``, ``epoch``, ``zombie``, ``stuck``, ``left-over``, ``store``, ``ended`` or ``failure``.
     """
     text: str
 
@@ -89,19 +89,28 @@ class EpochChecker:
 
 
 def judge_ledger(
-    rows: Sequence[Row], remaining: Collection[tuple[str, int]] = frozenset(), unordered: Collection[str] = frozenset()
+    rows: Sequence[Row], *, unordered: Collection[str] = (), sessions: Mapping[Row, int] | None = None
 ) -> list[Violation]:
     """The promises of the ledger over all rows.
 
     Args:
-        remaining: Messages still in a queue.
         unordered: Queues whose order is not judged.
+        sessions: When the session began through which a DELIVERED row came. A message that a client
+            had fetched before its connection broke may reach its application after another
+            consumer has acknowledged it; the ledger cannot see that, the session's age shows it.
     """
-    report = check(rows, remaining=remaining)
+    report = check(rows)
     violations: list[Violation] = []
     for sort in FINDING_SORTS:
         findings: list[Finding] = [
-            finding for finding in getattr(report, sort) if sort != "reordered" or finding.queue not in unordered
+            finding
+            for finding in getattr(report, sort)
+            if not (sort == "reordered" and finding.queue in unordered)
+            and not (
+                finding.reason is Reason.DELIVERED_AFTER_ACKNOWLEDGEMENT
+                and sessions is not None
+                and _was_fetched_before(rows, finding, sessions)
+            )
         ]
         if findings:
             listed = "; ".join(
@@ -114,10 +123,30 @@ def judge_ledger(
     return violations
 
 
-def judge_rolled_back(rows: Sequence[Row], rolled_back: Collection[tuple[str, int]]) -> list[Violation]:
-    """Nothing whose transaction was definitely rolled back is ever delivered."""
-    seen = sorted({(row.producer, row.number) for row in rows if row.queue} & set(rolled_back))
-    return [Violation("rolled-back", f"{len(seen)} delivered: {seen[:_LISTED_MAX]}")] if seen else []
+def _was_fetched_before(rows: Sequence[Row], finding: Finding, sessions: Mapping[Row, int]) -> bool:
+    """Whether every delivery after an acknowledgement went to another consumer, through a session
+    that is older than the acknowledgement, and was not acknowledged itself.
+    """
+    story = [
+        row
+        for row in rows
+        if (row.producer, row.number, row.queue) == (finding.producer, finding.number, finding.queue)
+    ]
+    acknowledged: Row | None = None
+    for row in story:
+        if row.kind is Kind.ACKNOWLEDGED:
+            if acknowledged is not None:
+                return False
+            acknowledged = row
+        elif acknowledged is not None and (row.consumer == acknowledged.consumer or sessions[row] > acknowledged.at_ms):
+            return False
+    return True
+
+
+def judge_refused(rows: Sequence[Row], refused: Collection[tuple[str, int]]) -> list[Violation]:
+    """Nothing that was refused or rolled back for certain is ever delivered."""
+    seen = sorted({(row.producer, row.number) for row in rows if row.queue} & set(refused))
+    return [Violation("refused", f"{len(seen)} delivered: {seen[:_LISTED_MAX]}")] if seen else []
 
 
 def judge_failures(failures: Sequence[Failure]) -> list[Violation]:

@@ -19,6 +19,7 @@ from typing import Final
 from understudy.client import aio
 from understudy.client.consumer_state import ReceivedMessage
 from understudy.errors import (
+    AddressFull,
     BrokerError,
     CommitOutcomeUnknown,
     ConnectionFailed,
@@ -45,8 +46,10 @@ class LedgerBook:
 
     now_ms: Callable[[], int]
     rows: list[Row] = field(default_factory=list)
-    rolled_back: set[tuple[str, int]] = field(default_factory=set)
-    """Messages whose transaction was rolled back for certain."""
+    sessions: dict[Row, int] = field(default_factory=dict)
+    """Of each DELIVERED row, when the session began through which it came."""
+    refused: set[tuple[str, int]] = field(default_factory=set)
+    """Messages the broker refused for certain, alone or with their transaction."""
     unordered: set[str] = field(default_factory=set)
     """Queues with a consumer whose predecessor did not say goodbye: until the broker has noticed
     (connection TTL), it has two consumers there and promises no order."""
@@ -59,8 +62,8 @@ class LedgerBook:
     def confirmed(self, producer: str, number: int, queue: str) -> None:
         self.rows.append(Row(Kind.CONFIRMED, producer, number, queue, self.now_ms()))
 
-    def delivered(self, received: ReceivedMessage, consumer: str) -> Row:
-        """Note a delivery; the row names the message from then on."""
+    def delivered(self, received: ReceivedMessage, consumer: str, began_ms: int) -> Row:
+        """Note a delivery through a session that began at ``began_ms``; the row names the message from then on."""
         properties = received.properties
         producer, number = properties.get(PRODUCER_PROPERTY), properties.get(NUMBER_PROPERTY)
         if not isinstance(producer, str) or not isinstance(number, int):
@@ -80,6 +83,7 @@ class LedgerBook:
             received.delivery_count,
         )
         self.rows.append(row)
+        self.sessions[row] = began_ms
         return row
 
     def acknowledged(self, delivered: Row) -> None:
@@ -132,6 +136,8 @@ class ProducerJob:
     """Confirmations in flight; 1 waits for each."""
     batch: int = 0
     """Messages of a transaction; 0 sends without."""
+    hasty: bool = False
+    """Commits without having waited for the sends of the transaction."""
     done: int = 0
     names: int = 0
     """Names used so far; each start over takes a new one."""
@@ -139,7 +145,7 @@ class ProducerJob:
 
 @dataclass(slots=True)
 class ConsumerJob:
-    """One consumer's work: until ``draining`` is set and nothing has come for ``idle_s``."""
+    """One consumer's work."""
 
     name: str
     queue: str
@@ -150,7 +156,8 @@ class ConsumerJob:
     pause_s: float = 0.0
     """Work on one message."""
     idle_s: float = 3.0
-    draining: bool = False
+    draining_since_s: float | None = None
+    """When it was told that nothing more is sent; it ends after ``idle_s`` of silence from then on."""
     names: int = 0
 
 
@@ -185,20 +192,28 @@ async def _produce_confirmed(plan: ClientPlan, job: ProducerJob, name: str, conn
             body_of(name, number, job.size_bytes),
             properties={PRODUCER_PROPERTY: name, NUMBER_PROPERTY: number},
         )
-        future.add_done_callback(_confirmation(plan.book, name, number, job.queue))
+        future.add_done_callback(_outcome(plan.book, name, number, job.queue))
         pending = [known for known in pending if not known.done()] + [future]
         number += 1
         if job.pause_s:
             await asyncio.sleep(job.pause_s)
-    for future in pending:
-        await future
+    await asyncio.gather(*pending, return_exceptions=True)
     await session.close()
 
 
-def _confirmation(book: LedgerBook, name: str, number: int, queue: str) -> Callable[[asyncio.Future[None]], None]:
+def _outcome(book: LedgerBook, name: str, number: int, queue: str) -> Callable[[asyncio.Future[None]], None]:
+    """Notes what became of one send; an unknown outcome needs no note."""
+
     def done(future: asyncio.Future[None]) -> None:
-        if not future.cancelled() and future.exception() is None:
+        if future.cancelled():
+            return
+        error = future.exception()
+        if error is None:
             book.confirmed(name, number, queue)
+        elif isinstance(error, AddressFull):
+            book.refused.add((name, number))
+        elif not isinstance(error, _TRYING_AGAIN_HELPS):
+            book.violations.append(Violation("client", f"send of {name} {number} ended with {error!r}"))
 
     return done
 
@@ -210,17 +225,28 @@ async def _produce_transacted(plan: ClientPlan, job: ProducerJob, name: str, con
     while job.done < job.count:
         numbers = range(number, number + min(job.batch, job.count - job.done))
         number = numbers.stop
-        for each in numbers:
-            await producer.send(
-                body_of(name, each, job.size_bytes),
-                properties={PRODUCER_PROPERTY: name, NUMBER_PROPERTY: each},
-            )
-        for each in numbers:
-            plan.book.sent(name, each, job.queue)
         try:
+            sends = []
+            for each in numbers:
+                await producer.wait_sendable()
+                sends.append(
+                    producer.send_nowait(
+                        body_of(name, each, job.size_bytes),
+                        properties={PRODUCER_PROPERTY: name, NUMBER_PROPERTY: each},
+                    )
+                )
+                if not job.hasty:
+                    await sends[-1]
+            for each in numbers:
+                plan.book.sent(name, each, job.queue)
             await session.commit()
+            await asyncio.gather(*sends, return_exceptions=True)
         except TransactionRolledBack:
-            plan.book.rolled_back.update((name, each) for each in numbers)
+            plan.book.refused.update((name, each) for each in numbers)
+        except AddressFull:
+            plan.book.refused.update((name, each) for each in numbers)
+            await session.rollback()
+            await asyncio.sleep(_START_OVER_S)
         except CommitOutcomeUnknown:
             job.done += len(numbers)
         else:
@@ -259,10 +285,17 @@ async def _consume(plan: ClientPlan, job: ConsumerJob, name: str, connection: ai
     taken: list[tuple[ReceivedMessage, Row]] = []
     loop = asyncio.get_running_loop()
     last, failovers = loop.time(), 0
+    began_ms = plan.book.now_ms()
+
+    def failed_over(error: BrokerError, succeeded: bool) -> None:
+        nonlocal began_ms
+        began_ms = plan.book.now_ms()
+
+    connection.add_failure_listener(failed_over)
     while True:
         received = await consumer.receive(timeout_s=_RECEIVE_S)
         if received is not None:
-            taken.append((received, plan.book.delivered(received, name)))
+            taken.append((received, plan.book.delivered(received, name, began_ms)))
             last = loop.time()
             if job.pause_s:
                 await asyncio.sleep(job.pause_s)
@@ -272,7 +305,8 @@ async def _consume(plan: ClientPlan, job: ConsumerJob, name: str, connection: ai
         if connection.failing_over or connection.failovers > failovers:
             # silence counts only while somebody could have sent
             last, failovers = loop.time(), connection.failovers
-        if received is None and job.draining and loop.time() - last >= job.idle_s:
+        since = job.draining_since_s
+        if received is None and since is not None and loop.time() - max(last, since) >= job.idle_s:
             break
     await session.close()
 

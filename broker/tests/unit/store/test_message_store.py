@@ -132,7 +132,7 @@ def test_dead_segments_are_dropped_and_bindings_stay(made: Store) -> None:
     kept, _ = made.send()
     made.rig.settle()
     assert made.store.segment_count < 10
-    assert len(made.rig.volume.paths()) < 12
+    assert len(made.rig.segments()) < 12
     duplicates = list(made.store.state.duplicate_ids[made.address_id])
     state = made.again().state
     assert state.first_sequence > 1
@@ -146,9 +146,7 @@ def test_full_disk_refuses_messages_but_not_acknowledgements(made: Store) -> Non
     made.rig.settle()
     made.rig.volume.capacity_bytes = made.rig.volume.used_bytes()
     with pytest.raises(DiskFull):
-        for _ in range(500):
-            ids.append(made.send()[0])
-            made.rig.settle()
+        send_until_full(made, ids)
     assert made.store.full
     before = made.store.last_sequence
     with pytest.raises(DiskFull):
@@ -166,6 +164,12 @@ def test_full_disk_refuses_messages_but_not_acknowledgements(made: Store) -> Non
     ids.append(made.send()[0])
     made.rig.settle()
     assert list(made.again().state.references[made.queue_id]) == ids[5:]
+
+
+def send_until_full(made: Store, ids: list[int]) -> None:
+    for _ in range(500):
+        ids.append(made.send()[0])
+        made.rig.settle()
 
 
 def test_disk_usage_limits(made: Store) -> None:
@@ -213,7 +217,7 @@ def test_close_seals_and_removes_the_spare(made: Store) -> None:
     made.rig.time.advance(1000)
     assert closed == [1]
     assert made.store.context.durable == made.store.context.appended
-    (path,) = made.rig.volume.paths()
+    (path,) = made.rig.segments()
     assert made.rig.volume.content(path).endswith(b"USTSEAL\n")
     with pytest.raises(StoreError, match="closed"):
         made.send()
