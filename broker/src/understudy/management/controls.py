@@ -70,6 +70,12 @@ class QueueFacts:
     messages_acknowledged: int
     messages_expired: int
     messages_killed: int
+    paging: bool = False
+    """Whether its address holds messages whose bodies are not in memory."""
+    memory_bytes: int = 0
+    """Bytes of bodies that its address has in memory."""
+    spilled_count: int = 0
+    """References of the queue that are in page files."""
 
 
 class NodeView(Protocol):

@@ -40,14 +40,15 @@ class Address:
         "alters_expiration",
         "auto_created",
         "bindings",
+        "counts_messages",
         "duplicate_ids",
         "empty_since_ms",
         "internal",
         "limited",
         "linked",
-        "max_messages",
         "memory_bytes",
         "memory_max_bytes",
+        "memory_max_messages",
         "message_count",
         "messages_dropped",
         "messages_routed",
@@ -112,7 +113,8 @@ class Address:
         self.settings = settings
         paging = settings.address_full_policy is AddressFullPolicy.PAGE
         self.memory_max_bytes = settings.max_size_bytes if paging and settings.max_size_bytes >= 0 else _UNLIMITED
-        self.max_messages = settings.max_size_messages if paging and settings.max_size_messages >= 0 else _UNLIMITED
+        self.counts_messages = paging and settings.max_size_messages >= 0
+        self.memory_max_messages = settings.max_size_messages if self.counts_messages else _UNLIMITED
         if paging:
             page_limits = settings.page_limit_bytes >= 0 or settings.page_limit_messages >= 0
             self.limited = settings.page_full_policy is not None and page_limits
@@ -175,7 +177,7 @@ class Address:
 
     def discharge(self, reference: MessageReference) -> int:
         """One queue is through with a message. Returns the bytes of memory that frees."""
-        if self._shared and self._shared.release(reference.message_id):
+        if self._shared.counts and self._shared.release(reference.message_id):
             return 0
         size_bytes = reference.size_bytes
         self.size_bytes -= size_bytes

@@ -144,6 +144,7 @@ class Directory:
         )
         address.empty_since_ms = self._office.clock.wall_ms()
         address.pages = self._office.paging.chain(settings)
+        address.counts_messages = address.counts_messages or self._office.counts_messages
         self.addresses[name] = address
         if self._wildcard_routing:
             self._link(address)

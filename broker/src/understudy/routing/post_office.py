@@ -122,6 +122,7 @@ class PostOffice:
         self.clock = clock
         self.memory_bytes = self.memory_count = 0
         self.memory_max_bytes = global_max_size_bytes if global_max_size_bytes >= 0 else 1 << 62
+        self.counts_messages = global_max_messages >= 0
         self.memory_max_count = global_max_messages if global_max_messages >= 0 else 1 << 62
         self.paging = Paging(self, pages)
         self.paging.begin(timers.call_later)
@@ -407,9 +408,8 @@ class PostOffice:
         address = queues[0].address
         if (
             address.memory_bytes > address.memory_max_bytes
-            or address.message_count - address.paged_count > address.max_messages
             or self.memory_bytes > self.memory_max_bytes
-            or self.memory_count > self.memory_max_count
+            or (address.counts_messages and self._holds_too_many(address))
         ):
             self.paging.page_out(queues, references)
         if reference.scheduled_ms and reference.scheduled_ms > self.clock.wall_ms():
@@ -427,6 +427,12 @@ class PostOffice:
                 queue.add(each)
         if done is not None:
             done(None)
+
+    def _holds_too_many(self, address: Address) -> bool:
+        return (
+            address.message_count - address.paged_count > address.memory_max_messages
+            or self.memory_count > self.memory_max_count
+        )
 
     def discard(self, queues: tuple[Queue, ...], references: list[MessageReference]) -> None:
         """Messages of a transaction that was rolled back leave the counts; no queue saw them."""

@@ -246,16 +246,20 @@ class Queue:
         """References that were taken out of every place leave the counts."""
         office = self._office
         discharge = self.address.discharge
+        count = bodies = bodies_bytes = 0
         for reference in references:
-            self.message_count -= 1
+            count += 1
             if reference.expiration:
                 self.expiring_count -= 1
             freed_bytes = discharge(reference)
             if freed_bytes:
-                office.memory_bytes -= freed_bytes
-                office.memory_count -= 1
-            if reference.location is not None and not reference.durable:
+                bodies += 1
+                bodies_bytes += freed_bytes
+            if not reference.durable and reference.location is not None:
                 office.paging.release(reference.location)
+        self.message_count -= count
+        office.memory_bytes -= bodies_bytes
+        office.memory_count -= bodies
 
     def forget_waiting(self) -> None:
         """Everything that waits leaves the counts; the log knows."""

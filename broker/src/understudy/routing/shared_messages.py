@@ -16,21 +16,19 @@ _FULL: Final = (1 << _SPAN) - 1
 
 
 class SharedMessages:
-    """Message id to number of queues, for those in more than one. False when there are none."""
+    """Message id to number of queues, for those in more than one."""
 
-    __slots__ = ("_counts",)
+    __slots__ = ("counts",)
 
     def __init__(self) -> None:
-        self._counts: dict[int, array[int]] = {}
-
-    def __bool__(self) -> bool:
-        return bool(self._counts)
+        self.counts: dict[int, array[int]] = {}
+        """Id // 64 to its array; empty when nothing is shared."""
 
     def add(self, message_id: int, queue_count: int) -> None:
         """A message is in that many queues, at least two."""
-        counts = self._counts.get(message_id >> 6)
+        counts = self.counts.get(message_id >> 6)
         if counts is None:
-            counts = self._counts[message_id >> 6] = array("I", bytes(4 * _SPAN + 4))
+            counts = self.counts[message_id >> 6] = array("I", bytes(4 * _SPAN + 4))
         slot = message_id & 63
         if not counts[slot]:
             counts[_SPAN] += 1
@@ -38,7 +36,7 @@ class SharedMessages:
 
     def release(self, message_id: int) -> int:
         """One queue is through with a message. How many others still hold it."""
-        counts = self._counts.get(message_id >> 6)
+        counts = self.counts.get(message_id >> 6)
         if counts is None:
             return 0
         slot = message_id & 63
@@ -52,7 +50,7 @@ class SharedMessages:
         counts[slot] = 0
         counts[_SPAN] -= 1
         if not counts[_SPAN]:
-            del self._counts[message_id >> 6]
+            del self.counts[message_id >> 6]
         return left
 
     def overlay(self, masks: Mapping[int, int], seen: dict[int, int]) -> int:
@@ -72,14 +70,14 @@ class SharedMessages:
         return overlap
 
     def _count_again(self, block: int, common: int) -> None:
-        counts = self._counts.get(block)
+        counts = self.counts.get(block)
         if counts is None and common == _FULL:
-            self._counts[block] = array("I", [2] * _SPAN + [_SPAN])
+            self.counts[block] = array("I", [2] * _SPAN + [_SPAN])
             return
         for slot in _bits(common):
             count = counts[slot] if counts is not None else 0
             self.add(block << 6 | slot, max(count, 1) + 1)
-            counts = self._counts[block]
+            counts = self.counts[block]
 
 
 def _bits(mask: int) -> Iterator[int]:
