@@ -26,6 +26,8 @@ from support.routing import Answers, FakeCallback, World, text
 from understudy.routing import waiting
 from understudy.routing.queue import Queue
 from understudy.session.session import ServerSession
+from understudy.store.pages import Pages
+from understudy.testing.sim_disk import SimVolume
 
 PRODUCERS = 2
 CONSUMERS = 3
@@ -102,6 +104,7 @@ class Model:
             },
             automatic=False,
             message_expiry_scan_period_ms=scan_ms,
+            pages=Pages(SimVolume().disk("a"), "/paging", 1),
         )
         self.queue: Queue = self.world.queue()
         self.dead, self.expired = self.world.queue("DLQ"), self.world.queue("EXP")
@@ -325,8 +328,12 @@ class Model:
 
 @pytest.fixture(autouse=True)
 def _cut_early(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Taken entries are cut off at once, as they are in long queues only."""
+    """Taken entries are cut off, and waiting ones leave memory, at once, as in long queues only."""
     monkeypatch.setattr(waiting, "_CUT_MIN", 1)
+    monkeypatch.setattr(waiting, "_BLOCK", 2)
+    monkeypatch.setattr(waiting, "_INLET_MAX", 5)
+    monkeypatch.setattr(waiting, "_OPEN_BLOCKS", 1)
+    monkeypatch.setattr(waiting, "_MEMORY_BLOCKS", 2)
 
 
 @settings(max_examples=400, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])

@@ -305,7 +305,7 @@ class Level:
         if block is not None and block.count:
             columns = self._columns(block)
             for row in block.rows_from(position - block.base + 1):
-                yield columns.location(row)
+                yield block.location(columns, row)
 
     def take_overdue(self, now_ms: int, limit: int) -> list[MessageReference]:
         """Take about ``limit`` of those that expire by then."""

@@ -200,6 +200,15 @@ class Block:
             reference.delivery_count = self._counts[row]
         return reference
 
+    def location(self, columns: Columns, row: int) -> Location | None:
+        """Where the message of a waiting row is stored; None if it is in memory."""
+        if self.returned is not None and row in self.returned:
+            reference = self.returned[row]
+            return reference.location if reference.message is None else None
+        if columns.bodies is not None and columns.bodies[row] is not None:
+            return None
+        return columns.location(row)
+
     def rows_from(self, row: int) -> Iterator[int]:
         """Waiting rows at or behind one; it may be changed meanwhile."""
         while row < self.size:
@@ -216,11 +225,15 @@ class Block:
         if not self.count or not 0 < self.earliest_ms <= now_ms:
             return []
         columns = self.open()
-        expirations = columns.expirations
-        if expirations is None:
-            return []
-        self.earliest_ms = min((each for each in expirations if each > now_ms), default=0)
-        rows = [row for row in self.rows_from(0) if 0 < expirations[row] <= now_ms]
+        expirations = columns.expirations or ()
+        back = self.returned or {}
+        later = [each for each in (*expirations, *(each.expiration for each in back.values())) if each > now_ms]
+        self.earliest_ms = min(later, default=0)
+        rows = [
+            row
+            for row in self.rows_from(0)
+            if 0 < (back[row].expiration if row in back else expirations[row] if expirations else 0) <= now_ms
+        ]
         taken = [self.reference(columns, row) for row in rows]
         for row in rows:
             self.take(row)
@@ -240,7 +253,7 @@ class Block:
         if not self.count:
             return [None] * size
         columns = self.open()
-        made: list[MessageReference | None] = [*columns.references()]
+        made: list[MessageReference | None] = [None] * size if columns is _EMPTY else [*columns.references()]
         if columns.bodies is not None:
             for row, body in enumerate(columns.bodies):
                 if body is not None:
