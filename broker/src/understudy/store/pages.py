@@ -70,7 +70,6 @@ class Pages:
         self._directory = directory
         self._epoch = epoch
         self._number = 0
-        self._made = False
         self._files: dict[int, _PageFile] = {}
         self._open: dict[int, File] = {}
         self._chains: dict[int, PageChain] = {}
@@ -170,9 +169,8 @@ class Pages:
 
     def begin_file(self, chain: PageChain) -> int:
         """A new file for a chain; its number."""
-        if not self._made:
-            self._disk.make_directory(self._directory)
-            self._made = True
+        # every time: it costs little, and somebody may have tidied up
+        self._disk.make_directory(self._directory)
         self._number += 1
         number = PAGE_SEGMENT + self._number
         path = f"{self._directory}/page-{self._epoch:010d}-{self._number:012d}.dat"
@@ -199,7 +197,12 @@ class Pages:
     def _file(self, number: int) -> File:
         found = self._open.pop(number, None)
         if found is None:
-            return self._keep_open(number, self._disk.open(self._files[number].path))
+            path = self._files[number].path
+            try:
+                found = self._disk.open(path)
+            except FileNotFoundError as error:
+                raise DiskFailed(f"page file {path} is gone") from error
+            return self._keep_open(number, found)
         self._open[number] = found
         return found
 
