@@ -144,8 +144,8 @@ def _steps(
     if pair.relation is Relation.UNKNOWN:
         return [
             (
-                f"{other} has no record in common with {base}: one begins behind the end of the other. Nothing proves that"
-                " it is an older state of the same log; keep it until you know."
+                f"{other} has no record in common with {base}: one begins behind the end of the other. Nothing proves"
+                " that it is an older state of the same log; keep it until you know."
             )
         ]
     if pair.relation is not Relation.DIVERGED:
