@@ -18,6 +18,10 @@ $(COLLECTION):
 .PHONY: demo
 demo: demo-deploy $(VENV)/.spark ## A pair on this machine, killed and failed back under load five times
 	@$(MAKE) --no-print-directory demo-drill DRILL="--extra-vars drill_spark=true $(DRILL)"
+	@demo="$${UNDERSTUDY_SCRATCH:-$(SCRATCH)/demo}"; printf '%s\n' "" "The pair goes on running. Look at it:" \
+	  "  $$demo/primary/current/bin/understudy status --instance $$demo/primary    http://127.0.0.11:8161/health/ready" \
+	  "  $$demo/backup/current/bin/understudy status --instance $$demo/backup    http://127.0.0.12:8161/health/ready" \
+	  "Remove it with: make demo-clean"
 
 .PHONY: demo-deploy
 demo-deploy: $(VENV)/.complete $(COLLECTION) ## Deploy the pair; a second time changes nothing
