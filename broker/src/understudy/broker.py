@@ -14,6 +14,7 @@ from understudy.config.model import Configuration
 from understudy.limits import JOURNAL_BACKLOG_BYTES_PAUSE
 from understudy.ports import Clock, Connection, Entropy, Timers
 from understudy.protocols.core.connection import CoreConnection
+from understudy.protocols.core.reattachment import Reattachments
 from understudy.protocols.core.services import CoreServices
 from understudy.routing.post_office import PostOffice
 from understudy.routing.settings import AddressSettingsRepository
@@ -67,6 +68,7 @@ class Broker:
             clock=clock,
             entropy=entropy,
             registry=SessionRegistry(),
+            reattachments=Reattachments(clock, timers),
             login_guard=LoginGuard(clock),
             credentials=credentials,
             connection_ttl_override_ms=configuration.connection_ttl_override_ms,
@@ -91,5 +93,6 @@ class Broker:
         self.services.accepting = False
 
     def close(self) -> None:
-        """End timers; connections were closed before."""
+        """End timers and what waits for its client; connections were closed before."""
+        self.services.reattachments.close()
         self.post_office.close()

@@ -147,7 +147,6 @@ class SessionState:
         self._next_producer = 1
         self._temporary: dict[str, CreateQueueV2] = {}
         self._metadata: dict[str, str] = {}
-        self._call_frame = b""
         self._handlers: dict[type[Packet], Callable[[Any, int], None]] = {
             NullResponse: self._on_null_response,
             ReceiveMessage: self.consumers.on_message,
@@ -203,7 +202,7 @@ class SessionState:
             self.consumers.flush()
 
     def _send_call(self, packet: Packet) -> None:
-        self._call_frame = frame = encode(packet, self.channel_id, self._host.version)
+        frame = encode(packet, self.channel_id, self._host.version)
         if packet.counts_as_command:
             self.transmit(frame)
         else:
@@ -494,14 +493,9 @@ class SessionState:
         error = error_of(packet.error_code, packet.message)
         correlation_id = packet.correlation_id
         if correlation_id is not None and correlation_id > 0:
-            frame = self.sends.refused(correlation_id, error)
-            if frame is None:
+            if not self.sends.refused(correlation_id, error):
                 self._host.complaint(f"the broker refused a send: {error}")
-            elif self._confirmations.enabled:
-                self._confirmations.discount(frame)
             return
-        if self._confirmations.enabled and self.calls.in_flight is not None:
-            self._confirmations.discount(self._call_frame)
         if not self.calls.fail(error):
             self._host.complaint(f"the broker reports: {error}")
 

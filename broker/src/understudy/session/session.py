@@ -292,6 +292,11 @@ class ServerSession:
             if not consumer.browse_only:
                 consumer.started = False
 
+    def pause_deliveries(self) -> None:
+        """The socket is gone: ask before the next delivery."""
+        for consumer in self.consumers.values():
+            consumer.allowance_bytes = 0
+
     def resume_deliveries(self) -> None:
         """The socket takes data again."""
         for consumer in self.consumers.values():
