@@ -70,14 +70,14 @@ def test_unused_segments_of_older_epochs_are_removed_and_the_rest_is_cut() -> No
     rig = Rig(random.Random(1))
     rig.activate("a")
     rig.settle()
-    assert len(rig.volume.paths()) == 2
+    assert len(rig.segments()) == 2
     rig.die(power_loss=False)
     rig.volume.disk("a").open(f"{DIRECTORY}/{segment_name(9, 1)}.new", create=True)
     store = rig.activate("b")
     rig.settle()
-    names = [path.rsplit("/", 1)[1] for path in rig.volume.paths()]
+    names = [path.rsplit("/", 1)[1] for path in rig.segments()]
     assert [parse_name(name) for name in names] == [(1, 1, True), (10, 2, True), (11, 2, True)]
-    assert len(rig.volume.content(rig.volume.paths()[0])) == 4096 + 64
+    assert len(rig.volume.content(rig.segments()[0])) == 4096 + 64
     assert store.epoch == 2
 
 
@@ -94,7 +94,7 @@ def test_a_zombies_records_are_kept_for_the_curious() -> None:
     rig.settle()
     rig.die(power_loss=False)
     rig.activate("c")
-    assert stray in rig.volume.paths()
+    assert stray in rig.segments()
 
 
 def test_a_read_only_store_says_so() -> None:
