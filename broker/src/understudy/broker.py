@@ -21,6 +21,7 @@ from understudy.routing.settings import AddressSettingsRepository
 from understudy.security.authorization import SecurityPolicy
 from understudy.security.login_guard import LoginGuard
 from understudy.session.registry import SessionRegistry
+from understudy.session.resource_registry import ResourceRegistry
 from understudy.store.message_store import MessageStore
 
 
@@ -58,6 +59,14 @@ class Broker:
             wake=wake,
         )
         self.post_office.restore(store.state)
+        self.resources = ResourceRegistry(
+            self.post_office,
+            clock,
+            timers,
+            timeout_ms=configuration.transaction_timeout_ms,
+            scan_period_ms=configuration.transaction_timeout_scan_period_ms,
+        )
+        self.resources.restore(store.state)
         self.post_office.directory.deploy(configuration.addresses)
         self.services = CoreServices(
             node_id=store.node_id,
@@ -68,6 +77,7 @@ class Broker:
             clock=clock,
             entropy=entropy,
             registry=SessionRegistry(),
+            resources=self.resources,
             reattachments=Reattachments(clock, timers),
             login_guard=LoginGuard(clock),
             credentials=credentials,
@@ -95,4 +105,5 @@ class Broker:
     def close(self) -> None:
         """End timers and what waits for its client; connections were closed before."""
         self.services.reattachments.close()
+        self.resources.close()
         self.post_office.close()

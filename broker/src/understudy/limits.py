@@ -22,6 +22,8 @@ TRANSPORT_PARAMETERS_MAX = 256
 LIST_ITEMS_MAX = 64 * 1024
 #: Largest branch qualifier or global transaction id of an XA transaction (X/Open XA). Bytes.
 XID_PART_BYTES_MAX = 64
+#: XA branches of one node, prepared ones included.
+XA_BRANCHES_MAX = 10_000
 #: Largest nonce or proof of a cluster link (login). Bytes.
 AUTHENTICATION_BYTES_MAX = 256
 #: Largest selector text. Characters.

@@ -127,6 +127,7 @@ class CoreNode:
             clock=clock,
             entropy=CountingEntropy(),
             registry=self.world.registry,
+            resources=self.world.resources,
             reattachments=Reattachments(clock, clock),
             login_guard=LoginGuard(clock),
             credentials=None,

@@ -422,7 +422,7 @@ class PostOffice:
 
     def _page(self, queues: tuple[Queue, ...], references: list[MessageReference]) -> None:
         """The body leaves memory; the log has it."""
-        if not all(reference.durable for reference in references):
+        if references[0].message is None or not all(reference.durable for reference in references):
             return
         size_bytes = references[0].size_bytes
         for address in {queue.address for queue in queues}:

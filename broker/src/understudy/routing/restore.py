@@ -39,6 +39,7 @@ def restore(office: PostOffice, state: StoreState) -> int:
             internal=bool(record.settings.get("internal", False)),
             duplicate_ids=state.duplicate_ids.get(record.address_id, ()),
         )
+    settled = _held(state)
     total = 0
     shared: dict[Address, list[dict[int, MessageReference]]] = {}
     for entry in state.queues.values():
@@ -52,7 +53,7 @@ def restore(office: PostOffice, state: StoreState) -> int:
         references = state.take_references(entry.queue_id)
         if references:
             total += len(references)
-            _adopt(office, queue, address, list(references.values()))
+            _adopt(office, queue, address, list(references.values()), settled.get(entry.queue_id, set()))
             shared.setdefault(address, []).append(references)
     for address, held in shared.items():
         if len(held) > 1:
@@ -60,15 +61,29 @@ def restore(office: PostOffice, state: StoreState) -> int:
     return total
 
 
-def _adopt(office: PostOffice, queue: Queue, address: Address, references: list[MessageReference]) -> None:
+def _held(state: StoreState) -> dict[int, set[int]]:
+    """By queue, what prepared transactions have acknowledged: delivered once, so not scheduled any more."""
+    held: dict[int, set[int]] = {}
+    for transaction in state.transactions.values():
+        for queue_id, message_id in transaction.acknowledges:
+            held.setdefault(queue_id, set()).add(message_id)
+    return held
+
+
+def _adopt(
+    office: PostOffice, queue: Queue, address: Address, references: list[MessageReference], held: set[int]
+) -> None:
     address.adopt(sum(map(_size, references)), len(references))
     if max(map(_scheduled, references)):
         now_ms = office.clock.wall_ms()
+        present: list[MessageReference] = []
         for reference in references:
-            if reference.scheduled_ms > now_ms:
+            if reference.scheduled_ms > now_ms and reference.message_id not in held:
                 queue.schedule(reference)
                 office.scheduled.add(queue, reference, reference.scheduled_ms)
-        references = [reference for reference in references if reference.scheduled_ms <= now_ms]
+            else:
+                present.append(reference)
+        references = present
     priorities = set(map(_priority, references))
     queue.adopt(references, priorities.pop() if len(priorities) == 1 else None)
 

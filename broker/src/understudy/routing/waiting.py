@@ -187,7 +187,9 @@ class Waiting:
             self.level(priority).put_back(group)
 
     def discard(self, references: Iterable[MessageReference]) -> None:
-        """Take these out, wherever they are; one pass over everything, for sweeps."""
+        """Take these out, wherever they are; one pass over everything, for sweeps. They can be put
+        back.
+        """
         gone = set(map(id, references))
         if not gone:
             return
@@ -195,7 +197,9 @@ class Waiting:
             level.returned = [reference for reference in level.returned if id(reference) not in gone]
             entries = level.entries
             for index in range(level.head, len(entries)):
-                if id(entries[index]) in gone:
+                found = entries[index]
+                if found is not None and id(found) in gone:
+                    found.position = level.base + index
                     entries[index] = None
             level.count = len(level.returned) + sum(entry is not None for entry in entries)
 

@@ -38,8 +38,10 @@ from understudy.session.queries import (
     describe_queue,
 )
 from understudy.session.registry import SessionRegistry
+from understudy.session.resource_registry import ResourceRegistry
 from understudy.session.security import SessionSecurity
 from understudy.session.transaction import Transaction
+from understudy.session.xa import XaRequests
 from understudy.store.reference import MessageReference
 
 #: How long a granted permission to send to an address is not asked again; the default of
@@ -72,6 +74,7 @@ class ServerSession:
         callback: SessionCallback,
         connection: ConnectionScope,
         registry: SessionRegistry,
+        resources: ResourceRegistry,
         min_large_message_size: int = 100 * 1024,
         auto_commit_sends: bool = True,
         auto_commit_acks: bool = True,
@@ -99,8 +102,10 @@ class ServerSession:
         self._clock = clock
         self._callback = callback
         self._registry = registry
-        self._order = Order()
+        self.order = Order()
+        """In which its requests are answered."""
         self._targets: dict[str, SendTarget] = {}
+        self.branches = XaRequests(self, resources)
         self._transaction: Transaction | None = None
         if not xa and not (auto_commit_sends and auto_commit_acks):
             self._transaction = self._begin()
@@ -128,8 +133,8 @@ class ServerSession:
         answers. For answers to requests that arrange something.
         """
         context = self._office.context
-        if max(self._order.sequence, context.appended) > context.durable:
-            self._order.sequence = context.appended
+        if max(self.order.sequence, context.appended) > context.durable:
+            self.order.sequence = context.appended
             context.when_durable(context.appended, call, *args)
         else:
             call(*args)
@@ -317,7 +322,7 @@ class ServerSession:
             if target is None or target.permitted_until_ms < office.now_ms():
                 target = self._permit_send(name)
             target.used_bytes += len(message.encoded)
-            office.send(message, self._order, done, transaction, target.used_bytes <= target.granted_bytes)
+            office.send(message, self.order, done, transaction, target.used_bytes <= target.granted_bytes)
         except BrokerError as error:
             self._failed(error, done, transaction)
 
@@ -342,7 +347,7 @@ class ServerSession:
         if transaction is not None:
             transaction.fail(error)
         if done is not None:
-            self._office.answer(self._order, done, error=error)
+            self._office.answer(self.order, done, error=error)
         else:
             self._callback.operation_failed(error)
 
@@ -357,7 +362,7 @@ class ServerSession:
             self._failed(error, done, transaction)
             return
         if done is not None:
-            self._office.answer(self._order, done, self._office.context.appended)
+            self._office.answer(self.order, done, self._office.context.appended)
 
     def individual_acknowledge(self, consumer_id: int, message_id: int, done: Done | None = None) -> None:
         """This one delivery is done."""
@@ -370,7 +375,7 @@ class ServerSession:
             self._failed(error, done, transaction)
             return
         if done is not None:
-            self._office.answer(self._order, done, self._office.context.appended)
+            self._office.answer(self.order, done, self._office.context.appended)
 
     @staticmethod
     def _settle(queue: Queue, references: list[MessageReference], transaction: Transaction | None) -> None:
@@ -391,16 +396,20 @@ class ServerSession:
     def _begin(self) -> Transaction:
         return Transaction(self._office, started_ms=self._clock.monotonic_ms())
 
+    def enlist(self, transaction: Transaction | None) -> None:
+        """Work in this transaction from now on, or in none (XA)."""
+        self._transaction = transaction
+
     def commit(self, done: Done | None = None) -> None:
         """Make the open transaction count; a new one begins. Without one nothing happens."""
         transaction = self._transaction
-        if transaction is None:
+        if transaction is None or self.xa:
             if done is not None:
-                self._office.answer(self._order, done)
+                self._office.answer(self.order, done)
             return
         self._transaction = self._begin()
         try:
-            transaction.commit(self._order, done)
+            transaction.commit(self.order, done)
         except BrokerError as error:
             for queue, references in transaction.roll_back().items():
                 self._office.cancel(queue, references)
@@ -408,15 +417,26 @@ class ServerSession:
 
     def rollback(self, consider_last_message_as_delivered: bool = False, done: Done | None = None) -> None:
         """Undo the open transaction and give back everything outstanding (facts 6.4)."""
+        if self.xa:
+            self.give_back({}, keep_first=consider_last_message_as_delivered)
+            if done is not None:
+                self._office.answer(self.order, done)
+            return
         self._roll_back(failed=False, keep_first=consider_last_message_as_delivered)
         if done is not None:
-            self._office.answer(self._order, done)
+            self._office.answer(self.order, done)
 
     def _roll_back(self, *, failed: bool, keep_first: bool) -> None:
         returned: dict[Queue, list[MessageReference]] = {}
         if self._transaction is not None:
             transaction, self._transaction = self._transaction, self._begin()
             returned = transaction.roll_back()
+        self.give_back(returned, failed=failed, keep_first=keep_first)
+
+    def give_back(
+        self, returned: dict[Queue, list[MessageReference]], *, failed: bool = False, keep_first: bool = False
+    ) -> None:
+        """Deliveries of a transaction that was rolled back, and with them everything outstanding."""
         for consumer in self.consumers.values():
             outstanding = consumer.cancel(failed=failed, keep_first=keep_first)
             if outstanding:
@@ -502,6 +522,7 @@ class ServerSession:
         self.started = False
         for consumer in self.consumers.values():
             consumer.started = False
+        self.branches.close()
         if self._transaction is not None:
             self._roll_back(failed=failed, keep_first=False)
             self._transaction = None

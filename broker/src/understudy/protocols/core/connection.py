@@ -267,6 +267,7 @@ class CoreConnection:
             callback=handler,
             connection=self.scope,
             registry=services.registry,
+            resources=services.resources,
             min_large_message_size=packet.min_large_message_size,
             auto_commit_sends=packet.auto_commit_sends,
             auto_commit_acks=packet.auto_commit_acks,

@@ -15,6 +15,7 @@ from understudy.routing.post_office import PostOffice
 from understudy.security.authorization import Principal, SecurityPolicy
 from understudy.security.login_guard import LoginGuard
 from understudy.session.registry import SessionRegistry
+from understudy.session.resource_registry import ResourceRegistry
 from understudy.store.message_store import MessageStore
 
 if TYPE_CHECKING:
@@ -50,6 +51,7 @@ class CoreServices:
     clock: Clock
     entropy: Entropy
     registry: SessionRegistry
+    resources: ResourceRegistry
     reattachments: Reattachments
     login_guard: LoginGuard
     credentials: ClusterCredentials | None

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 from understudy.config.model import RoutingType
 from understudy.errors import BrokerError, UnsupportedPacket
 from understudy.message import FORCED_DELIVERY, Message, MessageType
+from understudy.protocols.core import xa
 from understudy.protocols.core.channel import Event, SessionChannel
 from understudy.routing.configuration import QueueConfiguration
 from understudy.wire.core import packets
@@ -374,4 +375,5 @@ _HANDLERS: Final[dict[type, Handler]] = {
     packets.AddMetadataV2: CoreSession._add_metadata,
     packets.UniqueAddMetadata: CoreSession._add_unique_metadata,
     packets.PacketsConfirmed: CoreSession._confirmed,
+    **xa.HANDLERS,
 }
