@@ -95,3 +95,21 @@ def test_jms_transactions_survive_cut_connections(java: Java, pair: Pair) -> Non
         assert lines[-1] == "done\n"
     assert cuts >= 15
     assert pair.primary.log.read_text().count("session reattached") >= cuts
+
+
+def test_xa_with_a_commit_after_failover(java: Java, pair: Pair) -> None:
+    """Branches as a transaction manager has them; the prepared one is in doubt at the other node and commits there."""
+    process = java("Xa", pair.url, stdin=subprocess.PIPE)
+    assert process.stdout is not None
+    seen = []
+    for line in process.stdout:
+        seen.append(line)
+        if line == "prepared\n":
+            break
+    assert process.poll() is None, "".join(seen)
+    pair.primary.kill()
+    pair.backup.wait_ready("active")
+    output, _ = process.communicate("go\n", timeout=120)
+    assert process.returncode == 0, "".join(seen) + output
+    assert sum(line.startswith("ok ") for line in seen) == 5
+    assert output.endswith("ok failover\ndone\n"), output
