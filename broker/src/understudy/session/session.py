@@ -12,6 +12,7 @@ the session's transaction. Not here: packets, channels, confirmation windows.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Collection
 from dataclasses import replace
 from typing import Any, Final
@@ -111,8 +112,13 @@ class ServerSession:
             self._transaction = self._begin()
         registry.add(self)
 
+    @property
+    def alias(self) -> str:
+        """What it is called where others can read it: its name is a secret (ADR 0009)."""
+        return hashlib.sha256(self.name.encode("utf-8", "surrogatepass")).hexdigest()[:12]
+
     def __repr__(self) -> str:
-        return f"<ServerSession {self.name!r} of {self.connection.connection_id}>"
+        return f"<ServerSession {self.alias} of {self.connection.connection_id}>"
 
     def wall_ms(self) -> int:
         """Wall time now."""
@@ -231,7 +237,7 @@ class ServerSession:
         """
         self._check_open()
         if consumer_id in self.consumers:
-            raise IllegalState(f"session {self.name!r} has a consumer {consumer_id}")
+            raise IllegalState(f"session {self.alias} has a consumer {consumer_id}")
         if len(self.consumers) >= CONSUMERS_PER_SESSION_MAX:
             raise LimitExceeded(f"{len(self.consumers)} consumers in a session, limit {CONSUMERS_PER_SESSION_MAX}")
         queue = self._directory.queue(queue_name)
@@ -271,7 +277,7 @@ class ServerSession:
     def _consumer(self, consumer_id: int) -> ServerConsumer:
         consumer = self.consumers.get(consumer_id)
         if consumer is None:
-            raise IllegalState(f"session {self.name!r} has no consumer {consumer_id}")
+            raise IllegalState(f"session {self.alias} has no consumer {consumer_id}")
         return consumer
 
     def receive_consumer_credits(self, consumer_id: int, credit_bytes: int) -> None:
@@ -508,7 +514,7 @@ class ServerSession:
 
     def _check_open(self) -> None:
         if self.closed:
-            raise ObjectClosed(f"session {self.name!r} is closed")
+            raise ObjectClosed(f"session {self.alias} is closed")
 
     def close(self, failed: bool) -> None:
         """Roll back what is open and give everything back.

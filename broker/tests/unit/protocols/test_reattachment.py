@@ -197,6 +197,17 @@ def test_a_name_that_is_taken_stays_with_the_older_session() -> None:
     assert node.client().reattach(last_received=0) == [packets.ReattachSessionResponse(2, True)]
 
 
+def test_names_are_told_to_nobody() -> None:
+    node, client = loaded()
+    client.ask(packets.UniqueAddMetadata("jms-client-id", "x", True), packets.NullResponse)
+    other = node.client("10.0.0.2:5000")
+    other.create_session(OTHER_NAME)
+    refusal = other.ask(packets.UniqueAddMetadata("jms-client-id", "x", True), packets.ExceptionResponse)
+    session = client.handler.sessions[10].session
+    assert session.alias in str(refusal.message)
+    assert NAME not in str(refusal.message) + repr(session)
+
+
 def test_a_host_that_guesses_is_not_looked_up(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reattachment, "REATTACH_GUESSES_OF_HOST_MAX", 3)
     node, client = loaded()

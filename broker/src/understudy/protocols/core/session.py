@@ -242,7 +242,7 @@ class CoreSession:
 
     def operation_failed(self, error: BrokerError) -> None:
         """A request that wanted no answer failed; its transaction, if any, is marked."""
-        log.info("request failed", extra={"session": self.session.name, "error": str(error)})
+        log.info("request failed", extra={"session": self.session.alias, "error": str(error)})
 
     def disconnect_consumer(self, consumer_id: int) -> None:
         """Its queue was deleted."""
