@@ -23,6 +23,7 @@ from understudy.security.login_guard import LoginGuard
 from understudy.session.registry import SessionRegistry
 from understudy.session.resource_registry import ResourceRegistry
 from understudy.store.message_store import MessageStore
+from understudy.store.pages import Pages
 
 
 class Broker:
@@ -41,6 +42,7 @@ class Broker:
         entropy: Entropy,
         wake: Callable[[], None],
         global_max_size_bytes: int,
+        pages: Pages | None = None,
     ) -> None:
         self.store = store
         self.post_office = PostOffice(
@@ -53,6 +55,8 @@ class Broker:
             id_cache_size=configuration.id_cache_size,
             persist_id_cache=configuration.persist_id_cache,
             global_max_size_bytes=global_max_size_bytes,
+            global_max_messages=configuration.global_max_messages,
+            pages=pages,
             message_expiry_scan_period_ms=configuration.message_expiry_scan_period_ms,
             address_queue_scan_period_ms=configuration.address_queue_scan_period_ms,
             wildcard_routing=configuration.wildcards.routing_enabled,

@@ -9,7 +9,6 @@ Not here: what a session asks about branches (``xa``).
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
@@ -226,7 +225,7 @@ class ResourceRegistry:
         directory = self._office.directory
         queues = {queue.queue_id: queue for queue in directory.queues.values()}
         addresses = {address.address_id: address for address in directory.addresses.values()}
-        held = _take_held(records, queues)
+        held = _take_held(self._office, records, queues)
         for record in records:
             kind, xid = decode_name(record.xid or b"")
             if kind is not Kind.BRANCH:
@@ -250,7 +249,9 @@ class ResourceRegistry:
                 self._carry_out(undecided, kind is Kind.HEURISTICALLY_COMMITTED)
 
 
-def _take_held(records: list[TransactionRecord], queues: dict[int, Queue]) -> dict[tuple[int, int], MessageReference]:
+def _take_held(
+    office: PostOffice, records: list[TransactionRecord], queues: dict[int, Queue]
+) -> dict[tuple[int, int], MessageReference]:
     """What prepared branches have acknowledged: out of the queues' reach, as if delivered."""
     wanted: dict[int, set[int]] = {}
     for record in records:
@@ -261,22 +262,26 @@ def _take_held(records: list[TransactionRecord], queues: dict[int, Queue]) -> di
         queue = queues.get(queue_id)
         if queue is None:
             continue
-        taken = [reference for reference in queue.waiting if reference.message_id in message_ids]
-        queue.waiting.discard(taken)
+        taken = queue.waiting.take(message_ids)
+        if len(taken) < len(message_ids):
+            # a clock that went back: what was delivered already is scheduled again
+            for reference in office.scheduled.remove(queue):
+                if reference.message_id in message_ids:
+                    queue.scheduled_count -= 1
+                    taken.append(reference)
+                else:
+                    office.scheduled.add(queue, reference, reference.scheduled_ms)
         queue.delivering_count += len(taken)
         held.update({(queue_id, reference.message_id): reference for reference in taken})
     return held
 
 
 def _count_sends(sends: list[tuple[Queue, MessageReference]]) -> None:
-    """They count for their addresses and are not visible."""
-    copies: Counter[tuple[Address, int]] = Counter()
-    sizes: dict[int, int] = {}
+    """They count for their addresses, a message in several queues once, and are not visible."""
+    copies: dict[tuple[Address, int], list[MessageReference]] = {}
     for queue, reference in sends:
         queue.incoming += 1
-        queue.address.adopt(reference.size_bytes, 1)
-        copies[queue.address, reference.message_id] += 1
-        sizes[reference.message_id] = reference.size_bytes
-    for (address, message_id), count in copies.items():
-        if count > 1:
-            address.share({message_id: count}, sizes)
+        copies.setdefault((queue.address, reference.message_id), []).append(reference)
+    for (address, _), references in copies.items():
+        address.adopt(references[0].size_bytes, 1)
+        address.hold(references[0].message_id, len(references))

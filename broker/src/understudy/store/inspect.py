@@ -110,7 +110,7 @@ def read_frames(file: File, seed: int, stop: int | None = None) -> Iterator[tupl
             want = _READ_BYTES
             continue
         needed_bytes = HEADER.unpack_from(data)[1] if len(data) >= HEADER_BYTES else 0
-        if len(data) < length or not len(data) < needed_bytes <= RECORD_BYTES_MAX:
+        if len(data) < want or not want < needed_bytes <= RECORD_BYTES_MAX:
             return
         want = needed_bytes
 
@@ -186,7 +186,7 @@ def verify(disk: Disk, directory: str, progress: Callable[[int, int], None] = la
     live_messages = 0
     try:
         state = recover(disk, directory).state
-        live_messages = sum(map(len, state.references.values()))
+        live_messages = sum(len(backlog) for backlog in state.references.values())
     except JournalCorrupt as error:
         problem = Problem(error.file, error.offset, _bare(error))
         if not any((known.file, known.offset) == (problem.file, problem.offset) for known in problems):

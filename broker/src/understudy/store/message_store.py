@@ -21,56 +21,45 @@ from dataclasses import dataclass
 from typing import Final
 from zlib import crc32
 
-from understudy.errors import DiskFull, JournalCorrupt, LimitExceeded, RemoteProtocolError
+from understudy.errors import DiskFull, LimitExceeded
 from understudy.ids import EPOCH_SHIFT, NodeId, first_id_of_epoch
 from understudy.limits import DUPLICATE_ID_BYTES_MAX, ID_CACHE_SIZE, RECORD_BYTES_MAX
 from understudy.message import Message
-from understudy.ports import Clock, Disk, File, LogWriter
+from understudy.ports import Clock, Disk, LogWriter
 from understudy.store.activation import begin_epoch
 from understudy.store.follower import Follower
 from understudy.store.journal import SEGMENT_BYTES, Journal
 from understudy.store.operation_context import OperationContext
+from understudy.store.read_ahead import RUN_BYTES, RunReader
+from understudy.store.read_back import ReadBack
 from understudy.store.records import (
     ACKNOWLEDGE_HEADER_BYTES,
     ACKNOWLEDGE_ONE_REST,
     ACKNOWLEDGE_REST,
-    HEADER,
-    HEADER_BYTES,
     MESSAGE_HEADER_BYTES,
     MESSAGE_LARGE,
     MESSAGE_ONE_REST,
     MESSAGE_REST,
     AddressRecord,
-    MessageRecord,
     QueueRecord,
     RecordType,
-    decode,
     encode_address,
-    encode_checkpoint,
     encode_delivery_count,
     encode_duplicate_id,
     encode_id,
     encode_prepare,
     encode_queue,
-    encode_trim,
 )
-from understudy.store.reference import Location, unpack_location
-from understudy.store.segment import SegmentFile, log_size_bytes, seed_of, segment_name
+from understudy.store.reference import Location
+from understudy.store.segment import SegmentFile, log_size_bytes
 from understudy.store.state import SegmentUse, StoreState
+from understudy.store.trimming import LogTrimmer
 
 _MESSAGE_ADD: Final = int(RecordType.MESSAGE_ADD)
 _ACKNOWLEDGE: Final = int(RecordType.ACKNOWLEDGE)
 _MESSAGE_ONE_BYTES: Final = MESSAGE_HEADER_BYTES + 8
 _ACKNOWLEDGE_ONE_BYTES: Final = ACKNOWLEDGE_HEADER_BYTES + 8
 
-#: Segments kept open for reading messages back.
-_OPEN_FILES_MAX: Final = 64
-#: Dead segments at the beginning of the log before a checkpoint is written to drop them ...
-_TRIM_SEGMENTS_MIN: Final = 4
-#: ... and how many times larger than the checkpoint they must be.
-_TRIM_FACTOR: Final = 16
-#: Estimated bytes of one binding or duplicate id in a checkpoint.
-_CHECKPOINT_ITEM_BYTES: Final = 128
 #: Most ids in one ACKNOWLEDGE record.
 _ACKNOWLEDGE_IDS_MAX: Final = 64 * 1024
 
@@ -136,10 +125,7 @@ class MessageStore:
         self._last_id = first_id_of_epoch(self.epoch) - 1
         self._live = state.live
         self._live_queues = state.live.queues
-        self._readers: dict[int, File] = {}
         self._epochs = {segment: use.epoch for segment, use in state.segments.items()}
-        self._removable: list[str] = []
-        self._removing = False
         self._trim_pending = False
         self._journal = Journal(
             disk=disk,
@@ -158,6 +144,10 @@ class MessageStore:
             on_failure=on_failure,
             on_segment=self._begin_segment,
             on_space=self._update_full,
+        )
+        self._read_back = ReadBack(disk, directory, self._journal, self._epochs)
+        self._trimmer = LogTrimmer(
+            self._journal, state, context, directory, settings.segment_bytes, self._forget_segment
         )
 
     @classmethod
@@ -307,47 +297,20 @@ class MessageStore:
         sequence = journal.sequence + 1
         if one:
             rest = MESSAGE_ONE_REST.pack(
-                length,
-                sequence,
-                journal.batch,
-                _MESSAGE_ADD,
-                0,
-                0,
-                message_id,
-                tx_id,
-                address_id,
-                message.expiration,
-                scheduled_ms,
-                message.priority,
-                large,
-                0,
-                1,
-                queue_ids[0],
-            )
+                length, sequence, journal.batch, _MESSAGE_ADD, 0, 0, message_id, tx_id, address_id,
+                message.expiration, scheduled_ms, message.priority, large, 0, 1, queue_ids[0],
+            )  # fmt: skip
         else:
             rest = b"".join(
                 (
                     MESSAGE_REST.pack(
-                        length,
-                        sequence,
-                        journal.batch,
-                        _MESSAGE_ADD,
-                        0,
-                        0,
-                        message_id,
-                        tx_id,
-                        address_id,
-                        message.expiration,
-                        scheduled_ms,
-                        message.priority,
-                        large,
-                        len(duplicate_id),
-                        count,
+                        length, sequence, journal.batch, _MESSAGE_ADD, 0, 0, message_id, tx_id, address_id,
+                        message.expiration, scheduled_ms, message.priority, large, len(duplicate_id), count,
                     ),
                     struct.pack(f"<{count}Q", *queue_ids),
                     duplicate_id,
                 )
-            )
+            )  # fmt: skip
         journal.parts += (crc32(encoded, crc32(rest, journal.seed)).to_bytes(4, "little") + rest, encoded)
         journal.offsets.append(offset)
         journal.offset = offset + length
@@ -501,40 +464,12 @@ class MessageStore:
     # --- reading back ---------------------------------------------------------------------------
 
     def read_message(self, location: Location) -> Message:
-        """The message of a record, from memory while it is not written yet, else from its segment.
+        """The message of a record; raises as ``ReadBack.read``."""
+        return self._read_back.read(location)
 
-        Raises:
-            JournalCorrupt: the bytes there are not that record any more.
-            DiskFailed: they cannot be read.
-        """
-        number, offset, length = unpack_location(location)
-        raw = self._journal.pending(number, offset, length)
-        if raw is None:
-            raw = self._reader(number).read(offset, length)
-        path = f"{self._directory}/{segment_name(number, self._epochs[number])}"
-        if len(raw) != length or length < HEADER_BYTES:
-            raise JournalCorrupt(f"record of {length} bytes cut off", file=path, offset=offset)
-        crc, found, _, _, kind, flags, _ = HEADER.unpack_from(raw)
-        if crc32(raw[4:], seed_of(number, self._epochs[number])) != crc or found != length:
-            raise JournalCorrupt("message is damaged", file=path, offset=offset)
-        try:
-            record = decode(kind, flags, raw[HEADER_BYTES:])
-            if not isinstance(record, MessageRecord):
-                raise JournalCorrupt(f"record of type {kind} where a message was", file=path, offset=offset)
-            return Message.decode(record.encoded)
-        except (ValueError, RemoteProtocolError) as error:
-            raise JournalCorrupt(f"message cannot be decoded: {error}", file=path, offset=offset) from error
-
-    def _reader(self, number: int) -> File:
-        file = self._readers.pop(number, None)
-        if file is None:
-            name = segment_name(number, self._epochs[number])
-            file = self._disk.open(f"{self._directory}/{name}", read_only=True)
-            if len(self._readers) >= _OPEN_FILES_MAX:
-                self._readers.pop(next(iter(self._readers))).close()
-        # last in the dict is the most recently used
-        self._readers[number] = file
-        return file
+    def reader(self, run_bytes: int = RUN_BYTES, messages_max: int = -1) -> RunReader:
+        """Reads many messages of one queue back, neighbours together."""
+        return self._read_back.reader(run_bytes, messages_max)
 
     # --- turns, disk, end -----------------------------------------------------------------------
 
@@ -542,7 +477,7 @@ class MessageStore:
         """Hand the collected records to the writer if it is free; once per turn."""
         if self._trim_pending:
             self._trim_pending = False
-            self._trim()
+            self._trimmer.trim()
         self._journal.flush()
 
     def check_disk(self) -> None:
@@ -569,9 +504,7 @@ class MessageStore:
         """Write what was appended, seal the segment, then call ``done``. Nothing may be stored
         afterwards.
         """
-        for file in self._readers.values():
-            file.close()
-        self._readers.clear()
+        self._read_back.close()
         self._journal.close(done)
 
     # --- segments -------------------------------------------------------------------------------
@@ -582,48 +515,10 @@ class MessageStore:
         self._trim_pending = True
         return self.state.begin_segment(number, self.epoch, first_sequence)
 
-    def _trim(self) -> None:
-        """Drop the dead beginning of the log if it is worth a checkpoint."""
-        state, journal = self.state, self._journal
-        dead = state.dead_prefix(journal.number)
-        if len(dead) < _TRIM_SEGMENTS_MIN or journal.failure is not None:
-            return
-        covered = [number for number in dead if number < (state.checkpoint_segment or 0)]
-        if len(covered) >= _TRIM_SEGMENTS_MIN:
-            dead = covered
-        else:
-            items = len(state.addresses) + len(state.queues) + sum(len(ids) for ids in state.duplicate_ids.values())
-            if len(dead) * self._settings.segment_bytes < _TRIM_FACTOR * items * _CHECKPOINT_ITEM_BYTES:
-                return
-            # what is dead lies before its first part, wherever the last part ends up
-            state.checkpoint_segment = journal.number
-            for flags, payload in encode_checkpoint(state.checkpoint_items()):
-                journal.append(RecordType.CHECKPOINT, payload, flags=flags)
-        kept = next(number for number in state.segments if number > dead[-1])
-        first_sequence = state.segments[kept].first_sequence
-        sequence = journal.append(RecordType.TRIM, encode_trim(kept, first_sequence))
-        for number in dead:
-            self._removable.append(f"{self._directory}/{segment_name(number, self._epochs[number])}")
-            del state.segments[number]
-        self.context.when_durable(sequence, self._remove_segments, dead)
-
-    def _remove_segments(self, numbers: list[int]) -> None:
-        for number in numbers:
-            self._epochs.pop(number, None)
-            reader = self._readers.pop(number, None)
-            if reader is not None:
-                reader.close()
-        if self._removing:
-            return
-        self._removing = True
-        paths = list(self._removable)
-
-        def removed(error: BaseException | None) -> None:
-            self._removing = False
-            if error is None:
-                del self._removable[: len(paths)]
-
-        self._journal.remove_segments(paths, removed)
+    def _forget_segment(self, number: int) -> int | None:
+        """It is trimmed: nothing will be read back from it."""
+        self._read_back.forget(number)
+        return self._epochs.pop(number, None)
 
 
 # ``large`` is packed as the flags byte, so it must be bit 0

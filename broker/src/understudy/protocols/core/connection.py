@@ -75,7 +75,7 @@ class CoreConnection:
         """Its sessions end with it, whatever their windows."""
         self.held_back = False
         """Deliveries wait for the socket; ``resume_deliveries`` ends that."""
-        services.connections.add(self)
+        services.connections[self] = None
 
     # --- driven by the shell -------------------------------------------------------------------
 
@@ -117,7 +117,7 @@ class CoreConnection:
         if not waiting:
             self.scope.delete_temporary_queues(self.services.post_office)
         self._cluster.close()
-        self.services.connections.discard(self)
+        self.services.connections.pop(self, None)
         log.debug("connection closed", extra={"peer": self.connection.peer, "reason": reason})
 
     def check(self) -> None:

@@ -60,7 +60,8 @@ class CoreServices:
     accepting: bool = True
     """False while stopping: new sessions are rejected, clients try again elsewhere."""
     resend_budget: ResendBudget = field(default_factory=ResendBudget)
-    connections: set[CoreConnection] = field(default_factory=set)
+    connections: dict[CoreConnection, None] = field(default_factory=dict)
+    """In the order they came."""
 
     def session_count(self) -> int:
         """Sessions of all connections, and those that wait for theirs."""

@@ -16,7 +16,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from understudy.config.model import RoutingType
-from understudy.errors import BrokerError, UnsupportedPacket
+from understudy.errors import BrokerError, DiskFull, StoreError, UnsupportedPacket
 from understudy.message import FORCED_DELIVERY, Message, MessageType
 from understudy.protocols.core import xa
 from understudy.protocols.core.channel import Event, SessionChannel
@@ -78,7 +78,17 @@ class CoreSession:
             log.info("request failed", extra={"packet": type(packet).__name__, "error": str(error)})
 
     def _fail(self, correlation_id: int | None, error: BrokerError) -> None:
-        self._reply(packets.ExceptionResponse(code_of(error), str(error), correlation_id))
+        if not self.gives_up(error):
+            self._reply(packets.ExceptionResponse(code_of(error), str(error), correlation_id))
+
+    def gives_up(self, error: BrokerError) -> bool:
+        """Whether the store has failed and the node ends: what became of the request is unknown, and
+        an answer would tell the client that it failed for certain.
+        """
+        if isinstance(error, StoreError) and not isinstance(error, DiskFull):
+            self.channel.connection.connection.abort()
+            return True
+        return False
 
     def _reply(self, packet: packets.Packet) -> None:
         self.channel.send_packet(packet)

@@ -31,17 +31,24 @@ def _request(handler: CoreSession, packet: Any) -> None:
     try:
         _REQUESTS[type(packet)](handler.session.branches, packet)
     except BrokerError as error:
+        if handler.gives_up(error):
+            return
         answer = _refusal(error)
     handler.session.when_durable(handler.channel.send_packet, answer)
 
 
 def _commit(handler: CoreSession, packet: packets.XaCommit) -> None:
     def done(error: BrokerError | None) -> None:
-        handler.channel.send_packet(_OK if error is None else _refusal(error))
+        if error is None:
+            handler.channel.send_packet(_OK)
+        elif not handler.gives_up(error):
+            handler.channel.send_packet(_refusal(error))
 
     try:
         handler.session.branches.commit(packet.xid, one_phase=packet.one_phase, done=done)
     except BrokerError as error:
+        if handler.gives_up(error):
+            return
         handler.session.when_durable(handler.channel.send_packet, _refusal(error))
 
 
