@@ -8,7 +8,7 @@ from understudy.ids import Xid
 
 
 class XaBranches:
-    """What an XAResource offers (X/Open XA). Every refusal is an ``XaError``; its ``xa_code`` is that of an XAException.
+    """What an XAResource offers (X/Open XA). Every refusal is an ``XaError`` with an XAException's code.
 
     Send and receive between ``start`` and ``end``; outside of a branch everything counts at once.
     """
