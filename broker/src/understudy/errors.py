@@ -36,6 +36,7 @@
             JournalCorrupt          file and offset of the first bad byte
             StoreVersionUnsupported written by a newer Understudy
             WrongNode               the store belongs to another node id
+            LargeMessageDamaged     its file is missing, short or not what was stored
             DiskFull | DiskFailed
             LockLost | LockTimedOut
         LedgerDamaged               a delivery ledger cannot be read; names file and line
@@ -332,6 +333,16 @@ class JournalCorrupt(StoreError):
         super().__init__(f"{file} at offset {offset}: {message}")
         self.file = file
         self.offset = offset
+
+
+class LargeMessageDamaged(StoreError):
+    """The file of a large message is missing, short or not what was stored; names the file."""
+
+    code = "large-message-damaged"
+
+    def __init__(self, message: str = "", *, file: str = "") -> None:
+        super().__init__(f"{file}: {message}" if file else message)
+        self.file = file
 
 
 class StoreVersionUnsupported(StoreError):

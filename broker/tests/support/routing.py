@@ -131,6 +131,7 @@ class FakeStore:
         tx_id: int = 0,
         duplicate_id: bytes = b"",
         scheduled_ms: int = 0,
+        large: bool = False,
     ) -> int:
         if self.full:
             raise DiskFull("no room")

@@ -29,7 +29,7 @@ from understudy.errors import (
     UnexpectedRoutingType,
 )
 from understudy.limits import PAGING_SLACK_BYTES
-from understudy.message import DUPLICATE_ID, ROUTING_TYPE, SCHEDULED_DELIVERY, Message
+from understudy.message import DUPLICATE_ID, ROUTING_TYPE, SCHEDULED_DELIVERY, LargeMessage, Message
 from understudy.ports import Clock, Timers
 from understudy.properties import PropertyValue
 from understudy.routing.address import Address
@@ -44,7 +44,7 @@ from understudy.routing.scheduled import ScheduledDeliveries
 from understudy.routing.settings import AddressSettingsRepository
 from understudy.routing.sweep import Sweep
 from understudy.store.message_store import MessageStore
-from understudy.store.reference import Location, MessageReference
+from understudy.store.reference import LargeReference, Location, MessageReference, reference_to
 from understudy.store.state import StoreState
 
 Done = Callable[[BrokerError | None], None]
@@ -335,6 +335,7 @@ class PostOffice:
                     tx_id=transaction_id,
                     duplicate_id=duplicate_id or b"",
                     scheduled_ms=scheduled_ms,
+                    large=message.is_large,
                 )
         if duplicate_id is not None:
             self._remember(address, duplicate_id, transaction, logged=location is not None)
@@ -355,11 +356,12 @@ class PostOffice:
             return
         context.when_durable(sequence, self.arrive, queues, references, done)
 
-    @staticmethod
     def _references(
-        message: Message, queues: tuple[Queue, ...], location: Location | None, scheduled_ms: int
+        self, message: Message, queues: tuple[Queue, ...], location: Location | None, scheduled_ms: int
     ) -> list[MessageReference]:
         size_bytes = len(message.encoded)
+        if isinstance(message, LargeMessage):
+            return self._large_references(message, queues, location, scheduled_ms)
         return [
             MessageReference(
                 message.message_id,
@@ -367,6 +369,27 @@ class PostOffice:
                 message.expiration,
                 scheduled_ms,
                 size_bytes,
+                location is not None and queue.durable,
+                location if queue.durable else None,
+                message,
+            )
+            for queue in queues
+        ]
+
+    def _large_references(
+        self, message: LargeMessage, queues: tuple[Queue, ...], location: Location | None, scheduled_ms: int
+    ) -> list[MessageReference]:
+        file_id = message.large.file_id
+        for _ in queues:
+            self.store.large.hold(file_id)
+        return [
+            reference_to(
+                file_id,
+                message.message_id,
+                message.priority,
+                message.expiration,
+                scheduled_ms,
+                len(message.encoded),
                 location is not None and queue.durable,
                 location if queue.durable else None,
                 message,
@@ -402,7 +425,7 @@ class PostOffice:
             for queue, scheduled in zip(queues, references, strict=True):
                 queue.incoming -= 1
                 if queue.deleted:
-                    self.memory_bytes -= queue.address.discharge(scheduled)
+                    self._drop(queue, scheduled)
                 else:
                     queue.schedule(scheduled)
                     self.scheduled.add(queue, scheduled, scheduled.scheduled_ms)
@@ -418,7 +441,12 @@ class PostOffice:
         """Messages of a transaction that was rolled back leave the counts; no queue saw them."""
         for queue, reference in zip(queues, references, strict=True):
             queue.incoming -= 1
-            self.memory_bytes -= queue.address.discharge(reference)
+            self._drop(queue, reference)
+
+    def _drop(self, queue: Queue, reference: MessageReference) -> None:
+        self.memory_bytes -= queue.address.discharge(reference)
+        if isinstance(reference, LargeReference):
+            self.store.large.release(reference.file_id)
 
     def _page(self, queues: tuple[Queue, ...], references: list[MessageReference]) -> None:
         """The body leaves memory; the log has it."""
@@ -541,7 +569,9 @@ class PostOffice:
         location = None
         if durable_ids:
             transaction_id = store.next_id()
-            location = store.store_message(copy, target.address_id, durable_ids, tx_id=transaction_id)
+            location = store.store_message(
+                copy, target.address_id, durable_ids, tx_id=transaction_id, large=copy.is_large
+            )
             queue.log_acknowledges((reference,), transaction_id)
             store.store_commit(transaction_id)
         else:

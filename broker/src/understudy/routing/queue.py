@@ -22,7 +22,7 @@ from understudy.routing.delivery import Consumer, ConsumerGroup, dispatch
 from understudy.routing.filter import Filter
 from understudy.routing.waiting import Waiting
 from understudy.store.message_store import MessageStore
-from understudy.store.reference import MessageReference
+from understudy.store.reference import LargeReference, MessageReference
 
 if TYPE_CHECKING:
     from understudy.routing.address import Address
@@ -248,6 +248,8 @@ class Queue:
             if reference.expiration:
                 self.expiring_count -= 1
             office.memory_bytes -= discharge(reference)
+            if isinstance(reference, LargeReference):
+                self._store.large.release(reference.file_id)
 
     def expire_waiting(self, reference: MessageReference) -> None:
         """One that was taken out of ``waiting`` because its time is over."""

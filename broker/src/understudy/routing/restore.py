@@ -15,7 +15,7 @@ from understudy.config.model import RoutingType
 from understudy.routing.address import Address
 from understudy.routing.directory import queue_configuration
 from understudy.routing.queue import Queue
-from understudy.store.reference import MessageReference
+from understudy.store.reference import LargeReference, MessageReference
 from understudy.store.state import StoreState
 
 if TYPE_CHECKING:
@@ -45,6 +45,7 @@ def restore(office: PostOffice, state: StoreState) -> int:
         address = by_id.get(entry.address_id)
         if address is None:
             # The address went with a forced deletion whose end the log does not have.
+            _give_up(office, state.take_references(entry.queue_id))
             continue
         settings = directory.settings.of(address.name)
         configuration = queue_configuration(entry, address.name).filled(settings)
@@ -57,7 +58,16 @@ def restore(office: PostOffice, state: StoreState) -> int:
     for address, held in shared.items():
         if len(held) > 1:
             _share(address, held)
+    for queue_id in list(state.references):
+        _give_up(office, state.take_references(queue_id))
     return total
+
+
+def _give_up(office: PostOffice, references: dict[int, MessageReference]) -> None:
+    """Nobody will ever have these: the files of large ones may go."""
+    for reference in references.values():
+        if isinstance(reference, LargeReference):
+            office.store.large.release(reference.file_id)
 
 
 def _adopt(office: PostOffice, queue: Queue, address: Address, references: list[MessageReference]) -> None:

@@ -19,7 +19,7 @@ from typing import Any, Final
 from understudy.config.model import AddressFullPolicy, Permission, RoutingType
 from understudy.errors import AddressNotFound, BrokerError, IllegalState, LimitExceeded, ObjectClosed
 from understudy.limits import CONSUMERS_PER_SESSION_MAX, METADATA_PER_SESSION_MAX, PRODUCERS_PER_SESSION_MAX
-from understudy.message import Message
+from understudy.message import LargeMessage, Message
 from understudy.ports import Clock
 from understudy.routing.configuration import QueueConfiguration, split_fqqn
 from understudy.routing.filter import parse_filter
@@ -40,6 +40,8 @@ from understudy.session.queries import (
 from understudy.session.registry import SessionRegistry
 from understudy.session.security import SessionSecurity
 from understudy.session.transaction import Transaction
+from understudy.session.upload import Upload
+from understudy.store.large_messages import LargeMessages
 from understudy.store.reference import MessageReference
 
 #: How long a granted permission to send to an address is not asked again; the default of
@@ -102,6 +104,7 @@ class ServerSession:
         self._order = Order()
         self._targets: dict[str, SendTarget] = {}
         self._transaction: Transaction | None = None
+        self._upload: Upload | None = None
         if not xa and not (auto_commit_sends and auto_commit_acks):
             self._transaction = self._begin()
         registry.add(self)
@@ -281,7 +284,7 @@ class ServerSession:
         """Deliveries may begin."""
         if not self.started:
             self.started = True
-            for consumer in self.consumers.values():
+            for consumer in list(self.consumers.values()):
                 consumer.started = True
                 consumer.prompt()
 
@@ -294,7 +297,7 @@ class ServerSession:
 
     def resume_deliveries(self) -> None:
         """The socket takes data again."""
-        for consumer in self.consumers.values():
+        for consumer in list(self.consumers.values()):
             consumer.prompt()
 
     # -- messages ---------------------------------------------------------------------------------
@@ -315,6 +318,89 @@ class ServerSession:
             office.send(message, self._order, done, transaction, target.used_bytes <= target.granted_bytes)
         except BrokerError as error:
             self._failed(error, done, transaction)
+
+    @property
+    def large_messages(self) -> LargeMessages:
+        """Where bodies of large messages are."""
+        return self._office.store.large
+
+    @property
+    def upload_backlog_bytes(self) -> int:
+        """Bytes of an unfinished large message that are not in its file yet."""
+        return self._upload.backlog_bytes if self._upload is not None else 0
+
+    def begin_large(self, header: Message) -> None:
+        """A large message is announced; an unfinished one is discarded (facts 6.2).
+
+        Args:
+            header: The message, whatever its body.
+        """
+        self.discard_large()
+        upload = self._upload = Upload(self._office.store, header)
+        try:
+            if header.address is None:
+                header = upload.header = self._addressed(header)
+            self._permit_send(header.address or "").used_bytes += len(header.encoded)
+        except BrokerError as error:
+            upload.fail(error)
+
+    def continue_large(self, piece: bytes) -> None:
+        """A piece that is not the last. Raises IllegalState when nothing was announced."""
+        self._open_upload().take(piece)
+
+    def finish_large(self, piece: bytes, original_bytes: int, done: Done | None, over: Callable[[], None]) -> bool:
+        """The last piece. What the client asks for behind it must wait: for its order, and because
+        an answer to it comes later.
+
+        Args:
+            piece: May be empty.
+            original_bytes: What the client says of the body's size before compression.
+            done: As for ``send``.
+            over: Called when the next request may be carried out, if that is later.
+
+        Returns:
+            Whether it is later.
+
+        Raises:
+            IllegalState: nothing was announced.
+        """
+        upload = self._open_upload()
+        transaction = None if self.auto_commit_sends else self._transaction
+        upload.take(piece)
+
+        def arrived(message: LargeMessage | None, error: BrokerError | None) -> None:
+            self._upload = None
+            if message is not None:
+                self._send_large(message, done, transaction)
+            else:
+                self._failed(error or IllegalState("no large message"), done, transaction)
+            if waiting:
+                over()
+
+        waiting = False
+        upload.finish(original_bytes, arrived)
+        waiting = upload.storing
+        return waiting
+
+    def _open_upload(self) -> Upload:
+        if self._upload is None:
+            raise IllegalState(f"session {self.name!r}: a piece of a large message that was not announced")
+        return self._upload
+
+    def _send_large(self, message: LargeMessage, done: Done | None, transaction: Transaction | None) -> None:
+        try:
+            target = self._target(message.address or "")
+            target.used_bytes += message.large.size_bytes
+            credited = target.used_bytes <= target.granted_bytes
+            self._office.send(message, self._order, done, transaction, credited)
+        except BrokerError as error:
+            self._failed(error, done, transaction)
+
+    def discard_large(self) -> None:
+        """An unfinished large message will not be finished."""
+        if self._upload is not None:
+            self._upload.discard()
+            self._upload = None
 
     def _addressed(self, message: Message) -> Message:
         self._check_open()
@@ -495,6 +581,7 @@ class ServerSession:
             return
         self.closed = True
         self.started = False
+        self.discard_large()
         for consumer in self.consumers.values():
             consumer.started = False
         if self._transaction is not None:

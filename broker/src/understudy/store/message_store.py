@@ -21,30 +21,26 @@ from dataclasses import dataclass
 from typing import Final
 from zlib import crc32
 
-from understudy.errors import DiskFull, JournalCorrupt, LimitExceeded, RemoteProtocolError
-from understudy.ids import EPOCH_SHIFT, NodeId, first_id_of_epoch
+from understudy.errors import DiskFull, LimitExceeded
+from understudy.ids import NodeId, first_id_of_epoch
 from understudy.limits import DUPLICATE_ID_BYTES_MAX, ID_CACHE_SIZE, RECORD_BYTES_MAX
 from understudy.message import Message
-from understudy.ports import Clock, Disk, File, LogWriter
+from understudy.ports import Clock, Disk, LogWriter
 from understudy.store.activation import begin_epoch
 from understudy.store.follower import Follower
 from understudy.store.journal import SEGMENT_BYTES, Journal
+from understudy.store.large_messages import LargeMessages
 from understudy.store.operation_context import OperationContext
 from understudy.store.records import (
     ACKNOWLEDGE_HEADER_BYTES,
     ACKNOWLEDGE_ONE_REST,
     ACKNOWLEDGE_REST,
-    HEADER,
-    HEADER_BYTES,
     MESSAGE_HEADER_BYTES,
-    MESSAGE_LARGE,
     MESSAGE_ONE_REST,
     MESSAGE_REST,
     AddressRecord,
-    MessageRecord,
     QueueRecord,
     RecordType,
-    decode,
     encode_address,
     encode_checkpoint,
     encode_delivery_count,
@@ -55,7 +51,8 @@ from understudy.store.records import (
     encode_trim,
 )
 from understudy.store.reference import Location, unpack_location
-from understudy.store.segment import SegmentFile, log_size_bytes, seed_of, segment_name
+from understudy.store.segment import SegmentFile, log_size_bytes, segment_name
+from understudy.store.segment_readers import SegmentReaders
 from understudy.store.state import SegmentUse, StoreState
 
 _MESSAGE_ADD: Final = int(RecordType.MESSAGE_ADD)
@@ -63,8 +60,6 @@ _ACKNOWLEDGE: Final = int(RecordType.ACKNOWLEDGE)
 _MESSAGE_ONE_BYTES: Final = MESSAGE_HEADER_BYTES + 8
 _ACKNOWLEDGE_ONE_BYTES: Final = ACKNOWLEDGE_HEADER_BYTES + 8
 
-#: Segments kept open for reading messages back.
-_OPEN_FILES_MAX: Final = 64
 #: Dead segments at the beginning of the log before a checkpoint is written to drop them ...
 _TRIM_SEGMENTS_MIN: Final = 4
 #: ... and how many times larger than the checkpoint they must be.
@@ -105,6 +100,7 @@ class MessageStore:
         position: int,
         number: int,
         settings: StoreSettings,
+        large: LargeMessages,
         on_failure: Callable[[BaseException], None],
     ) -> None:
         """Goes on where an activation stopped; use ``activate``.
@@ -120,6 +116,7 @@ class MessageStore:
             position: Offset behind the EPOCH record.
             number: Number of that segment.
             settings: See there.
+            large: The bodies of large messages.
             on_failure: Told once, when the store has failed for good.
         """
         assert state.node_id is not None
@@ -129,6 +126,8 @@ class MessageStore:
         self.epoch = state.epoch
         self.full = False
         """Whether ``store_message`` refuses."""
+        self.large = large
+        large.begin(context, state.epoch, state.take_large_files())
         self._disk = disk
         self._directory = directory
         self._settings = settings
@@ -136,7 +135,7 @@ class MessageStore:
         self._last_id = first_id_of_epoch(self.epoch) - 1
         self._live = state.live
         self._live_queues = state.live.queues
-        self._readers: dict[int, File] = {}
+        self._segments = SegmentReaders(disk, directory)
         self._epochs = {segment: use.epoch for segment, use in state.segments.items()}
         self._removable: list[str] = []
         self._removing = False
@@ -172,6 +171,7 @@ class MessageStore:
         node_id: NodeId,
         on_failure: Callable[[BaseException], None],
         settings: StoreSettings | None = None,
+        large: LargeMessages | None = None,
     ) -> MessageStore:
         """Finish reading the log, begin the next epoch and accept records.
 
@@ -188,6 +188,7 @@ class MessageStore:
             node_id: Whose store it must be.
             on_failure: Told once, when the store has failed for good.
             settings: Defaults if None.
+            large: Bodies of large messages; by default in a directory of the store's own.
 
         Raises:
             StoreError: see ``activation.begin_epoch``.
@@ -205,6 +206,7 @@ class MessageStore:
             position=epoch.position,
             number=epoch.number,
             settings=settings,
+            large=large or LargeMessages(disk, f"{directory}/large", writer, clock),
             on_failure=on_failure,
         )
         store.check_disk()
@@ -307,47 +309,15 @@ class MessageStore:
         sequence = journal.sequence + 1
         if one:
             rest = MESSAGE_ONE_REST.pack(
-                length,
-                sequence,
-                journal.batch,
-                _MESSAGE_ADD,
-                0,
-                0,
-                message_id,
-                tx_id,
-                address_id,
-                message.expiration,
-                scheduled_ms,
-                message.priority,
-                large,
-                0,
-                1,
-                queue_ids[0],
-            )
+                length, sequence, journal.batch, _MESSAGE_ADD, 0, 0, message_id, tx_id, address_id,
+                message.expiration, scheduled_ms, message.priority, large, 0, 1, queue_ids[0],
+            )  # fmt: skip
         else:
-            rest = b"".join(
-                (
-                    MESSAGE_REST.pack(
-                        length,
-                        sequence,
-                        journal.batch,
-                        _MESSAGE_ADD,
-                        0,
-                        0,
-                        message_id,
-                        tx_id,
-                        address_id,
-                        message.expiration,
-                        scheduled_ms,
-                        message.priority,
-                        large,
-                        len(duplicate_id),
-                        count,
-                    ),
-                    struct.pack(f"<{count}Q", *queue_ids),
-                    duplicate_id,
-                )
-            )
+            head = MESSAGE_REST.pack(
+                length, sequence, journal.batch, _MESSAGE_ADD, 0, 0, message_id, tx_id, address_id,
+                message.expiration, scheduled_ms, message.priority, large, len(duplicate_id), count,
+            )  # fmt: skip
+            rest = b"".join((head, struct.pack(f"<{count}Q", *queue_ids), duplicate_id))
         journal.parts += (crc32(encoded, crc32(rest, journal.seed)).to_bytes(4, "little") + rest, encoded)
         journal.offsets.append(offset)
         journal.offset = offset + length
@@ -498,8 +468,6 @@ class MessageStore:
         self.state.roll_back(tx_id)
         return sequence
 
-    # --- reading back ---------------------------------------------------------------------------
-
     def read_message(self, location: Location) -> Message:
         """The message of a record, from memory while it is not written yet, else from its segment.
 
@@ -508,33 +476,8 @@ class MessageStore:
             DiskFailed: they cannot be read.
         """
         number, offset, length = unpack_location(location)
-        raw = self._journal.pending(number, offset, length)
-        if raw is None:
-            raw = self._reader(number).read(offset, length)
-        path = f"{self._directory}/{segment_name(number, self._epochs[number])}"
-        if len(raw) != length or length < HEADER_BYTES:
-            raise JournalCorrupt(f"record of {length} bytes cut off", file=path, offset=offset)
-        crc, found, _, _, kind, flags, _ = HEADER.unpack_from(raw)
-        if crc32(raw[4:], seed_of(number, self._epochs[number])) != crc or found != length:
-            raise JournalCorrupt("message is damaged", file=path, offset=offset)
-        try:
-            record = decode(kind, flags, raw[HEADER_BYTES:])
-            if not isinstance(record, MessageRecord):
-                raise JournalCorrupt(f"record of type {kind} where a message was", file=path, offset=offset)
-            return Message.decode(record.encoded)
-        except (ValueError, RemoteProtocolError) as error:
-            raise JournalCorrupt(f"message cannot be decoded: {error}", file=path, offset=offset) from error
-
-    def _reader(self, number: int) -> File:
-        file = self._readers.pop(number, None)
-        if file is None:
-            name = segment_name(number, self._epochs[number])
-            file = self._disk.open(f"{self._directory}/{name}", read_only=True)
-            if len(self._readers) >= _OPEN_FILES_MAX:
-                self._readers.pop(next(iter(self._readers))).close()
-        # last in the dict is the most recently used
-        self._readers[number] = file
-        return file
+        pending = self._journal.pending(number, offset, length)
+        return self._segments.read_message(number, self._epochs[number], offset, length, pending)
 
     # --- turns, disk, end -----------------------------------------------------------------------
 
@@ -543,6 +486,7 @@ class MessageStore:
         if self._trim_pending:
             self._trim_pending = False
             self._trim()
+        self.large.flush()
         self._journal.flush()
 
     def check_disk(self) -> None:
@@ -569,9 +513,8 @@ class MessageStore:
         """Write what was appended, seal the segment, then call ``done``. Nothing may be stored
         afterwards.
         """
-        for file in self._readers.values():
-            file.close()
-        self._readers.clear()
+        self._segments.close()
+        self.large.close()
         self._journal.close(done)
 
     # --- segments -------------------------------------------------------------------------------
@@ -610,9 +553,7 @@ class MessageStore:
     def _remove_segments(self, numbers: list[int]) -> None:
         for number in numbers:
             self._epochs.pop(number, None)
-            reader = self._readers.pop(number, None)
-            if reader is not None:
-                reader.close()
+            self._segments.forget(number)
         if self._removing:
             return
         self._removing = True
@@ -624,8 +565,3 @@ class MessageStore:
                 del self._removable[: len(paths)]
 
         self._journal.remove_segments(paths, removed)
-
-
-# ``large`` is packed as the flags byte, so it must be bit 0
-assert MESSAGE_LARGE == 1
-assert EPOCH_SHIFT == 40

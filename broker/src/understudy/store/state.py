@@ -20,8 +20,10 @@ from typing import Any, Final
 
 from understudy.ids import NodeId, uuid_text
 from understudy.limits import ID_CACHE_SIZE
+from understudy.message import large_body_of
 from understudy.store.live_index import LiveIndex
 from understudy.store.records import (
+    MESSAGE_LARGE,
     AcknowledgeRecord,
     AddressRecord,
     AddressRemoveRecord,
@@ -43,7 +45,7 @@ from understudy.store.records import (
     encode_duplicate_id,
     encode_queue,
 )
-from understudy.store.reference import Location, MessageReference
+from understudy.store.reference import LargeReference, Location, MessageReference, reference_to
 
 
 @dataclass(slots=True)
@@ -123,12 +125,29 @@ class StoreState:
         """First sequence that the last TRIM record says is still needed."""
         self.checkpoint_segment: int | None = None
         """Segment in which the last complete checkpoint begins."""
+        self._large_files: dict[int, int] = {}
+        """File id to references, ``adds`` of open transactions included."""
         self._checkpoint: list[AddressRecord | QueueRecord | DuplicateIdRecord] | None = None
         self._checkpoint_began = 0
 
     def take_references(self, queue_id: int) -> dict[int, MessageReference]:
         """The references of a queue, now the caller's."""
         return self.references.pop(queue_id, {})
+
+    def take_large_files(self) -> dict[int, int]:
+        """File id to the number of references to that large message, now the caller's to count."""
+        files, self._large_files = self._large_files, {}
+        return files
+
+    def _forget_large(self, references: Iterable[MessageReference]) -> None:
+        files = self._large_files
+        if not files:
+            return
+        for reference in references:
+            if isinstance(reference, LargeReference) and reference.file_id in files:
+                files[reference.file_id] -= 1
+                if not files[reference.file_id]:
+                    del files[reference.file_id]
 
     def begin_segment(self, number: int, epoch: int, first_sequence: int) -> SegmentUse:
         """The next segment of the log begins with that sequence."""
@@ -181,11 +200,14 @@ class StoreState:
         if transaction is not None:
             for queue_id, message_id in transaction.added_ids:
                 self.live.remove(queue_id, (message_id,))
+            self._forget_large(reference for _, reference in transaction.adds)
 
     def remove_references(self, queue_id: int, message_ids: Iterable[int]) -> None:
         """The messages have left the queue."""
         references = self.references.get(queue_id)
         if references:
+            if self._large_files:
+                self._forget_large([references[each] for each in message_ids if each in references])
             for message_id in message_ids:
                 references.pop(message_id, None)
         self.live.remove(queue_id, message_ids)
@@ -193,9 +215,10 @@ class StoreState:
     def remove_queue(self, queue_id: int) -> None:
         """The queue is gone with all that was in it."""
         self.queues.pop(queue_id, None)
-        self.references.pop(queue_id, None)
+        self._forget_large(self.references.pop(queue_id, {}).values())
         self.live.remove_queue(queue_id)
         for transaction in self.transactions.values():
+            self._forget_large(reference for owner_id, reference in transaction.adds if owner_id == queue_id)
             transaction.adds = [add for add in transaction.adds if add[0] != queue_id]
             transaction.added_ids = [add for add in transaction.added_ids if add[0] != queue_id]
             transaction.acknowledges = [entry for entry in transaction.acknowledges if entry[0] != queue_id]
@@ -240,8 +263,12 @@ class StoreState:
         message_id = record.message_id
         self.segments[segment].note(message_id)
         transaction = self.transaction(record.tx_id, segment) if record.tx_id else None
+        file_id = large_body_of(record.encoded).file_id if record.flags & MESSAGE_LARGE else None
+        if file_id is not None and record.queue_ids:
+            self._large_files[file_id] = self._large_files.get(file_id, 0) + len(record.queue_ids)
         for queue_id in record.queue_ids:
-            reference = MessageReference(
+            reference = reference_to(
+                file_id,
                 message_id,
                 record.priority,
                 record.expiration,

@@ -15,6 +15,7 @@ MODULES = (
     "understudy.cluster.announcer",
     "understudy.client.failover",
     "understudy.session.transaction",
+    "understudy.session.upload",
 )
 
 

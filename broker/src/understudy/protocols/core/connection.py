@@ -70,6 +70,8 @@ class CoreConnection:
         self._unsubscribe: Callable[[], None] = lambda: None
         self._cluster = _ClusterChannel(self)
         self._closed = False
+        self.uploading: dict[CoreSession, None] = {}
+        """Sessions in the middle of a large message."""
         self.held_back = False
         """Deliveries wait for the socket; ``resume_deliveries`` ends that."""
         services.connections.add(self)
@@ -131,6 +133,15 @@ class CoreConnection:
         self.held_back = False
         for session in self.sessions.values():
             session.session.resume_deliveries()
+
+    def congested(self) -> bool:
+        """Whether nothing more should be read before the disk has caught up with what came."""
+        return bool(self.uploading) and any(session.congested for session in self.uploading)
+
+    def give_up(self, error: BrokerError) -> None:
+        """A breach of protocol that showed later than it came."""
+        log.warning("connection dropped", extra={"peer": self.connection.peer, "code": error.code, "error": str(error)})
+        self.connection.close()
 
     def disconnect(self) -> None:
         """Say goodbye as a stopping server does (facts 7.2), then close."""
@@ -274,7 +285,9 @@ class CoreConnection:
 
     def session_closed(self, channel_id: int) -> None:
         """A session ended by its own request."""
-        self.sessions.pop(channel_id, None)
+        session = self.sessions.pop(channel_id, None)
+        if session is not None:
+            self.uploading.pop(session, None)
 
     def cluster_authorized(self) -> None:
         """The peer proved the cluster credentials."""

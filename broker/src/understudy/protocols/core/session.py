@@ -10,6 +10,7 @@ Not here: what a call does (``session.session``).
 from __future__ import annotations
 
 import logging
+from collections import deque
 from collections.abc import Callable
 from dataclasses import fields
 from functools import partial
@@ -17,10 +18,11 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 from understudy.config.model import RoutingType
 from understudy.errors import BrokerError, UnsupportedPacket
-from understudy.message import FORCED_DELIVERY, Message, MessageType
+from understudy.limits import LARGE_BACKLOG_BYTES_PAUSE
+from understudy.message import FORCED_DELIVERY, LargeMessage, Message, MessageType
 from understudy.routing.configuration import QueueConfiguration
 from understudy.wire.core import packets
-from understudy.wire.core.codec import encode_null_response, encode_receive
+from understudy.wire.core.codec import encode, encode_null_response, encode_receive
 from understudy.wire.core.codes import code_of
 
 if TYPE_CHECKING:
@@ -50,11 +52,17 @@ class CoreSession:
         self._received_commands = 0
         self._confirmed_commands = 0
         self._unconfirmed_bytes = 0
+        self._held: deque[tuple[packets.Packet, int]] | None = None
+        """Packets that came behind the last piece of a large message whose file is being made safe;
+        None when nothing is. The first is that piece itself."""
 
     # --- incoming ------------------------------------------------------------------------------
 
     def receive(self, packet: packets.Packet, size_bytes: int) -> None:
         """Carry out one packet of this channel."""
+        if self._held is not None:
+            self._held.append((packet, size_bytes))
+            return
         handler = _HANDLERS.get(type(packet))
         if handler is None:
             raise UnsupportedPacket(f"{type(packet).__name__} on session channel {self._channel_id}")
@@ -63,8 +71,15 @@ class CoreSession:
         except BrokerError as error:
             self._refuse(packet, error)
             return
-        if self._window >= 0:
+        if self._held is not None:
+            self._held.append((packet, size_bytes))
+        elif self._window >= 0:
             self._count(packet, size_bytes)
+
+    @property
+    def congested(self) -> bool:
+        """Whether its client should not be read until the disk has caught up."""
+        return self._held is not None or self.session.upload_backlog_bytes > LARGE_BACKLOG_BYTES_PAUSE
 
     def _refuse(self, packet: packets.Packet, error: BrokerError) -> None:
         if type(packet) in _ALWAYS_ANSWERED or getattr(packet, "requires_response", False):
@@ -141,6 +156,38 @@ class CoreSession:
     def _send_message(self, packet: packets.SessionSend) -> None:
         done = partial(self._done_with, packet.correlation_id) if packet.requires_response else None
         self.session.send(packet.message, done)
+
+    def _send_large(self, packet: packets.SessionSendLarge) -> None:
+        self._connection.uploading[self] = None
+        self.session.begin_large(packets.message_of_header(packet.header))
+
+    def _continue_large(self, packet: packets.SessionSendContinuation) -> None:
+        if packet.continues:
+            self.session.continue_large(packet.body)
+            return
+        self._connection.uploading.pop(self, None)
+        done = partial(self._done_with, packet.correlation_id) if packet.requires_response else None
+        if self.session.finish_large(packet.body, packet.message_body_size, done, self._go_on):
+            self._connection.uploading[self] = None
+            self._held = deque()
+
+    def _go_on(self) -> None:
+        """The large message is on its way: carry out what came behind it."""
+        held, self._held = self._held, None
+        self._connection.uploading.pop(self, None)
+        if not held:
+            return
+        packet, size_bytes = held.popleft()
+        if self._window >= 0:
+            self._count(packet, size_bytes)
+        try:
+            while held and self._held is None:
+                self.receive(*held.popleft())
+        except BrokerError as error:
+            self._connection.give_up(error)
+            return
+        if held and self._held is not None:
+            self._held.extend(held)
 
     # --- consuming -----------------------------------------------------------------------------
 
@@ -239,6 +286,20 @@ class CoreSession:
         self._send(frame)
         return len(frame)
 
+    def deliver_large(self, consumer_id: int, message: LargeMessage, delivery_count: int) -> int:
+        """Announce a large message; charged like every frame (facts 6.3)."""
+        packet = packets.ReceiveLargeMessage(consumer_id, delivery_count, message.large.size_bytes, message.header)
+        return self._send_frame(packet)
+
+    def deliver_piece(self, consumer_id: int, piece: bytes, continues: bool) -> int:
+        """The next piece of the large message announced last."""
+        return self._send_frame(packets.ReceiveContinuation(piece, continues, consumer_id))
+
+    def _send_frame(self, packet: packets.Packet) -> int:
+        frame = encode(packet, self._channel_id, self._connection.decoder.version)
+        self._send(frame)
+        return len(frame)
+
     def forced_delivery(self, consumer_id: int, sequence: int) -> None:
         """Answer "is there anything?" when the queue had nothing more (facts 6.3)."""
         marker = Message(
@@ -269,6 +330,8 @@ class CoreSession:
 
     def close(self, *, failed: bool) -> None:
         """The connection ends under the session."""
+        self._held = None
+        self._connection.uploading.pop(self, None)
         self.session.close(failed=failed)
 
 
@@ -332,6 +395,8 @@ _ALWAYS_ANSWERED: Final = frozenset(
 
 _HANDLERS: Final[dict[type, Handler]] = {
     packets.SessionSend: CoreSession._send_message,
+    packets.SessionSendLarge: CoreSession._send_large,
+    packets.SessionSendContinuation: CoreSession._continue_large,
     packets.Acknowledge: CoreSession._acknowledge,
     packets.IndividualAcknowledge: CoreSession._acknowledge_one,
     packets.FlowToken: CoreSession._flow,
