@@ -13,19 +13,10 @@ from dataclasses import asdict, dataclass
 INVARIANTS = ("lost", "duplicated", "reordered", "unexplained")
 """The counts of a ledger report that must be zero."""
 
-MEASURED = ("kill_outage_ms", "takeover_ms", "failback_outage_ms", "failback_ms")
-TITLES = (
-    "round",
-    "messages",
-    "lost",
-    "duplicated",
-    "reordered",
-    "kill: outage ms",
-    "takeover ms",
-    "failback: outage ms",
-    "all ms",
-    "load lasted",
-)
+OUTAGES = ("kill_outage_ms", "failback_outage_ms")
+MEASURED = (*OUTAGES, "takeover_ms", "failback_ms")
+SHARES = ("p50", "p95")
+TITLES = ("round", "messages", "lost", "duplicated", "reordered", "without service: kill", "failback")
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,9 +34,9 @@ class Round:
     failback_outage_ms: int
     """Longest time without a confirmation around the failback."""
     takeover_ms: int
-    """From the kill to the backup saying that it is active and ready."""
+    """From the kill to the backup saying that it is active and ready, as the play saw it: its own pace is in it."""
     failback_ms: int
-    """From the start of the old primary to primary active and backup following again."""
+    """From the start of the old primary to primary active and backup following again, likewise."""
     load_lasted: bool
     """Confirmations still came after the failback was done, so both outages were measured under load."""
     problems: tuple[str, ...]
@@ -126,19 +117,20 @@ def _spread(values: Sequence[int]) -> dict[str, int]:
     return {"p50": round(percentile(values, 0.50)), "p95": round(percentile(values, 0.95))}
 
 
+def _seconds(duration_ms: int) -> str:
+    return f"{duration_ms / 1000:.2f} s"
+
+
 def _table(rounds: Sequence[Round], summary: Mapping[str, Mapping[str, int]]) -> list[str]:
     rows = [
         (
             *map(str, (entry.number, entry.messages, entry.lost, entry.duplicated, entry.reordered)),
-            *(str(getattr(entry, name)) for name in MEASURED),
-            "yes" if entry.load_lasted else "NO",
+            *(_seconds(getattr(entry, name)) for name in OUTAGES),
         )
         for entry in rounds
     ]
     if summary:
-        rows += [
-            (share, "", "", "", "", *(str(summary[name][share]) for name in MEASURED), "") for share in ("p50", "p95")
-        ]
+        rows += [(share, "", "", "", "", *(_seconds(summary[name][share]) for name in OUTAGES)) for share in SHARES]
     widths = [max(len(row[column]) for row in (TITLES, *rows)) for column in range(len(TITLES))]
 
     def line(row: Sequence[str]) -> str:

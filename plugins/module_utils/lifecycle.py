@@ -12,11 +12,13 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from ansible_collections.understudy.broker.plugins.module_utils.management import NodeState
-from ansible_collections.understudy.broker.plugins.module_utils.service import ServiceStatus
+from ansible_collections.understudy.broker.plugins.module_utils.service import PROCESS, SYSTEMD, ServiceStatus
 from ansible_collections.understudy.broker.plugins.module_utils.waiting import Clock, wait_until
 
 SETTLE_S = 3.0
 """A supervisor needs a moment to write its first record; a process missing after that has failed to start."""
+
+LOGS = {PROCESS: "log/understudy.log", SYSTEMD: "the journal of its unit"}
 
 DEFAULT_GATES = {"started": "ready", "restarted": "ready", "stopped": "stopped", "killed": "stopped"}
 
@@ -128,6 +130,8 @@ class Instance:
     def _complain(gate: str, timeout_s: float, seen: Seen) -> str:
         if seen.service.down and gate != "stopped":
             ending = seen.service.last_exit or "it left no trace of an exit"
-            return f"the broker is not running and nothing will start it again: {ending}; see log/understudy.log"
+            return (
+                f"the broker is not running and nothing will start it again: {ending}; see {LOGS[seen.service.backend]}"
+            )
         reason = f" ({seen.broker.reason})" if seen.broker.reason else ""
         return f"not {gate} within {timeout_s:g} s: the broker says {seen.broker.state}{reason}"

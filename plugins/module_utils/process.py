@@ -55,6 +55,13 @@ class ProcessTable:
     def is_alive(self, identity: ProcessIdentity | None) -> bool:
         return identity is not None and self.identify(identity.pid) == identity
 
+    def is_owned_by(self, identity: ProcessIdentity, user_id: int) -> bool:
+        """Whether the process runs as this user; False if it is gone."""
+        try:
+            return (self.root / str(identity.pid)).stat().st_uid == user_id
+        except FileNotFoundError:
+            return False
+
     def send(self, identity: ProcessIdentity, signal_number: signal.Signals) -> bool:
         """Signal exactly this process; False if it is gone."""
         try:

@@ -24,6 +24,9 @@ from ansible_collections.understudy.broker.plugins.module_utils.process import (
     read_record,
 )
 
+SEARCH_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+"""The broker's environment does not depend on whose session started it."""
+
 PROCESS = "process"
 SYSTEMD = "systemd"
 
@@ -119,6 +122,8 @@ class SupervisedProcess:
         self._instance = instance
         self._definition = definition
         self._processes = processes
+        self._account = account_of(definition) if definition.user and os.geteuid() == 0 else None
+        """The account that root hands the process to; None if it stays with whoever starts it."""
 
     @property
     def _hold(self) -> Path:
@@ -127,18 +132,26 @@ class SupervisedProcess:
     def _record(self) -> dict[str, object]:
         return read_record(self._instance / "run/supervisor.json")
 
-    def _broker(self) -> ProcessIdentity | None:
-        return ProcessIdentity.from_record(self._record().get("broker"))
+    def _recorded(self, key: str) -> ProcessIdentity | None:
+        """Who the record says runs.
+
+        The record belongs to the broker's user, so root believes it only about processes of that user: it must not be
+        made to signal somebody else's.
+        """
+        identity = ProcessIdentity.from_record(self._record().get(key))
+        if identity is None or self._account is None:
+            return identity
+        return identity if self._processes.is_owned_by(identity, self._account.pw_uid) else None
 
     def status(self) -> ServiceStatus:
         record = self._record()
-        broker = ProcessIdentity.from_record(record.get("broker"))
+        broker = self._recorded("broker")
         running = self._processes.is_alive(broker)
         restarts = record.get("restarts")
         return ServiceStatus(
             backend=PROCESS,
             running=running,
-            kept=self._processes.is_alive(ProcessIdentity.from_record(record.get("supervisor"))),
+            kept=self._processes.is_alive(self._recorded("supervisor")),
             pid=broker.pid if running and broker is not None else None,
             restarts=restarts if isinstance(restarts, int) else 0,
             held=self._hold.exists(),
@@ -151,12 +164,12 @@ class SupervisedProcess:
         if status.running or status.kept:
             return
         account: dict[str, object] = {}
-        if self._definition.user and os.geteuid() == 0:
-            entry = pwd.getpwnam(self._definition.user)
-            account = {"user": entry.pw_uid, "group": entry.pw_gid, "extra_groups": ()}
+        if self._account is not None:
+            account = {"user": self._account.pw_uid, "group": self._account.pw_gid, "extra_groups": ()}
         subprocess.Popen(  # pylint: disable=consider-using-with
             [*self._definition.supervisor, str(self._instance)],
             cwd="/",
+            env={"HOME": str(self._instance), "LANG": "C.UTF-8", "PATH": SEARCH_PATH},
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
@@ -166,16 +179,16 @@ class SupervisedProcess:
 
     def stop(self) -> None:
         """Ask the broker to stop cleanly; the supervisor sees the hold and ends with it."""
-        self._hold.touch()
+        set_hold(self._hold)
         self._signal(signal.SIGTERM)
 
     def kill(self) -> None:
         """SIGKILL to the broker. The hold comes first, or the supervisor would start it again."""
-        self._hold.touch()
+        set_hold(self._hold)
         self._signal(signal.SIGKILL)
 
     def _signal(self, signal_number: signal.Signals) -> None:
-        broker = self._broker()
+        broker = self._recorded("broker")
         if broker is not None:
             self._processes.send(broker, signal_number)
 
@@ -212,7 +225,7 @@ class SystemdUnit:
 
     def kill(self) -> None:
         """SIGKILL to the broker. The hold comes first, or ``Restart=`` would start it again."""
-        self._hold.touch()
+        set_hold(self._hold)
         self._systemctl("kill", "--signal=SIGKILL")
 
 
@@ -247,6 +260,23 @@ def parse_unit_status(text: str, *, held: bool) -> ServiceStatus:
         held=held,
         last_exit=f"{values['Result']}, status {values.get('ExecMainStatus', '?')}" if failed else "",
     )
+
+
+def account_of(definition: ServiceDefinition) -> pwd.struct_passwd:
+    """The account that the definition names.
+
+    Raises:
+        ServiceError: there is none of that name.
+    """
+    try:
+        return pwd.getpwnam(definition.user)
+    except KeyError as error:
+        raise ServiceError(f"{definition.name} runs as {definition.user!r}, and this host has no such user") from error
+
+
+def set_hold(path: Path) -> None:
+    """Make the mark that keeps a broker down. Its directory is the broker's, so a link in its place is not followed."""
+    os.close(os.open(path, os.O_CREAT | os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644))
 
 
 def exit_in_words(record: object) -> str:

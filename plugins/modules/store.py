@@ -75,7 +75,6 @@ from pathlib import Path
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.understudy.broker.plugins.module_utils.store import (
     IDENTITY,
-    NOTE,
     StoreError,
     StoreIdentity,
     claim,
@@ -131,7 +130,6 @@ def prepare(
         found, changed = claim(store, wanted), True
     changed |= set_owner(module, store / IDENTITY)
     changed |= note(instance, found, write_whole)
-    changed |= set_owner(module, instance / NOTE)
     return changed, judge(store, instance, wanted)
 
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 
+from understudy.errors import AddressFull, SendOutcomeUnknown
 from understudy.ledger import Kind, Row
-from understudy.testing.checkers import EpochChecker, judge_failures, judge_ledger, judge_rolled_back
+from understudy.testing.checkers import EpochChecker, judge_failures, judge_ledger, judge_refused
 from understudy.testing.sim_loop import Failure
-from understudy.testing.workload import LedgerBook, _confirmation, body_of
+from understudy.testing.workload import LedgerBook, _outcome, body_of
 
 
 def row(kind: Kind, number: int, **fields) -> Row:
@@ -68,10 +69,10 @@ def test_ledger_findings_become_violations_by_sort():
     assert checks(judge_ledger([*sent, *map(delivery, range(5))], frozenset())) == ["unexplained"]
 
 
-def test_what_was_rolled_back_must_stay_unseen():
+def test_what_was_refused_must_stay_unseen():
     rows = [row(Kind.SENT, 1), delivery(2)]
-    assert judge_rolled_back(rows, {("p", 1)}) == []
-    assert checks(judge_rolled_back(rows, {("p", 1), ("p", 2)})) == ["rolled-back"]
+    assert judge_refused(rows, {("p", 1)}) == []
+    assert checks(judge_refused(rows, {("p", 1), ("p", 2)})) == ["refused"]
 
 
 def test_failures_are_violations():
@@ -101,20 +102,22 @@ def test_the_book_notes_deliveries_and_finds_changed_bodies():
     assert checks(book.violations) == ["corrupt", "corrupt"]
 
 
-def test_only_a_send_that_was_answered_is_confirmed():
+def test_outcomes_of_sends_are_noted():
     book = LedgerBook(lambda: 5)
     loop = asyncio.new_event_loop()
+    outcomes = [None, AddressFull("full"), SendOutcomeUnknown("gone"), ValueError("oops"), asyncio.CancelledError()]
     try:
-        for number, outcome in enumerate((None, ValueError("no"))):
+        for number, outcome in enumerate(outcomes):
             future = loop.create_future()
             if outcome is None:
                 future.set_result(None)
+            elif isinstance(outcome, asyncio.CancelledError):
+                future.cancel()
             else:
                 future.set_exception(outcome)
-            _confirmation(book, "p", number, "q")(future)
-        cancelled = loop.create_future()
-        cancelled.cancel()
-        _confirmation(book, "p", 2, "q")(cancelled)
+            _outcome(book, "p", number, "q")(future)
     finally:
         loop.close()
     assert book.rows == [Row(Kind.CONFIRMED, "p", 0, "q", 5)]
+    assert book.refused == {("p", 1)}
+    assert [violation.text for violation in book.violations] == ["send of p 3 ended with ValueError('oops')"]

@@ -241,6 +241,10 @@ class Rig:
             self.volume.lose_unsynced(self.stream)
         self.store = None
 
+    def segments(self) -> list[str]:
+        """Paths of the segments, in order of number."""
+        return [path for path in self.volume.paths() if path.rsplit("/", 1)[1].startswith("segment-")]
+
     # --- operations ---------------------------------------------------------------------------------
 
     def operate(self) -> None:

@@ -99,8 +99,14 @@ def _names(logged: LoggedRecord, queue_id: int | None, message_id: int | None, t
 def _line(values: dict[str, object]) -> str:
     place = f"{values['epoch']}:{values['sequence']} {values['segment']}+{values['offset']}"
     skipped = ("node", "epoch", "sequence", "segment", "offset", "kind")
-    rest = " ".join(f"{name}={value}" for name, value in values.items() if name not in skipped)
+    rest = " ".join(f"{name}={_text(value)}" for name, value in values.items() if name not in skipped)
     return f"{place} {values['kind']} {rest}"
+
+
+def _text(value: object) -> str:
+    """A value on one line of any terminal; names may hold anything, also lone surrogates."""
+    text = str(value)
+    return text if text.isascii() and text.isprintable() else ascii(value)
 
 
 @data.command("verify")

@@ -22,6 +22,7 @@ from understudy.runtime.http import ManagementServer
 from understudy.runtime.logs import configure_logs
 from understudy.runtime.node import BrokerNode
 from understudy.runtime.node_view import LiveNodeView
+from understudy.runtime.systemd import Watchdog, notify
 from understudy.security.authorization import SecurityPolicy, security_policy
 
 log = logging.getLogger(__name__)
@@ -111,17 +112,23 @@ async def _serve(configuration: Configuration, place: Instance, allow_remote: bo
     def stop() -> None:
         if not stopping:
             log.info("stopping", extra={"reason": "signal"})
+            notify("STOPPING=1")
             stopping.append(loop.create_task(node.stop()))
 
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop)
+    watchdog = Watchdog(loop)
+    watchdog.start()
     try:
         await node.start()
+        notify(f"READY=1\nSTATUS={node.state}")
+        log.info("started", extra={"state": node.state})
         error = await node.wait_ended()
     except BrokerError as failure:
         log.error("node did not start", extra={"code": failure.code, "error": str(failure)})
         error = failure
     finally:
+        watchdog.stop()
         if management is not None:
             await management.stop()
         _remove_run_files(place)

@@ -110,6 +110,25 @@ class Sends:
         self._open = False
         self.on_idle: Callable[[], None] | None = None
         """Called once when nothing is unconfirmed any more, then forgotten."""
+        self._after_backlog: list[Callable[[], None]] = []
+
+    @property
+    def waiting(self) -> int:
+        """Messages held back for lack of credits or of a connection."""
+        return sum(len(gate.backlog) for gate in self._gates.values())
+
+    def when_none_waits(self, call: Callable[[], None]) -> None:
+        """Call once everything added so far was written, refused or dropped; now if it was."""
+        if self.waiting:
+            self._after_backlog.append(call)
+        else:
+            call()
+
+    def _backlog_shrank(self) -> None:
+        if self._after_backlog and not self.waiting:
+            calls, self._after_backlog = self._after_backlog, []
+            for call in calls:
+                call()
 
     @property
     def unconfirmed(self) -> int:
@@ -179,6 +198,7 @@ class Sends:
         waiting, gate.backlog = gate.backlog, deque()
         for pending in waiting:
             _fail(pending, AddressFull(f"address {address} is full"))
+        self._backlog_shrank()
 
     def suspend(self) -> None:
         """The connection was lost: collect what comes, send nothing."""
@@ -216,6 +236,7 @@ class Sends:
             waiting, gate.backlog = gate.backlog, deque()
             for pending in waiting:
                 _done(pending)
+        self._backlog_shrank()
 
     def end(self, error: BrokerError) -> None:
         """No connection will come back."""
@@ -227,6 +248,7 @@ class Sends:
             waiting, gate.backlog = gate.backlog, deque()
             for pending in waiting:
                 _fail(pending, error)
+        self._backlog_shrank()
         self._idle()
 
     def _idle(self) -> None:
@@ -257,6 +279,7 @@ class Sends:
             if not self._take(gate, address, message.encode_size):
                 return
             self._transmit(backlog.popleft())
+        self._backlog_shrank()
 
     def _transmit(self, pending: Pending) -> None:
         message = pending.message

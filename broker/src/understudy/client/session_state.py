@@ -412,6 +412,10 @@ class SessionState:
     def commit(self, waiter: Waiter[None]) -> None:
         """Commit; fails with ``TransactionRolledBack`` or ``CommitOutcomeUnknown`` as they say."""
         self._check_transacted()
+        # what still waits for credits belongs to the transaction: its commit must not overtake it
+        self.sends.when_none_waits(lambda: self._commit(waiter))
+
+    def _commit(self, waiter: Waiter[None]) -> None:
         if self.rollback_only:
             self.rollback(waiter, TransactionRolledBack("a failover undid the work of this transaction"))
             return

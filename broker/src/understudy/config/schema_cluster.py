@@ -167,7 +167,7 @@ _SHARED_PRIMARY: Final = container(
     "primary",
     "The server that is active by choice.",
     _ON_SHUTDOWN,
-    *not_yet(row("wait-for-activation", BOOLEAN, "true", "Report started only once active.")),
+    row("wait-for-activation", BOOLEAN, "true", "Report started only once active."),
     *_FAILBACK_DELAY,
     aliases=("master",),
 )

@@ -178,7 +178,8 @@ class ServerConnection(asyncio.Protocol):
         if self._handshake_timer is not None:
             self._handshake_timer.cancel()
         if self.handler is not None:
-            self.handler.connection_lost(str(exc) if exc else "closed")
+            handler, reason = self.handler, str(exc) if exc else "closed"
+            self._turn.guarded(lambda: handler.connection_lost(reason))
             self._turn.request()
         self._transport = None
 
@@ -240,12 +241,12 @@ class ServerConnection(asyncio.Protocol):
     def _resume_handler(self) -> None:
         handler = self.handler
         if handler is not None and handler.held_back and self.outgoing_bytes() < OUTGOING_BYTES_PAUSE // 2:
-            handler.resume_deliveries()
+            self._turn.guarded(handler.resume_deliveries)
             self._turn.request()
 
     def say_goodbye(self) -> None:
         if self.handler is not None:
-            self.handler.disconnect()
+            self._turn.guarded(self.handler.disconnect)
         self.close()
 
     def check(self) -> None:

@@ -104,6 +104,9 @@ class BrokerNode:
     async def start(self) -> None:
         """Prepare the directories and the node id, then let the policy begin.
 
+        A primary with wait-for-activation (the default) has started when it is active; every other
+        node when its policy runs (facts ha 1, 2.2). Returns early when the node ends before.
+
         Raises:
             StoreError: the store cannot be used; the text says why.
         """
@@ -112,6 +115,9 @@ class BrokerNode:
             disk.make_directory(directory)
         await self._open_lock()
         self.policy.start()
+        policy = self.configuration.ha_policy
+        if policy.wait_for_activation and self.policy.options.role is not Role.BACKUP:
+            await self.wait_for("active", "stopped")
 
     async def _open_lock(self) -> None:
         for _ in range(LOCK_OPEN_ATTEMPTS):
@@ -277,6 +283,7 @@ class BrokerNode:
             global_max_size_bytes=self._global_max_size_bytes(),
         )
         self._turn.work = self._work
+        self._turn.on_error = self._store_failed
         own = self._own_connector()
         if own is not None:
             self.topology.set_primary(self.store.node_id, own, environment.clock.wall_ms())
@@ -306,7 +313,7 @@ class BrokerNode:
 
     def _check_disk(self) -> None:
         if self.store is not None:
-            self.store.check_disk()
+            self._turn.guarded(self.store.check_disk)
             self._disk_timer = self._loop.call_later(self.configuration.disk_scan_period_ms / 1000, self._check_disk)
 
     def deactivate(self, done: Done) -> None:

@@ -11,6 +11,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
+from understudy.errors import BrokerError
 from understudy.ports import File, LogWriter, Timer, Timers
 
 
@@ -29,6 +30,8 @@ class Turn:
         self._dirty: list[Flushable] = []
         self.work: Callable[[], bool] | None = None
         """Delivers and hands batches to the journal; True when it wants another turn."""
+        self.on_error: Callable[[BrokerError], None] | None = None
+        """Told of an error nobody else answers for: the store can no longer do what was asked."""
 
     def request(self) -> None:
         """Have a turn run soon."""
@@ -41,13 +44,25 @@ class Turn:
         self._dirty.append(connection)
         self.request()
 
+    def guarded(self, call: Callable[[], object]) -> None:
+        """Call; an error that is nobody's answer goes to ``on_error`` and not to the loop."""
+        try:
+            call()
+        except BrokerError as error:
+            if self.on_error is None:
+                raise
+            self.on_error(error)
+
     def _run(self) -> None:
         self._scheduled = False
-        if self.work is not None and self.work():
-            self.request()
+        self.guarded(self._work)
         dirty, self._dirty = self._dirty, []
         for connection in dirty:
             connection.flush()
+
+    def _work(self) -> None:
+        if self.work is not None and self.work():
+            self.request()
 
 
 class TurningTimers:
@@ -59,7 +74,7 @@ class TurningTimers:
 
     def call_later(self, delay_ms: int, callback: Callable[[], None]) -> Timer:
         def run() -> None:
-            callback()
+            self._turn.guarded(callback)
             self._turn.request()
 
         return self._timers.call_later(delay_ms, run)

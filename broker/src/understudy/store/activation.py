@@ -108,7 +108,7 @@ def _create_first_segment(
     try:
         return create_segment(disk, directory, header, record)
     except DiskFull:
-        _tidy(disk, directory, names, header.epoch, ends)
+        _remove_unused(disk, directory, names, header.epoch, ends)
         give_up_reserve(disk, directory)
         return create_segment(disk, directory, header, record)
 
@@ -132,20 +132,30 @@ def _settle(follower: Follower, disk: Disk) -> None:
 
 def _tidy(disk: Disk, directory: str, names: list[str], epoch: int, ends: list[SegmentEnd]) -> None:
     """Remove what older epochs prepared and never used; cut what they allocated and never filled.
-    Nothing of it is part of the log, so failing here is only a loss of room.
+    Nothing of it is part of the log, so failing here is only a loss of room. Only once the new epoch
+    is durable: until then an unsealed segment with less than it was allocated is damage.
     """
+    _remove_unused(disk, directory, names, epoch, ends)
     listed = {(end.number, end.epoch): end.end for end in ends}
     for name in names:
         parsed = parse_name(name)
-        if parsed is None or parsed[1] >= epoch:
+        end = listed.get(parsed[:2]) if parsed is not None and parsed[1] < epoch else None
+        if end is not None:
+            with suppress(StoreError, FileNotFoundError):
+                # only the last one can be unsealed, but a size says it at no cost
+                _cut(disk, f"{directory}/{name}", end)
+
+
+def _remove_unused(disk: Disk, directory: str, names: list[str], epoch: int, ends: list[SegmentEnd]) -> None:
+    """Remove what older epochs prepared and never used; harmless at any moment."""
+    listed = {(end.number, end.epoch) for end in ends}
+    for name in names:
+        parsed = parse_name(name)
+        if parsed is None or parsed[1] >= epoch or parsed[:2] in listed:
             continue
         path = f"{directory}/{name}"
         with suppress(StoreError, FileNotFoundError):
-            end = listed.get(parsed[:2])
-            if end is not None:
-                # only the last one can be unsealed, but a size says it at no cost
-                _cut(disk, path, end)
-            elif not parsed[2] or _is_blank(disk, path):
+            if not parsed[2] or _is_blank(disk, path):
                 disk.remove(path)
                 log.info("unused segment removed", extra={"path": path})
 

@@ -142,14 +142,7 @@ class Follower:
         while self.poll(READ_BYTES):
             continue
         self._judge_tail()
-        state = self.state
-        if state.first_sequence > state.trimmed_to:
-            raise JournalCorrupt(
-                f"the log begins with sequence {state.first_sequence}, but nothing says that what was before"
-                " may be gone",
-                file=f"{self._directory}/{self.chain.links[0].name}",
-                offset=HEADER_BLOCK_BYTES,
-            )
+        self._judge_beginning()
 
     def _restart(self) -> None:
         self.restarts += 1
@@ -318,6 +311,20 @@ class Follower:
             at += frame.length
             last = frame.sequence
         return at == read.offset - read.batch and last == read.sequence
+
+    def _judge_beginning(self) -> None:
+        """Raise if segments are gone that no TRIM record gives up: it was durable before they were
+        removed, so either it is damaged or they are lost.
+        """
+        state, cursor = self.state, self._cursor
+        gone = self.chain.trimmed or bool(self.chain.missing)
+        if cursor is not None and (state.first_sequence > state.trimmed_to or (gone and state.trimmed_to == 1)):
+            begins = f"begins with sequence {state.first_sequence}" if state.sequence else "has no valid record"
+            raise JournalCorrupt(
+                f"the log {begins}, but nothing says that what was before may be gone",
+                file=cursor.path if not state.sequence else f"{self._directory}/{self.chain.links[0].name}",
+                offset=HEADER_BLOCK_BYTES,
+            )
 
     def _judge_tail(self) -> None:
         """Raise unless the log really ends where reading stopped."""

@@ -401,6 +401,8 @@ class Journal:
             if segment.needed_bytes == needed_bytes:
                 segment.readiness = _Readiness.READY
                 self._to_prepare.popleft()
+                if segment is self._spare and self._closing is None:
+                    self._keep_reserve()
             if self._closing is None:
                 self._prepare_next()
         if self._closing is not None:

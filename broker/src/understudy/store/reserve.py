@@ -26,10 +26,16 @@ def keep_reserve(disk: Disk, directory: str, size_bytes: int) -> None:
         DiskFailed: the disk said no for another reason than room.
     """
     path = f"{directory}/{RESERVE_NAME}"
-    if disk.exists(path):
-        return
-    file = disk.open(path, create=True)
     try:
+        file = disk.open(path) if disk.exists(path) else disk.open(path, create=True)
+    except (FileExistsError, FileNotFoundError):
+        # another node, on its way in or out, is at it; the next spare asks again
+        return
+    try:
+        if file.size() >= size_bytes:
+            file.close()
+            return
+        # new, or cut short by a crash
         file.allocate(size_bytes)
         file.sync()
     except DiskFull:

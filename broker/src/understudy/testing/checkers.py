@@ -3,7 +3,7 @@
 - ``EpochChecker``: epochs only grow, nobody becomes active while another node serves, and nothing
   that a node wrote after a younger epoch had begun is ever confirmed.
 - ``judge_run``: the ledger's promises (``understudy.ledger``) over what the clients saw; nothing
-  rolled back was delivered; at the end, with everything healed and drained, nothing is left over,
+  refused was delivered; at the end, with everything healed and drained, nothing is left over,
   nobody waits, and no exception reached a loop.
 
 A violation carries the name of its check, so that a test can ask for the one it planted.
@@ -27,8 +27,8 @@ class Violation:
     """One broken promise."""
 
     check: str
-    """``lost``, ``duplicated``, ``reordered``, ``unexplained``, ``rolled-back``, ``two-active``, ``epoch``,
-    ``zombie``, ``stuck``, ``left-over``, ``ended`` or ``failure``.
+    """``lost``, ``duplicated``, ``reordered``, ``unexplained``, ``refused``, ``corrupt``, ``client``,
+    ``two-active``, ``epoch``, ``zombie``, ``stuck``, ``left-over``, ``store``, ``ended`` or ``failure``.
     """
     text: str
 
@@ -114,10 +114,10 @@ def judge_ledger(
     return violations
 
 
-def judge_rolled_back(rows: Sequence[Row], rolled_back: Collection[tuple[str, int]]) -> list[Violation]:
-    """Nothing whose transaction was definitely rolled back is ever delivered."""
-    seen = sorted({(row.producer, row.number) for row in rows if row.queue} & set(rolled_back))
-    return [Violation("rolled-back", f"{len(seen)} delivered: {seen[:_LISTED_MAX]}")] if seen else []
+def judge_refused(rows: Sequence[Row], refused: Collection[tuple[str, int]]) -> list[Violation]:
+    """Nothing that was refused or rolled back for certain is ever delivered."""
+    seen = sorted({(row.producer, row.number) for row in rows if row.queue} & set(refused))
+    return [Violation("refused", f"{len(seen)} delivered: {seen[:_LISTED_MAX]}")] if seen else []
 
 
 def judge_failures(failures: Sequence[Failure]) -> list[Violation]:

@@ -14,9 +14,9 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
 from typing import ClassVar, Final
 
-from understudy.errors import BrokerError, DiskFailed, DiskFull, LockLost
-from understudy.testing.checkers import Violation, judge_failures, judge_ledger, judge_rolled_back
-from understudy.testing.cluster import PORT, QUEUE, PairOptions, SimCluster, SimNode, pair_configuration
+from understudy.errors import BrokerError, DiskFailed, DiskFull, LockLost, StoreError
+from understudy.testing.checkers import Violation, judge_failures, judge_ledger, judge_refused
+from understudy.testing.cluster import PORT, QUEUE, STORE, PairOptions, SimCluster, SimNode, pair_configuration
 from understudy.testing.fault_plan import Fault, FaultKind, draw_faults
 from understudy.testing.sim_environment import WALL_START_MS, Skew
 from understudy.testing.sim_loop import Death, SimLoop, SimProcess, SimulationStuck
@@ -200,7 +200,7 @@ class PairRun:
         found = [*self.violations, *self.book.violations, *self.cluster.epochs.violations]
         found += judge_failures(self.loop.failures)
         found += judge_ledger(self.book.rows, unordered=self.book.unordered)
-        found += judge_rolled_back(self.book.rows, self.book.rolled_back)
+        found += judge_refused(self.book.rows, self.book.refused)
         ends = [
             f"{node.name} ended with {type(error).__name__}: {error}"
             for node in self.cluster.nodes.values()
@@ -344,7 +344,7 @@ class PairRun:
         deadline = self.loop.time() + LIVENESS_S
         if await self._wait(lambda: not self._working & self._producers.keys(), deadline):
             for job in self._consumers.values():
-                job.draining = True
+                job.draining_since_s = self.loop.time()
             await self._wait(lambda: not self._working, deadline)
         if self._working:
             states = {name: node.state for name, node in self.cluster.nodes.items()}
@@ -366,7 +366,14 @@ class PairRun:
         # the passive one first, so that stopping the active one is no failover
         for name in sorted(cluster.nodes, key=lambda name: cluster.nodes[name].state == "active"):
             await self._stop_node(cluster.nodes[name])
-        left = self.storage.messages_left(next(iter(cluster.nodes.values())).configuration.journal_directory)
+        self._judge_store()
+
+    def _judge_store(self) -> None:
+        try:
+            left = self.storage.messages_left(f"{STORE}/journal")
+        except StoreError as error:
+            self.violations.append(Violation("store", f"unreadable at the end: {error}"))
+            return
         if left and not self._working:
             self.violations.append(Violation("left-over", f"in the store after draining: {left}"))
 
@@ -383,7 +390,7 @@ def run_seed(
     write_trace: Callable[[str], object] | None = None,
     run_class: type[PairRun] = PairRun,
 ) -> Outcome:
-    """Run one seed and judge it.
+    """Run the plan of a seed and judge it.
 
     Args:
         without: Numbers of faults of the plan to leave out.
@@ -392,7 +399,17 @@ def run_seed(
     """
     plan = draw_plan(seed)
     plan = replace(plan, faults=tuple(fault for fault in plan.faults if fault.number not in without))
-    loop = SimLoop(seed, write_trace=write_trace)
+    return run_plan(plan, write_trace=write_trace, run_class=run_class)
+
+
+def run_plan(
+    plan: Plan,
+    *,
+    write_trace: Callable[[str], object] | None = None,
+    run_class: type[PairRun] = PairRun,
+) -> Outcome:
+    """Run a plan and judge it; arguments as for ``run_seed``."""
+    loop = SimLoop(plan.seed, write_trace=write_trace)
     try:
         run = run_class(plan, loop)
         task = loop.create_task(run.run())
@@ -406,7 +423,7 @@ def run_seed(
             run.violations.append(Violation("stuck", f"the run did not end; phase {run.phase}"))
         rows = run.book.rows
         return Outcome(
-            seed=seed,
+            seed=plan.seed,
             digest=loop.trace.digest(),
             violations=run.judge(),
             sent=sum(row.kind.name == "SENT" for row in rows),

@@ -19,6 +19,7 @@ from typing import Final
 from understudy.client import aio
 from understudy.client.consumer_state import ReceivedMessage
 from understudy.errors import (
+    AddressFull,
     BrokerError,
     CommitOutcomeUnknown,
     ConnectionFailed,
@@ -45,8 +46,8 @@ class LedgerBook:
 
     now_ms: Callable[[], int]
     rows: list[Row] = field(default_factory=list)
-    rolled_back: set[tuple[str, int]] = field(default_factory=set)
-    """Messages whose transaction was rolled back for certain."""
+    refused: set[tuple[str, int]] = field(default_factory=set)
+    """Messages the broker refused for certain, alone or with their transaction."""
     unordered: set[str] = field(default_factory=set)
     """Queues with a consumer whose predecessor did not say goodbye: until the broker has noticed
     (connection TTL), it has two consumers there and promises no order."""
@@ -132,6 +133,8 @@ class ProducerJob:
     """Confirmations in flight; 1 waits for each."""
     batch: int = 0
     """Messages of a transaction; 0 sends without."""
+    hasty: bool = False
+    """Commits without having waited for the sends of the transaction."""
     done: int = 0
     names: int = 0
     """Names used so far; each start over takes a new one."""
@@ -139,7 +142,7 @@ class ProducerJob:
 
 @dataclass(slots=True)
 class ConsumerJob:
-    """One consumer's work: until ``draining`` is set and nothing has come for ``idle_s``."""
+    """One consumer's work."""
 
     name: str
     queue: str
@@ -150,7 +153,8 @@ class ConsumerJob:
     pause_s: float = 0.0
     """Work on one message."""
     idle_s: float = 3.0
-    draining: bool = False
+    draining_since_s: float | None = None
+    """When it was told that nothing more is sent; it ends after ``idle_s`` of silence from then on."""
     names: int = 0
 
 
@@ -185,20 +189,28 @@ async def _produce_confirmed(plan: ClientPlan, job: ProducerJob, name: str, conn
             body_of(name, number, job.size_bytes),
             properties={PRODUCER_PROPERTY: name, NUMBER_PROPERTY: number},
         )
-        future.add_done_callback(_confirmation(plan.book, name, number, job.queue))
+        future.add_done_callback(_outcome(plan.book, name, number, job.queue))
         pending = [known for known in pending if not known.done()] + [future]
         number += 1
         if job.pause_s:
             await asyncio.sleep(job.pause_s)
-    for future in pending:
-        await future
+    await asyncio.gather(*pending, return_exceptions=True)
     await session.close()
 
 
-def _confirmation(book: LedgerBook, name: str, number: int, queue: str) -> Callable[[asyncio.Future[None]], None]:
+def _outcome(book: LedgerBook, name: str, number: int, queue: str) -> Callable[[asyncio.Future[None]], None]:
+    """Notes what became of one send; an unknown outcome needs no note."""
+
     def done(future: asyncio.Future[None]) -> None:
-        if not future.cancelled() and future.exception() is None:
+        if future.cancelled():
+            return
+        error = future.exception()
+        if error is None:
             book.confirmed(name, number, queue)
+        elif isinstance(error, AddressFull):
+            book.refused.add((name, number))
+        elif not isinstance(error, _TRYING_AGAIN_HELPS):
+            book.violations.append(Violation("client", f"send of {name} {number} ended with {error!r}"))
 
     return done
 
@@ -210,17 +222,28 @@ async def _produce_transacted(plan: ClientPlan, job: ProducerJob, name: str, con
     while job.done < job.count:
         numbers = range(number, number + min(job.batch, job.count - job.done))
         number = numbers.stop
-        for each in numbers:
-            await producer.send(
-                body_of(name, each, job.size_bytes),
-                properties={PRODUCER_PROPERTY: name, NUMBER_PROPERTY: each},
-            )
-        for each in numbers:
-            plan.book.sent(name, each, job.queue)
         try:
+            sends = []
+            for each in numbers:
+                await producer.wait_sendable()
+                sends.append(
+                    producer.send_nowait(
+                        body_of(name, each, job.size_bytes),
+                        properties={PRODUCER_PROPERTY: name, NUMBER_PROPERTY: each},
+                    )
+                )
+                if not job.hasty:
+                    await sends[-1]
+            for each in numbers:
+                plan.book.sent(name, each, job.queue)
             await session.commit()
+            await asyncio.gather(*sends, return_exceptions=True)
         except TransactionRolledBack:
-            plan.book.rolled_back.update((name, each) for each in numbers)
+            plan.book.refused.update((name, each) for each in numbers)
+        except AddressFull:
+            plan.book.refused.update((name, each) for each in numbers)
+            await session.rollback()
+            await asyncio.sleep(_START_OVER_S)
         except CommitOutcomeUnknown:
             job.done += len(numbers)
         else:
@@ -272,7 +295,8 @@ async def _consume(plan: ClientPlan, job: ConsumerJob, name: str, connection: ai
         if connection.failing_over or connection.failovers > failovers:
             # silence counts only while somebody could have sent
             last, failovers = loop.time(), connection.failovers
-        if received is None and job.draining and loop.time() - last >= job.idle_s:
+        since = job.draining_since_s
+        if received is None and since is not None and loop.time() - max(last, since) >= job.idle_s:
             break
     await session.close()
 

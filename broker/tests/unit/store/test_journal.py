@@ -14,6 +14,8 @@ from understudy.store.inspect import read_log
 from understudy.store.journal import BATCH_BYTES_MAX, SEGMENT_BYTES_MIN
 from understudy.store.message_store import MessageStore
 from understudy.store.records import AcknowledgeRecord, SealRecord
+from understudy.store.reserve import RESERVE_NAME, give_up_reserve, keep_reserve
+from understudy.testing.sim_disk import SimVolume
 
 
 def store_with(rig: Rig) -> MessageStore:
@@ -70,7 +72,7 @@ def test_records_fill_a_segment_and_its_seal_still_fits() -> None:
     for number in range(5000):
         store.store_acknowledge(rig.queue_ids[0], number)
     rig.settle()
-    sizes = [len(rig.volume.content(path)) for path in rig.volume.paths()]
+    sizes = [len(rig.volume.content(path)) for path in rig.segments()]
     assert max(sizes) <= SEGMENT_BYTES_MIN
     log = list(read_log(rig.disk("judge"), DIRECTORY))
     assert sum(isinstance(logged.record, AcknowledgeRecord) for logged in log) == 5000
@@ -132,3 +134,43 @@ def test_no_room_at_close_keeps_what_was_durable() -> None:
     rig.time.advance(5000)
     assert closed == [1]
     assert recover(rig.volume.copy().disk("judge"), DIRECTORY).state.sequence == durable
+
+
+def test_room_is_kept_for_the_next_activation() -> None:
+    rig = Rig(random.Random(1))
+    store = store_with(rig)
+    message_id = send(rig, 100)
+    rig.settle()
+    reserve = f"{DIRECTORY}/{RESERVE_NAME}"
+    assert len(rig.volume.content(reserve)) == 2 * SEGMENT_BYTES_MIN
+    rig.volume.capacity_bytes = rig.volume.used_bytes()
+    rig.die(power_loss=False)
+    # not even a byte is free, and yet there is a segment for the epoch and a spare behind it
+    store = rig.activate("b")
+    assert reserve not in rig.volume.paths()
+    assert not store.full
+    store.store_acknowledge(rig.queue_ids[0], message_id)
+    rig.settle()
+    assert store.context.durable == store.last_sequence
+    rig.volume.capacity_bytes *= 4
+    while store.segment_count < 4:
+        send(rig, 10_000)
+        rig.settle()
+    assert len(rig.volume.content(reserve)) == 2 * SEGMENT_BYTES_MIN
+
+
+def test_a_reserve_cut_short_by_a_crash_is_completed() -> None:
+    volume = SimVolume()
+    disk = volume.disk("a")
+    disk.make_directory(DIRECTORY)
+    disk.open(f"{DIRECTORY}/{RESERVE_NAME}", create=True).close()
+    keep_reserve(disk, DIRECTORY, 1000)
+    assert len(volume.content(f"{DIRECTORY}/{RESERVE_NAME}")) == 1000
+    operations = volume.operations
+    keep_reserve(disk, DIRECTORY, 1000)
+    assert volume.operations == operations
+    assert give_up_reserve(disk, DIRECTORY)
+    assert not give_up_reserve(disk, DIRECTORY)
+    volume.capacity_bytes = 999
+    keep_reserve(disk, DIRECTORY, 1000)
+    assert volume.paths() == []

@@ -50,7 +50,7 @@ def test_a_reader_made_from_the_document_reads_a_store() -> None:
         rig.model.crash(last)
     segments = [
         read_segment(path.rsplit("/", 1)[1], rig.volume.content(path))
-        for path in rig.volume.paths()
+        for path in rig.segments()
     ]
     newest = max(header["epoch"] for header, _ in segments)
     first = next(header for header, _ in segments if header["epoch"] == newest and header["first"])

@@ -132,7 +132,7 @@ def test_dead_segments_are_dropped_and_bindings_stay(made: Store) -> None:
     kept, _ = made.send()
     made.rig.settle()
     assert made.store.segment_count < 10
-    assert len(made.rig.volume.paths()) < 12
+    assert len(made.rig.segments()) < 12
     duplicates = list(made.store.state.duplicate_ids[made.address_id])
     state = made.again().state
     assert state.first_sequence > 1
@@ -213,7 +213,7 @@ def test_close_seals_and_removes_the_spare(made: Store) -> None:
     made.rig.time.advance(1000)
     assert closed == [1]
     assert made.store.context.durable == made.store.context.appended
-    (path,) = made.rig.volume.paths()
+    (path,) = made.rig.segments()
     assert made.rig.volume.content(path).endswith(b"USTSEAL\n")
     with pytest.raises(StoreError, match="closed"):
         made.send()

@@ -35,8 +35,8 @@ def test_a_good_drill() -> None:
     table = result["table"]
     assert isinstance(table, list)
     assert len(table) == 2 + 3 + 2
-    assert table[2].split() == ["1", "300", "0", "0", "0", "1000", "900", "500", "4000", "yes"]
-    assert table[-2].split() == ["p50", "2000", "900", "500", "4000"]
+    assert table[2].split() == ["1", "300", "0", "0", "0", "1.00", "s", "0.50", "s"]
+    assert table[-2].split() == ["p50", "2.00", "s", "0.50", "s"]
 
 
 @pytest.mark.parametrize(

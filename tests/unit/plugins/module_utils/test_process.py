@@ -55,6 +55,15 @@ def test_a_recycled_pid_is_left_alone(sleeper: subprocess.Popen[bytes]) -> None:
     assert sleeper.poll() is None
 
 
+def test_a_process_belongs_to_its_user(sleeper: subprocess.Popen[bytes]) -> None:
+    table = ProcessTable()
+    identity = table.identify(sleeper.pid)
+    assert identity is not None
+    assert table.is_owned_by(identity, os.geteuid())
+    assert not table.is_owned_by(identity, os.geteuid() + 1)
+    assert not table.is_owned_by(replace(identity, pid=2**22 + 1), os.geteuid())
+
+
 def test_a_zombie_is_dead() -> None:
     table = ProcessTable()
     process = subprocess.Popen([sys.executable, "-c", ""], stdout=subprocess.PIPE)

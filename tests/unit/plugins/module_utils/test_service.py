@@ -14,6 +14,7 @@ from ansible_collections.understudy.broker.plugins.module_utils.service import (
     exit_in_words,
     open_service,
     parse_unit_status,
+    set_hold,
 )
 
 DEFINITION = {
@@ -137,3 +138,10 @@ def test_an_unknown_back_end_is_an_error(instance: Path) -> None:
 )
 def test_exits_in_words(record: object, words: str) -> None:
     assert exit_in_words(record) == words
+
+
+def test_a_link_in_place_of_the_hold_is_not_followed(tmp_path: Path) -> None:
+    (tmp_path / "hold").symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(OSError, match="symbolic links"):
+        set_hold(tmp_path / "hold")
+    assert not (tmp_path / "elsewhere").exists()

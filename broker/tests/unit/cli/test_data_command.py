@@ -1,0 +1,85 @@
+"""Goal: ``understudy data`` shows a store on a real disk and says with its exit code whether it is whole."""
+
+from __future__ import annotations
+
+import json
+import random
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from tests.support.store import DIRECTORY, Rig
+from understudy.cli.data import data
+
+
+@pytest.fixture
+def directory(tmp_path: Path) -> Path:
+    rig = Rig(random.Random(8))
+    rig.activate("a")
+    for _ in range(200):
+        rig.operate()
+    rig.settle()
+    for path in rig.volume.paths():
+        (tmp_path / path.removeprefix(DIRECTORY + "/")).write_bytes(rig.volume.content(path))
+    return tmp_path
+
+
+def run(*arguments: str) -> tuple[int, str]:
+    result = CliRunner().invoke(data, list(arguments))
+    return result.exit_code, result.output
+
+
+def test_verify_whole(directory: Path) -> None:
+    before = {path: path.read_bytes() for path in directory.iterdir()}
+    code, output = run("verify", str(directory))
+    assert code == 0
+    assert "no damage found" in output
+    code, output = run("verify", str(directory), "--json")
+    assert code == 0
+    report = json.loads(output)
+    assert report["problems"] == []
+    assert report["segments"][-1]["state"] == "empty"
+    assert {path: path.read_bytes() for path in directory.iterdir()} == before
+
+
+def test_verify_damaged_names_file_and_offset(directory: Path) -> None:
+    path = min(directory.glob("segment-*"))
+    content = bytearray(path.read_bytes())
+    content[5000] ^= 1
+    path.write_bytes(content)
+    code, output = run("verify", str(directory))
+    assert code == 1
+    assert f"DAMAGED: {path} at offset" in output
+    code, output = run("verify", str(directory), "--json")
+    assert code == 1
+    assert json.loads(output)["problems"][0]["file"] == str(path)
+
+
+def test_print_and_its_filters(directory: Path) -> None:
+    code, output = run("print", str(directory), "--json")
+    assert code == 0
+    records = [json.loads(line) for line in output.splitlines()]
+    sequences = [record["sequence"] for record in records]
+    assert sequences == sorted(sequences)
+    code, output = run("print", str(directory), "--json", "--type", "message_add", "--limit", "3")
+    messages = [json.loads(line) for line in output.splitlines()]
+    assert messages == [record for record in records if record["kind"] == "MESSAGE_ADD"][:3]
+    queue_id = messages[0]["queue_ids"][0]
+    code, output = run("print", str(directory), "--json", "--queue", str(queue_id))
+    assert [json.loads(line) for line in output.splitlines()] == [
+        record for record in records if queue_id in (record.get("queue_id"), *record.get("queue_ids", ()))
+    ]
+    code, output = run("print", str(directory), "--from-sequence", str(sequences[2]), "--to-sequence", str(sequences[3]))
+    assert len(output.splitlines()) == 2
+    message_id = str(messages[0]["message_id"])
+    code, output = run("print", str(directory), "--message", message_id)
+    assert all(message_id in line for line in output.splitlines())
+    assert output
+
+
+def test_an_empty_directory_is_a_usage_error(tmp_path: Path) -> None:
+    for command in ("print", "verify"):
+        code, output = run(command, str(tmp_path))
+        assert code == 2
+        assert "holds no journal" in output

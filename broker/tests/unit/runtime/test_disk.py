@@ -1,0 +1,127 @@
+"""Goal: the real disk keeps the promises of the port; the same ones the simulated disk keeps."""
+
+from __future__ import annotations
+
+import errno
+import os
+from pathlib import Path
+
+import pytest
+
+from understudy.errors import DiskFailed, DiskFull
+from understudy.ports import Disk
+from understudy.runtime.disk import RealDisk
+from understudy.testing.sim_disk import SimVolume
+
+
+@pytest.fixture(params=["real", "simulated"])
+def place(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[Disk, str]:
+    if request.param == "real":
+        return RealDisk(), str(tmp_path)
+    disk = SimVolume().disk("a")
+    disk.make_directory("/t")
+    return disk, "/t"
+
+
+def test_conformance(place: tuple[Disk, str]) -> None:
+    disk, root = place
+    path = f"{root}/f"
+    disk.make_directory(f"{root}/x/y")
+    disk.make_directory(f"{root}/x/y")
+    assert disk.list(f"{root}/none") == []
+    with pytest.raises(FileNotFoundError):
+        disk.open(path)
+    file = disk.open(path, create=True)
+    assert file.path == path
+    with pytest.raises(FileExistsError):
+        disk.open(path, create=True)
+    file.allocate(10_000)
+    assert file.size() == 10_000
+    assert file.read(9_990, 100) == bytes(10)
+    assert file.read(20_000, 1) == b""
+    file.write(5, (b"ab", b"", b"cd"))
+    file.write(20_000, (b"end",))
+    file.allocate(100)
+    assert file.read(4, 6) == b"\0abcd\0"
+    assert file.size() == 20_003
+    file.truncate(7)
+    assert file.read(0, 100) == b"\0\0\0\0\0ab"
+    file.sync()
+    file.close()
+    before = disk.modified_ns(path)
+    os.utime(path, ns=(0, 0)) if os.path.exists(path) else None
+    disk.touch(path)
+    assert disk.modified_ns(path) >= before
+    disk.rename(path, f"{root}/g")
+    disk.sync_directory(root)
+    assert disk.list(root) == ["g", "x"]
+    assert not disk.exists(path)
+    assert disk.exists(f"{root}/g")
+    assert disk.exists(f"{root}/x")
+    disk.remove(f"{root}/g")
+    with pytest.raises(FileNotFoundError):
+        disk.remove(f"{root}/g")
+    assert 0 < disk.free_bytes(root) <= disk.total_bytes(root)
+
+
+def test_read_only_handles_refuse_writes(place: tuple[Disk, str]) -> None:
+    disk, root = place
+    disk.open(f"{root}/f", create=True).close()
+    file = disk.open(f"{root}/f", read_only=True)
+    with pytest.raises(DiskFailed, match=f"{root}/f"):
+        file.write(0, (b"x",))
+    file.close()
+
+
+def test_many_and_large_buffers(tmp_path: Path) -> None:
+    file = RealDisk().open(str(tmp_path / "f"), create=True)
+    buffers = [bytes([n % 251]) * (n % 300) for n in range(5000)]
+    file.write(3, buffers)
+    assert file.read(3, 10_000_000) == b"".join(buffers)
+    file.close()
+    file.close()
+
+
+def test_a_short_write_is_completed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = RealDisk().open(str(tmp_path / "f"), create=True)
+    pwrite = os.pwrite
+    monkeypatch.setattr(os, "pwritev", lambda fd, buffers, offset: pwrite(fd, b"".join(buffers)[:1000], offset))
+    monkeypatch.setattr(os, "pwrite", lambda fd, data, offset: pwrite(fd, bytes(data)[:999], offset))
+    buffers = [os.urandom(50_000), os.urandom(50_001)]
+    file.write(0, buffers)
+    assert file.read(0, 200_000) == b"".join(buffers)
+
+
+@pytest.mark.parametrize(
+    ("number", "kind"), [(errno.ENOSPC, DiskFull), (errno.EDQUOT, DiskFull), (errno.EIO, DiskFailed)]
+)
+def test_errors(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int, kind: type[Exception]) -> None:
+    def refuse(*arguments: object) -> int:
+        raise OSError(number, os.strerror(number))
+
+    file = RealDisk().open(str(tmp_path / "f"), create=True)
+    for name in ("pwrite", "pwritev", "fdatasync", "posix_fallocate"):
+        monkeypatch.setattr(os, name, refuse)
+    for action in (lambda: file.write(0, (b"x",)), file.sync, lambda: file.allocate(10)):
+        with pytest.raises(kind, match=str(tmp_path)):
+            action()
+
+
+def test_file_systems_that_cannot_allocate_get_zeros(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*arguments: object) -> None:
+        raise OSError(errno.EOPNOTSUPP, "not supported")
+
+    monkeypatch.setattr(os, "posix_fallocate", refuse)
+    file = RealDisk().open(str(tmp_path / "f"), create=True)
+    file.write(0, (b"abc",))
+    file.allocate(3_000_000)
+    assert file.size() == 3_000_000
+    assert file.read(0, 5) == b"abc\0\0"
+
+
+def test_files_are_private(tmp_path: Path) -> None:
+    disk = RealDisk()
+    disk.make_directory(str(tmp_path / "d"))
+    disk.open(str(tmp_path / "d" / "f"), create=True).close()
+    assert (tmp_path / "d" / "f").stat().st_mode & 0o077 == 0
+    assert (tmp_path / "d").stat().st_mode & 0o077 == 0

@@ -1,0 +1,76 @@
+"""Goal: one holder at a time, also within a process, and a lock that notices when it is gone."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from understudy.errors import DiskFailed
+from understudy.runtime.file_lock import RealFileLock
+
+
+def test_one_holder(tmp_path: Path) -> None:
+    path = str(tmp_path / "lock")
+    first, second = RealFileLock(path), RealFileLock(path)
+    assert not first.verify()
+    assert first.try_acquire()
+    assert first.try_acquire()
+    assert first.verify()
+    assert not second.try_acquire()
+    first.release()
+    first.release()
+    assert second.try_acquire()
+    assert not first.try_acquire()
+    second.release()
+
+
+def test_reading_the_file_elsewhere_does_not_drop_it(tmp_path: Path) -> None:
+    # POSIX locks of a process end when any descriptor of the file is closed
+    path = tmp_path / "lock"
+    first, second = RealFileLock(str(path)), RealFileLock(str(path))
+    assert first.try_acquire()
+    path.read_bytes()
+    assert not second.try_acquire()
+    first.release()
+
+
+def test_another_process_holds_until_it_is_killed(tmp_path: Path) -> None:
+    path = str(tmp_path / "lock")
+    code = (
+        "import sys; from understudy.runtime.file_lock import RealFileLock; lock = RealFileLock(sys.argv[1]);"
+        "print(lock.try_acquire(), flush=True); sys.stdin.read()"
+    )
+    process = subprocess.Popen(
+        [sys.executable, "-c", code, path], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+    assert process.stdout is not None
+    assert process.stdout.readline() == "True\n"
+    lock = RealFileLock(path)
+    assert not lock.try_acquire()
+    process.kill()
+    process.communicate()
+    assert lock.try_acquire()
+    lock.release()
+
+
+def test_a_replaced_or_removed_file_is_noticed(tmp_path: Path) -> None:
+    path = str(tmp_path / "lock")
+    lock = RealFileLock(path)
+    assert lock.try_acquire()
+    os.rename(path, path + ".old")
+    assert not lock.verify()
+    Path(path).touch()
+    assert not lock.verify()
+    other = RealFileLock(path)
+    assert other.try_acquire()
+    other.release()
+    lock.release()
+
+
+def test_what_cannot_be_asked_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(DiskFailed, match="none"):
+        RealFileLock(str(tmp_path / "none" / "lock")).try_acquire()

@@ -1,0 +1,141 @@
+"""Goal: an epoch begins completely or not at all, and leaves no rubbish."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from tests.support.store import DIRECTORY, NODE_ID, Crashed, Rig
+from understudy.errors import DiskFailed, DiskFull, LockLost
+from understudy.ports import File
+from understudy.store.activation import begin_epoch
+from understudy.store.follower import recover
+from understudy.store.records import EpochRecord
+from understudy.store.inspect import read_log
+from understudy.store.segment import parse_name, segment_name
+from understudy.testing.sim_disk import SimDisk
+
+
+class ReadOnlyDisk(SimDisk):
+    """A mount that refuses writes."""
+
+    def open(self, path: str, *, create: bool = False, read_only: bool = False) -> File:
+        if create or not read_only:
+            raise DiskFailed(f"cannot open {path}: Read-only file system")
+        return super().open(path, read_only=True)
+
+
+def begin(rig: Rig, disk: SimDisk) -> None:
+    begin_epoch(rig.follower(disk.owner), disk, DIRECTORY, rig.time, NODE_ID, 65536)
+
+
+def test_every_activation_is_an_epoch_that_states_the_ends() -> None:
+    rig = Rig(random.Random(1))
+    for epoch in (1, 2, 3):
+        assert rig.activate("a").epoch == epoch
+        rig.queue()
+        rig.settle()
+        rig.die(power_loss=False)
+    epochs = [logged.record for logged in read_log(rig.disk("j"), DIRECTORY) if isinstance(logged.record, EpochRecord)]
+    assert [record.epoch for record in epochs] == [1, 2, 3]
+    assert [(end.epoch) for end in epochs[-1].ends] == [1, 2]
+
+
+def test_crash_at_every_step_of_an_activation() -> None:
+    for step in range(1, 25):
+        for seed in range(6):
+            rig = Rig(random.Random(seed))
+            rig.activate("a")
+            rig.queue()
+            rig.settle()
+            rig.die(power_loss=False)
+            before = recover(rig.volume.copy().disk("j"), DIRECTORY).state
+            rig.crash_at(step)
+            try:
+                rig.activate("b")
+            except Crashed:
+                rig.owner = "b"
+            rig.die(power_loss=seed > 2)
+            after = recover(rig.volume.copy().disk("j"), DIRECTORY).state
+            assert after.sequence in (before.sequence, before.sequence + 1)
+            assert after.queues == before.queues
+            store = rig.activate("c")
+            assert store.epoch > after.epoch
+            assert store.state.queues == before.queues
+            rig.die(power_loss=False)
+
+
+def test_unused_segments_of_older_epochs_are_removed_and_the_rest_is_cut() -> None:
+    rig = Rig(random.Random(1))
+    rig.activate("a")
+    rig.settle()
+    assert len(rig.segments()) == 2
+    rig.die(power_loss=False)
+    rig.volume.disk("a").open(f"{DIRECTORY}/{segment_name(9, 1)}.new", create=True)
+    store = rig.activate("b")
+    rig.settle()
+    names = [path.rsplit("/", 1)[1] for path in rig.segments()]
+    assert [parse_name(name) for name in names] == [(1, 1, True), (10, 2, True), (11, 2, True)]
+    assert len(rig.volume.content(rig.segments()[0])) == 4096 + 64
+    assert store.epoch == 2
+
+
+def test_a_zombies_records_are_kept_for_the_curious() -> None:
+    rig = Rig(random.Random(1))
+    rig.activate("a")
+    rig.queue()
+    rig.settle()
+    rig.activate("b")
+    # written by the old node into the segment it had prepared: not part of the log
+    stray = f"{DIRECTORY}/{segment_name(7, 1)}"
+    file = rig.disk("a").open(stray, create=True)
+    file.write(0, (b"\1" * 5000,))
+    rig.settle()
+    rig.die(power_loss=False)
+    rig.activate("c")
+    assert stray in rig.segments()
+
+
+def test_a_read_only_store_says_so() -> None:
+    rig = Rig(random.Random(1))
+    rig.activate("a")
+    rig.settle()
+    rig.die(power_loss=False)
+    with pytest.raises(DiskFailed, match="read-only"):
+        begin(rig, ReadOnlyDisk(rig.volume, "b"))
+
+
+def test_no_room_says_so() -> None:
+    rig = Rig(random.Random(1))
+    rig.volume.capacity_bytes = 1000
+    with pytest.raises(DiskFull, match="epoch 1"):
+        rig.activate("a")
+    assert rig.volume.paths() == []
+
+
+def test_two_nodes_that_activate_at_once_do_not_both_get_the_epoch() -> None:
+    rig = Rig(random.Random(1))
+    other = rig.disk("b")
+
+    def create(operation: str) -> None:
+        if operation == "create":
+            rig.volume.before_operation = lambda later: None
+            other.open(f"{DIRECTORY}/{segment_name(1, 1)}.new", create=True).close()
+
+    rig.volume.before_operation = create
+    with pytest.raises(LockLost):
+        rig.activate("a")
+
+
+def test_the_first_segment_has_its_record_when_it_has_its_name() -> None:
+    rig = Rig(random.Random(1))
+    seen: list[bytes] = []
+
+    def look(operation: str) -> None:
+        if operation == "rename":
+            seen.append(rig.volume.content(f"{DIRECTORY}/{segment_name(1, 1)}.new"))
+
+    rig.volume.before_operation = look
+    rig.activate("a")
+    assert seen[0][4096 + 20] == 1

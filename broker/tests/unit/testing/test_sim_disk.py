@@ -1,0 +1,191 @@
+"""Goal: the simulated disk forgets exactly what a real one may forget."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from understudy.errors import DiskFailed, DiskFull
+from understudy.testing.manual_time import ManualTime
+from understudy.testing.sim_disk import SECTOR_BYTES, SimLogWriter, SimVolume
+
+
+@pytest.fixture
+def volume() -> SimVolume:
+    volume = SimVolume()
+    volume.disk("a").make_directory("/d")
+    return volume
+
+
+def test_unsynced_writes_survive_a_crash_but_not_surely_a_power_cut() -> None:
+    outcomes = set()
+    for seed in range(200):
+        volume = SimVolume()
+        volume.disk("a").make_directory("/d")
+        disk = volume.disk("a")
+        file = disk.open("/d/f", create=True)
+        file.write(0, (b"1" * 2048,))
+        file.sync()
+        disk.sync_directory("/d")
+        file.write(512, (b"2" * 1024,))
+        volume.crash_process("a")
+        assert volume.content("/d/f") == b"1" * 512 + b"2" * 1024 + b"1" * 512
+        volume.power_loss(random.Random(seed))
+        content = volume.content("/d/f")
+        assert content[:512] == content[1536:] == b"1" * 512
+        outcomes.add(content[512:1536:SECTOR_BYTES])
+    # each sector lives or dies by itself
+    assert outcomes == {b"11", b"12", b"21", b"22"}
+
+
+def test_names_need_their_directory_synced() -> None:
+    outcomes = set()
+    for seed in range(100):
+        volume = SimVolume()
+        volume.disk("a").make_directory("/d")
+        disk = volume.disk("a")
+        file = disk.open("/d/f", create=True)
+        file.write(0, (b"x",))
+        file.sync()
+        disk.rename("/d/f", "/d/g")
+        volume.power_loss(random.Random(seed))
+        outcomes.add(tuple(volume.paths()))
+    assert outcomes == {(), ("/d/f",), ("/d/g",)}
+
+
+def test_synced_lasts(volume: SimVolume) -> None:
+    disk = volume.disk("a")
+    file = disk.open("/d/f", create=True)
+    file.write(0, (b"abc", b"def"))
+    file.sync()
+    disk.rename("/d/f", "/d/g")
+    disk.sync_directory("/d")
+    for seed in range(20):
+        volume.power_loss(random.Random(seed))
+        assert volume.content("/d/g") == b"abcdef"
+
+
+def test_a_sync_covers_only_its_own_machine() -> None:
+    lost = 0
+    for seed in range(50):
+        volume = SimVolume()
+        a, b = volume.disk("a"), volume.disk("b")
+        a.make_directory("/d")
+        mine = a.open("/d/f", create=True)
+        a.sync_directory("/d")
+        theirs = b.open("/d/f")
+        mine.write(0, (b"a" * 512,))
+        theirs.write(512, (b"b" * 512,))
+        theirs.sync()
+        volume.power_loss(random.Random(seed), "a")
+        content = volume.content("/d/f")
+        assert content[512:] == b"b" * 512
+        lost += content[:512] != b"a" * 512
+        assert theirs.read(512, 1) == b"b"
+    assert 0 < lost < 50
+
+
+def test_the_dead_are_refused(volume: SimVolume) -> None:
+    disk = volume.disk("a")
+    file = disk.open("/d/f", create=True)
+    lock = volume.lock("/d/l", "a")
+    assert lock.try_acquire()
+    volume.crash_process("a")
+    for action in (lambda: file.write(0, (b"x",)), lambda: disk.list("/d"), lock.try_acquire):
+        with pytest.raises(DiskFailed, match="dead"):
+            action()
+    assert not lock.verify()
+    assert volume.lock("/d/l", "b").try_acquire()
+
+
+def test_full(volume: SimVolume) -> None:
+    disk = volume.disk("a")
+    volume.capacity_bytes = 1000
+    file = disk.open("/d/f", create=True)
+    file.allocate(900)
+    file.write(100, (b"x" * 800,))
+    with pytest.raises(DiskFull):
+        file.write(900, (b"x" * 101,))
+    with pytest.raises(DiskFull):
+        file.allocate(1001)
+    assert disk.free_bytes("/d") == 100
+    disk.remove("/d/f")
+    assert disk.free_bytes("/d") == 1000
+
+
+def test_a_failed_sync_drops_what_it_should_have_kept(volume: SimVolume) -> None:
+    disk = volume.disk("a")
+    file = disk.open("/d/f", create=True)
+    file.write(0, (b"1",))
+    file.sync()
+    file.write(0, (b"2",))
+    volume.fail_next_sync()
+    with pytest.raises(DiskFailed):
+        file.sync()
+    file.sync()
+    assert file.read(0, 1) == b"1"
+
+
+def test_errors_as_the_port_says(volume: SimVolume) -> None:
+    disk = volume.disk("a")
+    disk.open("/d/f", create=True).close()
+    with pytest.raises(FileExistsError):
+        disk.open("/d/f", create=True)
+    for action in (
+        lambda: disk.open("/d/none"),
+        lambda: disk.remove("/d/none"),
+        lambda: disk.rename("/d/none", "/d/x"),
+        lambda: disk.modified_ns("/d/none"),
+        lambda: disk.open("/none/f", create=True),
+    ):
+        with pytest.raises(FileNotFoundError):
+            action()
+    with pytest.raises(DiskFailed):
+        disk.open("/d/f", read_only=True).write(0, (b"x",))
+    assert disk.list("/none") == []
+    assert disk.list("/d") == ["f"]
+
+
+def test_times_rise_with_changes(volume: SimVolume) -> None:
+    disk = volume.disk("a")
+    file = disk.open("/d/f", create=True)
+    first = disk.modified_ns("/d/f")
+    file.write(0, (b"x",))
+    second = disk.modified_ns("/d/f")
+    disk.touch("/d/f")
+    assert first < second < disk.modified_ns("/d/f")
+
+
+def test_write_and_sync_are_two_steps(volume: SimVolume) -> None:
+    time = ManualTime()
+    operations: list[str] = []
+    writer = SimLogWriter(time, random.Random(1), latency_ms_max=10)
+    file = volume.disk("a").open("/d/f", create=True)
+    volume.before_operation = operations.append
+    done: list[BaseException | None] = []
+    writer.submit(file, 0, [b"a"], done.append)
+    writer.run(lambda: operations.append("work"), done.append)
+    while len(operations) < 1:
+        time.advance(1)
+    assert operations == ["write"]
+    assert done == []
+    time.advance(100)
+    assert operations == ["write", "sync", "work"]
+    assert done == [None, None]
+    assert writer.idle
+
+
+def test_errors_reach_done_and_the_killed_say_nothing(volume: SimVolume) -> None:
+    time = ManualTime()
+    writer = SimLogWriter(time, random.Random(1))
+    file = volume.disk("a").open("/d/f", create=True)
+    volume.fail_next_sync()
+    done: list[BaseException | None] = []
+    writer.submit(file, 0, [b"a"], done.append)
+    time.advance(100)
+    assert [type(error) for error in done] == [DiskFailed]
+    writer.submit(file, 0, [b"a"], done.append)
+    writer.kill()
+    time.advance(100)
+    assert len(done) == 1
