@@ -504,6 +504,7 @@ class MessageStore:
             0 <= settings.disk_usage_percent_max < 100 and used_percent > settings.disk_usage_percent_max
         )
         self._journal.retry_space()
+        self.large.flush()
         self._update_full()
 
     def _update_full(self) -> None:
