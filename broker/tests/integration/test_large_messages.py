@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import io
 import os
 import time
 from pathlib import Path
@@ -11,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from support.processes import Node, Pair
-from understudy.client import aio
-from understudy.errors import ConnectionFailed, SendOutcomeUnknown
+from understudy.client import aio, sync
+from understudy.errors import ConnectionFailed, LimitExceeded, SendOutcomeUnknown
 
 MIB = 1024 * 1024
 
@@ -187,3 +188,43 @@ def test_both_killed_and_the_message_is_still_there(pair: Pair, tmp_path: Path) 
     pair.backup.kill()
     pair.primary.start().wait_ready("active")
     assert asyncio.run(receive()) == digest
+
+
+@pytest.mark.parametrize("compress", [False, True])
+def test_the_blocking_client_sends_from_anything_and_reads_as_it_likes(
+    pair: Pair, tmp_path: Path, compress: bool
+) -> None:
+    path, copy = tmp_path / "body", tmp_path / "copy"
+    write_body(path, 3_000_000)
+    body = path.read_bytes()
+    pair.primary.start().wait_ready("active")
+    with sync.connect(pair.url + ("&compressLargeMessage=true" if compress else "")) as connection:
+        session = connection.session()
+        producer, consumer = session.producer("q"), session.consumer("q")
+        for source in (path, io.BytesIO(body), [body[:1000], body[1000:]], body):
+            producer.send(source)
+        received = consumer.receive(20)
+        assert received is not None
+        progress: list[int] = []
+        assert received.save_to(copy, progress.append) == len(body)
+        assert progress[-1] == len(body)
+        assert copy.read_bytes() == body
+        received = consumer.receive(20)
+        assert received is not None
+        assert received.read_body() == body
+        received = consumer.receive(20)
+        assert received is not None
+        assert b"".join(received.body_stream) == body
+        received = consumer.receive(20)
+        assert received is not None
+        with pytest.raises(LimitExceeded):
+            received.read_body(1000)
+        producer.send("text " * 100_000)
+        received = consumer.receive(20)
+        assert received is not None
+        assert received.text == "text " * 100_000
+        producer.send(b"small")
+        received = consumer.receive(20)
+        assert received is not None
+        assert (received.read_body(), received.body) == (b"small", b"small")
+        session.close()

@@ -1,8 +1,8 @@
 """The body of a large message on its way in, read while it comes.
 
 Memory is bounded by credits: the broker sends a piece only for credits, and these go back at once
-while little is held here, and later only as the application reads. A compressed body is inflated
-as it is read.
+while little is held here, and later only as the application reads. Without credits
+(``consumerWindowSize=-1``) nothing bounds it. A compressed body is inflated as it is read.
 
 Not here: waiting (the shells), which message it belongs to (``consumer_state``).
 """
