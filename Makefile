@@ -62,11 +62,11 @@ test-all: $(VENV)/.complete $(VENV)/.spark ## make test, every interop scenario 
 	  "seeds=$(MAKE) --no-print-directory simulation-long"
 
 .PHONY: static
-static: $(VENV)/.complete ## ruff, mypy --strict, walls of the house
+static: $(VENV)/.complete $(COLLECTION) ## ruff, mypy --strict, walls of the house
 	cd broker && ../$(RUFF) check --no-cache . && ../$(RUFF) format --check --no-cache .
 	$(RUFF) check --no-cache plugins .ci tests roles && $(RUFF) format --check --no-cache plugins .ci tests roles
 	cd broker && ../$(BIN)/mypy
-	$(BIN)/mypy --config-file broker/pyproject.toml --explicit-package-bases plugins
+	$(BIN)/mypy
 	$(PYTEST) broker/tests/unit/test_architecture.py
 
 .PHONY: unit

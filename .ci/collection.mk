@@ -18,6 +18,10 @@ $(COLLECTION):
 .PHONY: demo
 demo: demo-deploy $(VENV)/.spark ## A pair on this machine, killed and failed back under load five times
 	@$(MAKE) --no-print-directory demo-drill DRILL="--extra-vars drill_spark=true $(DRILL)"
+	@demo="$${UNDERSTUDY_SCRATCH:-$(SCRATCH)/demo}"; printf '%s\n' "" "The pair goes on running. Look at it:" \
+	  "  $$demo/primary/current/bin/understudy status --instance $$demo/primary    http://127.0.0.11:8161/health/ready" \
+	  "  $$demo/backup/current/bin/understudy status --instance $$demo/backup    http://127.0.0.12:8161/health/ready" \
+	  "Remove it with: make demo-clean"
 
 .PHONY: demo-deploy
 demo-deploy: $(VENV)/.complete $(COLLECTION) ## Deploy the pair; a second time changes nothing
@@ -68,7 +72,7 @@ collection-sanity: $(VENV)/.complete
 	@git ls-files --cached --others --exclude-standard | grep -v -E '^(broker|docs|\.ci)/' | while read -r path; do \
 	  [ ! -e "$$path" ] || { mkdir -p "$(SANITY)/$$(dirname "$$path")" && cp -P "$$path" "$(SANITY)/$$path"; }; done
 	@git -C $(SANITY) init --quiet && git -C $(SANITY) add --all
-	cd $(SANITY) && env PATH="$(ROOT)/$(BIN):/usr/bin:/bin" ansible-test sanity --color no --skip-test shellcheck
+	cd $(SANITY) && env PATH="$(ROOT)/$(BIN):/usr/bin:/bin" ansible-test sanity --color no --python 3.11 --skip-test shellcheck
 
 .PHONY: molecule-default
 molecule-default: $(VENV)/.complete $(COLLECTION) ## Deploy, kill, fail back and remove a pair, as an operator would

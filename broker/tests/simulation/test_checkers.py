@@ -59,14 +59,28 @@ def test_a_zombie_is_found_only_for_what_it_wrote_after_the_younger_epoch_began(
 
 def test_ledger_findings_become_violations_by_sort():
     sent = [row(kind, number) for number in range(4) for kind in (Kind.SENT, Kind.CONFIRMED)]
-    assert judge_ledger([*sent, *map(delivery, range(4))], frozenset()) == []
-    assert checks(judge_ledger([*sent, *map(delivery, (0, 1, 3))], frozenset())) == ["lost"]
-    assert judge_ledger([*sent, *map(delivery, (0, 1, 3))], {("p", 2)}) == []
-    assert checks(judge_ledger([*sent, *map(delivery, (0, 2, 1, 3))], frozenset())) == ["reordered"]
+    assert judge_ledger([*sent, *map(delivery, range(4))]) == []
+    assert checks(judge_ledger([*sent, *map(delivery, (0, 1, 3))])) == ["lost"]
+    assert checks(judge_ledger([*sent, *map(delivery, (0, 2, 1, 3))])) == ["reordered"]
     assert judge_ledger([*sent, *map(delivery, (0, 2, 1, 3))], unordered={"q"}) == []
     twice = [delivery(number, message_id=number + 1) for number in range(4)] + [delivery(0, message_id=9)]
-    assert checks(judge_ledger([*sent, *twice], frozenset())) == ["duplicated"]
-    assert checks(judge_ledger([*sent, *map(delivery, range(5))], frozenset())) == ["unexplained"]
+    assert checks(judge_ledger([*sent, *twice])) == ["duplicated"]
+    assert checks(judge_ledger([*sent, *map(delivery, range(5))])) == ["unexplained"]
+
+
+def test_a_delivery_after_an_acknowledgement_counts_unless_it_was_fetched_before():
+    def story(consumer: str, session_ms: int, *more: Row) -> list[str]:
+        first = Row(Kind.DELIVERED, "p", 0, "q", 1010, "c", "q", 7, 1)
+        acknowledged = Row(Kind.ACKNOWLEDGED, "p", 0, "q", 1020, "c", "q", 7)
+        second = Row(Kind.DELIVERED, "p", 0, "q", 1030, consumer, "q", 7, 1)
+        rows = [row(Kind.SENT, 0), row(Kind.CONFIRMED, 0), first, acknowledged, second, *more]
+        return checks(judge_ledger(rows, sessions={first: 1000, second: session_ms}))
+
+    assert story("d", 1019) == [], "in its buffer when its connection broke"
+    assert story("d", 1021) == ["duplicated"], "sent by a broker that had confirmed the acknowledgement"
+    assert story("c", 1000) == ["duplicated"], "to the same consumer"
+    twice = Row(Kind.ACKNOWLEDGED, "p", 0, "q", 1040, "d", "q", 7)
+    assert story("d", 1019, twice) == ["duplicated"], "and acknowledged twice"
 
 
 def test_what_was_refused_must_stay_unseen():
@@ -92,13 +106,14 @@ class Received:
 
 def test_the_book_notes_deliveries_and_finds_changed_bodies():
     book = LedgerBook(lambda: 5)
-    delivered = book.delivered(Received("p", 3, body_of("p", 3, 50)), "c")
+    delivered = book.delivered(Received("p", 3, body_of("p", 3, 50)), "c", 2)
     assert delivered == Row(Kind.DELIVERED, "p", 3, "q", 5, "c", "q", 7, 2)
+    assert book.sessions == {delivered: 2}
     book.acknowledged(delivered)
     assert book.rows == [delivered, Row(Kind.ACKNOWLEDGED, "p", 3, "q", 5, "c", "q", 7)]
     assert book.violations == []
-    book.delivered(Received("p", 4, body_of("p", 3, 50)), "c")
-    book.delivered(Received(None, 3, b""), "c")
+    book.delivered(Received("p", 4, body_of("p", 3, 50)), "c", 2)
+    book.delivered(Received(None, 3, b""), "c", 2)
     assert checks(book.violations) == ["corrupt", "corrupt"]
 
 

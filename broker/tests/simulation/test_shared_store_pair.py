@@ -171,20 +171,24 @@ class LocklessRun(PairRun):
     storage_class = LocklessStorage
 
 
-def found(run_class: type[PairRun], seeds: int) -> set[str]:
-    """The checks that fail within so many seeds."""
-    return {violation.check for seed in range(seeds) for violation in run_seed(seed, run_class=run_class).violations}
+def found(run_class: type[PairRun], checks: set[str], seeds: int) -> bool:
+    """Whether one of the checks fails within so many seeds."""
+    return any(
+        violation.check in checks
+        for seed in range(seeds)
+        for violation in run_seed(seed, run_class=run_class).violations
+    )
 
 
 def test_a_broker_that_confirms_before_it_syncs_is_found():
-    assert "lost" in found(HastyRun, 20)
+    assert found(HastyRun, {"lost"}, 60)
 
 
 def test_two_active_brokers_are_found():
-    assert "two-active" in found(LocklessRun, 3)
+    assert found(LocklessRun, {"two-active"}, 3)
 
 
 def test_a_broker_that_does_not_write_acknowledgements_is_found(monkeypatch):
     monkeypatch.setattr(MessageStore, "store_acknowledge", lambda self, *arguments, **options: None)
     monkeypatch.setattr(MessageStore, "store_acknowledges", lambda self, *arguments, **options: None)
-    assert found(PairRun, 10) & {"duplicated", "left-over"}
+    assert found(PairRun, {"duplicated", "left-over"}, 10)

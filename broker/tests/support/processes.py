@@ -214,9 +214,13 @@ class Pair:
         )
 
     def start(self) -> Pair:
-        """Both up: the primary active, the backup passive and caught up."""
+        """Both up: the primary active, the backup passive, caught up and announced."""
         self.primary.start().wait_ready("active")
         self.backup.start().wait_ready("passive")
+        began = time.monotonic()
+        while self.primary.facts().get("peer") is None:
+            assert time.monotonic() - began < 20, f"the backup was never announced: {self.backup.tail()}"
+            time.sleep(0.02)
         return self
 
     def end(self) -> None:

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import json
-import sys
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
 import click
-from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
 from understudy.cli.load import LEDGER_NUMBER, LEDGER_PRODUCER, connected, connection_options, read_password, run
+from understudy.cli.report import console
 from understudy.client import aio
 from understudy.client.consumer_state import ReceivedMessage
 from understudy.client.url import parse_url
@@ -121,7 +120,7 @@ def _print_table(queue: str, rows: list[dict[str, Any]]) -> None:
             row["preview"],
         )
         table.add_row(*(Text(cell) for cell in cells))
-    Console(file=sys.stdout).print(table)
+    console().print(table)
 
 
 @click.command()

@@ -8,9 +8,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import click
-from rich.console import Console
 
-from understudy.cli.report import print_report
+from understudy.cli.report import console, print_report
 from understudy.errors import ConfigError, LedgerDamaged
 from understudy.ledger import WINDOW_MS, Row, check, read
 
@@ -113,6 +112,6 @@ def check_command(
     if as_json:
         click.echo(json.dumps(report.to_json() | {"torn": rows.torn}, indent=2))
     else:
-        print_report(Console(), report, rows.torn)
+        print_report(console(), report, rows.torn)
     if not report.ok:
         raise SystemExit(1)

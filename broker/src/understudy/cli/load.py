@@ -11,7 +11,6 @@ import json
 import os
 import signal
 import socket
-import sys
 import time
 from collections.abc import Awaitable, Callable, Coroutine
 from pathlib import Path
@@ -25,6 +24,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn
 from rich.table import Table
 from rich.text import Text
 
+from understudy.cli.report import console
 from understudy.client import aio
 from understudy.client.url import ClientUrl
 from understudy.errors import ConfigError
@@ -259,4 +259,4 @@ def print_summary(title: str, summary: dict[str, Any], *, as_json: bool) -> None
     for name, value in summary.items():
         shown = f"{value:,}" if isinstance(value, (int, float)) and not isinstance(value, bool) else str(value)
         table.add_row(name.replace("_", " "), Text(shown))
-    Console(file=sys.stdout).print(table)
+    console().print(table)

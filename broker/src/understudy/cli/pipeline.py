@@ -7,10 +7,9 @@ import tempfile
 from pathlib import Path
 
 import click
-from rich.console import Console
 
 from understudy.cli.ledger import refuse_twice
-from understudy.cli.report import print_report
+from understudy.cli.report import console, print_report
 from understudy.errors import BrokerError, ConfigError, LedgerDamaged
 from understudy.ledger import WINDOW_MS
 from understudy.spark.session import open_session, require_spark
@@ -90,6 +89,6 @@ def audit(
     if as_json:
         click.echo(json.dumps(found.report.to_json() | {"torn": found.torn}, indent=2))
     else:
-        print_report(Console(), found.report, found.torn)
+        print_report(console(), found.report, found.torn)
     if not found.report.ok:
         raise SystemExit(1)

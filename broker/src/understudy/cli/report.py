@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Final
@@ -12,8 +13,15 @@ from rich.text import Text
 
 from understudy.ledger import FINDING_SORTS, Finding, Latency, Report, Row
 
+#: Columns of a table where nobody says how wide the terminal is: a pipe folds nothing.
+PIPE_WIDTH: Final = 200
 #: Findings and windows of one sort shown in full; --json has more.
 SHOWN_MAX: Final = 5
+
+
+def console() -> Console:
+    """Standard output as it is: as wide as the terminal, or wide where there is none."""
+    return Console(width=None if sys.stdout.isatty() else PIPE_WIDTH, highlight=False)
 
 
 def print_report(console: Console, report: Report, torn: Mapping[str, int]) -> None:

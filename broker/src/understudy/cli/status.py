@@ -20,10 +20,10 @@ from pathlib import Path
 from typing import Any, Final, NoReturn
 
 import click
-from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from understudy.cli.report import console
 from understudy.errors import BrokerError, CallTimedOut, ConfigError, QueueNotFound, Unreachable
 from understudy.units import format_bytes
 
@@ -164,7 +164,7 @@ def status(instance: Path | None, url: str | None, token_file: Path | None, as_j
     if as_json:
         click.echo(json.dumps(node | {"ready": ready["ready"], "reason": ready["reason"]}, indent=2))
     else:
-        Console().print(_node_table(node, ready))
+        console().print(_node_table(node, ready))
     if not ready["ready"]:
         raise SystemExit(1)
 
@@ -243,7 +243,7 @@ def stat(instance: Path | None, url: str | None, token_file: Path | None, name: 
     if as_json:
         click.echo(json.dumps(queues, indent=2))
     else:
-        Console().print(_queue_table(queues))
+        console().print(_queue_table(queues))
 
 
 _QUEUE_COLUMNS: Final = {

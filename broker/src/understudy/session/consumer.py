@@ -14,7 +14,7 @@ import logging
 from collections import OrderedDict
 from typing import TYPE_CHECKING
 
-from understudy.errors import IllegalState, StoreError
+from understudy.errors import BrokerError, IllegalState, LargeMessageFailed, StoreError
 from understudy.message import LargeMessage, Message
 from understudy.routing.delivery import Consumer
 from understudy.routing.filter import Filter
@@ -102,7 +102,7 @@ class ServerConsumer(Consumer):
         session = self.session
         try:
             self._large = LargeDelivery(session.large_messages, reference, message, session.min_large_message_size)
-        except StoreError as error:
+        except (LargeMessageFailed, StoreError) as error:
             self._set_aside(reference, error)
             return False
         # until its end ``ready`` asks ``writable`` each time, and that says no
@@ -114,7 +114,7 @@ class ServerConsumer(Consumer):
         self.credits -= frame_bytes
         self.allowance_bytes -= frame_bytes
 
-    def _set_aside(self, reference: MessageReference, error: StoreError) -> None:
+    def _set_aside(self, reference: MessageReference, error: BrokerError) -> None:
         log.error(
             "large message cannot be delivered",
             extra={"queue": self.queue.name, "message_id": reference.message_id, "error": str(error)},
@@ -126,7 +126,7 @@ class ServerConsumer(Consumer):
         while large is not None and self.credits > 0 and self._callback.writable():
             try:
                 piece, continues = large.next_piece()
-            except StoreError as error:
+            except (LargeMessageFailed, StoreError) as error:
                 self._break_off(large.reference, error)
                 return
             self._charge(self._callback.deliver_piece(self.consumer_id, piece, continues))
@@ -140,7 +140,7 @@ class ServerConsumer(Consumer):
             large.close()
         self.allowance_bytes = 0
 
-    def _break_off(self, reference: MessageReference, error: StoreError) -> None:
+    def _break_off(self, reference: MessageReference, error: BrokerError) -> None:
         """Its client has a part of something that has no end: only a closed consumer says so."""
         self.delivering.pop(reference.message_id, None)
         self._set_aside(reference, error)

@@ -30,7 +30,7 @@ class LargeDelivery:
             piece_bytes: Most bytes of a piece, as the session asked for.
 
         Raises:
-            LargeMessageDamaged: the file is missing or has another size.
+            LargeMessageFailed: the file is missing or has another size.
             DiskFailed: it cannot be read.
         """
         large = message.large
@@ -50,7 +50,7 @@ class LargeDelivery:
         """The next piece, and whether more follow.
 
         Raises:
-            LargeMessageDamaged: the file is not what was stored; the last piece is never given then.
+            LargeMessageFailed: the file is not what was stored; the last piece is never given then.
             DiskFailed: it cannot be read.
         """
         piece = self._reader.read(self._piece_bytes)

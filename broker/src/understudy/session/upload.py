@@ -13,7 +13,7 @@ from collections.abc import Callable
 from enum import Enum, auto
 from typing import ClassVar, Final
 
-from understudy.errors import AddressFull, BrokerError, DiskFull, LimitExceeded
+from understudy.errors import AddressFull, BrokerError, DiskFull, LargeMessageFailed, LimitExceeded, StoreError
 from understudy.limits import LARGE_MESSAGE_BYTES_MAX
 from understudy.machine import IGNORED, ILLEGAL, Machine, To, table
 from understudy.message import LargeBody, LargeMessage, Message
@@ -188,5 +188,9 @@ class Upload(Machine[State, Event]):
 
 
 def _meaning(error: BrokerError) -> BrokerError:
-    """What a producer is told: a full disk is a full address."""
-    return AddressFull(f"large message: {error}") if isinstance(error, DiskFull) else error
+    """What a producer is told: a full disk is a full address, and a failed write of this one file
+    means for certain that the message was not taken.
+    """
+    if isinstance(error, DiskFull):
+        return AddressFull(f"large message: {error}")
+    return LargeMessageFailed(f"large message: {error}") if isinstance(error, StoreError) else error

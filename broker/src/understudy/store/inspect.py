@@ -110,7 +110,7 @@ def read_frames(file: File, seed: int, stop: int | None = None) -> Iterator[tupl
             want = _READ_BYTES
             continue
         needed_bytes = HEADER.unpack_from(data)[1] if len(data) >= HEADER_BYTES else 0
-        if len(data) < length or not len(data) < needed_bytes <= RECORD_BYTES_MAX:
+        if len(data) < want or not want < needed_bytes <= RECORD_BYTES_MAX:
             return
         want = needed_bytes
 

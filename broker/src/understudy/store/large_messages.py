@@ -28,7 +28,7 @@ from contextlib import suppress
 from typing import Final
 from zlib import crc32
 
-from understudy.errors import BrokerError, DiskFailed, LargeMessageDamaged, StoreError
+from understudy.errors import BrokerError, DiskFailed, LargeMessageFailed, StoreError
 from understudy.ids import first_id_of_epoch
 from understudy.message import LargeBody
 from understudy.ports import Clock, Disk, File, LogWriter
@@ -133,7 +133,7 @@ class LargeMessages:
         """Read a body.
 
         Raises:
-            LargeMessageDamaged: its file is missing or has another size.
+            LargeMessageFailed: its file is missing or has another size.
             DiskFailed: it cannot be read.
         """
         return LargeReader(self.disk, self.path_of(large.file_id), large)
@@ -363,11 +363,11 @@ class LargeReader:
         try:
             self._file = disk.open(path, read_only=True)
         except FileNotFoundError:
-            raise LargeMessageDamaged("the body of a large message is missing", file=path) from None
+            raise LargeMessageFailed("the body of a large message is missing", file=path) from None
         size_bytes = self._file.size()
         if size_bytes != large.size_bytes:
             self.close()
-            raise LargeMessageDamaged(f"{size_bytes} bytes where {large.size_bytes} were stored", file=path)
+            raise LargeMessageFailed(f"{size_bytes} bytes where {large.size_bytes} were stored", file=path)
 
     @property
     def left_bytes(self) -> int:
@@ -378,17 +378,17 @@ class LargeReader:
         """The next bytes; the last of them only if all of them together are what was stored.
 
         Raises:
-            LargeMessageDamaged: they are not.
+            LargeMessageFailed: they are not.
             DiskFailed: they cannot be read.
         """
         wanted = min(length, self.left_bytes)
         data = self._file.read(self._offset, wanted) if wanted else b""
         if len(data) != wanted:
-            raise LargeMessageDamaged(f"it ends at {self._offset + len(data)}", file=self.path)
+            raise LargeMessageFailed(f"it ends at {self._offset + len(data)}", file=self.path)
         self._offset += wanted
         self._crc = crc32(data, self._crc)
         if not self.left_bytes and self._crc != self._large.crc:
-            raise LargeMessageDamaged("its bytes are not those that were stored", file=self.path)
+            raise LargeMessageFailed("its bytes are not those that were stored", file=self.path)
         return data
 
     def close(self) -> None:

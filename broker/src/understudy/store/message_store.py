@@ -42,30 +42,23 @@ from understudy.store.records import (
     QueueRecord,
     RecordType,
     encode_address,
-    encode_checkpoint,
     encode_delivery_count,
     encode_duplicate_id,
     encode_id,
     encode_prepare,
     encode_queue,
-    encode_trim,
 )
 from understudy.store.reference import Location, unpack_location
-from understudy.store.segment import SegmentFile, log_size_bytes, segment_name
+from understudy.store.segment import SegmentFile, log_size_bytes
 from understudy.store.segment_readers import SegmentReaders
 from understudy.store.state import SegmentUse, StoreState
+from understudy.store.trimming import LogTrimmer
 
 _MESSAGE_ADD: Final = int(RecordType.MESSAGE_ADD)
 _ACKNOWLEDGE: Final = int(RecordType.ACKNOWLEDGE)
 _MESSAGE_ONE_BYTES: Final = MESSAGE_HEADER_BYTES + 8
 _ACKNOWLEDGE_ONE_BYTES: Final = ACKNOWLEDGE_HEADER_BYTES + 8
 
-#: Dead segments at the beginning of the log before a checkpoint is written to drop them ...
-_TRIM_SEGMENTS_MIN: Final = 4
-#: ... and how many times larger than the checkpoint they must be.
-_TRIM_FACTOR: Final = 16
-#: Estimated bytes of one binding or duplicate id in a checkpoint.
-_CHECKPOINT_ITEM_BYTES: Final = 128
 #: Most ids in one ACKNOWLEDGE record.
 _ACKNOWLEDGE_IDS_MAX: Final = 64 * 1024
 
@@ -137,8 +130,6 @@ class MessageStore:
         self._live_queues = state.live.queues
         self._segments = SegmentReaders(disk, directory)
         self._epochs = {segment: use.epoch for segment, use in state.segments.items()}
-        self._removable: list[str] = []
-        self._removing = False
         self._trim_pending = False
         self._journal = Journal(
             disk=disk,
@@ -157,6 +148,9 @@ class MessageStore:
             on_failure=on_failure,
             on_segment=self._begin_segment,
             on_space=self._update_full,
+        )
+        self._trimmer = LogTrimmer(
+            self._journal, state, context, directory, settings.segment_bytes, self._forget_segment
         )
 
     @classmethod
@@ -485,7 +479,7 @@ class MessageStore:
         """Hand the collected records to the writer if it is free; once per turn."""
         if self._trim_pending:
             self._trim_pending = False
-            self._trim()
+            self._trimmer.trim()
         self.large.flush()
         self._journal.flush()
 
@@ -526,43 +520,7 @@ class MessageStore:
         self._trim_pending = True
         return self.state.begin_segment(number, self.epoch, first_sequence)
 
-    def _trim(self) -> None:
-        """Drop the dead beginning of the log if it is worth a checkpoint."""
-        state, journal = self.state, self._journal
-        dead = state.dead_prefix(journal.number)
-        if len(dead) < _TRIM_SEGMENTS_MIN or journal.failure is not None:
-            return
-        covered = [number for number in dead if number < (state.checkpoint_segment or 0)]
-        if len(covered) >= _TRIM_SEGMENTS_MIN:
-            dead = covered
-        else:
-            items = len(state.addresses) + len(state.queues) + sum(len(ids) for ids in state.duplicate_ids.values())
-            if len(dead) * self._settings.segment_bytes < _TRIM_FACTOR * items * _CHECKPOINT_ITEM_BYTES:
-                return
-            # what is dead lies before its first part, wherever the last part ends up
-            state.checkpoint_segment = journal.number
-            for flags, payload in encode_checkpoint(state.checkpoint_items()):
-                journal.append(RecordType.CHECKPOINT, payload, flags=flags)
-        kept = next(number for number in state.segments if number > dead[-1])
-        first_sequence = state.segments[kept].first_sequence
-        sequence = journal.append(RecordType.TRIM, encode_trim(kept, first_sequence))
-        for number in dead:
-            self._removable.append(f"{self._directory}/{segment_name(number, self._epochs[number])}")
-            del state.segments[number]
-        self.context.when_durable(sequence, self._remove_segments, dead)
-
-    def _remove_segments(self, numbers: list[int]) -> None:
-        for number in numbers:
-            self._epochs.pop(number, None)
-            self._segments.forget(number)
-        if self._removing:
-            return
-        self._removing = True
-        paths = list(self._removable)
-
-        def removed(error: BaseException | None) -> None:
-            self._removing = False
-            if error is None:
-                del self._removable[: len(paths)]
-
-        self._journal.remove_segments(paths, removed)
+    def _forget_segment(self, number: int) -> int | None:
+        """It is trimmed: nothing will be read back from it."""
+        self._segments.forget(number)
+        return self._epochs.pop(number, None)

@@ -116,6 +116,7 @@ def _draw_producer(stream: random.Random, name: str, end_s: float) -> ProducerJo
         pause_s=stream.choice((0.0, 0.5 * end_s * max(1, batch) / count, end_s * max(1, batch) / count)),
         window=stream.choice((1, 5, 50)),
         batch=batch,
+        hasty=stream.random() < 0.5,
     )
 
 
@@ -199,7 +200,7 @@ class PairRun:
         """Everything that was wrong."""
         found = [*self.violations, *self.book.violations, *self.cluster.epochs.violations]
         found += judge_failures(self.loop.failures)
-        found += judge_ledger(self.book.rows, unordered=self.book.unordered)
+        found += judge_ledger(self.book.rows, unordered=self.book.unordered, sessions=self.book.sessions)
         found += judge_refused(self.book.rows, self.book.refused)
         ends = [
             f"{node.name} ended with {type(error).__name__}: {error}"

@@ -46,6 +46,8 @@ class LedgerBook:
 
     now_ms: Callable[[], int]
     rows: list[Row] = field(default_factory=list)
+    sessions: dict[Row, int] = field(default_factory=dict)
+    """Of each DELIVERED row, when the session began through which it came."""
     refused: set[tuple[str, int]] = field(default_factory=set)
     """Messages the broker refused for certain, alone or with their transaction."""
     unordered: set[str] = field(default_factory=set)
@@ -60,8 +62,8 @@ class LedgerBook:
     def confirmed(self, producer: str, number: int, queue: str) -> None:
         self.rows.append(Row(Kind.CONFIRMED, producer, number, queue, self.now_ms()))
 
-    def delivered(self, received: ReceivedMessage, consumer: str) -> Row:
-        """Note a delivery; the row names the message from then on."""
+    def delivered(self, received: ReceivedMessage, consumer: str, began_ms: int) -> Row:
+        """Note a delivery through a session that began at ``began_ms``; the row names the message from then on."""
         properties = received.properties
         producer, number = properties.get(PRODUCER_PROPERTY), properties.get(NUMBER_PROPERTY)
         if not isinstance(producer, str) or not isinstance(number, int):
@@ -81,6 +83,7 @@ class LedgerBook:
             received.delivery_count,
         )
         self.rows.append(row)
+        self.sessions[row] = began_ms
         return row
 
     def acknowledged(self, delivered: Row) -> None:
@@ -282,10 +285,17 @@ async def _consume(plan: ClientPlan, job: ConsumerJob, name: str, connection: ai
     taken: list[tuple[ReceivedMessage, Row]] = []
     loop = asyncio.get_running_loop()
     last, failovers = loop.time(), 0
+    began_ms = plan.book.now_ms()
+
+    def failed_over(error: BrokerError, succeeded: bool) -> None:
+        nonlocal began_ms
+        began_ms = plan.book.now_ms()
+
+    connection.add_failure_listener(failed_over)
     while True:
         received = await consumer.receive(timeout_s=_RECEIVE_S)
         if received is not None:
-            taken.append((received, plan.book.delivered(received, name)))
+            taken.append((received, plan.book.delivered(received, name, began_ms)))
             last = loop.time()
             if job.pause_s:
                 await asyncio.sleep(job.pause_s)

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
-
 from tests.support.store import DIRECTORY, Rig
+
 from understudy.cli.data import data
 
 
@@ -70,7 +70,9 @@ def test_print_and_its_filters(directory: Path) -> None:
     assert [json.loads(line) for line in output.splitlines()] == [
         record for record in records if queue_id in (record.get("queue_id"), *record.get("queue_ids", ()))
     ]
-    code, output = run("print", str(directory), "--from-sequence", str(sequences[2]), "--to-sequence", str(sequences[3]))
+    code, output = run(
+        "print", str(directory), "--from-sequence", str(sequences[2]), "--to-sequence", str(sequences[3])
+    )
     assert len(output.splitlines()) == 2
     message_id = str(messages[0]["message_id"])
     code, output = run("print", str(directory), "--message", message_id)

@@ -11,7 +11,7 @@ from support.routing import FakeCallback, FakeSecurity, text
 from support.store import Rig
 from understudy import limits
 from understudy.config.model import Permission, RoutingType
-from understudy.errors import AddressFull, DiskFull, IllegalState, LimitExceeded, NotAuthorized
+from understudy.errors import AddressFull, DiskFull, IllegalState, LargeMessageFailed, LimitExceeded, NotAuthorized
 from understudy.message import DUPLICATE_ID, LARGE_COMPRESSED, LARGE_SIZE, SCHEDULED_DELIVERY
 from understudy.session import upload as upload_module
 
@@ -180,7 +180,7 @@ def test_a_failed_sync_refuses_the_message_and_not_the_node(node: Node) -> None:
     node.rig.volume.fail_next_sync()
     node.send(session, header_of("m"), body_of("m"), "m")
     node.settle()
-    assert node.world.answers.error("m") is not None
+    assert isinstance(node.world.answers.error("m"), LargeMessageFailed), "for certain, and not the end of the node"
     assert node.files() == []
     assert node.rig.failures == []
 

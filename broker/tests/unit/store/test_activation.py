@@ -5,14 +5,14 @@ from __future__ import annotations
 import random
 
 import pytest
-
 from tests.support.store import DIRECTORY, NODE_ID, Crashed, Rig
+
 from understudy.errors import DiskFailed, DiskFull, LockLost
 from understudy.ports import File
 from understudy.store.activation import begin_epoch
 from understudy.store.follower import recover
-from understudy.store.records import EpochRecord
 from understudy.store.inspect import read_log
+from understudy.store.records import EpochRecord
 from understudy.store.segment import parse_name, segment_name
 from understudy.testing.sim_disk import SimDisk
 

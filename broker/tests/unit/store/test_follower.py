@@ -5,8 +5,8 @@ from __future__ import annotations
 import random
 
 import pytest
-
 from tests.support.store import DIRECTORY, NODE_ID, Rig, contents_of
+
 from understudy.errors import JournalCorrupt, WrongNode
 from understudy.ids import NodeId
 from understudy.store.follower import Follower, recover
@@ -82,9 +82,7 @@ def test_a_half_written_record_is_not_yet() -> None:
     catch_up(follower)
     sequence = follower.state.sequence
     path, (number, offset) = newest(rig), follower.position or (0, 0)
-    record = b"".join(
-        frame(RecordType.TX_COMMIT, 0, sequence + 1, offset, seed_of(number, 1), encode_id(1 << 63))
-    )
+    record = b"".join(frame(RecordType.TX_COMMIT, 0, sequence + 1, offset, seed_of(number, 1), encode_id(1 << 63)))
     file = rig.disk("a").open(path)
     for cut in (1, 10, 24, len(record) - 1):
         file.write(offset, (record[:cut],))
@@ -164,9 +162,9 @@ def test_loses_what_the_file_server_lost() -> None:
         for _ in range(5):
             rig.send()
         rig.store.flush()
-        rig.volume.before_operation = lambda operation: (_ for _ in ()).throw(KeyboardInterrupt(operation)) if (
-            operation == "sync"
-        ) else None
+        rig.volume.before_operation = lambda operation: (
+            (_ for _ in ()).throw(KeyboardInterrupt(operation)) if (operation == "sync") else None
+        )
         with pytest.raises(KeyboardInterrupt):
             rig.time.advance(1000)
         rig.volume.before_operation = lambda operation: None

@@ -6,8 +6,8 @@ import json
 import random
 
 import pytest
-
 from tests.support.store import DIRECTORY, NODE_ID, Rig
+
 from understudy.store.inspect import describe, is_store, read_log, verify
 from understudy.store.records import RecordType
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import random
 
 import pytest
-
 from tests.support.store import DIRECTORY, Rig
+
 from understudy.errors import DiskFull
 from understudy.message import Message
 from understudy.store.follower import recover
@@ -31,6 +31,12 @@ def send(rig: Rig, size: int) -> int:
     message.assign_id(rig.store.next_id())
     rig.store.store_message(message, rig.address_ids[0], (rig.queue_ids[0],))
     return message.message_id
+
+
+def send_until_full(rig: Rig) -> None:
+    for _ in range(500):
+        send(rig, 3000)
+        rig.settle()
 
 
 def test_sequences_are_consecutive_over_segments_and_epochs() -> None:
@@ -99,9 +105,7 @@ def test_the_reserve_is_the_spare_and_what_is_beyond_waits() -> None:
     store = store_with(rig)
     rig.volume.capacity_bytes = rig.volume.used_bytes()
     with pytest.raises(DiskFull):
-        while True:
-            send(rig, 3000)
-            rig.settle()
+        send_until_full(rig)
     # far more acknowledgements than the reserve takes
     for number in range(3000):
         store.store_acknowledge(rig.queue_ids[0], number)

@@ -48,10 +48,7 @@ def test_a_reader_made_from_the_document_reads_a_store() -> None:
         last = store.last_sequence
         rig.die(power_loss=False)
         rig.model.crash(last)
-    segments = [
-        read_segment(path.rsplit("/", 1)[1], rig.volume.content(path))
-        for path in rig.segments()
-    ]
+    segments = [read_segment(path.rsplit("/", 1)[1], rig.volume.content(path)) for path in rig.segments()]
     newest = max(header["epoch"] for header, _ in segments)
     first = next(header for header, _ in segments if header["epoch"] == newest and header["first"])
     (_, kind, _, offset, payload) = next(records[0] for header, records in segments if header is first)

@@ -9,7 +9,7 @@ import pytest
 
 from support.large import FOLDER
 from support.store import DIRECTORY, Rig
-from understudy.errors import BrokerError, DiskFailed, DiskFull, LargeMessageDamaged, WrongNode
+from understudy.errors import BrokerError, DiskFailed, DiskFull, LargeMessageFailed, WrongNode
 from understudy.ha.shared_store import LOCK_PROOF_MS
 from understudy.ids import first_id_of_epoch
 from understudy.message import LARGE_SIZE, LargeBody, LargeMessage, Message, large_body_of
@@ -233,7 +233,7 @@ def test_damage_names_the_file_and_never_ends_well(folder: Folder, damage: str) 
         while reader.left_bytes:
             reader.read(100)
 
-    with pytest.raises(LargeMessageDamaged, match=path):
+    with pytest.raises(LargeMessageFailed, match=path):
         read_all()
 
 

@@ -146,9 +146,7 @@ def test_full_disk_refuses_messages_but_not_acknowledgements(made: Store) -> Non
     made.rig.settle()
     made.rig.volume.capacity_bytes = made.rig.volume.used_bytes()
     with pytest.raises(DiskFull):
-        for _ in range(500):
-            ids.append(made.send()[0])
-            made.rig.settle()
+        send_until_full(made, ids)
     assert made.store.full
     before = made.store.last_sequence
     with pytest.raises(DiskFull):
@@ -166,6 +164,12 @@ def test_full_disk_refuses_messages_but_not_acknowledgements(made: Store) -> Non
     ids.append(made.send()[0])
     made.rig.settle()
     assert list(made.again().state.references[made.queue_id]) == ids[5:]
+
+
+def send_until_full(made: Store, ids: list[int]) -> None:
+    for _ in range(500):
+        ids.append(made.send()[0])
+        made.rig.settle()
 
 
 def test_disk_usage_limits(made: Store) -> None:

@@ -26,9 +26,7 @@ CASES = [
         RecordType.EPOCH,
         0,
         records.encode_epoch(bytes(range(16)), 4, 123, [records.SegmentEnd(1, 1, 5000), records.SegmentEnd(3, 2, 7)]),
-        records.EpochRecord(
-            bytes(range(16)), 4, 123, (records.SegmentEnd(1, 1, 5000), records.SegmentEnd(3, 2, 7))
-        ),
+        records.EpochRecord(bytes(range(16)), 4, 123, (records.SegmentEnd(1, 1, 5000), records.SegmentEnd(3, 2, 7))),
     ),
 ]
 
@@ -57,9 +55,14 @@ def test_unknown_types_are_refused(kind: int) -> None:
 
 def test_checkpoint_is_split_and_comes_back_in_order() -> None:
     big = [records.DuplicateIdRecord(3, 0, bytes([n]) * 600_000) for n in range(4)]
-    items = [(RecordType.ADDRESS_ADD, records.encode_address(ADDRESS)), (RecordType.QUEUE_ADD, records.encode_queue(QUEUE))]
+    items = [
+        (RecordType.ADDRESS_ADD, records.encode_address(ADDRESS)),
+        (RecordType.QUEUE_ADD, records.encode_queue(QUEUE)),
+    ]
     items += [(RecordType.DUPLICATE_ID, records.encode_duplicate_id(3, item.duplicate_id)) for item in big]
-    parts = [records.decode(RecordType.CHECKPOINT, flags, payload) for flags, payload in records.encode_checkpoint(items)]
+    parts = [
+        records.decode(RecordType.CHECKPOINT, flags, payload) for flags, payload in records.encode_checkpoint(items)
+    ]
     assert len(parts) > 1
     assert [part.first for part in parts] == [True] + [False] * (len(parts) - 1)
     assert [part.last for part in parts] == [False] * (len(parts) - 1) + [True]

@@ -74,7 +74,7 @@ class CoreConnection:
         """Sessions in the middle of a large message."""
         self.held_back = False
         """Deliveries wait for the socket; ``resume_deliveries`` ends that."""
-        services.connections.add(self)
+        services.connections[self] = None
 
     # --- driven by the shell -------------------------------------------------------------------
 
@@ -104,7 +104,7 @@ class CoreConnection:
         self.sessions.clear()
         self.scope.delete_temporary_queues(self.services.post_office)
         self._cluster.close()
-        self.services.connections.discard(self)
+        self.services.connections.pop(self, None)
         log.debug("connection closed", extra={"peer": self.connection.peer, "reason": reason})
 
     def check(self) -> None:
@@ -227,13 +227,25 @@ class CoreConnection:
                 log.info("session refused", extra={"peer": self.connection.peer, "error": str(error)})
                 self.send(packets.ExceptionResponse(code_of(error), str(error), None), SESSION_SETUP_CHANNEL)
         elif isinstance(packet, packets.ReattachSession):
-            # no session outlives its connection yet, so the client creates it anew (facts 7.1)
+            # the client creates it anew; what is left of the old one must not act any more, nor hold
+            # messages (facts 7.1)
+            self._end_session(packet.name)
             self.send(packets.ReattachSessionResponse(-1, False), SESSION_SETUP_CHANNEL)
         elif isinstance(packet, packets.CheckForFailover):
             ok = packet.node_id is None or packet.node_id == self.services.node_id
             self.send(packets.CheckForFailoverReply(ok), SESSION_SETUP_CHANNEL)
         else:
             raise UnsupportedPacket(f"{type(packet).__name__} on channel 1")
+
+    def _end_session(self, name: str) -> None:
+        """Close the session of that name, whichever connection it is on. Names are random UUIDs of
+        the client's own making: who knows one is its owner.
+        """
+        for connection in list(self.services.connections):
+            for channel_id, session in list(connection.sessions.items()):
+                if session.session.name == name:
+                    del connection.sessions[channel_id]
+                    session.close(failed=True)
 
     def _create_session(self, packet: packets.CreateSession | packets.CreateSessionV2) -> None:
         services = self.services

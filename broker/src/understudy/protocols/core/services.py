@@ -54,7 +54,8 @@ class CoreServices:
     connection_ttl_override_ms: int = -1
     accepting: bool = True
     """False while stopping: new sessions are rejected, clients try again elsewhere."""
-    connections: set[CoreConnection] = field(default_factory=set)
+    connections: dict[CoreConnection, None] = field(default_factory=dict)
+    """In the order they came."""
 
     def session_count(self) -> int:
         """Sessions of all connections."""

@@ -17,7 +17,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from understudy.config.model import RoutingType
-from understudy.errors import BrokerError, UnsupportedPacket
+from understudy.errors import BrokerError, DiskFull, StoreError, UnsupportedPacket
 from understudy.limits import LARGE_BACKLOG_BYTES_PAUSE
 from understudy.message import FORCED_DELIVERY, LargeMessage, Message, MessageType
 from understudy.routing.configuration import QueueConfiguration
@@ -89,6 +89,11 @@ class CoreSession:
             log.info("request failed", extra={"packet": type(packet).__name__, "error": str(error)})
 
     def _fail(self, correlation_id: int | None, error: BrokerError) -> None:
+        if isinstance(error, StoreError) and not isinstance(error, DiskFull):
+            # the store has failed and the node ends: what became of the request is unknown, and an
+            # answer would tell the client that it failed for certain
+            self._connection.connection.abort()
+            return
         self._reply(packets.ExceptionResponse(code_of(error), str(error), correlation_id))
 
     def _reply(self, packet: packets.Packet) -> None:
