@@ -21,6 +21,7 @@ from understudy.security.authorization import SecurityPolicy
 from understudy.security.login_guard import LoginGuard
 from understudy.session.registry import SessionRegistry
 from understudy.store.message_store import MessageStore
+from understudy.store.pages import Pages
 
 
 class Broker:
@@ -39,6 +40,7 @@ class Broker:
         entropy: Entropy,
         wake: Callable[[], None],
         global_max_size_bytes: int,
+        pages: Pages | None = None,
     ) -> None:
         self.store = store
         self.post_office = PostOffice(
@@ -51,6 +53,8 @@ class Broker:
             id_cache_size=configuration.id_cache_size,
             persist_id_cache=configuration.persist_id_cache,
             global_max_size_bytes=global_max_size_bytes,
+            global_max_messages=configuration.global_max_messages,
+            pages=pages,
             message_expiry_scan_period_ms=configuration.message_expiry_scan_period_ms,
             address_queue_scan_period_ms=configuration.address_queue_scan_period_ms,
             wildcard_routing=configuration.wildcards.routing_enabled,

@@ -10,7 +10,9 @@ from support.routing import FakeCallback, World, callback_of
 from support.store import DIRECTORY, Rig
 from understudy.message import LargeMessage, Message
 from understudy.session.session import ServerSession
+from understudy.store.follower import Follower
 from understudy.store.large_messages import REMOVE_AFTER_MS
+from understudy.store.pages import Pages
 
 FOLDER = f"{DIRECTORY}/large"
 PIECE_BYTES = 100 * 1024
@@ -31,11 +33,21 @@ def header_of(
 class Node:
     """A post office and sessions on the store of a rig."""
 
-    def __init__(self, rig: Rig, owner: str, settings: Mapping[str, Mapping[str, object]] | None = None) -> None:
+    def __init__(
+        self,
+        rig: Rig,
+        owner: str,
+        settings: Mapping[str, Mapping[str, object]] | None = None,
+        *,
+        follower: Follower | None = None,
+        paging: bool = False,
+    ) -> None:
+        """``follower``: has followed so far; ``paging``: what is deep is spilled to the rig's volume."""
         self.rig = rig
-        store = rig.activate(owner)
+        store = rig.activate(owner, follower)
         self.store = store
-        self.world = World(settings, store=store)
+        pages = Pages(rig.disk(owner), f"{DIRECTORY}/paging", store.epoch) if paging else None
+        self.world = World(settings, store=store, pages=pages)
         self.restored = self.world.office.restore(store.state)
 
     def step(self) -> None:
@@ -92,7 +104,7 @@ class Node:
         """What the references of the log need."""
         state = self.rig.follower("judge")
         state.finish()
-        return sorted(f"{file_id}.large" for file_id in state.state.take_large_files())
+        return sorted(f"{file_id}.large" for file_id in state.state.large_files())
 
 
 def seen_by(session: ServerSession) -> FakeCallback:

@@ -7,8 +7,9 @@ a crash: ``FakeStore.survivors`` is what a restart would find.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from types import SimpleNamespace
 from typing import Any
 
 from understudy.config.model import Permission, RoutingType
@@ -192,9 +193,13 @@ class FakeStore:
         self.transactions.pop(tx_id, None)
         return self._append()
 
-    def read_message(self, location: int) -> Message:
+    def read_message(self, location: int, upcoming: Iterable[int | None] = ()) -> Message:
         self.reads += 1
         return Message.decode(self.bodies[location].encoded)
+
+    def reader(self, run_bytes: int, messages_max: int) -> Any:
+        """Reads every message by itself."""
+        return SimpleNamespace(read=self.read_message)
 
     def survivors(self, queue: Queue) -> list[int]:
         """Ids of the messages that a restart would find in a queue."""
@@ -207,10 +212,10 @@ class FakeStore:
         state.queues = dict(self.queues)
         locations = {message.message_id: location for location, message in self.bodies.items()}
         for queue_id, messages in self.references.items():
-            state.references[queue_id] = {
-                message_id: _reference(queue_id, message, locations[message_id], self.delivery_counts)
-                for message_id, message in messages.items()
-            }
+            for message_id, message in messages.items():
+                reference = _reference(queue_id, message, locations[message_id], self.delivery_counts)
+                state.backlog(queue_id).append_reference(reference)
+                state.live.add(queue_id, message_id)
         for address_id, duplicate_id in self.duplicate_ids:
             state.remember_duplicate(address_id, duplicate_id)
         return state

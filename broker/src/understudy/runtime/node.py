@@ -30,6 +30,7 @@ from understudy.store.follower import Follower
 from understudy.store.large_messages import LargeMessages
 from understudy.store.message_store import MessageStore, StoreSettings
 from understudy.store.node_lock import NodeLock
+from understudy.store.pages import Pages
 from understudy.wire.core.transport import TransportConfiguration
 
 log = logging.getLogger(__name__)
@@ -281,6 +282,7 @@ class BrokerNode:
             entropy=environment.entropy,
             wake=self._turn.request,
             global_max_size_bytes=self._global_max_size_bytes(),
+            pages=Pages(environment.disk, configuration.paging_directory, self.store.epoch),
         )
         self._turn.work = self._work
         self._turn.on_error = self._store_failed

@@ -186,7 +186,7 @@ def verify(disk: Disk, directory: str, progress: Callable[[int, int], None] = la
     live_messages = 0
     try:
         state = recover(disk, directory).state
-        live_messages = sum(map(len, state.references.values()))
+        live_messages = sum(len(backlog) for backlog in state.references.values())
     except JournalCorrupt as error:
         problem = Problem(error.file, error.offset, _bare(error))
         if not any((known.file, known.offset) == (problem.file, problem.offset) for known in problems):

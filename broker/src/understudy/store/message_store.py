@@ -31,6 +31,8 @@ from understudy.store.follower import Follower
 from understudy.store.journal import SEGMENT_BYTES, Journal
 from understudy.store.large_messages import LargeMessages
 from understudy.store.operation_context import OperationContext
+from understudy.store.read_ahead import RUN_BYTES, RunReader
+from understudy.store.read_back import ReadBack
 from understudy.store.records import (
     ACKNOWLEDGE_HEADER_BYTES,
     ACKNOWLEDGE_ONE_REST,
@@ -48,9 +50,8 @@ from understudy.store.records import (
     encode_prepare,
     encode_queue,
 )
-from understudy.store.reference import Location, unpack_location
+from understudy.store.reference import Location
 from understudy.store.segment import SegmentFile, log_size_bytes
-from understudy.store.segment_readers import SegmentReaders
 from understudy.store.state import SegmentUse, StoreState
 from understudy.store.trimming import LogTrimmer
 
@@ -120,7 +121,7 @@ class MessageStore:
         self.full = False
         """Whether ``store_message`` refuses."""
         self.large = large
-        large.begin(context, state.epoch, state.take_large_files())
+        large.begin(context, state.epoch, state.large_files())
         self._disk = disk
         self._directory = directory
         self._settings = settings
@@ -128,7 +129,6 @@ class MessageStore:
         self._last_id = first_id_of_epoch(self.epoch) - 1
         self._live = state.live
         self._live_queues = state.live.queues
-        self._segments = SegmentReaders(disk, directory)
         self._epochs = {segment: use.epoch for segment, use in state.segments.items()}
         self._trim_pending = False
         self._journal = Journal(
@@ -149,6 +149,7 @@ class MessageStore:
             on_segment=self._begin_segment,
             on_space=self._update_full,
         )
+        self._read_back = ReadBack(disk, directory, self._journal, self._epochs)
         self._trimmer = LogTrimmer(
             self._journal, state, context, directory, settings.segment_bytes, self._forget_segment
         )
@@ -463,15 +464,12 @@ class MessageStore:
         return sequence
 
     def read_message(self, location: Location) -> Message:
-        """The message of a record, from memory while it is not written yet, else from its segment.
+        """The message of a record; raises as ``ReadBack.read``."""
+        return self._read_back.read(location)
 
-        Raises:
-            JournalCorrupt: the bytes there are not that record any more.
-            DiskFailed: they cannot be read.
-        """
-        number, offset, length = unpack_location(location)
-        pending = self._journal.pending(number, offset, length)
-        return self._segments.read_message(number, self._epochs[number], offset, length, pending)
+    def reader(self, run_bytes: int = RUN_BYTES, messages_max: int = -1) -> RunReader:
+        """Reads many messages of one queue back, neighbours together."""
+        return self._read_back.reader(run_bytes, messages_max)
 
     # --- turns, disk, end -----------------------------------------------------------------------
 
@@ -508,7 +506,7 @@ class MessageStore:
         """Write what was appended, seal the segment, then call ``done``. Nothing may be stored
         afterwards.
         """
-        self._segments.close()
+        self._read_back.close()
         self.large.close()
         self._journal.close(done)
 
@@ -522,5 +520,5 @@ class MessageStore:
 
     def _forget_segment(self, number: int) -> int | None:
         """It is trimmed: nothing will be read back from it."""
-        self._segments.forget(number)
+        self._read_back.forget(number)
         return self._epochs.pop(number, None)

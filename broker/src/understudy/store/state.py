@@ -13,7 +13,7 @@ Not here: reading the log (``replay``, ``follower``), writing it, or what queues
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -21,6 +21,7 @@ from typing import Any, Final
 from understudy.ids import NodeId, uuid_text
 from understudy.limits import ID_CACHE_SIZE
 from understudy.message import large_body_of
+from understudy.store.backlog import Backlog
 from understudy.store.live_index import LiveIndex
 from understudy.store.records import (
     MESSAGE_LARGE,
@@ -110,9 +111,9 @@ class StoreState:
         """Of the last record applied."""
         self.addresses: dict[int, AddressRecord] = {}
         self.queues: dict[int, QueueRecord] = {}
-        self.references: dict[int, dict[int, MessageReference]] = {}
-        """Queue id to message id to reference, in log order. Routing takes these dicts over at
-        the activation; the store does not look at them afterwards."""
+        self.references: dict[int, Backlog] = {}
+        """Queue id to what waits there. Routing takes these over at the activation; the store does
+        not look at them afterwards."""
         self.duplicate_ids: dict[int, deque[bytes]] = {}
         """Address id to ids, oldest first."""
         self.transactions: dict[int, TransactionRecord] = {}
@@ -125,29 +126,30 @@ class StoreState:
         """First sequence that the last TRIM record says is still needed."""
         self.checkpoint_segment: int | None = None
         """Segment in which the last complete checkpoint begins."""
-        self._large_files: dict[int, int] = {}
-        """File id to references, ``adds`` of open transactions included."""
         self._checkpoint: list[AddressRecord | QueueRecord | DuplicateIdRecord] | None = None
         self._checkpoint_began = 0
 
-    def take_references(self, queue_id: int) -> dict[int, MessageReference]:
+    def take_references(self, queue_id: int) -> Backlog:
         """The references of a queue, now the caller's."""
-        return self.references.pop(queue_id, {})
+        return self.references.pop(queue_id, None) or Backlog()
 
-    def take_large_files(self) -> dict[int, int]:
-        """File id to the number of references to that large message, now the caller's to count."""
-        files, self._large_files = self._large_files, {}
-        return files
+    def backlog(self, queue_id: int) -> Backlog:
+        """What waits in a queue, for one more."""
+        backlog = self.references.get(queue_id)
+        if backlog is None:
+            backlog = self.references[queue_id] = Backlog()
+        return backlog
 
-    def _forget_large(self, references: Iterable[MessageReference]) -> None:
-        files = self._large_files
-        if not files:
-            return
-        for reference in references:
-            if isinstance(reference, LargeReference) and reference.file_id in files:
-                files[reference.file_id] -= 1
-                if not files[reference.file_id]:
-                    del files[reference.file_id]
+    def large_files(self) -> dict[int, int]:
+        """File id to the number of references to that large message, ``adds`` of open transactions
+        included; to be asked before anybody takes references.
+        """
+        files: Counter[int] = Counter()
+        for backlog in self.references.values():
+            files.update(backlog.files)
+        for transaction in self.transactions.values():
+            files.update(each.file_id for _, each in transaction.adds if isinstance(each, LargeReference))
+        return dict(files)
 
     def begin_segment(self, number: int, epoch: int, first_sequence: int) -> SegmentUse:
         """The next segment of the log begins with that sequence."""
@@ -188,7 +190,7 @@ class StoreState:
         if transaction is None:
             return
         for queue_id, reference in transaction.adds:
-            self.references.setdefault(queue_id, {})[reference.message_id] = reference
+            self.backlog(queue_id).append_reference(reference)
         for queue_id, message_id in transaction.acknowledges:
             self.remove_references(queue_id, (message_id,))
         for address_id, duplicate_id in transaction.duplicate_ids:
@@ -200,25 +202,24 @@ class StoreState:
         if transaction is not None:
             for queue_id, message_id in transaction.added_ids:
                 self.live.remove(queue_id, (message_id,))
-            self._forget_large(reference for _, reference in transaction.adds)
 
     def remove_references(self, queue_id: int, message_ids: Iterable[int]) -> None:
         """The messages have left the queue."""
-        references = self.references.get(queue_id)
-        if references:
-            if self._large_files:
-                self._forget_large([references[each] for each in message_ids if each in references])
+        backlog = self.references.get(queue_id)
+        if backlog is not None:
+            is_live = self.live.is_live
             for message_id in message_ids:
-                references.pop(message_id, None)
+                # asked first because a search for what is not there is long
+                if is_live(queue_id, message_id):
+                    backlog.remove(message_id)
         self.live.remove(queue_id, message_ids)
 
     def remove_queue(self, queue_id: int) -> None:
         """The queue is gone with all that was in it."""
         self.queues.pop(queue_id, None)
-        self._forget_large(self.references.pop(queue_id, {}).values())
+        self.references.pop(queue_id, None)
         self.live.remove_queue(queue_id)
         for transaction in self.transactions.values():
-            self._forget_large(reference for owner_id, reference in transaction.adds if owner_id == queue_id)
             transaction.adds = [add for add in transaction.adds if add[0] != queue_id]
             transaction.added_ids = [add for add in transaction.added_ids if add[0] != queue_id]
             transaction.acknowledges = [entry for entry in transaction.acknowledges if entry[0] != queue_id]
@@ -264,8 +265,6 @@ class StoreState:
         self.segments[segment].note(message_id)
         transaction = self.transaction(record.tx_id, segment) if record.tx_id else None
         file_id = large_body_of(record.encoded).file_id if record.flags & MESSAGE_LARGE else None
-        if file_id is not None and record.queue_ids:
-            self._large_files[file_id] = self._large_files.get(file_id, 0) + len(record.queue_ids)
         for queue_id in record.queue_ids:
             reference = reference_to(
                 file_id,
@@ -279,7 +278,7 @@ class StoreState:
             )
             self.live.add(queue_id, message_id)
             if transaction is None:
-                self.references.setdefault(queue_id, {})[message_id] = reference
+                self.backlog(queue_id).append_reference(reference)
             else:
                 transaction.adds.append((queue_id, reference))
                 transaction.added_ids.append((queue_id, message_id))
@@ -297,9 +296,9 @@ class StoreState:
             self.remove_references(record.queue_id, record.message_ids)
 
     def _apply_delivery_count(self, record: DeliveryCountRecord, segment: int, location: Location) -> None:
-        reference = self.references.get(record.queue_id, {}).get(record.message_id)
-        if reference is not None:
-            reference.delivery_count = record.count
+        backlog = self.references.get(record.queue_id)
+        if backlog is not None and self.live.is_live(record.queue_id, record.message_id):
+            backlog.set_delivery_count(record.message_id, record.count)
 
     def _apply_duplicate_id(self, record: DuplicateIdRecord, segment: int, location: Location) -> None:
         if record.tx_id:

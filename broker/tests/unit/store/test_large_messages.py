@@ -290,7 +290,7 @@ def test_the_log_counts_references_by_file() -> None:
         rig.settle()
         follower = rig.follower("b")
         follower.finish()
-        return follower.state.take_large_files()
+        return follower.state.large_files()
 
     add(ids[0], ids[0], (first, second))
     add(ids[0], ids[1], (first,))
