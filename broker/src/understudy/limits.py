@@ -56,6 +56,8 @@ LARGE_MESSAGE_BYTES_MAX = 1 << 40
 #: Bytes of one large message taken from its socket and not yet in its file above which the socket
 #: is not read until the disk catches up.
 LARGE_BACKLOG_BYTES_PAUSE = 4 * 1024 * 1024
+#: Large messages that may be unfinished at a time on one node; each keeps a file open.
+LARGE_MESSAGES_UNFINISHED_MAX = 500
 #: Largest and smallest piece in which a large message is sent to a consumer, whatever its session
 #: gave as minLargeMessageSize. Bytes.
 LARGE_PIECE_BYTES_MAX = 1024 * 1024

@@ -133,6 +133,8 @@ class ServerConsumer(Consumer):
             if not continues:
                 self._end_large()
                 large = None
+        if large is not None:
+            large.pause()
 
     def _end_large(self) -> None:
         large, self._large = self._large, None

@@ -56,7 +56,11 @@ class LargeDelivery:
         piece = self._reader.read(self._piece_bytes)
         return piece, self._reader.left_bytes > 0
 
+    def pause(self) -> None:
+        """It waits for credits or the socket."""
+        self._reader.pause()
+
     def close(self) -> None:
         """It is over, whole or not."""
-        self._reader.close()
+        self._reader.pause()
         self._folder.release(self._file_id)

@@ -151,7 +151,11 @@ class Upload(Machine[State, Event]):
             self.fail(LimitExceeded(f"large message of more than {LARGE_MESSAGE_BYTES_MAX} bytes"))
             return
         if self._file is None:
-            self._file = store.large.create(store.next_id(), durable=self.header.durable, failed=self.fail)
+            try:
+                self._file = store.large.create(store.next_id(), durable=self.header.durable, failed=self.fail)
+            except LimitExceeded as error:
+                self.fail(error)
+                return
         self._file.append(piece)
 
     def _finish(self) -> None:

@@ -28,8 +28,9 @@ from contextlib import suppress
 from typing import Final
 from zlib import crc32
 
-from understudy.errors import BrokerError, DiskFailed, LargeMessageFailed, StoreError
+from understudy.errors import BrokerError, DiskFailed, LargeMessageFailed, LimitExceeded, StoreError
 from understudy.ids import first_id_of_epoch
+from understudy.limits import LARGE_MESSAGES_UNFINISHED_MAX
 from understudy.message import LargeBody
 from understudy.ports import Clock, Disk, File, LogWriter
 from understudy.store.operation_context import OperationContext
@@ -85,6 +86,8 @@ class LargeMessages:
         """Files to be looked at with the next flush: nothing may need them any more."""
         self._outgoing: deque[tuple[int, int]] = deque()
         """Monotonic time from which a file may go, and the file."""
+        self.unfinished = 0
+        """Files being written."""
         self._closed = False
 
     def begin(self, context: OperationContext, epoch: int, references: dict[int, int]) -> None:
@@ -126,7 +129,12 @@ class LargeMessages:
             durable: Sync it; a message that does not survive a crash needs none.
             failed: Told once if writing fails before ``finish`` has told its caller; everything is
                 removed then.
+
+        Raises:
+            LimitExceeded: ``LARGE_MESSAGES_UNFINISHED_MAX``.
         """
+        if self.unfinished >= LARGE_MESSAGES_UNFINISHED_MAX:
+            raise LimitExceeded(f"{self.unfinished} unfinished large messages", hint="try again later")
         return LargeFile(self, file_id, durable, failed)
 
     def open(self, large: LargeBody) -> LargeReader:
@@ -228,6 +236,7 @@ class LargeFile:
         self.size_bytes = 0
         """Bytes taken so far."""
         self._folder = folder
+        folder.unfinished += 1
         self._path = folder.path_of(file_id)
         self._durable = durable
         self._failed = failed
@@ -269,7 +278,7 @@ class LargeFile:
                 self._remove()
                 stored(None, _broker_error(error))
                 return
-            self._over = True
+            self._end()
             self._folder.release(self.file_id)
             stored(LargeBody(self.file_id, self._written_bytes, self._crc), None)
 
@@ -296,8 +305,12 @@ class LargeFile:
             self._remove()
             self._failed(_broker_error(error))
 
-    def _remove(self) -> None:
+    def _end(self) -> None:
         self._over = True
+        self._folder.unfinished -= 1
+
+    def _remove(self) -> None:
+        self._end()
         self._parts.clear()
         self._parts_bytes = 0
 
@@ -353,21 +366,27 @@ class LargeFile:
 class LargeReader:
     """A body being read, from its beginning to its end."""
 
-    __slots__ = ("_crc", "_file", "_large", "_offset", "path")
+    __slots__ = ("_crc", "_disk", "_file", "_large", "_offset", "path")
 
     def __init__(self, disk: Disk, path: str, large: LargeBody) -> None:
         self.path = path
         self._large = large
         self._offset = 0
         self._crc = 0
-        try:
-            self._file = disk.open(path, read_only=True)
-        except FileNotFoundError:
-            raise LargeMessageFailed("the body of a large message is missing", file=path) from None
-        size_bytes = self._file.size()
+        self._disk = disk
+        self._file: File | None = None
+        size_bytes = self._opened().size()
         if size_bytes != large.size_bytes:
-            self.close()
+            self.pause()
             raise LargeMessageFailed(f"{size_bytes} bytes where {large.size_bytes} were stored", file=path)
+
+    def _opened(self) -> File:
+        if self._file is None:
+            try:
+                self._file = self._disk.open(self.path, read_only=True)
+            except FileNotFoundError:
+                raise LargeMessageFailed("the body of a large message is missing", file=self.path) from None
+        return self._file
 
     @property
     def left_bytes(self) -> int:
@@ -382,7 +401,7 @@ class LargeReader:
             DiskFailed: they cannot be read.
         """
         wanted = min(length, self.left_bytes)
-        data = self._file.read(self._offset, wanted) if wanted else b""
+        data = self._opened().read(self._offset, wanted) if wanted else b""
         if len(data) != wanted:
             raise LargeMessageFailed(f"it ends at {self._offset + len(data)}", file=self.path)
         self._offset += wanted
@@ -391,10 +410,12 @@ class LargeReader:
             raise LargeMessageFailed("its bytes are not those that were stored", file=self.path)
         return data
 
-    def close(self) -> None:
-        """Let go of the file."""
-        with suppress(StoreError):
-            self._file.close()
+    def pause(self) -> None:
+        """Let go of the file until it is read on: who waits for credits keeps none open."""
+        file, self._file = self._file, None
+        if file is not None:
+            with suppress(StoreError):
+                file.close()
 
 
 def _broker_error(error: BaseException) -> BrokerError:

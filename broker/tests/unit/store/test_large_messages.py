@@ -9,10 +9,11 @@ import pytest
 
 from support.large import FOLDER
 from support.store import DIRECTORY, Rig
-from understudy.errors import BrokerError, DiskFailed, DiskFull, LargeMessageFailed, WrongNode
+from understudy.errors import BrokerError, DiskFailed, DiskFull, LargeMessageFailed, LimitExceeded, WrongNode
 from understudy.ha.shared_store import LOCK_PROOF_MS
 from understudy.ids import first_id_of_epoch
 from understudy.message import LARGE_SIZE, LargeBody, LargeMessage, Message, large_body_of
+from understudy.store import large_messages
 from understudy.store.large_messages import REMOVE_AFTER_MS, STEP_BYTES, SYNC_BYTES, LargeMessages
 from understudy.store.operation_context import OperationContext
 from understudy.testing.manual_time import ManualTime
@@ -208,7 +209,7 @@ def test_reading(folder: Folder) -> None:
     reader = folder.large.open(large)
     assert b"".join(iter(lambda: reader.read(300), b"")) == body
     assert reader.left_bytes == 0
-    reader.close()
+    reader.pause()
 
 
 @pytest.mark.parametrize("damage", ["missing", "short", "longer", "changed", "cut while it is read"])
@@ -235,6 +236,39 @@ def test_damage_names_the_file_and_never_ends_well(folder: Folder, damage: str) 
 
     with pytest.raises(LargeMessageFailed, match=path):
         read_all()
+
+
+def test_a_reader_that_waits_keeps_no_file_open(folder: Folder) -> None:
+    folder.write(7, bytes(1000))
+    large = folder.stored[0][0]
+    assert large is not None
+    reader = folder.large.open(large)
+    reader.read(400)
+    reader.pause()
+    assert reader._file is None
+    assert reader.read(1000) == bytes(600)
+    reader = folder.large.open(large)
+    reader.pause()
+    folder.volume.disk("vandal").remove(f"{FOLDER}/7.large")
+    with pytest.raises(LargeMessageFailed):
+        reader.read(1)
+
+
+def test_unfinished_messages_are_limited(folder: Folder, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(large_messages, "LARGE_MESSAGES_UNFINISHED_MAX", 3)
+    files = [folder.large.create(number, durable=True, failed=folder.failed.append) for number in range(3)]
+    with pytest.raises(LimitExceeded):
+        folder.large.create(9, durable=True, failed=folder.failed.append)
+    files[0].discard()
+    files[1].finish(lambda large, error: None)
+    folder.volume.fail_next_sync()
+    folder.time.advance(100)
+    assert folder.large.unfinished == 1
+    files[2].finish(lambda large, error: None)
+    files[2].discard()
+    folder.time.advance(100)
+    assert folder.large.unfinished == 0
+    folder.large.create(9, durable=True, failed=folder.failed.append)
 
 
 def test_nothing_happens_after_close(folder: Folder) -> None:
