@@ -27,6 +27,7 @@ from understudy.runtime.environment import Environment
 from understudy.runtime.turn import Turn, TurningLogWriter, TurningTimers
 from understudy.security.authorization import SecurityPolicy
 from understudy.store.follower import Follower
+from understudy.store.large_messages import LargeMessages
 from understudy.store.message_store import MessageStore, StoreSettings
 from understudy.store.node_lock import NodeLock
 from understudy.store.pages import Pages
@@ -87,6 +88,8 @@ class BrokerNode:
         self._follow_timer: asyncio.TimerHandle | None = None
         self._disk_timer: asyncio.TimerHandle | None = None
         self.store: MessageStore | None = None
+        self._large_writer: TurningLogWriter | None = None
+        """Writes the bodies of large messages, so that the journal never waits for them."""
         self._credentials = self._cluster_credentials()
         self.lock = NodeLock(
             environment.disk,
@@ -250,6 +253,7 @@ class BrokerNode:
         while follower.poll(FOLLOW_STEP_BYTES) and not follower.caught_up:
             await asyncio.sleep(0)
         writer = TurningLogWriter(environment.log_writer(), self._turn, self.policy.why_not_confirm)
+        self._large_writer = TurningLogWriter(environment.log_writer(), self._turn, self.policy.why_not_confirm)
         self.store = MessageStore.activate(
             follower,
             disk=environment.disk,
@@ -258,6 +262,13 @@ class BrokerNode:
             clock=environment.clock,
             node_id=self.lock.node_id,
             settings=self._store_settings(),
+            large=LargeMessages(
+                environment.disk,
+                configuration.large_messages_directory,
+                self._large_writer,
+                environment.clock,
+                why_not_remove=self.policy.why_not_confirm,
+            ),
             on_failure=self._store_failed,
         )
         self.broker = Broker(
@@ -340,6 +351,9 @@ class BrokerNode:
             closed: asyncio.Future[None] = self._loop.create_future()
             store.close(lambda: closed.set_result(None))
             await closed
+        if self._large_writer is not None:
+            self._large_writer.close()
+            self._large_writer = None
 
     # --- parts ---------------------------------------------------------------------------------
 

@@ -22,13 +22,14 @@ from typing import Final
 from zlib import crc32
 
 from understudy.errors import DiskFull, LimitExceeded
-from understudy.ids import EPOCH_SHIFT, NodeId, first_id_of_epoch
+from understudy.ids import NodeId, first_id_of_epoch
 from understudy.limits import DUPLICATE_ID_BYTES_MAX, ID_CACHE_SIZE, RECORD_BYTES_MAX
 from understudy.message import Message
 from understudy.ports import Clock, Disk, LogWriter
 from understudy.store.activation import begin_epoch
 from understudy.store.follower import Follower
 from understudy.store.journal import SEGMENT_BYTES, Journal
+from understudy.store.large_messages import LargeMessages
 from understudy.store.operation_context import OperationContext
 from understudy.store.read_ahead import RUN_BYTES, RunReader
 from understudy.store.read_back import ReadBack
@@ -37,7 +38,6 @@ from understudy.store.records import (
     ACKNOWLEDGE_ONE_REST,
     ACKNOWLEDGE_REST,
     MESSAGE_HEADER_BYTES,
-    MESSAGE_LARGE,
     MESSAGE_ONE_REST,
     MESSAGE_REST,
     AddressRecord,
@@ -94,6 +94,7 @@ class MessageStore:
         position: int,
         number: int,
         settings: StoreSettings,
+        large: LargeMessages,
         on_failure: Callable[[BaseException], None],
     ) -> None:
         """Goes on where an activation stopped; use ``activate``.
@@ -109,6 +110,7 @@ class MessageStore:
             position: Offset behind the EPOCH record.
             number: Number of that segment.
             settings: See there.
+            large: The bodies of large messages.
             on_failure: Told once, when the store has failed for good.
         """
         assert state.node_id is not None
@@ -118,6 +120,8 @@ class MessageStore:
         self.epoch = state.epoch
         self.full = False
         """Whether ``store_message`` refuses."""
+        self.large = large
+        large.begin(context, state.epoch, state.large_files())
         self._disk = disk
         self._directory = directory
         self._settings = settings
@@ -162,6 +166,7 @@ class MessageStore:
         node_id: NodeId,
         on_failure: Callable[[BaseException], None],
         settings: StoreSettings | None = None,
+        large: LargeMessages | None = None,
     ) -> MessageStore:
         """Finish reading the log, begin the next epoch and accept records.
 
@@ -178,6 +183,7 @@ class MessageStore:
             node_id: Whose store it must be.
             on_failure: Told once, when the store has failed for good.
             settings: Defaults if None.
+            large: Bodies of large messages; by default in a directory of the store's own.
 
         Raises:
             StoreError: see ``activation.begin_epoch``.
@@ -195,6 +201,7 @@ class MessageStore:
             position=epoch.position,
             number=epoch.number,
             settings=settings,
+            large=large or LargeMessages(disk, f"{directory}/large", writer, clock),
             on_failure=on_failure,
         )
         store.check_disk()
@@ -301,16 +308,11 @@ class MessageStore:
                 message.expiration, scheduled_ms, message.priority, large, 0, 1, queue_ids[0],
             )  # fmt: skip
         else:
-            rest = b"".join(
-                (
-                    MESSAGE_REST.pack(
-                        length, sequence, journal.batch, _MESSAGE_ADD, 0, 0, message_id, tx_id, address_id,
-                        message.expiration, scheduled_ms, message.priority, large, len(duplicate_id), count,
-                    ),
-                    struct.pack(f"<{count}Q", *queue_ids),
-                    duplicate_id,
-                )
+            head = MESSAGE_REST.pack(
+                length, sequence, journal.batch, _MESSAGE_ADD, 0, 0, message_id, tx_id, address_id,
+                message.expiration, scheduled_ms, message.priority, large, len(duplicate_id), count,
             )  # fmt: skip
+            rest = b"".join((head, struct.pack(f"<{count}Q", *queue_ids), duplicate_id))
         journal.parts += (crc32(encoded, crc32(rest, journal.seed)).to_bytes(4, "little") + rest, encoded)
         journal.offsets.append(offset)
         journal.offset = offset + length
@@ -461,8 +463,6 @@ class MessageStore:
         self.state.roll_back(tx_id)
         return sequence
 
-    # --- reading back ---------------------------------------------------------------------------
-
     def read_message(self, location: Location) -> Message:
         """The message of a record; raises as ``ReadBack.read``."""
         return self._read_back.read(location)
@@ -478,6 +478,7 @@ class MessageStore:
         if self._trim_pending:
             self._trim_pending = False
             self._trimmer.trim()
+        self.large.flush()
         self._journal.flush()
 
     def check_disk(self) -> None:
@@ -495,6 +496,7 @@ class MessageStore:
             0 <= settings.disk_usage_percent_max < 100 and used_percent > settings.disk_usage_percent_max
         )
         self._journal.retry_space()
+        self.large.flush()
         self._update_full()
 
     def _update_full(self) -> None:
@@ -505,6 +507,7 @@ class MessageStore:
         afterwards.
         """
         self._read_back.close()
+        self.large.close()
         self._journal.close(done)
 
     # --- segments -------------------------------------------------------------------------------
@@ -519,8 +522,3 @@ class MessageStore:
         """It is trimmed: nothing will be read back from it."""
         self._read_back.forget(number)
         return self._epochs.pop(number, None)
-
-
-# ``large`` is packed as the flags byte, so it must be bit 0
-assert MESSAGE_LARGE == 1
-assert EPOCH_SHIFT == 40
