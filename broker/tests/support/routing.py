@@ -21,6 +21,7 @@ from understudy.routing.queue import Queue
 from understudy.routing.settings import AddressSettingsRepository
 from understudy.session.connection_scope import ConnectionScope
 from understudy.session.registry import SessionRegistry
+from understudy.session.resource_registry import ResourceRegistry
 from understudy.session.session import ServerSession
 from understudy.store.operation_context import OperationContext
 from understudy.store.reference import MessageReference
@@ -86,6 +87,7 @@ class FakeStore:
         self.delivery_counts: dict[tuple[int, int], int] = {}
         self.duplicate_ids: list[tuple[int, bytes]] = []
         self.transactions: dict[int, list[tuple[Any, ...]]] = {}
+        self.prepared: dict[int, bytes] = {}
         self.reads = 0
         self._last_id = 0
 
@@ -178,7 +180,13 @@ class FakeStore:
         else:
             self.duplicate_ids.append((address_id, duplicate_id))
 
+    def store_prepare(self, tx_id: int, xid: bytes) -> int:
+        self.transactions.setdefault(tx_id, [])
+        self.prepared[tx_id] = xid
+        return self._append()
+
     def store_commit(self, tx_id: int) -> int:
+        self.prepared.pop(tx_id, None)
         for kind, *rest in self.transactions.pop(tx_id, []):
             if kind == "add":
                 self._add(*rest)
@@ -190,6 +198,7 @@ class FakeStore:
 
     def store_rollback(self, tx_id: int) -> int:
         self.transactions.pop(tx_id, None)
+        self.prepared.pop(tx_id, None)
         return self._append()
 
     def read_message(self, location: int, upcoming: Iterable[int | None] = ()) -> Message:
@@ -337,6 +346,7 @@ class World:
             **options,
         )
         self.registry = SessionRegistry()
+        self.resources = ResourceRegistry(self.office, self.clock, self.clock, scan_period_ms=-1)
         self.answers = Answers()
         self._sessions = 0
 
@@ -361,6 +371,7 @@ class World:
             callback=callback or FakeCallback(),
             connection=connection or ConnectionScope(f"c{self._sessions}"),
             registry=self.registry,
+            resources=self.resources,
             **options,
         )
         if start:

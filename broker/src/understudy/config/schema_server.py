@@ -135,9 +135,9 @@ _LIFE: Final[tuple[Element, ...]] = (
         row("mirror-ack-manager-warn-unacked", BOOLEAN, "false", "Warn when all of those retries failed."),
         row("mirror-page-transaction", BOOLEAN, "false", "Use page transactions on a mirror's target."),
     ),
+    row("transaction-timeout", MS, "300000", "Age at which an XA branch that is not prepared is rolled back."),
+    row("transaction-timeout-scan-period", MS, "1000", "How often XA branches are looked at for their age."),
     *not_yet(
-        row("transaction-timeout", MS, "300000", "Age at which an unfinished transaction may be rolled back."),
-        row("transaction-timeout-scan-period", MS, "1000", "How often transactions are looked at for their age."),
         row("graceful-shutdown-enabled", BOOLEAN, "false", "On stop, wait for clients to leave by themselves."),
         row("graceful-shutdown-timeout", MS, "-1", "Longest graceful wait; -1 is for ever."),
         row("persist-delivery-count-before-delivery", BOOLEAN, "false", "Store delivery counts before delivering."),

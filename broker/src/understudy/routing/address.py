@@ -194,6 +194,11 @@ class Address:
         self.message_count += count
         self.paged_count += count
 
+    def hold(self, message_id: int, queue_count: int) -> None:
+        """A message that is counted already is in that many queues of this address."""
+        if queue_count > 1:
+            self._shared.add(message_id, queue_count)
+
     def share(self, shared: SharedMessages, size_bytes: int, count: int) -> None:
         """Correct that for restored messages that are in several queues, by what they are counted
         too often.

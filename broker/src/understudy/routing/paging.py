@@ -58,6 +58,9 @@ class Paging:
 
     def page_out(self, queues: tuple[Queue, ...], references: list[MessageReference]) -> None:
         """The body of an arriving message leaves memory, if it is kept anywhere else."""
+        if references[0].message is None:
+            # of a prepared transaction that the log brought back
+            return
         homeless = [reference for reference in references if reference.location is None]
         if homeless and not self._store_page(queues[0].address.pages, homeless):
             return

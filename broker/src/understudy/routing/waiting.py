@@ -415,6 +415,20 @@ class Waiting:
         level = self._by_priority[reference.priority]
         return level.locations_behind(reference.position) if level is not None else iter(())
 
+    def take(self, message_ids: Iterable[int]) -> list[MessageReference]:
+        """Take the messages of these ids, looking from the front; they can be put back."""
+        wanted = set(message_ids)
+        taken: list[MessageReference] = []
+        for level in self._levels:
+            position = -1
+            while wanted and (reference := level.next_from(position)) is not None:
+                position = reference.position + 1
+                if reference.message_id in wanted:
+                    wanted.discard(reference.message_id)
+                    level.remove(reference)
+                    taken.append(reference)
+        return taken
+
     def take_overdue(self, now_ms: int, limit: int) -> list[MessageReference]:
         """Take those that expire by then; about ``limit`` at a time, empty when there are none."""
         taken: list[MessageReference] = []
