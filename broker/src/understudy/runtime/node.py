@@ -27,10 +27,12 @@ from understudy.runtime.environment import Environment
 from understudy.runtime.turn import Turn, TurningLogWriter, TurningTimers
 from understudy.security.authorization import SecurityPolicy
 from understudy.store.follower import Follower
+from understudy.store.journal import Sync
 from understudy.store.large_messages import LargeMessages
 from understudy.store.message_store import MessageStore, StoreSettings
 from understudy.store.node_lock import NodeLock
 from understudy.store.pages import Pages
+from understudy.store.retention import RetentionSettings
 from understudy.wire.core.transport import TransportConfiguration
 
 log = logging.getLogger(__name__)
@@ -382,12 +384,36 @@ class BrokerNode:
 
     def _store_settings(self) -> StoreSettings:
         configuration = self.configuration
+        retention = None
+        if configuration.journal_retention_directory is not None:
+            retention = RetentionSettings(
+                configuration.journal_retention_directory,
+                configuration.journal_retention_period_ms,
+                configuration.journal_retention_storage_limit_bytes,
+            )
         return StoreSettings(
             segment_bytes=configuration.journal_file_size_bytes,
+            ahead=configuration.journal_min_files - 1,
+            sync=self._sync(),
+            retention=retention,
             id_cache_size=configuration.id_cache_size,
             disk_usage_percent_max=configuration.max_disk_usage_percent,
             disk_free_bytes_min=configuration.min_disk_free_bytes,
         )
+
+    def _sync(self) -> Sync:
+        """When batches are synced; said loudly at every activation if not always."""
+        configuration = self.configuration
+        if configuration.journal_datasync and configuration.journal_sync_non_transactional:
+            return Sync.ALWAYS
+        commits = configuration.journal_datasync and configuration.journal_sync_transactional
+        log.warning(
+            "SYNC IS OFF: confirmed messages%s are lost when this machine loses power or its kernel dies, and a backup"
+            " on another machine may not see the last of them; set journal-datasync, journal-sync-transactional and"
+            " journal-sync-non-transactional to true",
+            " outside of transactions" if commits else "",
+        )
+        return Sync.COMMITS if commits else Sync.SELDOM
 
     def _global_max_size_bytes(self) -> int:
         """global-max-size; by default half of the memory that the process may use."""

@@ -19,7 +19,7 @@ from hashlib import sha256
 from typing import Final
 from zlib import crc32
 
-from understudy.errors import JournalCorrupt
+from understudy.errors import DiskFailed, JournalCorrupt
 from understudy.ids import NodeId
 from understudy.ports import Disk, File
 from understudy.store.inspect import Problem, read_frames
@@ -37,6 +37,8 @@ from understudy.store.segment import (
 )
 
 _READ_BYTES: Final = 4 * 1024 * 1024
+#: How often a copy may change while it is looked at.
+_ATTEMPTS: Final = 5
 
 
 class CopyState(Enum):
@@ -128,15 +130,30 @@ class LogCopy:
         """
         self.disk = disk
         self.directory = directory
+        self._full = full
+        before: Problem | None = None
+        for _ in range(_ATTEMPTS):
+            try:
+                self._scan_all()
+            except FileNotFoundError:
+                # trimmed by a broker that runs there
+                continue
+            if self.problem is None or self.problem == before:
+                return
+            # a broker that goes on writing while we read looks like damage, but never twice the same
+            before = self.problem
+        if before is None:
+            raise DiskFailed(f"{directory}: segments disappear while they are read", hint="is a broker running there?")
+
+    def _scan_all(self) -> None:
         self.extents: list[Extent] = []
+        self._firsts: list[int] = []
         self.state = CopyState.WHOLE
         self.problem: Problem | None = None
         self.tail_bytes = 0
         """Bytes behind the log's end that are not zero."""
-        self._full = full
         chain = self._find_chain()
         self.node_id: NodeId | None = chain.node_id
-        self._firsts: list[int] = []
         for link in chain.links:
             if not self._scan(link):
                 break

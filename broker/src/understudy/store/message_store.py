@@ -28,7 +28,7 @@ from understudy.message import Message
 from understudy.ports import Clock, Disk, LogWriter
 from understudy.store.activation import begin_epoch
 from understudy.store.follower import Follower
-from understudy.store.journal import SEGMENT_BYTES, Journal
+from understudy.store.journal import SEGMENT_BYTES, Journal, Sync
 from understudy.store.large_messages import LargeMessages
 from understudy.store.operation_context import OperationContext
 from understudy.store.read_ahead import RUN_BYTES, RunReader
@@ -51,6 +51,7 @@ from understudy.store.records import (
     encode_queue,
 )
 from understudy.store.reference import Location
+from understudy.store.retention import Retention, RetentionSettings
 from understudy.store.segment import SegmentFile, log_size_bytes
 from understudy.store.state import SegmentUse, StoreState
 from understudy.store.trimming import LogTrimmer
@@ -72,6 +73,12 @@ class StoreSettings:
     """Size of a segment (journal-file-size)."""
     id_cache_size: int = ID_CACHE_SIZE
     """Duplicate ids kept per address (id-cache-size)."""
+    ahead: int = 1
+    """Segments prepared ahead (journal-min-files, the one in use left out)."""
+    sync: Sync = Sync.ALWAYS
+    """When a batch is synced (journal-datasync, journal-sync-transactional and -non-transactional)."""
+    retention: RetentionSettings | None = None
+    """Where segments go that leave the log (journal-retention-directory)."""
     disk_usage_percent_max: int = 90
     """Refuse messages above it (max-disk-usage); -1 or 100 for never."""
     disk_free_bytes_min: int = -1
@@ -145,6 +152,9 @@ class MessageStore:
             sequence=state.sequence,
             use=state.segments[number],
             segment_bytes=settings.segment_bytes,
+            ahead=settings.ahead,
+            sync=settings.sync,
+            retention=Retention(disk, settings.retention) if settings.retention is not None else None,
             on_failure=on_failure,
             on_segment=self._begin_segment,
             on_space=self._update_full,
@@ -497,6 +507,7 @@ class MessageStore:
         )
         self._journal.retry_space()
         self.large.flush()
+        self._journal.prune_retention()
         self._update_full()
 
     def _update_full(self) -> None:
