@@ -49,6 +49,7 @@ class Node:
         pages = Pages(rig.disk(owner), f"{DIRECTORY}/paging", store.epoch) if paging else None
         self.world = World(settings, store=store, pages=pages)
         self.restored = self.world.office.restore(store.state)
+        self.world.resources.restore(store.state)
 
     def step(self) -> None:
         """A turn of the loop and a moment for the disk."""

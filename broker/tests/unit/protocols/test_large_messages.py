@@ -6,7 +6,8 @@ import random
 
 import pytest
 
-from support.large import Node, body_of
+from support.core import CoreNode
+from support.large import Node, body_of, seen_by
 from support.store import Rig
 from understudy.cluster.topology import Topology
 from understudy.limits import LARGE_BACKLOG_BYTES_PAUSE
@@ -225,3 +226,110 @@ def test_a_slow_disk_holds_the_socket_up() -> None:
     assert LARGE_BACKLOG_BYTES_PAUSE < sent <= LARGE_BACKLOG_BYTES_PAUSE + 2 * PIECE
     client.node.settle()
     assert not client.connection.congested()
+
+
+# --- sessions that are reattached (ADR 0009) ---------------------------------------------------------
+
+
+class Cut:
+    """A client with a confirmation window that remembers its commands, as stock ones do."""
+
+    def __init__(self) -> None:
+        self.node = Node(Rig(random.Random(1)), "a")
+        self.node.world.queue("q")
+        self.node.settle()
+        self.core = CoreNode(world=self.node.world)
+        self.client = self.core.client()
+        self.client.create_session(window=10_000_000)
+        self.commands: list[packets.Packet] = []
+        self.received: list[packets.Packet] = []
+
+    def send(self, *several: packets.Packet) -> None:
+        for packet in several:
+            self.commands.append(packet)
+            self.client.send(packet)
+
+    def take(self) -> None:
+        self.received += [packet for packet in self.client.received() if packet.counts_as_command]
+
+    def cut(self, *, noticed: bool = True) -> list[packets.Packet]:
+        """Lose the connection, which the server notices or not, and ask for the session on another one."""
+        self.take()
+        if noticed:
+            self.client.lose()
+        self.client = self.core.client()
+        answers = self.client.reattach(last_received=len(self.received) - 1)
+        self.received += [each for each in answers if not isinstance(each, packets.ReattachSessionResponse)]
+        return [each for each in answers if isinstance(each, packets.ReattachSessionResponse)]
+
+    def go_on(self, answer: packets.ReattachSessionResponse) -> None:
+        """Send what the server has not received, unchanged."""
+        assert answer.reattached
+        for packet in self.commands[answer.last_confirmed_command_id + 1 :]:
+            self.client.send(packet)
+
+
+def large_commands(body: bytes, correlation_id: int = 1) -> list[packets.Packet]:
+    header = packets.header_of_message(Message(b"", address="q"))
+    commands: list[packets.Packet] = [packets.SessionSendLarge(header)]
+    for start in range(0, len(body), PIECE):
+        last = start + PIECE >= len(body)
+        commands.append(
+            packets.SessionSendContinuation(
+                body[start : start + PIECE], not last, len(body) if last else -1, last, correlation_id, 1
+            )
+        )
+    return commands
+
+
+@pytest.mark.parametrize("noticed", [True, False])
+@pytest.mark.parametrize("sent", [1, 3, 6, 7, 8])
+def test_a_send_goes_on_after_a_reattachment(sent: int, noticed: bool) -> None:
+    cut = Cut()
+    commands = [*large_commands(body_of("m")), small("behind", 2)]
+    cut.send(*commands[:sent])
+    answers = cut.cut(noticed=noticed)
+    if sent >= 7:
+        assert answers == [], "not before it is known what was carried out"
+        cut.node.settle()
+        answers = [each for each in cut.client.received() if isinstance(each, packets.ReattachSessionResponse)]
+    (answer,) = answers
+    assert answer.last_confirmed_command_id == sent - 1
+    cut.go_on(answer)
+    cut.send(*commands[sent:])
+    cut.node.settle()
+    queue = cut.node.world.office.find_queue("q")
+    assert queue is not None
+    assert queue.message_count == 2
+    reader = cut.node.consumer()
+    cut.node.settle()
+    assert seen_by(reader).large_bodies == [body_of("m")]
+    assert [message.body for _, message, _ in seen_by(reader).delivered] == [b"behind"]
+
+
+def test_a_delivery_goes_on_after_a_reattachment() -> None:
+    cut = Cut()
+    cut.send(*large_commands(body_of("m")))
+    cut.node.settle()
+    cut.take()
+    cut.send(packets.SessionStart(), packets.CreateConsumer(0, "q", None, False, False, 0))
+    cut.send(packets.FlowToken(0, 150_000))
+    (answer,) = cut.cut()
+    cut.go_on(answer)
+    cut.send(packets.FlowToken(0, -1))
+    cut.take()
+    kinds = [each for each in cut.received if isinstance(each, packets.ReceiveLargeMessage)]
+    assert len(kinds) == 1
+    pieces = [each for each in cut.received if isinstance(each, packets.ReceiveContinuation)]
+    assert b"".join(each.body for each in pieces) == body_of("m")
+
+
+def test_a_session_that_nobody_asks_for_takes_its_unfinished_message_along() -> None:
+    cut = Cut()
+    cut.send(*large_commands(body_of("m"))[:4])
+    cut.node.settle()
+    assert len(cut.node.files()) == 1
+    cut.client.lose()
+    cut.core.services.reattachments.close()
+    cut.node.settle()
+    assert cut.node.files() == []

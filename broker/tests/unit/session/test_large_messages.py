@@ -12,6 +12,7 @@ from support.store import Rig
 from understudy import limits
 from understudy.config.model import Permission, RoutingType
 from understudy.errors import AddressFull, DiskFull, IllegalState, LargeMessageFailed, LimitExceeded, NotAuthorized
+from understudy.ids import Xid
 from understudy.message import DUPLICATE_ID, LARGE_COMPRESSED, LARGE_SIZE, SCHEDULED_DELIVERY
 from understudy.session import upload as upload_module
 
@@ -483,5 +484,32 @@ def test_a_takeover_finds_large_messages(node: Node) -> None:
     successor.settle()
     assert seen_by(reader).large_bodies == [body_of("m"), body_of("n")]
     reader.acknowledge(0, seen_by(reader).large[1][1].message_id)
+    successor.outlive()
+    assert successor.files() == []
+
+
+@pytest.mark.parametrize("outcome", ["commit", "rollback"])
+def test_a_prepared_branch_keeps_its_files_over_a_takeover(node: Node, outcome: str) -> None:
+    session = node.world.session(xa=True, auto_commit_sends=False, auto_commit_acks=False)
+    xid = Xid(1, b"global", b"branch")
+    session.branches.start(xid)
+    node.send(session, header_of("m"), body_of("m"))
+    node.settle()
+    session.branches.end(xid, failed=False)
+    session.branches.prepare(xid)
+    node.settle()
+    node.rig.die(power_loss=True)
+    successor = Node(node.rig, "b")
+    successor.outlive()
+    assert len(successor.files()) == 1
+    decider = successor.world.session(xa=True)
+    reader = successor.consumer()
+    if outcome == "commit":
+        decider.branches.commit(xid, one_phase=False, done=successor.world.answers.of("commit"))
+        successor.settle()
+        assert seen_by(reader).large_bodies == [body_of("m")]
+        reader.acknowledge(0, seen_by(reader).large[0][1].message_id)
+    else:
+        decider.branches.roll_back(xid)
     successor.outlive()
     assert successor.files() == []

@@ -157,6 +157,7 @@ class CoreConnection:
     def give_up(self, error: BrokerError) -> None:
         """A breach of protocol that showed later than it came."""
         log.warning("connection dropped", extra={"peer": self.connection.peer, "code": error.code, "error": str(error)})
+        self._forfeited = True
         self.connection.close()
 
     def disconnect(self) -> None:
@@ -319,9 +320,14 @@ class CoreConnection:
         self.sessions[channel.channel_id] = found
         self._proved()
         log.info("session reattached", extra={"peer": self.connection.peer, "from": old.connection.peer})
-        # the client forgets what the answer covers, so that must be durable first
-        found.session.when_durable(self._reattached, found, channel.last_received)
+        # what is held behind a large message is carried out first: until then nobody can say what the
+        # client must send again
+        found.when_settled(lambda: self._answer_reattached(found))
         return True
+
+    def _answer_reattached(self, handler: CoreSession) -> None:
+        # the client forgets what the answer covers, so that must be durable first
+        handler.session.when_durable(self._reattached, handler, handler.channel.last_received)
 
     def _reattached(self, handler: CoreSession, last_received: int) -> None:
         if handler.channel.connection is self:

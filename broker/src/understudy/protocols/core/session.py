@@ -55,6 +55,8 @@ class CoreSession:
         self._held: deque[tuple[packets.Packet, int]] | None = None
         """Packets that came behind the last piece of a large message whose file is being made safe;
         None when nothing is. The first is that piece itself."""
+        self._settled: list[Callable[[], None]] = []
+        """Waits until nothing is held."""
 
     def made(self, session: ServerSession) -> None:
         """Its session is there."""
@@ -84,6 +86,13 @@ class CoreSession:
     def congested(self) -> bool:
         """Whether its client should not be read until the disk has caught up."""
         return self._held is not None or self.session.large.backlog_bytes > LARGE_BACKLOG_BYTES_PAUSE
+
+    def when_settled(self, call: Callable[[], None]) -> None:
+        """Call once nothing is held: mostly now."""
+        if self._held is None:
+            call()
+        else:
+            self._settled.append(call)
 
     def _refuse(self, packet: packets.Packet, error: BrokerError) -> None:
         if type(packet) in _ALWAYS_ANSWERED or getattr(packet, "requires_response", False):
@@ -189,19 +198,22 @@ class CoreSession:
         """The large message is on its way: carry out what came behind it."""
         held, self._held = self._held, None
         self.channel.connection.uploading.pop(self, None)
-        if not held:
+        if held:
+            packet, size_bytes = held.popleft()
+            if self._counts:
+                self.channel.received(packet, size_bytes)
+            try:
+                while held and self._held is None:
+                    self.receive(*held.popleft())
+            except BrokerError as error:
+                self.channel.connection.give_up(error)
+                return
+        if self._held is not None:
+            self._held.extend(held or ())
             return
-        packet, size_bytes = held.popleft()
-        if self._counts:
-            self.channel.received(packet, size_bytes)
-        try:
-            while held and self._held is None:
-                self.receive(*held.popleft())
-        except BrokerError as error:
-            self.channel.connection.give_up(error)
-            return
-        if held and self._held is not None:
-            self._held.extend(held)
+        settled, self._settled = self._settled, []
+        for call in settled:
+            call()
 
     # --- consuming -----------------------------------------------------------------------------
 
@@ -332,8 +344,7 @@ class CoreSession:
 
     def lose(self, ttl_ms: int) -> bool:
         """The connection is gone under it. True: it waits for its client; False: it has ended."""
-        # while the end of a large message is made safe nobody can say what the client must send again
-        if self._held is None and self.channel.connection.services.reattachments.keep(self, ttl_ms):
+        if self.channel.connection.services.reattachments.keep(self, ttl_ms):
             self.channel.fire(Event.LOSE)
             self.session.pause_deliveries()
             return True
@@ -353,6 +364,7 @@ class CoreSession:
     def close(self, *, failed: bool) -> None:
         """End it without being asked by its client."""
         self._held = None
+        self._settled.clear()
         self.session.close(failed=failed)
         self.end()
 
