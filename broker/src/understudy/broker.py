@@ -12,7 +12,7 @@ from understudy.cluster.credentials import ClusterCredentials
 from understudy.cluster.topology import Topology
 from understudy.config.model import Configuration
 from understudy.limits import JOURNAL_BACKLOG_BYTES_PAUSE
-from understudy.ports import Clock, Connection, Entropy, Timers
+from understudy.ports import Clock, Connection, Entropy, Timers, Worker
 from understudy.protocols.core.connection import CoreConnection
 from understudy.protocols.core.reattachment import Reattachments
 from understudy.protocols.core.services import CoreServices
@@ -20,6 +20,7 @@ from understudy.routing.post_office import PostOffice
 from understudy.routing.settings import AddressSettingsRepository
 from understudy.security.authorization import SecurityPolicy
 from understudy.security.login_guard import LoginGuard
+from understudy.security.logins import Logins
 from understudy.session.registry import SessionRegistry
 from understudy.session.resource_registry import ResourceRegistry
 from understudy.store.message_store import MessageStore
@@ -40,6 +41,7 @@ class Broker:
         clock: Clock,
         timers: Timers,
         entropy: Entropy,
+        worker: Worker,
         wake: Callable[[], None],
         global_max_size_bytes: int,
         pages: Pages | None = None,
@@ -83,7 +85,7 @@ class Broker:
             registry=SessionRegistry(),
             resources=self.resources,
             reattachments=Reattachments(clock, timers),
-            login_guard=LoginGuard(clock),
+            logins=Logins(security, LoginGuard(clock), worker),
             credentials=credentials,
             connection_ttl_override_ms=configuration.connection_ttl_override_ms,
         )

@@ -313,6 +313,7 @@ class FakeSecurity:
     """Allows everything that is not in ``denied``."""
 
     user = "tester"
+    permission_ms = 10_000
 
     def __init__(self, *denied: Permission) -> None:
         self.denied = set(denied)

@@ -17,7 +17,7 @@ import uvloop
 from understudy.config.model import Configuration, LoadedConfig
 from understudy.config.reader import read_broker_xml
 from understudy.errors import BrokerError, ConfigError
-from understudy.runtime.environment import SystemEntropy, system_environment
+from understudy.runtime.environment import SystemClock, SystemEntropy, system_environment
 from understudy.runtime.http import ManagementServer
 from understudy.runtime.logs import configure_logs
 from understudy.runtime.node import BrokerNode
@@ -167,6 +167,7 @@ def _security(configuration: Configuration, folder: Path) -> SecurityPolicy:
     return security_policy(
         configuration,
         SystemEntropy(),
+        SystemClock(),
         users=texts[users],
         users_file=str(users),
         roles=texts[roles],

@@ -73,9 +73,12 @@ _IDENTITY: Final[tuple[Element, ...]] = (
 
 _SECURITY: Final[tuple[Element, ...]] = (
     row("security-enabled", BOOLEAN, "true", "Check users, passwords and permissions."),
-    *no_effect(
-        "users and settings are fixed while the broker runs, so an answer never goes stale",
-        row("security-invalidation-interval", MS, "10000", "How long a successful check is remembered."),
+    row(
+        "security-invalidation-interval",
+        MS,
+        "10000",
+        "How long a successful login or permission check is remembered; 0 is not at all.",
+        minimum=0,
     ),
     row("authentication-cache-size", INTEGER, "1000", "Successful logins remembered; 0 remembers none.", minimum=0),
     row("authorization-cache-size", INTEGER, "1000", "Permission answers remembered; 0 remembers none.", minimum=0),

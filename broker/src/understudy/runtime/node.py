@@ -24,7 +24,7 @@ from understudy.ha.shared_store import Event, Role, SharedStoreOptions, SharedSt
 from understudy.runtime.acceptor import Acceptor
 from understudy.runtime.connector import LoopDialer
 from understudy.runtime.environment import Environment
-from understudy.runtime.turn import Turn, TurningLogWriter, TurningTimers
+from understudy.runtime.turn import Turn, TurningLogWriter, TurningTimers, TurningWorker
 from understudy.security.authorization import SecurityPolicy
 from understudy.store.follower import Follower
 from understudy.store.journal import Sync
@@ -92,6 +92,8 @@ class BrokerNode:
         self.store: MessageStore | None = None
         self._large_writer: TurningLogWriter | None = None
         """Writes the bodies of large messages, so that the journal never waits for them."""
+        self._worker: TurningWorker | None = None
+        """Checks passwords."""
         self._credentials = self._cluster_credentials()
         self.lock = NodeLock(
             environment.disk,
@@ -273,6 +275,7 @@ class BrokerNode:
             ),
             on_failure=self._store_failed,
         )
+        self._worker = TurningWorker(environment.worker(), self._turn)
         self.broker = Broker(
             configuration,
             self.store,
@@ -282,6 +285,7 @@ class BrokerNode:
             clock=environment.clock,
             timers=self._timers,
             entropy=environment.entropy,
+            worker=self._worker,
             wake=self._turn.request,
             global_max_size_bytes=self._global_max_size_bytes(),
             pages=Pages(environment.disk, configuration.paging_directory, self.store.epoch),
@@ -356,6 +360,9 @@ class BrokerNode:
         if self._large_writer is not None:
             self._large_writer.close()
             self._large_writer = None
+        if self._worker is not None:
+            self._worker.close()
+            self._worker = None
 
     # --- parts ---------------------------------------------------------------------------------
 

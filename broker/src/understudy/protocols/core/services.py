@@ -13,7 +13,7 @@ from understudy.protocols.core.reattachment import Reattachments
 from understudy.protocols.core.resend import ResendBudget
 from understudy.routing.post_office import PostOffice
 from understudy.security.authorization import Principal, SecurityPolicy
-from understudy.security.login_guard import LoginGuard
+from understudy.security.logins import Logins
 from understudy.session.registry import SessionRegistry
 from understudy.session.resource_registry import ResourceRegistry
 from understudy.store.message_store import MessageStore
@@ -35,6 +35,10 @@ class PrincipalSecurity:
     def user(self) -> str:
         return self._principal.user
 
+    @property
+    def permission_ms(self) -> int:
+        return self._policy.permission_ms
+
     def check(self, permission: Permission, address: str, queue: str | None = None) -> None:
         self._policy.check(self._principal, permission, address, queue)
 
@@ -53,7 +57,7 @@ class CoreServices:
     registry: SessionRegistry
     resources: ResourceRegistry
     reattachments: Reattachments
-    login_guard: LoginGuard
+    logins: Logins
     credentials: ClusterCredentials | None
     """None when no cluster-connection is configured: cluster links are refused."""
     connection_ttl_override_ms: int = -1
