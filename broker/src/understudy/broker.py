@@ -23,6 +23,7 @@ from understudy.security.login_guard import LoginGuard
 from understudy.security.logins import Logins
 from understudy.session.registry import SessionRegistry
 from understudy.session.resource_registry import ResourceRegistry
+from understudy.session.slow_consumers import SlowConsumers
 from understudy.store.message_store import MessageStore
 from understudy.store.pages import Pages
 
@@ -65,6 +66,8 @@ class Broker:
             wake=wake,
         )
         self.post_office.restore(store.state)
+        self.slow_consumers = SlowConsumers(clock, timers)
+        self.post_office.directory.listeners.append(self.slow_consumers)
         self.resources = ResourceRegistry(
             self.post_office,
             clock,
@@ -104,12 +107,23 @@ class Broker:
         """Whether the journal is so far behind that sockets should not be read."""
         return self.store.backlog_bytes > JOURNAL_BACKLOG_BYTES_PAUSE
 
-    def stop_accepting(self) -> None:
-        """Refuse new sessions; the present ones go on until they are closed."""
+    def stop_accepting(self, *, critical: bool = False) -> None:
+        """Refuse new sessions; the present ones go on until they are closed.
+
+        Args:
+            critical: Because of an error, which clients are told.
+        """
         self.services.accepting = False
+        self.services.critical_stop = critical
+
+    def when_idle(self, call: Callable[[], None]) -> None:
+        """Call when there is no session any more, perhaps now; then perhaps again."""
+        self.services.on_idle = call
+        self.services.session_ended()
 
     def close(self) -> None:
         """End timers and what waits for its client; connections were closed before."""
         self.services.reattachments.close()
+        self.slow_consumers.close()
         self.resources.close()
         self.post_office.close()

@@ -255,6 +255,7 @@ class FakeCallback:
     forced: list[tuple[int, int, int]] = field(default_factory=list)
     """Consumer, sequence, number of deliveries before it."""
     disconnected: list[int] = field(default_factory=list)
+    killed: list[str] = field(default_factory=list)
     credits: list[tuple[str, int]] = field(default_factory=list)
     refused: list[tuple[str, int]] = field(default_factory=list)
     errors: list[BrokerError] = field(default_factory=list)
@@ -285,6 +286,9 @@ class FakeCallback:
 
     def forced_delivery(self, consumer_id: int, sequence: int) -> None:
         self.forced.append((consumer_id, sequence, len(self.delivered)))
+
+    def kill_connection(self, reason: str) -> None:
+        self.killed.append(reason)
 
     def disconnect_consumer(self, consumer_id: int) -> None:
         self.disconnected.append(consumer_id)

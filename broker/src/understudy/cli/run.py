@@ -110,7 +110,8 @@ async def _serve(configuration: Configuration, place: Instance, allow_remote: bo
     stopping: list[asyncio.Task[None]] = []
 
     def stop() -> None:
-        if not stopping:
+        # the second time it does not wait for clients any longer
+        if len(stopping) < 2:
             log.info("stopping", extra={"reason": "signal"})
             notify("STOPPING=1")
             stopping.append(loop.create_task(node.stop()))

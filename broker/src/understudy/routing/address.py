@@ -162,6 +162,13 @@ class Address:
             return settings.address_full_policy
         return None
 
+    def refuses(self, credited: bool) -> bool:
+        """Whether an address that blocks refuses a message all the same: from its reject threshold on
+        any, without one those of a producer that goes on without credits, so that memory stays bounded.
+        """
+        threshold = self.settings.max_size_bytes_reject_threshold
+        return not credited if threshold < 0 else self.size_bytes >= threshold
+
     @property
     def paging(self) -> bool:
         """Whether messages wait whose body is not in memory."""

@@ -315,13 +315,13 @@ class Directory:
         queue = self.queue(name)
         if queue.consumer_count and not disconnect:
             raise QueueInUse(f"queue {queue.name!r} has {queue.consumer_count} consumers")
+        self.transient_queues.discard(queue.name)
         for consumer in list(queue.consumers()):
             consumer.disconnect()
         if queue.durable:
             self._store.delete_queue(queue.queue_id)
         queue.deleted = True
         del self.queues[queue.name]
-        self.transient_queues.discard(queue.name)
         # With the queue's record its references go from the log: none of them is acknowledged.
         queue.forget_waiting()
         scheduled = self._office.scheduled.remove(queue)

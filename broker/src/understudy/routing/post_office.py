@@ -220,7 +220,7 @@ class PostOffice:
         if policy is AddressFullPolicy.DROP:
             address.messages_dropped += 1
             return False
-        if policy is AddressFullPolicy.FAIL or not credited:
+        if policy is AddressFullPolicy.FAIL or address.refuses(credited):
             raise AddressFull(
                 f"address {address.name!r} holds {address.size_bytes} bytes in {address.message_count} messages",
                 hint=f"address-full-policy {policy.value}",

@@ -16,8 +16,10 @@ _Done = Callable[[BaseException | None], None]
 
 
 def worker_threads() -> int:
-    """One processor is left to the loop and the log."""
-    return max(1, min(4, (os.cpu_count() or 2) - 1))
+    """One for each processor, up to four: hashing leaves the interpreter alone, and the loop, which
+    mostly waits, is let in between by the kernel.
+    """
+    return min(4, os.cpu_count() or 1)
 
 
 class ThreadWorker:

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Final
 
 from understudy.config.model import Permission
 from understudy.errors import BrokerError, IllegalState, LimitExceeded, ObjectClosed
@@ -40,6 +40,9 @@ from understudy.session.transaction import Transaction
 from understudy.session.xa import XaRequests
 from understudy.store.large_messages import LargeMessages
 from understudy.store.reference import MessageReference
+
+#: Metadata by which JMS clients name themselves (facts 6.4).
+CLIENT_ID_METADATA: Final = "jms-client-id"
 
 
 class ServerSession:
@@ -196,8 +199,20 @@ class ServerSession:
         self._consumer(consumer_id).receive_credits(credit_bytes)
 
     def force_delivery(self, consumer_id: int, sequence: int) -> None:
-        """Deliver what can be delivered, then the marker. Raises IllegalState."""
-        self._consumer(consumer_id).force_delivery(sequence)
+        """Deliver what can be delivered, what this session sent before included, then the marker.
+        Raises IllegalState.
+        """
+        consumer = self._consumer(consumer_id)
+        context = self._office.context
+        if self.order.sequence > context.durable:
+            self.order.sequence = context.appended
+            context.when_durable(context.appended, self._force_delivery, consumer, sequence)
+        else:
+            consumer.force_delivery(sequence)
+
+    def _force_delivery(self, consumer: ServerConsumer, sequence: int) -> None:
+        if self.consumers.get(consumer.consumer_id) is consumer:
+            consumer.force_delivery(sequence)
 
     def start(self) -> None:
         """Deliveries may begin."""
@@ -344,6 +359,9 @@ class ServerSession:
         if key not in self.metadata and len(self.metadata) >= METADATA_PER_SESSION_MAX:
             raise LimitExceeded(f"{len(self.metadata)} metadata entries in a session")
         self.metadata[key] = value
+        if key == CLIENT_ID_METADATA:
+            # also what a client adds again after a failover, when CREATESESSION names no client id
+            self.connection.client_id = value
 
     def add_unique_metadata(self, key: str, value: str) -> None:
         """Raises DuplicateMetadata if another session carries the pair, LimitExceeded."""

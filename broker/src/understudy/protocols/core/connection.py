@@ -181,14 +181,29 @@ class CoreConnection:
         self._forfeited = True
         self.connection.close()
 
+    def kill(self, reason: str) -> None:
+        """End it because of how the client behaves."""
+        log.warning("connection killed", extra={"peer": self.connection.peer, "reason": reason})
+        self._forfeited = True
+        self.send(packets.DisconnectConsumerKill(self.services.node_id), SESSION_SETUP_CHANNEL)
+        self.connection.close()
+
     def disconnect(self) -> None:
-        """Say goodbye as a stopping server does (facts 7.2), then close."""
+        """Say goodbye as a stopping server does, then close: who had sessions is told to go on
+        elsewhere, whoever else that the server stops, both also whether by an error (facts 7.2).
+        """
+        kind = packets.DisconnectReason
+        critical = self.services.critical_stop
+        if self.sessions:
+            reason = kind.SCALE_DOWN_ON_CRITICAL_ERROR if critical else kind.SCALE_DOWN
+        else:
+            reason = kind.SHUT_DOWN_ON_CRITICAL_ERROR if critical else kind.SHUT_DOWN
         for session in list(self.sessions.values()):
             session.close(failed=True)
         self.sessions.clear()
         if self.decoder.version >= 131:
             farewell: packets.Packet = packets.DisconnectV3(
-                node_id=self.services.node_id, reason=2, target_node_id=None, connector=None
+                node_id=self.services.node_id, reason=reason, target_node_id=None, connector=None
             )
         elif self.decoder.version >= 125:
             farewell = packets.DisconnectV2(node_id=self.services.node_id, scale_down_node_id=None)

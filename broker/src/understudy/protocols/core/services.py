@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -63,9 +64,18 @@ class CoreServices:
     connection_ttl_override_ms: int = -1
     accepting: bool = True
     """False while stopping: new sessions are rejected, clients try again elsewhere."""
+    critical_stop: bool = False
+    """Stopping because of an error."""
+    on_idle: Callable[[], None] | None = None
+    """Called when the last session has ended."""
     resend_budget: ResendBudget = field(default_factory=ResendBudget)
     connections: dict[CoreConnection, None] = field(default_factory=dict)
     """In the order they came."""
+
+    def session_ended(self) -> None:
+        """One of the sessions is gone."""
+        if self.on_idle is not None and not self.session_count():
+            self.on_idle()
 
     def session_count(self) -> int:
         """Sessions of all connections, and those that wait for theirs."""

@@ -307,6 +307,14 @@ class CoreSession:
     def producer_credits_refused(self, address: str, credit_bytes: int) -> None:
         self.reply(packets.ProducerFailCredits(credit_bytes, address))
 
+    def kill_connection(self, reason: str) -> None:
+        """The slow-consumer-policy is KILL; the packet says so to clients that listen (facts 13)."""
+        connection = self.channel.connection
+        if self.channel.detached:
+            self.close(failed=True)
+        else:
+            connection.kill(reason)
+
     def writable(self) -> bool:
         return not self.channel.detached and self.channel.connection.writable()
 
@@ -344,6 +352,7 @@ class CoreSession:
         self.channel.fire(Event.END)
         connection.services.reattachments.remove(self)
         connection.session_ended(self)
+        connection.services.session_ended()
 
 
 #: Requests whose client waits although they have no requires_response field.
