@@ -41,9 +41,7 @@ class CoreLink:
         client.ask(packets.ProducerRequestCredits(_PRODUCER_CREDIT_BYTES, queue), packets.ProducerCredits)
         message = Message(BODY, address=queue, type=MessageType.BYTES, durable=durable)
         frame = encode_send(message, _CHANNEL, requires_response=True, correlation_id=0, sender_id=0, version=_VERSION)
-        return Producer(
-            client.socket, frame, (Patch(frame.index(NUMBER), body=True), Patch(len(frame) - 12))
-        )
+        return Producer(client.socket, frame, (Patch(frame.index(NUMBER), body=True), Patch(len(frame) - 12)))
 
     def consumer(self, queue: str, number: int) -> Consumer:
         client = _Client(self.port)

@@ -24,9 +24,10 @@ from understudy.message import Message
 from understudy.ports import Clock
 from understudy.routing.configuration import QueueConfiguration, split_fqqn
 from understudy.routing.filter import parse_filter
+from understudy.routing.plain_sends import take_plain
 from understudy.routing.post_office import Done, Order, PostOffice
 from understudy.routing.queue import Queue
-from understudy.session.callback import SessionCallback
+from understudy.session.callback import RunAnswers, SessionCallback
 from understudy.session.connection_scope import ConnectionScope
 from understudy.session.consumer import BrowserConsumer, ServerConsumer
 from understudy.session.credits import PRODUCER_CREDITS_MAX, ProducerCredits
@@ -334,6 +335,36 @@ class ServerSession:
             office.send(message, self.order, done, transaction, target.used_bytes <= target.granted_bytes)
         except BrokerError as error:
             self.failed(error, done, transaction)
+
+    def send_run(self, messages: list[Message], correlation_ids: list[int], answers: RunAnswers | None) -> None:
+        """Take messages that came together, in order: as ``send`` for each of them.
+
+        Args:
+            messages: Of the client.
+            correlation_ids: One per message.
+            answers: Answers each of them; None if nobody waits.
+        """
+        begin = 0
+        while begin < len(messages):
+            taken = 0
+            if self.sending_transaction is None:
+                rest = messages[begin:] if begin else messages
+                taken = self._send_plain(rest, correlation_ids[begin:] if begin else correlation_ids, answers)
+            if not taken:
+                self.send(messages[begin], answers.answer_one(correlation_ids[begin]) if answers is not None else None)
+                taken = 1
+            begin += taken
+
+    def _send_plain(self, messages: list[Message], correlation_ids: list[int], answers: RunAnswers | None) -> int:
+        target = self._targets.get(messages[0].address or "")
+        office = self._office
+        if target is None or target.permitted_until_ms < office.now_ms():
+            # the next one goes the long way, which asks for permission
+            return 0
+        answered = answers.answer_run if answers is not None else None
+        taken, size_bytes = take_plain(office, messages, self.order, answered, correlation_ids)
+        target.used_bytes += size_bytes
+        return taken
 
     @property
     def large_messages(self) -> LargeMessages:

@@ -63,6 +63,7 @@ class CoreConnection:
         self.scope = ConnectionScope(services.entropy.token(8).hex(), remote_address=connection.peer)
         self._host = connection.peer.rpartition(":")[0]
         self.decoder = FrameDecoder(role="server", limit_bytes=FRAME_BYTES_BEFORE_LOGIN_MAX)
+        self.decoder.groups_sends = True
         self._opened_ms = services.clock.monotonic_ms()
         self._last_data_ms = self._opened_ms
         self._ttl_ms = services.connection_ttl_override_ms
