@@ -215,6 +215,12 @@ class Address:
         self.message_count -= count
         self.paged_count -= count
 
+    @property
+    def sole_queue(self) -> Queue | None:
+        """The queue that gets every message that may be sent here; None if that depends."""
+        sole = self._sole
+        return sole[0] if sole is not None and len(sole) == 1 else None
+
     # -- bindings -------------------------------------------------------------------------------
 
     def add_binding(self, binding: Binding) -> None:

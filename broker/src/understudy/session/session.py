@@ -91,6 +91,7 @@ class ServerSession:
         self.sends = SendRequests(self, post_office, callback)
         self.send: Callable[..., None] = self.sends.send
         """``SendRequests.send``, without a step between: it is most of what a session does."""
+        self.send_run = self.sends.send_run
         self.branches = XaRequests(self, resources)
         self._transaction: Transaction | None = None
         self.large = LargeRequests(self, post_office.store)
