@@ -30,7 +30,7 @@
             AddressNotFound | AddressExists | AddressHasBindings | AddressFull
             QueueNotFound | QueueExists | QueueInUse | InvalidQueueConfiguration
             InvalidSelector | MaxConsumersExceeded | UnexpectedRoutingType | IllegalState
-            DuplicateMetadata | ObjectClosed
+            DuplicateMetadata | ObjectClosed | DivertExists | DivertNotFound
         SecurityError
             AuthenticationFailed | NotAuthorized | ClusterSecurityError
         StoreError                  the node stops rather than guess
@@ -318,6 +318,14 @@ class IllegalState(AddressError):
     """The request does not fit what the session or consumer is doing."""
 
     code = "illegal-state"
+
+
+class DivertExists(AddressError):
+    code = "divert-exists"
+
+
+class DivertNotFound(AddressError):
+    code = "divert-not-found"
 
 
 class DuplicateMetadata(AddressError):
