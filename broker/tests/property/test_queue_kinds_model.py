@@ -49,6 +49,9 @@ STEPS = st.lists(
         st.tuples(st.just("commit"), st.integers(0, CONSUMERS - 1)),
         st.tuples(st.just("reopen"), st.integers(0, CONSUMERS - 1), st.booleans()),
         st.tuples(st.just("crash"), st.booleans()),
+        st.tuples(st.just("round"), st.sampled_from(["a", "b"]), st.integers(0, CONSUMERS - 1)),
+        st.tuples(st.just("round"), st.sampled_from(["a", "b"]), st.integers(0, CONSUMERS - 1)),
+        st.tuples(st.just("round"), st.sampled_from(["a", "b"]), st.integers(0, CONSUMERS - 1)),
     ),
     max_size=50,
 )
@@ -155,6 +158,17 @@ class Model:
             if store.context.durable >= store.last_sequence and not self.world.office.dirty:
                 return
             self.rig.time.advance(10)
+
+    def round(self, key: str, reader: int) -> None:
+        """One of two messages is delivered, the other waits."""
+        self.send(key)
+        self.sync()
+        self.credits(reader, 0)
+        self.credits(reader, 5)
+        self.sync()
+        self.send(key)
+        self.send(None)
+        self.sync()
 
     def credits(self, reader: int, credit_bytes: int) -> None:
         self.readers[reader].session.receive_consumer_credits(0, credit_bytes)
@@ -269,11 +283,11 @@ def _cut_early(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS.values(), ids=KINDS)
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(STEPS, st.integers(0, 1 << 16))
-def test_random_work_and_crashes(kind: dict[str, Any], steps: list[tuple[Any, ...]], seed: int) -> None:
+@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.integers(0, 3), STEPS, st.integers(0, 1 << 16))
+def test_random_work_and_crashes(kind: dict[str, Any], rounds: int, steps: list[tuple[Any, ...]], seed: int) -> None:
     model = Model(kind, seed)
-    for name, *arguments in steps:
+    for name, *arguments in [("round", "a", number % 2) for number in range(rounds)] + steps:
         getattr(model, name)(*arguments)
         model.check()
     model.drain()

@@ -22,9 +22,9 @@ def test_everything_that_may_change_does_and_is_found_after_a_restart() -> None:
     queue = world.queue()
     changes = {
         "max_consumers": 4, "purge_on_no_consumers": False, "exclusive": True, "group_rebalance": True,
-        "group_rebalance_pause_dispatch": True, "group_buckets": 8, "group_first_key": "first", "last_value_key": "code",
-        "non_destructive": True, "consumers_before_dispatch": 2, "delay_before_dispatch": 70, "ring_size": 9,
-        "enabled": False, "filter": "a = 1",
+        "group_rebalance_pause_dispatch": True, "group_buckets": 8, "group_first_key": "first",
+        "last_value_key": "code", "non_destructive": True, "consumers_before_dispatch": 2, "delay_before_dispatch": 70,
+        "ring_size": 9, "enabled": False, "filter": "a = 1",
     }  # fmt: skip
     change(world, queue, **changes)
     for settings in ({}, {"#": {"default_last_value_key": "other", "default_ring_size": 1}}):

@@ -15,10 +15,10 @@ from understudy.routing.queue import Queue
 from understudy.session.session import ServerSession
 
 
-def consumer(world: World, selector: str | None = None, credits: int = -1, **options: object) -> ServerSession:
+def consumer(world: World, selector: str | None = None, credit_bytes: int = -1, **options: object) -> ServerSession:
     session = world.session(**options)
     session.create_consumer(0, "q", selector)
-    session.receive_consumer_credits(0, credits)
+    session.receive_consumer_credits(0, credit_bytes)
     return session
 
 
@@ -77,7 +77,7 @@ def test_higher_priorities_and_selectors_and_credits_count_for_each() -> None:
     session = world.session()
     for number in range(6):
         session.send(text(str(number), priority=number % 2 * 5, properties={"odd": number % 2}))
-    everything, odd, slow = consumer(world), consumer(world, "odd = 1"), consumer(world, credits=1)
+    everything, odd, slow = consumer(world), consumer(world, "odd = 1"), consumer(world, credit_bytes=1)
     world.turn()
     assert [seen(each) for each in (everything, odd, slow)] == ["135024", "135", "1"]
     slow.receive_consumer_credits(0, -1)
