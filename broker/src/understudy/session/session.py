@@ -296,9 +296,7 @@ class ServerSession:
     def expire(self, consumer_id: int, message_id: int) -> None:
         """The client found it expired (SESS_EXPIRED). Raises IllegalState."""
         consumer = self._consumer(consumer_id)
-        reference = consumer.take_one(message_id)
-        consumer.queue.delivering_count -= 1
-        self._office.expire(consumer.queue, reference)
+        consumer.queue.expire_delivered(consumer.take_one(message_id))
 
     # -- transactions -----------------------------------------------------------------------------
 
