@@ -1,0 +1,108 @@
+"""Sessions, transactions and flow control as the stock core and JMS clients see them, also across a SIGKILL."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from support.processes import Pair
+
+pytestmark = pytest.mark.maven
+
+Java = Callable[..., "subprocess.Popen[str]"]
+
+#: Addresses that are small and full soon, one whose slow consumers are disconnected, one with dead letters.
+_ADDRESS_SETTINGS = """
+    <address-settings>
+      <address-setting match="block.#">
+        <max-size-bytes>20000</max-size-bytes><address-full-policy>BLOCK</address-full-policy>
+      </address-setting>
+      <address-setting match="fail.#">
+        <max-size-bytes>20000</max-size-bytes><address-full-policy>FAIL</address-full-policy>
+      </address-setting>
+      <address-setting match="drop.#">
+        <max-size-bytes>20000</max-size-bytes><address-full-policy>DROP</address-full-policy>
+      </address-setting>
+      <address-setting match="slow.#">
+        <slow-consumer-threshold>10</slow-consumer-threshold>
+        <slow-consumer-check-period>1</slow-consumer-check-period>
+        <slow-consumer-policy>KILL</slow-consumer-policy>
+      </address-setting>
+      <address-setting match="dead.#">
+        <max-delivery-attempts>2</max-delivery-attempts>
+        <dead-letter-address>dead.letters</dead-letter-address>
+      </address-setting>
+    </address-settings>
+    <addresses>
+      <address name="dead.letters"><anycast><queue name="dead.letters"/></anycast></address>
+    </addresses>
+"""
+
+
+@pytest.fixture
+def small_pair(tmp_path: Path) -> Iterator[Pair]:
+    """A running pair with those addresses."""
+    running = Pair(tmp_path, extra=_ADDRESS_SETTINGS)
+    try:
+        yield running.start()
+    finally:
+        running.end()
+
+
+def run(java: Java, name: str, pair: Pair) -> str:
+    """A scenario from its beginning to its end."""
+    process = java(name, pair.url)
+    output, _ = process.communicate(timeout=180)
+    assert process.returncode == 0, output[-4000:]
+    assert output.endswith("done\n"), output[-1000:]
+    return output
+
+
+def run_across_a_kill(java: Java, name: str, pair: Pair) -> None:
+    """A scenario that is told to go on when the other node is active."""
+    process = java(name, pair.url, "failover", stdin=subprocess.PIPE)
+    assert process.stdout is not None
+    seen = []
+    for line in process.stdout:
+        seen.append(line)
+        if line == "ready\n":
+            break
+    assert process.poll() is None, "".join(seen)[-4000:]
+    pair.primary.kill()
+    pair.backup.wait_ready("active")
+    output, _ = process.communicate("go\n", timeout=120)
+    assert process.returncode == 0, ("".join(seen) + output)[-4000:]
+    assert output.endswith("ok failover\ndone\n"), output[-1000:]
+
+
+@pytest.mark.feature("sessions, subscriptions and acknowledgement modes")
+def test_sessions(java: Java, small_pair: Pair) -> None:
+    assert run(java, "Sessions", small_pair).count("ok ") == 13
+
+
+@pytest.mark.feature("sessions, subscriptions and acknowledgement modes")
+def test_sessions_across_a_kill(java: Java, pair: Pair) -> None:
+    run_across_a_kill(java, "Sessions", pair)
+
+
+@pytest.mark.feature("local transactions and duplicate ids")
+def test_transactions(java: Java, small_pair: Pair) -> None:
+    assert run(java, "Transactions", small_pair).count("ok ") == 6
+
+
+@pytest.mark.feature("local transactions and duplicate ids")
+def test_transactions_across_a_kill(java: Java, pair: Pair) -> None:
+    run_across_a_kill(java, "Transactions", pair)
+
+
+@pytest.mark.feature("flow control, full addresses and slow consumers")
+def test_flow_control(java: Java, small_pair: Pair) -> None:
+    assert run(java, "FlowControl", small_pair).count("ok ") == 8
+
+
+@pytest.mark.feature("flow control, full addresses and slow consumers")
+def test_flow_control_across_a_kill(java: Java, pair: Pair) -> None:
+    run_across_a_kill(java, "FlowControl", pair)
