@@ -97,7 +97,7 @@ def describe_queue(queue: Queue, settings: AddressSettings) -> QueueQueryResult:
         auto_delete_message_count=_number(full.auto_delete_message_count, 0),
         group_first_key=full.group_first_key,
         ring_size=_number(full.ring_size, -1),
-        enabled=True,
+        enabled=queue.enabled,
         group_rebalance_pause_dispatch=bool(full.group_rebalance_pause_dispatch),
         configuration_managed=full.configuration_managed,
     )
