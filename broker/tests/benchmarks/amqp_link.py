@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import socket
 import struct
+from collections.abc import Sequence
 
 from benchmarks.load import BODY, NUMBER, Consumer, Patch, Producer, RunFailed
 
@@ -42,13 +43,14 @@ class AmqpLink:
         self.port = port
         self.queue_type = queue_type
 
-    def declare(self, queue: str, *, durable: bool) -> None:
-        """Queues are durable in either case; quorum queues cannot be anything else."""
+    def declare(self, queues: Sequence[str]) -> None:
+        """Make durable queues; quorum queues cannot be anything else."""
         client = _Client(self.port)
         table = b""
         if self.queue_type != "classic":
             table = _short("x-queue-type") + b"S" + _long(self.queue_type.encode())
-        client.ask(_method(1, 50, 10, b"\0\0" + _short(queue) + b"\x02" + _long(table)), (50, 11))
+        for queue in queues:
+            client.ask(_method(1, 50, 10, b"\0\0" + _short(queue) + b"\x02" + _long(table)), (50, 11))
         client.socket.close()
 
     def producer(self, queue: str, *, durable: bool) -> Producer:

@@ -40,9 +40,8 @@ def judge(targets: Sequence[Target]) -> list[Goal]:
     for case, factor in (("blocking", 1.3), ("blocking-16", 2.0), ("queues-100", 2.0)):
         goals.append(_ratio(ours, peers, case, factor, "the best peer"))
     goals += [_lower(ours, peers, figure) for figure in ("p50_us", "p99_us")]
-    goals.append(
-        _below("broker CPU per message, pipelined", ours.median("pipelined", "broker_cpu_us"), BROKER_CPU_US_MAX, "us")
-    )
+    cpu_us = ours.median("pipelined", "broker_cpu_us")
+    goals.append(_below("broker CPU per message, pipelined", cpu_us, BROKER_CPU_US_MAX, "us"))
     goals.append(_below("start-up until it answers", ours.broker.started_s or None, START_SECONDS_MAX, "s"))
     goals.append(_below("resident memory, idle", ours.broker.idle_mib or None, IDLE_MIB_MAX, "MiB"))
     return [goal for goal in goals if goal is not None]

@@ -8,6 +8,7 @@ from __future__ import annotations
 import socket
 import struct
 import uuid
+from collections.abc import Sequence
 
 from benchmarks.load import BODY, NUMBER, Consumer, Patch, Producer, RunFailed
 
@@ -49,7 +50,7 @@ class OpenWireLink:
     def __init__(self, port: int) -> None:
         self.port = port
 
-    def declare(self, queue: str, *, durable: bool) -> None:
+    def declare(self, queues: Sequence[str]) -> None:
         """Nothing to do but to see whether somebody answers."""
         _Client(self.port).socket.close()
 

@@ -28,8 +28,8 @@ def show(targets: Sequence[Target], cases: Mapping[str, str], goals: Sequence[Go
 
 
 def _table(title: str, *columns: str) -> Table:
-    table = Table(title=title, title_justify="left")
-    table.add_column(columns[0])
+    table = Table(title=title, title_justify="left", min_width=min(len(title), 110))
+    table.add_column(columns[0], no_wrap=True)
     for column in columns[1:]:
         table.add_column(column, justify="right")
     return table
@@ -39,8 +39,8 @@ def _case_table(targets: Sequence[Target], case: str, text: str) -> Table:
     latency = case == "latency"
     own = next((target.median(case, "per_s") for target in targets if target.name == "understudy"), None)
     table = _table(
-        f"{case}: {text}", "broker", "messages/s", "lowest", "highest", "understudy is", "p50 us", "p99 us",
-        "broker CPU us", "driver CPU us", "MiB",
+        f"{case}: {text}", "broker", "messages/s", "lowest", "highest", "we are", "p50 us", "p99 us",
+        "CPU us", "driver us", "MiB",
     )  # fmt: skip
     for target in targets:
         if target.skipped or case in target.failures:

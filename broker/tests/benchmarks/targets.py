@@ -10,7 +10,6 @@ from __future__ import annotations
 import os
 import shutil
 import signal
-import socket
 import subprocess
 import tarfile
 import time
@@ -68,7 +67,7 @@ class Broker:
             )  # fmt: skip
         while True:
             try:
-                self.link().declare("started", durable=True)
+                self.link().declare(["started"])
                 break
             except OSError as error:
                 if self.process.poll() is not None:
@@ -101,9 +100,15 @@ class Broker:
         if self.process is None:
             return
         pids = self.pids() if self.process.poll() is None else []
-        for pid in pids:
-            _kill(pid)
-        self.process.wait(20)
+        # from the leaves up, so that parents see their children's end
+        for number in (signal.SIGTERM, signal.SIGKILL):
+            for pid in reversed(pids):
+                _signal(pid, number)
+            try:
+                self.process.wait(10)
+            except subprocess.TimeoutExpired:
+                continue
+            pids = [pid for pid in pids if Path(f"/proc/{pid}").exists()]
 
 
 def family(pid: int) -> list[int]:
@@ -122,9 +127,9 @@ def family(pid: int) -> list[int]:
     return found
 
 
-def _kill(pid: int) -> None:
+def _signal(pid: int, number: int) -> None:
     try:
-        os.kill(pid, signal.SIGKILL)
+        os.kill(pid, number)
     except ProcessLookupError:
         return
 
@@ -288,10 +293,3 @@ class ActiveMq(Broker):
 
     def link(self) -> Link:
         return OpenWireLink(self.port)
-
-
-def port_is_open(port: int) -> bool:
-    """Whether somebody listens."""
-    with socket.socket() as probe:
-        probe.settimeout(1)
-        return probe.connect_ex(("127.0.0.1", port)) == 0
