@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 import uuid
+from collections.abc import Sequence
 from typing import TypeVar
 
 from benchmarks.load import BODY, NUMBER, Consumer, Patch, Producer, RunFailed
@@ -29,12 +30,12 @@ class CoreLink:
     def __init__(self, port: int) -> None:
         self.port = port
 
-    def declare(self, queue: str, *, durable: bool) -> None:
-        """``durable`` is the messages': queues are durable in either case, as they are by default."""
+    def declare(self, queues: Sequence[str]) -> None:
+        """Make durable queues."""
         with _Client(self.port) as client:
-            create = packets.CreateQueueV2(queue, queue, routing_type=_ANYCAST)
-            client.ask(packets.CreateAddress(queue, (_ANYCAST,)), packets.NullResponse)
-            client.ask(create, packets.NullResponse)
+            for queue in queues:
+                client.ask(packets.CreateAddress(queue, (_ANYCAST,)), packets.NullResponse)
+                client.ask(packets.CreateQueueV2(queue, queue, routing_type=_ANYCAST), packets.NullResponse)
 
     def producer(self, queue: str, *, durable: bool) -> Producer:
         client = _Client(self.port)

@@ -10,7 +10,7 @@ import json
 import shutil
 import socket
 import subprocess
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -74,7 +74,7 @@ class Link(Protocol):
 
     protocol: str
 
-    def declare(self, queue: str, *, durable: bool) -> None: ...
+    def declare(self, queues: Sequence[str]) -> None: ...
 
     def producer(self, queue: str, *, durable: bool) -> Producer: ...
 
@@ -155,9 +155,9 @@ def run(
             connected.setblocking(False)
             return connected.fileno()
 
-        for number in range(load.queues):
-            name = f"{queue}.{number}"
-            link.declare(name, durable=load.durable)
+        names = [f"{queue}.{number}" for number in range(load.queues)]
+        link.declare(names)
+        for number, name in enumerate(names):
             for _ in range(load.producers):
                 producer = link.producer(name, durable=load.durable)
                 numbers = " ".join(map(str, producer.patches))

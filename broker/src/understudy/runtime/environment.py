@@ -69,7 +69,7 @@ def system_environment(loop: asyncio.AbstractEventLoop) -> Environment:
         timers=LoopTimers(loop),
         entropy=SystemEntropy(),
         disk=disk,
-        log_writer=lambda: ThreadLogWriter(loop),
+        log_writer=lambda: ThreadLogWriter(loop, at_once=True),
         file_lock=RealFileLock,
         worker=lambda: ThreadWorker(loop),
         memory_bytes=available_memory_bytes(),

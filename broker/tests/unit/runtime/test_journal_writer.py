@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import threading
 from pathlib import Path
 
+import pytest
+
 from understudy.errors import DiskFailed
-from understudy.runtime.disk import RealDisk
-from understudy.runtime.journal_writer import ThreadLogWriter
+from understudy.runtime import journal_writer
+from understudy.runtime.disk import RealDisk, RealFile
+from understudy.runtime.journal_writer import AT_ONCE_BYTES_MAX, AT_ONCE_NS_MAX, ThreadLogWriter
 
 
 def test_order_and_threads(tmp_path: Path) -> None:
@@ -68,5 +72,67 @@ def test_the_thread_ends_with_close() -> None:
         writer.close()
         thread.join(10)
         assert not thread.is_alive()
+
+    asyncio.run(main())
+
+
+class SlowFile(RealFile):
+    """Every sync takes what ``took_ns`` says, on the clock the writer reads."""
+
+    def __init__(self, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        super().__init__(str(path), os.open(path, os.O_RDWR | os.O_CREAT))
+        self.now_ns = 0
+        self.took_ns = 100_000
+        self.synced_by: list[str] = []
+        self.fails = False
+        monkeypatch.setattr(journal_writer.time, "monotonic_ns", lambda: self.now_ns)
+
+    def sync(self) -> None:
+        self.synced_by.append("loop" if threading.current_thread() is threading.main_thread() else "thread")
+        self.now_ns += self.took_ns
+        if self.fails:
+            raise DiskFailed("no sync")
+        super().sync()
+
+
+def test_small_batches_are_written_at_once_while_the_disk_is_quick(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def main() -> None:
+        loop = asyncio.get_running_loop()
+        writer = ThreadLogWriter(loop, at_once=True)
+        file = SlowFile(tmp_path / "f", monkeypatch)
+
+        async def write(size: int = 10) -> BaseException | None:
+            told: asyncio.Future[BaseException | None] = loop.create_future()
+            writer.submit(file, 0, [b"x" * size], told.set_result)
+            assert not told.done(), "never told from within submit"
+            return await told
+
+        async def who(size: int = 10) -> str:
+            assert await write(size) is None
+            return file.synced_by[-1]
+
+        assert await who() == "thread", "nothing is known of the disk yet"
+        for _ in range(10):
+            await who()
+        assert await who() == "loop"
+        assert await who(AT_ONCE_BYTES_MAX + 1) == "thread"
+        file.took_ns = 10 * AT_ONCE_NS_MAX
+        assert await who() == "loop"
+        assert await who() == "thread", "one slow sync is enough"
+        file.took_ns = 100_000
+        assert await who() == "thread", "one quick one is not"
+        for _ in range(30):
+            await who()
+        assert await who() == "loop"
+        behind: asyncio.Future[BaseException | None] = loop.create_future()
+        writer.run(lambda: None, behind.set_result)
+        assert await who() == "thread", "never past a job of the thread"
+        await behind
+        file.fails = True
+        assert isinstance(await write(), DiskFailed)
+        assert file.synced_by[-1] == "loop"
+        writer.close()
 
     asyncio.run(main())
