@@ -1,22 +1,44 @@
-"""``python -m benchmarks [NAME ...]``: run all benchmarks or those named."""
+"""``python -m benchmarks [NAME [OPTIONS]] ...``: run all benchmarks or those named, one after the other."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import click
 
+from benchmarks.group_commit import group_commit
+from benchmarks.memory import memory
 from benchmarks.soak import soak
 from benchmarks.takeover import takeover
 
-BENCHMARKS = {"soak": soak, "takeover": takeover}
+BENCHMARKS: dict[str, click.Command | Callable[..., None]] = {
+    "group-commit": group_commit,
+    "memory": memory,
+    "soak": soak,
+    "takeover": takeover,
+}
 
 
-@click.command()
-@click.argument("names", nargs=-1, type=click.Choice(sorted(BENCHMARKS)))
-@click.option("--json", "as_json", is_flag=True, help="One JSON object per benchmark instead of a table.")
-def main(names: tuple[str, ...], as_json: bool) -> None:
-    """Run benchmarks side by side in one run; prints medians and ratios."""
-    for name in names or sorted(BENCHMARKS):
-        BENCHMARKS[name](as_json=as_json)
+def _command(name: str, benchmark: click.Command | Callable[..., None]) -> click.Command:
+    if isinstance(benchmark, click.Command):
+        return benchmark
+    as_json = click.Option(["--json", "as_json"], is_flag=True, help="One JSON object instead of a table.")
+    return click.Command(name, callback=benchmark, params=[as_json], help=benchmark.__doc__)
+
+
+@click.group(
+    invoke_without_command=True,
+    chain=True,
+    commands={name: _command(name, benchmark) for name, benchmark in BENCHMARKS.items()},
+)
+@click.option("--json", "as_json", is_flag=True, help="One JSON object per benchmark, when all are run.")
+@click.pass_context
+def main(context: click.Context, as_json: bool) -> None:
+    """Run benchmarks side by side in one run, all of them or those named; prints medians and ratios."""
+    if context.invoked_subcommand is None:
+        assert isinstance(context.command, click.Group)
+        for _, command in sorted(context.command.commands.items()):
+            command.main(["--json"] if as_json else [], standalone_mode=False)
 
 
 if __name__ == "__main__":

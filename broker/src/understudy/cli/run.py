@@ -19,6 +19,7 @@ from understudy.config.reader import read_broker_xml
 from understudy.errors import BrokerError, ConfigError
 from understudy.runtime.environment import SystemEntropy, system_environment
 from understudy.runtime.http import ManagementServer
+from understudy.runtime.journal_writer import let_the_writer_in
 from understudy.runtime.logs import configure_logs
 from understudy.runtime.node import BrokerNode
 from understudy.runtime.node_view import LiveNodeView
@@ -89,6 +90,7 @@ def run(
     for warning in loaded.warnings:
         log.warning("configuration", extra={"detail": str(warning)})
     place = Instance(directory, config.resolve(), http, http_token_file)
+    let_the_writer_in()
     sys.exit(uvloop.run(_serve(loaded.configuration, place, http_allow_remote)))
 
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 import threading
 from pathlib import Path
 
 from understudy.errors import DiskFailed
 from understudy.runtime.disk import RealDisk
-from understudy.runtime.journal_writer import ThreadLogWriter
+from understudy.runtime.journal_writer import ThreadLogWriter, let_the_writer_in
 
 
 def test_order_and_threads(tmp_path: Path) -> None:
@@ -70,3 +71,12 @@ def test_the_thread_ends_with_close() -> None:
         assert not thread.is_alive()
 
     asyncio.run(main())
+
+
+def test_a_busy_loop_gives_way_to_the_writer_sooner_than_by_default() -> None:
+    before_s = sys.getswitchinterval()
+    try:
+        let_the_writer_in()
+        assert sys.getswitchinterval() < before_s / 10
+    finally:
+        sys.setswitchinterval(before_s)
