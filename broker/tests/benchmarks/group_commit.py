@@ -1,13 +1,14 @@
 """What group commit makes of a disk: the store against raw sequential writes of the very same bytes.
 
-Both in turn in one run, on the same file system. The store is an active ``MessageStore`` over the real disk
-and the real writer thread, on the loop the broker uses; producers are played by the loop, which appends what
-one read of their sockets brings and stops while a window is unconfirmed; the writer thread gets the interpreter as fast as in ``understudy run``. Raw is a plain loop that writes
-each batch of that very run, same bytes, same sizes, with one ``pwritev`` and one ``fdatasync``, into files of the same
-size, allocated before the clock starts. Goal: at least 70 % of raw.
+Both in turn in one run, on the same file system. The store is an active ``MessageStore`` over the real
+disk and the real writer thread, on the loop the broker uses; producers are played by the loop, which
+appends what one read of their sockets brings and stops while a window is unconfirmed; the writer
+thread gets the interpreter as fast as in ``understudy run``. Raw is a plain loop that writes each
+batch of that very run, same bytes, same sizes, with one ``pwritev`` and one ``fdatasync``, into files of
+the same size, allocated before the clock starts. Goal: at least 70 % of raw.
 
-``loop us`` is what appending takes of the loop for each message: 1,000,000 divided by it is the most that any disk
-could get out of one process.
+``loop us`` is what appending takes of the loop for each message: 1,000,000 divided by it is the most
+that any disk could get out of one process.
 """
 
 from __future__ import annotations
@@ -123,16 +124,18 @@ def group_commit(messages: int, rounds: int, directory: str | None, as_json: boo
     for window, each in samples.items():
         store_s, raw_s = statistics.median(each.store_s), statistics.median(each.raw_s)
         mib = each.size_bytes / 1024**2
+        loop_us = statistics.median(each.loop_s) / messages * 1e6
         table.add_row(
-            f"{window:,}", f"{statistics.median(each.batches):,.0f}", f"{statistics.median(each.batch_bytes) / 1024:,.0f}",
-            f"{messages / store_s:,.0f}", f"{statistics.median(each.loop_s) / messages * 1e6:.1f}", f"{mib / store_s:,.0f}", f"{mib / raw_s:,.0f}", f"{each.ratio:.2f}",
+            f"{window:,}", f"{statistics.median(each.batches):,.0f}",
+            f"{statistics.median(each.batch_bytes) / 1024:,.0f}", f"{messages / store_s:,.0f}", f"{loop_us:.1f}",
+            f"{mib / store_s:,.0f}", f"{mib / raw_s:,.0f}", f"{each.ratio:.2f}",
         )  # fmt: skip
     Console().print(table)
 
 
 def _round(directory: Path, window: int, count: int, sample: _Samples | None) -> None:
     store_s, loop_s, batches = uvloop.run(_store(str(directory), window, count))
-    # both sides get page cache that was used before: memory that a virtual machine first has to get costs more than disks
+    # so that both sides get page cache that was used before: getting new memory costs more than this disk
     shutil.rmtree(directory)
     joined = [b"".join(buffers) for buffers in batches]
     raw_s = _raw(directory, joined)

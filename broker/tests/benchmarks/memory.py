@@ -1,5 +1,5 @@
-"""Bytes of memory that a waiting message takes besides its body: as an object at the front of a queue, in a packed block,
-in a spilled one, and in the index of what the log still needs, which every durable message is in as well.
+"""Bytes of memory that a waiting message takes besides its body: as an object at the front of a queue, in a
+packed block, in a spilled one, and in the index of what the log still needs, which holds every durable message.
 
 Each case runs in a process of its own, twice: once for the difference in resident memory, which counts what the
 allocator holds too, once under ``tracemalloc``, which counts what the objects take.
