@@ -273,6 +273,7 @@ class BrokerNode:
             ),
             on_failure=self._store_failed,
         )
+        self.store.watch((configuration.large_messages_directory, configuration.paging_directory))
         self.broker = Broker(
             configuration,
             self.store,
