@@ -7,13 +7,17 @@ from collections.abc import Callable
 import click
 
 from benchmarks.group_commit import group_commit
+from benchmarks.logins import logins
 from benchmarks.memory import memory
+from benchmarks.peers import peers
 from benchmarks.soak import soak
 from benchmarks.takeover import takeover
 
 BENCHMARKS: dict[str, click.Command | Callable[..., None]] = {
     "group-commit": group_commit,
+    "logins": logins,
     "memory": memory,
+    "peers": peers,
     "soak": soak,
     "takeover": takeover,
 }

@@ -100,11 +100,31 @@ class Plan:
         return 400 if self.quick else 3_000
 
 
-def peers(
-    *, as_json: bool, rounds: int = 3, cases: Sequence[str] = (), targets: Sequence[str] = (), quick: bool = False
-) -> None:
-    """Run and print; exits with 1 if this broker failed anywhere."""
-    plan = Plan(cases or (*CASES, PERF_CLIENT), targets or TARGETS, 1 if quick else rounds, quick)
+class Chosen(click.ParamType):
+    """Some of the names it was made with, with commas."""
+
+    name = "names"
+
+    def __init__(self, known: Sequence[str]) -> None:
+        self._known = tuple(known)
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> tuple[str, ...]:
+        chosen = tuple(name for name in str(value).split(",") if name)
+        for name in chosen:
+            if name not in self._known:
+                self.fail(f"{name!r} is none of {', '.join(self._known)}", param, ctx)
+        return chosen or self._known
+
+
+@click.command("peers")
+@click.option("--rounds", default=3, show_default=True, type=click.IntRange(1), help="Medians are printed.")
+@click.option("--cases", type=Chosen((*CASES, PERF_CLIENT)), default="", help=f"{', '.join((*CASES, PERF_CLIENT))}.")
+@click.option("--peers", "targets", type=Chosen(tuple(TARGETS)), default="", help=f"{', '.join(TARGETS)}.")
+@click.option("--quick", is_flag=True, help="One short round: whether it works, not how fast.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object instead of tables.")
+def peers(*, as_json: bool, rounds: int, cases: tuple[str, ...], targets: tuple[str, ...], quick: bool) -> None:
+    """The same load on this broker and on its peers, in turn; exits with 1 if this broker failed anywhere."""
+    plan = Plan(cases, targets, 1 if quick else rounds, quick)
     console = Console(stderr=True)
     began = time.monotonic()
 

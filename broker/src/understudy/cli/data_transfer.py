@@ -9,36 +9,52 @@ from __future__ import annotations
 import os
 import sys
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
-from typing import TextIO
+from typing import Final, TextIO
 
 import click
 
+from understudy.cli.export_file import ExportFile
 from understudy.cli.load import connection_options, now_ms, print_summary, read_password
-from understudy.cli.sending import SendPlan, send_all
+from understudy.cli.sending import Outgoing, SendPlan, send_all
 from understudy.cli.stores import STORE, open_store
-from understudy.errors import BrokerError, ConfigError, DiskFailed, JournalCorrupt, RemoteProtocolError, WrongNode
-from understudy.message import Message
+from understudy.errors import (
+    BrokerError,
+    ConfigError,
+    DiskFailed,
+    JournalCorrupt,
+    LargeMessageFailed,
+    RemoteProtocolError,
+    StoreError,
+    WrongNode,
+)
+from understudy.message import large_body_of
+from understudy.ports import Disk
 from understudy.selector import parse_selector
+from understudy.session.branch import Kind, decode_name
 from understudy.store.compare import replay_set
-from understudy.store.contents import LiveMessage, beginning_is_missing, live_messages
+from understudy.store.contents import LiveMessage, beginning_is_missing, live_messages, prepared_messages
+from understudy.store.large_messages import LargeReader
 from understudy.store.log_copy import CopyState
+from understudy.store.records import QueueRecord
 from understudy.store.retained import RetainedCounts, retained_messages
+from understudy.store.state import TransactionRecord
 from understudy.store.transfer import (
-    LINE_BYTES_MAX,
+    PIECE_BYTES,
     ExportedMessage,
-    ExportedQueue,
-    ExportEnd,
+    ExportedTransaction,
     ExportHeader,
     end_line,
     header_line,
     message_line,
-    parse_line,
+    piece_line,
     queue_line,
+    transaction_line,
 )
 
 _JSON = click.option("--json", "as_json", is_flag=True, help="Print the summary as JSON.")
@@ -62,6 +78,12 @@ _DRY_RUN = click.option("--dry-run", is_flag=True, help="Look and count; send an
 )
 @click.option("--queue", "queues", multiple=True, help="Only this queue; may be repeated.")
 @click.option("--address", "addresses", multiple=True, help="Only queues of this address; may be repeated.")
+@click.option(
+    "--large-messages",
+    "large_directory",
+    type=click.Path(exists=True, file_okay=False, resolve_path=True),
+    help="large-messages-directory; default: large-messages beside DIRECTORY.",
+)
 @click.option("--allow-damage", is_flag=True, help="Export what can be read of a journal that is not whole.")
 @click.option(
     "-o",
@@ -78,6 +100,7 @@ def export_messages(
     others: tuple[str, ...],
     queues: tuple[str, ...],
     addresses: tuple[str, ...],
+    large_directory: str | None,
     allow_damage: bool,
     output: str,
     as_json: bool,
@@ -105,61 +128,132 @@ def export_messages(
         )
     if copy.node_id is None:
         raise JournalCorrupt("no segment can be read", file=directory, offset=0)
-    chosen = (
-        live
-        for live in live_messages(copy, contents, counterparts)
-        if (not queues or live.queue.name in queues)
-        and (not addresses or (live.address is not None and live.address.name in addresses))
-    )
+    chosen = _Chosen(frozenset(queues), frozenset(addresses))
     header = ExportHeader(copy.node_id, *copy.position, directory)
     with _Output(output) as file:
-        written = _write(file, header, chosen)
+        writing = _Writing(file, disk, large_directory or f"{directory.rpartition('/')[0]}/large-messages")
+        file.write(header_line(header))
+        writing.messages(filter(chosen, live_messages(copy, contents, counterparts)))
+        for transaction_id, transaction in contents.state.transactions.items():
+            if transaction.prepared:
+                held = list(filter(chosen, prepared_messages(copy, contents, transaction_id, counterparts)))
+                writing.transaction(transaction_id, transaction, held, contents.state.queues)
+        file.write(end_line(writing.count, writing.left_out, writing.prepared))
     summary = {
         "directory": directory,
         "node_id": copy.node_id,
         "epoch": header.epoch,
         "sequence": header.sequence,
         "state": copy.state.value,
-        "messages": written.messages,
-        "queues": written.queues,
-        "left_out": written.left_out,
+        "messages": writing.count,
+        "queues": len(writing.queues),
+        "large_messages": writing.large,
+        "left_out": writing.left_out,
         "prepared_transactions": contents.prepared,
+        "prepared_messages": writing.prepared,
         "file": output,
     }
     if output != "-":
         print_summary("export", summary, as_json=as_json)
-    context.exit(1 if written.left_out or missing or copy.state is CopyState.DAMAGED else 0)
+    context.exit(1 if writing.left_out or missing or copy.state is CopyState.DAMAGED else 0)
 
 
-@dataclass(slots=True)
-class _Written:
-    messages: int = 0
-    queues: int = 0
-    left_out: int = 0
+@dataclass(frozen=True, slots=True)
+class _Chosen:
+    """Which messages are wanted; empty sets want all."""
+
+    queues: frozenset[str]
+    addresses: frozenset[str]
+
+    def __call__(self, live: LiveMessage) -> bool:
+        if self.queues and live.queue.name not in self.queues:
+            return False
+        return not self.addresses or (live.address is not None and live.address.name in self.addresses)
 
 
-def _write(file: TextIO, header: ExportHeader, messages: Iterator[LiveMessage]) -> _Written:
-    """All lines; what is in the log only in part is left out and said."""
-    written = _Written()
-    file.write(header_line(header))
-    queue_id = None
-    for live in messages:
+class _Writing:
+    """The lines of an export; what is there only in part is left out and said."""
+
+    def __init__(self, file: TextIO, disk: Disk, large_directory: str) -> None:
+        self._file = file
+        self._disk = disk
+        self._large_directory = large_directory
+        self.queues: set[int] = set()
+        """Queues of the messages written."""
+        self.count = 0
+        self.large = 0
+        self.prepared = 0
+        self.left_out = 0
+
+    def messages(self, messages: Iterable[LiveMessage], transaction_id: int = 0) -> None:
+        """Messages with the queues they are in."""
+        for live in messages:
+            try:
+                line = message_line(live, transaction_id)
+                body = self._body(live) if live.large else None
+            except (RemoteProtocolError, LargeMessageFailed, DiskFailed) as error:
+                self.left_out += 1
+                click.echo(f"message {live.record.message_id} of {live.queue.name!a} left out: {error}", err=True)
+                continue
+            if live.queue.queue_id not in self.queues:
+                self.queues.add(live.queue.queue_id)
+                self._file.write(queue_line(live))
+            self._file.write(line)
+            self.count += 1
+            self.prepared += bool(transaction_id)
+            if body is not None:
+                self.large += 1
+                self._write_body(body)
+
+    def transaction(
+        self,
+        transaction_id: int,
+        transaction: TransactionRecord,
+        held: list[LiveMessage],
+        queues: dict[int, QueueRecord],
+    ) -> None:
+        """A prepared transaction and what it holds."""
+        kind, xid = Kind.BRANCH, None
+        with suppress(StoreError):
+            kind, xid = decode_name(transaction.xid or b"")
+        taken: dict[str, list[int]] = {}
+        for queue_id, message_id in transaction.acknowledges:
+            if queue_id in queues:
+                taken.setdefault(queues[queue_id].name, []).append(message_id)
+        acknowledges = tuple((queue, tuple(ids)) for queue, ids in taken.items())
+        self._file.write(
+            transaction_line(ExportedTransaction(transaction_id, xid, _OUTCOMES[kind], len(held), acknowledges))
+        )
+        self.messages(held, transaction_id)
+
+    def _body(self, live: LiveMessage) -> LargeReader:
+        """Its body, read once and found whole."""
+        large = large_body_of(live.record.encoded)
+        reader = LargeReader(self._disk, f"{self._large_directory}/{large.file_id}.large", large)
         try:
-            if live.large:
-                raise RemoteProtocolError("its body is not in the log")
-            line = message_line(live)
-        except RemoteProtocolError as error:
-            written.left_out += 1
-            click.echo(f"message {live.record.message_id} of {live.queue.name!a} left out: {error}", err=True)
-            continue
-        if live.queue.queue_id != queue_id:
-            queue_id = live.queue.queue_id
-            written.queues += 1
-            file.write(queue_line(live))
-        file.write(line)
-        written.messages += 1
-    file.write(end_line(written.messages, written.left_out))
-    return written
+            while reader.left_bytes:
+                reader.read(PIECE_BYTES)
+        except BaseException:
+            reader.pause()
+            raise
+        # it stays open: a broker that runs may remove it meanwhile
+        reader.restart()
+        return reader
+
+    def _write_body(self, body: LargeReader) -> None:
+        offset = 0
+        while body.left_bytes:
+            data = body.read(PIECE_BYTES)
+            self._file.write(piece_line(offset, data))
+            offset += len(data)
+        body.pause()
+
+
+_OUTCOMES: Final = {
+    Kind.BRANCH: "prepared",
+    Kind.HEURISTICALLY_COMMITTED: "heuristically committed",
+    Kind.HEURISTICALLY_ROLLED_BACK: "heuristically rolled back",
+}
 
 
 class _Output:
@@ -196,77 +290,17 @@ class _Output:
 # --- import -------------------------------------------------------------------------------------------
 
 
-class _ExportFile:
-    """A file of ``export``, read line by line as often as needed."""
-
-    def __init__(self, path: Path) -> None:
-        """Raises:
-        ConfigError: it is no export, or cut short; every line has been looked at.
-        """
-        self.path = path
-        self.queues: dict[str, ExportedQueue] = {}
-        self.counts: dict[str, int] = {}
-        self.header: ExportHeader | None = None
-        end: ExportEnd | None = None
-        for number, line in self._lines():
-            if end is not None:
-                raise ConfigError(f"line {number}: lines behind the end", file=str(path))
-            if isinstance(line, ExportHeader):
-                self.header = line
-            elif isinstance(line, ExportedQueue):
-                self.queues[line.name] = line
-            elif isinstance(line, ExportedMessage):
-                if line.queue not in self.queues:
-                    raise ConfigError(f"line {number}: nothing said what queue {line.queue!r} is", file=str(path))
-                self.counts[line.queue] = self.counts.get(line.queue, 0) + 1
-            else:
-                end = line
-        if end is None or end.messages != self.messages:
-            raise ConfigError("the file is cut short: its last line is missing", file=str(path), hint="export again")
-
-    @property
-    def messages(self) -> int:
-        return sum(self.counts.values())
-
-    @property
-    def addresses(self) -> dict[str, int]:
-        """Messages for each address."""
-        counts: Counter[str] = Counter()
-        for name, count in self.counts.items():
-            counts[self.queues[name].address] += count
-        return counts
-
-    @property
-    def fingerprint(self) -> str:
-        """Changes when the file is made anew from another state of the log."""
-        assert self.header is not None, "checked"
-        return f"{self.path.name} {self.path.stat().st_size} {self.header.node_id} {self.header.sequence}"
-
-    def _lines(self) -> Iterator[tuple[int, ExportHeader | ExportedQueue | ExportedMessage | ExportEnd]]:
-        header: ExportHeader | None = None
-        number = 0
-        with self.path.open("rb") as file:
-            while raw := file.readline(LINE_BYTES_MAX):
-                number += 1
-                try:
-                    line = parse_line(raw.decode("utf-8"), header)
-                except ValueError as error:
-                    raise ConfigError(f"line {number}: {error}", file=str(self.path)) from error
-                header = line if isinstance(line, ExportHeader) else header
-                yield number, line
-
-    def outgoing(self) -> Iterator[Message]:
-        """The messages, ready to be sent."""
-        for _, line in self._lines():
-            if isinstance(line, ExportedMessage):
-                queue = self.queues[line.queue]
-                # straight into its queue: others of the address have their own copy
-                yield line.to_send(f"{queue.address}::{queue.name}")
-
-
 @click.command("import")
 @click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
 @connection_options
+@click.option(
+    "--prepared",
+    type=click.Choice(["leave-out", "include"]),
+    default="leave-out",
+    show_default=True,
+    help="Messages of prepared transactions: include sends them as if committed.",
+)
+@click.option("--again", is_flag=True, help="Send everything, whatever FILE.progress says.")
 @_DRY_RUN
 @_RATE
 @_JSON
@@ -277,6 +311,8 @@ def import_messages(
     url: str,
     user: str | None,
     password_file: Path | None,
+    prepared: str,
+    again: bool,
     dry_run: bool,
     rate: float | None,
     as_json: bool,
@@ -284,15 +320,28 @@ def import_messages(
     """Send the messages of FILE, made by export, into a running broker.
 
     Each goes straight into its queue, which is made if there is none, with a duplicate id made of
-    where it comes from, so that doing it twice is doing it once. After an interruption the same
-    command goes on where it was (FILE.progress).
+    where it comes from, so that doing it twice is doing it once. FILE.progress notes how far it is: after an
+    interruption the same command goes on there, and once all is done it sends nothing to that broker any more.
     """
-    exported = _ExportFile(file)
+    exported = ExportFile(file)
+    include = prepared == "include"
+    left_out = exported.messages(prepared=True) - exported.messages(prepared=include)
+    if left_out:
+        click.echo(f"left out: {left_out} messages of prepared transactions; --prepared include sends them", err=True)
     plan = SendPlan(
-        exported.queues, exported.outgoing, exported.messages, exported.addresses, exported.fingerprint, rate, dry_run
+        exported.queues,
+        partial(exported.outgoing, prepared=include),
+        exported.messages(prepared=include),
+        exported.addresses(prepared=include),
+        exported.fingerprint,
+        rate,
+        dry_run,
     )
     password = read_password(password_file)
-    context.exit(send_all(plan, "import", url, user, password, as_json=as_json, progress_file=Path(f"{file}.progress")))
+    progress_file = Path(f"{file}.progress")
+    if again and not dry_run:
+        progress_file.unlink(missing_ok=True)
+    context.exit(send_all(plan, "import", url, user, password, as_json=as_json, progress_file=progress_file))
 
 
 # --- replay -------------------------------------------------------------------------------------------
@@ -338,7 +387,7 @@ def replay_messages(
     start_ms, stop_ms = _moment("--from", start), _moment("--to", stop)
     counts = RetainedCounts()
 
-    def outgoing() -> Iterator[Message]:
+    def outgoing() -> Iterator[Outgoing]:
         moment_ms = now_ms()
         for retained in retained_messages(disk, directory, counts):
             message = retained.decode()
@@ -360,9 +409,9 @@ def replay_messages(
                 retained.record.message_id,
                 message,
             )
-            yield known.to_send(wanted)
+            yield Outgoing(known.to_send(wanted))
 
-    addresses_of = Counter((message.address or "").partition("::")[0] for message in outgoing())
+    addresses_of = Counter((each.message.address or "").partition("::")[0] for each in outgoing())
     for left_out, why in (
         (counts.without_outcome, "of transactions without a commit in these segments"),
         (counts.large, "large ones, whose bodies are not in the log"),

@@ -1,4 +1,4 @@
-"""Sending known messages into a running broker: queues first, every send confirmed, resumable."""
+"""Sending known messages into a running broker: queues first, every send confirmed, resumable, noted when done."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import asyncio
 import json
 import os
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import islice
@@ -26,9 +26,19 @@ from understudy.store.transfer import ExportedQueue
 from understudy.wire.core.packets import QueueQueryResponse
 
 _WINDOW: Final = 500
-#: Confirmations between two notes of how far it is.
-_NOTE_EVERY: Final = 2_000
+#: Confirmations between two notes of how far it is: what comes twice after a crash is this and the window, and must
+#: be less than the duplicate ids the broker remembers.
+_NOTE_EVERY: Final = 250
 _LAST_CONFIRMATIONS_S: Final = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class Outgoing:
+    """A message with address (or ``address::queue``) and duplicate id."""
+
+    message: Message
+    body: Iterable[bytes] | None = None
+    """Of a large message, which is sent piece by piece; iterated again after a failover."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,8 +47,8 @@ class SendPlan:
 
     queues: Mapping[str, ExportedQueue]
     """To make before, if they are missing."""
-    messages: Callable[[], Iterator[Message]]
-    """With address (or ``address::queue``) and duplicate id; the same in the same order each time."""
+    messages: Callable[[], Iterator[Outgoing]]
+    """The same in the same order each time."""
     total: int
     addresses: Mapping[str, int]
     """Messages for each: duplicate ids count per address."""
@@ -87,13 +97,11 @@ class _Progress:
             return
         self._noted = self.confirmed
         temporary = self._file.with_name(self._file.name + ".part")
-        temporary.write_text(json.dumps({**self._key, "confirmed": self.confirmed}), encoding="utf-8")
+        with temporary.open("w", encoding="utf-8") as file:
+            file.write(json.dumps({**self._key, "confirmed": self.confirmed}))
+            file.flush()
+            os.fsync(file.fileno())
         os.replace(temporary, self._file)
-
-    def finish(self) -> None:
-        """Everything is confirmed: another time begins at the beginning."""
-        if self._file is not None:
-            self._file.unlink(missing_ok=True)
 
 
 class _Sending:
@@ -120,7 +128,10 @@ class _Sending:
         if self._plan.dry_run:
             return
         progress = progress_of(connection.node_id)
-        self.skipped = progress.confirmed
+        # less than was confirmed if that was with prepared transactions and this is without
+        self.skipped = min(progress.confirmed, self._plan.total)
+        if self.skipped == self._plan.total > 0:
+            click.echo("note: this broker has confirmed all of it before; --again sends it again", err=True)
         producer = await session.producer(routing=None, duplicate_ids=False, window=_WINDOW)
         painter = asyncio.create_task(show_progress(self._meter, connection))
         try:
@@ -134,8 +145,6 @@ class _Sending:
             self.failovers = connection.failovers
         if self.error is not None:
             raise self.error
-        if progress.confirmed == self._plan.total:
-            progress.finish()
 
     async def _ensure(self, session: aio.Session, queue: ExportedQueue) -> None:
         """Raises:
@@ -170,7 +179,7 @@ class _Sending:
         started_s = time.monotonic()
         rate = self._plan.rate
         first = progress.confirmed
-        for number, message in enumerate(islice(self._plan.messages(), first, None), first):
+        for number, outgoing in enumerate(islice(self._plan.messages(), first, None), first):
             if self.error is not None:
                 return
             if rate is not None:
@@ -179,7 +188,10 @@ class _Sending:
                     await asyncio.sleep(ahead_s)
             await producer.wait_sendable()
             self.sent += 1
-            future = producer.send_nowait(message)
+            if outgoing.body is None:
+                future = producer.send_nowait(outgoing.message)
+            else:
+                future = producer.send_large_nowait(outgoing.message, outgoing.body)
             future.add_done_callback(partial(self._done, progress, number))
 
     def _done(self, progress: _Progress, number: int, future: asyncio.Future[None]) -> None:
@@ -206,7 +218,8 @@ def send_all(
     Raises:
         BrokerError: nobody there, or the broker refused.
     """
-    _warn_of_the_cache(plan.addresses)
+    if progress_file is None:
+        _warn_of_the_cache(plan.addresses)
     parsed = parse_url(url)
     # otherwise nothing would answer for messages that are not durable
     parsed = replace(parsed, options=replace(parsed.options, block_on_non_durable_send=True))

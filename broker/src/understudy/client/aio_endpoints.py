@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import weakref
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from types import TracebackType
 from typing import Any, cast
 
@@ -13,7 +13,7 @@ from understudy.client.aio_link import LoopLink, resolve, take_all
 from understudy.client.bodies import build_message, complete_message
 from understudy.client.consumer_state import ConsumerState, ReceivedMessage
 from understudy.client.destinations import RoutingType
-from understudy.client.large_sends import BytesSource, LargeBodySend
+from understudy.client.large_sends import BytesSource, LargeBodySend, Readable, without_body
 from understudy.client.sends import ProducerState
 from understudy.client.session_state import SessionState
 from understudy.errors import IllegalState, ObjectClosed
@@ -139,6 +139,26 @@ class Producer:
         else:
             message, large = split_if_large(message, options)
         self._session_state.send(self._state, message, future, large)
+        return future
+
+    def send_large_nowait(self, message: Message, body: Readable | Iterable[bytes]) -> asyncio.Future[None]:
+        """Send a whole message as a large one; arguments and outcome otherwise as for ``send_nowait``.
+
+        Args:
+            message: Everything but the body; one it has is not sent.
+            body: An open binary file or an iterable of bytes, read piece by piece while it is sent.
+
+        Raises:
+            ObjectClosed: the producer is closed.
+            IllegalState: no address, or its properties alone are larger than a piece.
+        """
+        target = message.address or self._state.address
+        if target is None:
+            raise IllegalState("a message without an address, from a producer without one")
+        header = complete_message(without_body(message), address=target, routing=self._routing, duplicate_id=None)
+        future: asyncio.Future[None] = self._link.loop.create_future()
+        header, large = large_send(header, open_source(body)[0], self._link.core.options)
+        self._session_state.send(self._state, header, future, large)
         return future
 
     async def wait_sendable(self) -> None:

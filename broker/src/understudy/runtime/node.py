@@ -304,6 +304,7 @@ class BrokerNode:
             ),
             on_failure=self._store_failed,
         )
+        self.store.watch((configuration.large_messages_directory, configuration.paging_directory))
         self._worker = TurningWorker(environment.worker(), self._turn)
         self.broker = Broker(
             configuration,

@@ -68,7 +68,7 @@ class LiveNodeView:
     def trouble(self) -> str | None:
         node = self._node
         if node.state == "active":
-            return "the disk is full" if node.store is not None and node.store.full else None
+            return f"disk full: {node.store.full_reason}" if node.store is not None and node.store.full else None
         return node.following_error
 
     @property

@@ -70,6 +70,12 @@ def begin_epoch(
     disk.make_directory(directory)
     follower.finish()
     follower.close()
+    if follower.torn is not None:
+        file_cut, offset, size_bytes = follower.torn
+        log.warning(
+            "the end of the log is cut: a batch that was, as far as can be told, never synced",
+            extra={"file": file_cut, "offset": offset, "bytes": size_bytes},
+        )
     state = follower.state
     if state.node_id is not None and state.node_id != node_id:
         raise WrongNode(f"{directory} holds the log of node {state.node_id}, not of {node_id}")

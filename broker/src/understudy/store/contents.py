@@ -252,6 +252,29 @@ def live_messages(copy: LogCopy, contents: Contents, counterparts: Sequence[Coun
         with_file.close()
 
 
+def prepared_messages(
+    copy: LogCopy, contents: Contents, transaction_id: int, counterparts: Sequence[Counterpart] = ()
+) -> Iterator[LiveMessage]:
+    """Messages that a prepared transaction would add, in order. With counterparts only those added behind
+    the split: the rest, and with it the question of its outcome, the other side has as well.
+
+    Raises:
+        JournalCorrupt: a message cannot be read back.
+    """
+    state = contents.state
+    with_file = _Reader(copy)
+    try:
+        for queue_id, reference in state.transactions[transaction_id].adds:
+            queue = state.queues.get(queue_id)
+            location = reference.location
+            if queue is None or location is None or any(location < other.split.location for other in counterparts):
+                continue
+            epoch, sequence, record = with_file.message(reference)
+            yield LiveMessage(queue, state.addresses.get(queue.address_id), reference, epoch, sequence, record)
+    finally:
+        with_file.close()
+
+
 class _DuplicateIds:
     """The duplicate ids of a counterpart by address name, as sets."""
 

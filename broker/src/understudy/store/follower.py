@@ -70,6 +70,8 @@ class Follower:
         """Whether the last poll reached the end of what is readable."""
         self.lag_bytes = 0
         """Bytes that may be readable and are not applied yet; at most, as files are preallocated."""
+        self.torn: tuple[str, int, int] | None = None
+        """File, offset and bytes of what ``finish`` found behind the end and took for a batch never synced."""
         self.chain = Chain(0, (), None, False)
         self._names: list[str] = []
         self._cursor: Cursor | None = None
@@ -328,6 +330,7 @@ class Follower:
 
     def _judge_tail(self) -> None:
         """Raise unless the log really ends where reading stopped."""
+        self.torn = None
         cursor = self._cursor
         if cursor is None:
             return
@@ -364,6 +367,8 @@ class Follower:
                 offset=cursor.offset,
             )
         data = self._read_range(cursor.path, cursor.offset)
+        torn_bytes = len(data.rstrip(b"\0"))
+        self.torn = (cursor.path, cursor.offset, torn_bytes) if torn_bytes else None
         found = find_later_record(data, cursor.offset, cursor.seed, above=cursor.sequence, behind=cursor.offset)
         if found is not None:
             raise JournalCorrupt(

@@ -410,6 +410,10 @@ class LargeReader:
             raise LargeMessageFailed("its bytes are not those that were stored", file=self.path)
         return data
 
+    def restart(self) -> None:
+        """Read it from its beginning again."""
+        self._offset = self._crc = 0
+
     def pause(self) -> None:
         """Let go of the file until it is read on: who waits for credits keeps none open."""
         file, self._file = self._file, None

@@ -27,6 +27,7 @@ from understudy.limits import DUPLICATE_ID_BYTES_MAX, ID_CACHE_SIZE, RECORD_BYTE
 from understudy.message import Message
 from understudy.ports import Clock, Disk, LogWriter
 from understudy.store.activation import begin_epoch
+from understudy.store.disk_usage import disk_usage_problem
 from understudy.store.follower import Follower
 from understudy.store.journal import SEGMENT_BYTES, Journal, Sync
 from understudy.store.large_messages import LargeMessages
@@ -38,6 +39,7 @@ from understudy.store.records import (
     ACKNOWLEDGE_HEADER_BYTES,
     ACKNOWLEDGE_ONE_REST,
     ACKNOWLEDGE_REST,
+    HEADER_BYTES,
     MESSAGE_HEADER_BYTES,
     MESSAGE_ONE_REST,
     MESSAGE_REST,
@@ -64,6 +66,8 @@ _ACKNOWLEDGE_ONE_BYTES: Final = ACKNOWLEDGE_HEADER_BYTES + 8
 
 #: Most ids in one ACKNOWLEDGE record.
 _ACKNOWLEDGE_IDS_MAX: Final = 64 * 1024
+#: Payload of an ACKNOWLEDGE of nothing.
+NO_ACKNOWLEDGES: Final = bytes(ACKNOWLEDGE_HEADER_BYTES - HEADER_BYTES)
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,7 +137,10 @@ class MessageStore:
         self._disk = disk
         self._directory = directory
         self._settings = settings
-        self._usage_full = False
+        self._watched: tuple[str, ...] = (directory,)
+        self._usage_problem = ""
+        self._marked = state.sequence
+        """Sequence of the last record that says nothing new: the mark of a quiet log, at first the epoch's."""
         self._last_id = first_id_of_epoch(self.epoch) - 1
         self._live = state.live
         self._live_queues = state.live.queues
@@ -439,9 +446,8 @@ class MessageStore:
             self.state.remember_duplicate(address_id, duplicate_id)
 
     def _refuse(self) -> None:
-        if self._usage_full:
-            limit = f"more than {self._settings.disk_usage_percent_max} % used or too little free"
-            raise DiskFull(f"{self._directory}: {limit}", hint="max-disk-usage or min-disk-free")
+        if self._usage_problem:
+            raise DiskFull(self._usage_problem, hint="max-disk-usage or min-disk-free")
         raise DiskFull(f"{self._directory}: no room for the next segment of the journal")
 
     def _check_size(self, length: int, duplicate_id: bytes) -> None:
@@ -502,27 +508,43 @@ class MessageStore:
         self.large.flush()
         self._journal.flush()
 
+    def watch(self, directories: Sequence[str]) -> None:
+        """Have ``check_disk`` look at these as well: they may lie on other file systems."""
+        self._watched = tuple(dict.fromkeys((self._directory, *directories)))
+
     def check_disk(self) -> None:
-        """Compare the disk with ``max-disk-usage`` and ``min-disk-free``; every few seconds
-        (disk-scan-period).
+        """Compare the disks with ``max-disk-usage`` and ``min-disk-free``, and end a log that has become quiet
+        with a mark; every few seconds (disk-scan-period).
 
         Raises:
-            DiskFailed: the disk cannot be asked.
+            DiskFailed: a disk cannot be asked.
         """
         settings = self._settings
-        free_bytes = self._disk.free_bytes(self._directory)
-        total_bytes = self._disk.total_bytes(self._directory)
-        used_percent = 100 * (total_bytes - free_bytes) / total_bytes if total_bytes else 0
-        self._usage_full = free_bytes < settings.disk_free_bytes_min or (
-            0 <= settings.disk_usage_percent_max < 100 and used_percent > settings.disk_usage_percent_max
+        self._usage_problem = disk_usage_problem(
+            self._disk, self._watched, settings.disk_usage_percent_max, settings.disk_free_bytes_min
         )
         self._journal.retry_space()
         self.large.flush()
         self._journal.prune_retention()
         self._update_full()
+        self._mark()
+
+    def _mark(self) -> None:
+        """Prove that the last batch was synced, by a batch behind it (docs/journal-format.md s. 2.3)."""
+        journal = self._journal
+        if journal.failure is None and self._marked != journal.sequence == self.context.durable:
+            self._marked = journal.append(RecordType.ACKNOWLEDGE, NO_ACKNOWLEDGES)
+            journal.flush()
+
+    @property
+    def full_reason(self) -> str:
+        """Why messages are refused; empty while they are not."""
+        if not self.full:
+            return ""
+        return self._usage_problem or f"{self._directory}: no room for the next segment of the journal"
 
     def _update_full(self) -> None:
-        self.full = self._usage_full or self._journal.no_space
+        self.full = bool(self._usage_problem) or self._journal.no_space
 
     def close(self, done: Callable[[], None]) -> None:
         """Write what was appended, seal the segment, then call ``done``. Nothing may be stored

@@ -2,7 +2,9 @@
 ``understudy data import`` sends (docs/operations/data-tools.md, "The export file").
 
 One JSON object a line, ASCII: first ``export``, then ``queue`` before the first message of each
-queue, ``message`` as often as needed, and ``end`` with the counts, without which the file is cut.
+queue, ``message`` as often as needed, behind that of a large message its body in ``piece`` lines, and
+``end`` with the counts, without which the file is cut. Behind all of that, each prepared transaction
+is a ``transaction`` line and its messages.
 
 Not here: which messages (``contents``), files, or sending.
 """
@@ -16,10 +18,19 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from hashlib import blake2b
 from typing import Any, Final
+from zlib import crc32
 
 from understudy.errors import BrokerError
+from understudy.ids import Xid
 from understudy.limits import RECORD_BYTES_MAX
-from understudy.message import DUPLICATE_ID, Message
+from understudy.message import (
+    DUPLICATE_ID,
+    LARGE_COMPRESSED,
+    LARGE_SIZE,
+    LargeBody,
+    Message,
+    large_body_of,
+)
 from understudy.properties import (
     BOOLEAN,
     BYTE,
@@ -37,7 +48,11 @@ from understudy.properties import (
 )
 from understudy.store.contents import LiveMessage
 
-FORMAT: Final = 1
+#: Written; 1 had neither large messages nor transactions, and is still read.
+FORMAT: Final = 2
+_FORMATS: Final = (1, 2)
+#: Bytes of a large message's body in one line.
+PIECE_BYTES: Final = 256 * 1024
 #: Longest line: base64 and escapes make a record larger, at worst sixfold.
 LINE_BYTES_MAX: Final = 6 * RECORD_BYTES_MAX + 64 * 1024
 #: Where the duplicate id goes that a message had from its producer.
@@ -85,6 +100,15 @@ class ExportedMessage:
     message: Message
     """As the log has it; its id is 0."""
     delivery_count: int = 0
+    transaction_id: int = 0
+    """Of the prepared transaction that it belongs to; 0 for none."""
+    large: LargeBody | None = None
+    """Of a large message: how long the body behind its line is. ``message`` has this in place of the body."""
+
+    @property
+    def compressed(self) -> bool:
+        """Whether the body of a large message is a zlib stream."""
+        return self.large is not None and bool(self.message.properties.get(LARGE_COMPRESSED))
 
     @property
     def duplicate_id(self) -> str:
@@ -100,14 +124,46 @@ class ExportedMessage:
 
     def to_send(self, address: str) -> Message:
         """The message as it goes out: the duplicate id in place of its producer's, which is kept
-        beside it.
+        beside it. A large one has no body here, and nothing that speaks of how it was kept.
         """
         properties = self.message.properties.copy()
         if DUPLICATE_ID in properties:
             original = properties[DUPLICATE_ID]
             properties.set_typed(ORIGINAL_DUPLICATE_ID, properties.tag(DUPLICATE_ID), original)
         properties.set_typed(DUPLICATE_ID, STRING, self.duplicate_id)
+        if self.large is not None:
+            for name in (LARGE_SIZE, LARGE_COMPRESSED):
+                if name in properties:
+                    del properties[name]
+            message = self.message
+            return Message(
+                b"", address=address, type=message.type, durable=message.durable, priority=message.priority,
+                expiration=message.expiration, timestamp=message.timestamp, user_id=message.user_id,
+                properties=properties,
+            )  # fmt: skip
         return self.message.replace(address=address, properties=properties)
+
+
+@dataclass(frozen=True, slots=True)
+class ExportedPiece:
+    """A part of the body of the large message before it."""
+
+    offset: int
+    data: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class ExportedTransaction:
+    """A prepared transaction; its messages follow, marked with its id."""
+
+    transaction_id: int
+    xid: Xid | None
+    """None: its name is no XID, or only the memory of a heuristic decision."""
+    outcome: str
+    """``prepared``, or what was decided without the transaction manager."""
+    messages: int
+    acknowledges: tuple[tuple[str, tuple[int, ...]], ...]
+    """Queues with the ids of messages it takes from them; these are exported as what they are: waiting."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,9 +184,36 @@ class ExportEnd:
     messages: int
     left_out: int
     """Messages that could not be exported whole."""
+    prepared: int = 0
+    """Of ``messages``: those of prepared transactions."""
 
 
-Line = ExportHeader | ExportedQueue | ExportedMessage | ExportEnd
+Line = ExportHeader | ExportedQueue | ExportedMessage | ExportedPiece | ExportedTransaction | ExportEnd
+
+
+class BodyCheck:
+    """Pieces of a body as they come: in order, complete, and what was stored."""
+
+    def __init__(self, large: LargeBody) -> None:
+        self._large = large
+        self._offset = 0
+        self._crc = 0
+
+    def add(self, piece: ExportedPiece) -> bool:
+        """The next piece; True when it was the last. Raises ValueError if it is not the next."""
+        if piece.offset != self._offset or not piece.data or piece.offset + len(piece.data) > self._large.size_bytes:
+            raise ValueError(f"bytes from {piece.offset} on where those from {self._offset} on are next")
+        self._offset += len(piece.data)
+        self._crc = crc32(piece.data, self._crc)
+        return self.finished()
+
+    def finished(self) -> bool:
+        """Whether everything is there. Raises ValueError if it is not what was stored."""
+        if self._offset < self._large.size_bytes:
+            return False
+        if self._crc != self._large.crc:
+            raise ValueError("the bytes of the body are not those that were exported")
+        return True
 
 
 # --- writing ------------------------------------------------------------------------------------------
@@ -174,8 +257,34 @@ def queue_line(live: LiveMessage) -> str:
     )
 
 
-def message_line(live: LiveMessage) -> str:
-    """One message.
+def transaction_line(transaction: ExportedTransaction) -> str:
+    """A prepared transaction, before its messages."""
+    xid = transaction.xid
+    return _line(
+        "transaction",
+        {
+            "id": transaction.transaction_id,
+            "xid": None
+            if xid is None
+            else {
+                "format_id": xid.format_id,
+                "global_transaction_id": xid.global_transaction_id.hex(),
+                "branch_qualifier": xid.branch_qualifier.hex(),
+            },
+            "outcome": transaction.outcome,
+            "messages": transaction.messages,
+            "acknowledges": [[queue, list(ids)] for queue, ids in transaction.acknowledges],
+        },
+    )
+
+
+def piece_line(offset: int, data: bytes) -> str:
+    """A part of the body of the large message before it."""
+    return _line("piece", {"offset": offset, "data": b64encode(data).decode("ascii")})
+
+
+def message_line(live: LiveMessage, transaction_id: int = 0) -> str:
+    """One message; behind that of a large one its body must follow, ``PIECE_BYTES`` at a time.
 
     Raises:
         RemoteProtocolError: the log has a message that is none.
@@ -202,13 +311,15 @@ def message_line(live: LiveMessage) -> str:
                 for name, value in message.properties.items()
             ],
             "body": b64encode(message.body).decode("ascii"),
+            **({"large": True} if live.large else {}),
+            **({"transaction": transaction_id} if transaction_id else {}),
         },
     )
 
 
-def end_line(messages: int, left_out: int) -> str:
+def end_line(messages: int, left_out: int, prepared: int = 0) -> str:
     """The last line of a file."""
-    return _line("end", {"messages": messages, "left_out": left_out})
+    return _line("end", {"messages": messages, "left_out": left_out, "prepared": prepared})
 
 
 def _to_json(tag: int, value: PropertyValue) -> Any:
@@ -264,8 +375,8 @@ def parse_line(line: str, header: ExportHeader | None) -> Line:
 
 
 def _parse_header(fields: dict[str, Any], header: ExportHeader | None) -> ExportHeader:
-    if fields["format"] != FORMAT:
-        raise ValueError(f"format {fields['format']!r}, this Understudy reads {FORMAT}")
+    if fields["format"] not in _FORMATS:
+        raise ValueError(f"format {fields['format']!r}, this Understudy reads {' and '.join(map(str, _FORMATS))}")
     return ExportHeader(
         _text(fields["node_id"]), int(fields["epoch"]), int(fields["sequence"]), _text(fields["source"])
     )
@@ -312,11 +423,32 @@ def _parse_message(fields: dict[str, Any], header: ExportHeader | None) -> Expor
         int(fields["id"]),
         message,
         int(fields["delivery_count"]),
+        int(fields.get("transaction", 0)),
+        large_body_of(message.encoded) if fields.get("large") else None,
+    )
+
+
+def _parse_piece(fields: dict[str, Any], header: ExportHeader | None) -> ExportedPiece:
+    return ExportedPiece(int(fields["offset"]), b64decode(fields["data"], validate=True))
+
+
+def _parse_transaction(fields: dict[str, Any], header: ExportHeader | None) -> ExportedTransaction:
+    xid = fields["xid"]
+    return ExportedTransaction(
+        int(fields["id"]),
+        None
+        if xid is None
+        else Xid(
+            int(xid["format_id"]), bytes.fromhex(xid["global_transaction_id"]), bytes.fromhex(xid["branch_qualifier"])
+        ),
+        _text(fields["outcome"]),
+        int(fields["messages"]),
+        tuple((_text(queue), tuple(map(int, ids))) for queue, ids in fields["acknowledges"]),
     )
 
 
 def _parse_end(fields: dict[str, Any], header: ExportHeader | None) -> ExportEnd:
-    return ExportEnd(int(fields["messages"]), int(fields["left_out"]))
+    return ExportEnd(int(fields["messages"]), int(fields["left_out"]), int(fields.get("prepared", 0)))
 
 
 def _text(value: Any) -> str:
@@ -335,5 +467,7 @@ _PARSERS: Final[dict[str, Callable[[dict[str, Any], ExportHeader | None], Line]]
     "export": _parse_header,
     "queue": _parse_queue,
     "message": _parse_message,
+    "piece": _parse_piece,
+    "transaction": _parse_transaction,
     "end": _parse_end,
 }

@@ -15,6 +15,7 @@ from understudy.store.follower import recover
 from understudy.store.message_store import MessageStore, StoreSettings
 from understudy.store.records import AddressRecord, QueueRecord
 from understudy.store.reference import Location
+from understudy.testing.sim_disk import SimDisk
 
 
 class Store:
@@ -184,6 +185,74 @@ def test_disk_usage_limits(made: Store) -> None:
     made.rig.settings = StoreSettings(64 * 1024, disk_usage_percent_max=-1, disk_free_bytes_min=1 << 50)
     made.rig.settle()
     assert made.again().full
+
+
+def test_the_disks_of_other_directories_count_too(made: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    disk = made.rig.disk("a")
+    free_bytes = type(disk).free_bytes
+
+    def with_a_full_one(self: SimDisk, path: str) -> int:
+        return 0 if path == "/pages" else free_bytes(self, path)
+
+    monkeypatch.setattr(type(disk), "free_bytes", with_a_full_one)
+    made.store.check_disk()
+    made.send()
+    made.store.watch(("/large", "/pages"))
+    made.store.check_disk()
+    assert made.store.full
+    assert made.store.full_reason.startswith("/pages: 100.0 % of the disk used")
+    with pytest.raises(DiskFull, match="/pages"):
+        made.send()
+    # what frees room goes on
+    made.store.store_acknowledge(made.queue_id, 1)
+
+
+def test_a_quiet_log_ends_in_a_mark_so_that_a_flipped_bit_is_no_torn_tail(made: Store) -> None:
+    made.send()
+    made.rig.settle()
+    last = made.store.last_sequence
+    quiet = [made.store.last_sequence]
+    for _ in range(3):
+        made.store.check_disk()
+        made.rig.settle()
+        quiet.append(made.store.last_sequence)
+    assert quiet == [last, last + 1, last + 1, last + 1], "one, and no more until something happens"
+    follower = recover(made.rig.volume.copy().disk("judge"), DIRECTORY)
+    assert follower.state.sequence == last + 1
+    assert follower.torn is None
+    made.send()
+    made.rig.settle()
+    path, offset, length = where_the_last_record_lies(made)
+    volume = made.rig.volume.copy()
+    volume.flip_bit(path, offset + length // 2, 3)
+    follower = recover(volume.disk("judge"), DIRECTORY)
+    assert follower.state.sequence == last + 1
+    # nothing behind it proves that it was synced: cut, and said; zeros at its end cannot be told from what follows
+    assert follower.torn == (path, offset, length - 1)
+    made.store.check_disk()
+    made.rig.settle()
+    volume = made.rig.volume.copy()
+    volume.flip_bit(path, offset + length // 2, 3)
+    with pytest.raises(JournalCorrupt) as caught:
+        recover(volume.disk("judge"), DIRECTORY)
+    assert (caught.value.file, caught.value.offset) == (path, offset)
+
+
+def where_the_last_record_lies(made: Store) -> tuple[str, int, int]:
+    follower = recover(made.rig.volume.copy().disk("judge"), DIRECTORY)
+    read = follower.last_read()
+    assert read is not None
+    return read.path, read.batch, read.offset - read.batch
+
+
+def test_an_activation_says_what_it_cuts(made: Store, caplog: pytest.LogCaptureFixture) -> None:
+    made.send()
+    made.rig.settle()
+    path, offset, length = where_the_last_record_lies(made)
+    made.rig.volume.flip_bit(path, offset + length // 2, 3)
+    made.again()
+    (record,) = (each for each in caplog.records if "cut" in each.message)
+    assert (record.__dict__["file"], record.__dict__["offset"], record.__dict__["bytes"]) == (path, offset, length - 1)
 
 
 def test_a_failed_sync_is_final(made: Store) -> None:

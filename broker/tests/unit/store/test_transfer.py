@@ -4,13 +4,17 @@ differs for a different message of the same id; what is no export file is refuse
 
 from __future__ import annotations
 
+import dataclasses
+import itertools
 import json
+from zlib import crc32
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from understudy.message import DUPLICATE_ID, Message
+from understudy.ids import Xid
+from understudy.message import DUPLICATE_ID, LargeBody, LargeMessage, Message
 from understudy.properties import (
     BOOLEAN,
     BYTE,
@@ -26,17 +30,22 @@ from understudy.properties import (
     Properties,
 )
 from understudy.store.contents import LiveMessage
-from understudy.store.records import AddressRecord, MessageRecord, QueueRecord
+from understudy.store.records import MESSAGE_LARGE, AddressRecord, MessageRecord, QueueRecord
 from understudy.store.reference import MessageReference
 from understudy.store.transfer import (
     ORIGINAL_DUPLICATE_ID,
+    BodyCheck,
     ExportedMessage,
+    ExportedPiece,
+    ExportedTransaction,
     ExportHeader,
     end_line,
     header_line,
     message_line,
     parse_line,
+    piece_line,
     queue_line,
+    transaction_line,
 )
 
 HEADER = ExportHeader("0f1e2d3c-4b5a-4697-8897-a6b5c4d3e2f1", 3, 99, "/store")
@@ -134,6 +143,49 @@ def test_the_producers_duplicate_id_is_kept_beside() -> None:
     assert sent.properties.tag(ORIGINAL_DUPLICATE_ID) == BYTES
 
 
+def test_a_large_message_goes_without_what_spoke_of_its_file() -> None:
+    body = LargeBody(9, 11, crc32(b"hello world"))
+    header = Message(b"", address="a", type=3, priority=7, properties={"_AMQ_LARGE_COMPRESSED": True, "name": "x"})
+    message = LargeMessage.of(header, body, 4711)
+    record = MessageRecord(9, 0, 1, 0, 0, 7, MESSAGE_LARGE, (2,), b"", message.encoded)
+    one = dataclasses.replace(live(message), record=record)
+    parsed = parse_line(message_line(one, transaction_id=77), HEADER)
+    assert isinstance(parsed, ExportedMessage)
+    assert (parsed.large, parsed.compressed, parsed.transaction_id) == (body, True, 77)
+    sent = parsed.to_send("a::q")
+    assert (sent.body, sent.type, sent.priority) == (b"", 3, 7)
+    assert sorted(sent.properties) == sorted([DUPLICATE_ID, "name"])
+    # another body with the same id and size is another message
+    other = LargeMessage.of(header, body._replace(crc=5), 4711)
+    assert there_and_back(other).duplicate_id != parsed.duplicate_id
+
+
+@given(st.binary(min_size=1), st.data())
+def test_pieces_are_in_order_and_whole_or_refused(body: bytes, data: st.DataObject) -> None:
+    cuts = sorted({0, len(body), *data.draw(st.lists(st.integers(0, len(body)), max_size=4))})
+    pieces = [parse_line(piece_line(a, body[a:b]), HEADER) for a, b in itertools.pairwise(cuts)]
+    check = BodyCheck(LargeBody(1, len(body), crc32(body)))
+    assert [check.add(piece) for piece in pieces] == [False] * (len(pieces) - 1) + [True]  # type: ignore[arg-type]
+    broken = data.draw(st.sampled_from(["swapped", "flipped", "longer"]))
+    check = BodyCheck(LargeBody(1, len(body), crc32(body)))
+    if broken == "swapped":
+        wrong = [ExportedPiece(1, body)]
+    elif broken == "flipped":
+        wrong = [ExportedPiece(0, bytes([body[0] ^ 1]) + body[1:])]
+    else:
+        wrong = [ExportedPiece(0, body + b"x")]
+    with pytest.raises(ValueError):
+        for piece in wrong:
+            check.add(piece)
+
+
+def test_a_prepared_transaction() -> None:
+    transaction = ExportedTransaction(5, Xid(-1, b"g", b"q"), "prepared", 3, (("q", (1, 2)),))
+    assert parse_line(transaction_line(transaction), HEADER) == transaction
+    without = dataclasses.replace(transaction, xid=None)
+    assert parse_line(transaction_line(without), HEADER) == without
+
+
 def test_the_other_lines() -> None:
     assert parse_line(header_line(HEADER), None) == HEADER
     queue = parse_line(queue_line(live(Message(address="a"))), HEADER)
@@ -167,7 +219,7 @@ def test_a_malformed_message_is_refused(change: dict[str, object]) -> None:
             parse_line(json.dumps({"message": {key: value for key, value in fields.items() if key != name}}), HEADER)
 
 
-@pytest.mark.parametrize("line", ["", "7", "[]", "{}", '{"what": {}}', '{"export": {"format": 2}}', '{"a":1,"b":2}'])
+@pytest.mark.parametrize("line", ["", "7", "[]", "{}", '{"what": {}}', '{"export": {"format": 3}}', '{"a":1,"b":2}'])
 def test_what_is_no_line_is_refused(line: str) -> None:
     for header in (None, HEADER):
         with pytest.raises(ValueError):

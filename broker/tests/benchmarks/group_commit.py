@@ -1,0 +1,236 @@
+"""What group commit makes of a disk: the store against raw sequential writes of the very same bytes.
+
+Both in turn in one run, on the same file system. The store is an active ``MessageStore`` over the real
+disk and the real writer thread, on the loop the broker uses; producers are played by the loop, which
+appends what one read of their sockets brings and stops while a window is unconfirmed; the writer
+thread gets the interpreter as fast as in ``understudy run``. Raw is a plain loop that writes each
+batch of that very run, same bytes, same sizes, with one ``pwritev`` and one ``fdatasync``, into files of
+the same size, allocated before the clock starts. Goal: at least 70 % of raw.
+
+``loop us`` is what appending takes of the loop for each message: 1,000,000 divided by it is the most
+that any disk could get out of one process.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import shutil
+import statistics
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import click
+import uvloop
+from rich.console import Console
+from rich.table import Table
+
+from understudy.ids import NodeId
+from understudy.message import Message
+from understudy.ports import File
+from understudy.runtime import interpreter
+from understudy.runtime.disk import RealDisk
+from understudy.runtime.environment import SystemClock
+from understudy.runtime.journal_writer import ThreadLogWriter
+from understudy.store.follower import Follower
+from understudy.store.journal import SEGMENT_BYTES
+from understudy.store.message_store import MessageStore
+from understudy.store.records import AddressRecord, QueueRecord
+
+ROUNDS = 5
+MESSAGES = 100_000
+BODY_BYTES = 1024
+#: Unconfirmed messages of all producers together: one, four, sixteen and sixty-four with the default window of 500.
+WINDOWS = (500, 2_000, 8_000, 32_000)
+#: Messages that one turn of the loop brings: what fits into the reads of a few sockets.
+TURN_MESSAGES = 250
+NODE_ID = NodeId("0f1e2d3c-4b5a-4697-8897-a6b5c4d3e2f1")
+
+_Done = Callable[[BaseException | None], None]
+
+
+class _NotingWriter(ThreadLogWriter):
+    """The writer of the broker; keeps the buffers of every batch."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        super().__init__(loop)
+        self.batches: list[Sequence[bytes]] = []
+
+    def submit(self, file: File, offset: int, buffers: Sequence[bytes], done: _Done) -> None:
+        self.batches.append(buffers)
+        super().submit(file, offset, buffers, done)
+
+
+@dataclass(slots=True)
+class _Samples:
+    """Of one window."""
+
+    store_s: list[float] = field(default_factory=list)
+    loop_s: list[float] = field(default_factory=list)
+    """Of ``store_s``, in ``store_message`` and ``flush``."""
+    raw_s: list[float] = field(default_factory=list)
+    batches: list[int] = field(default_factory=list)
+    batch_bytes: list[float] = field(default_factory=list)
+    size_bytes: int = 0
+
+    @property
+    def ratio(self) -> float:
+        """Throughput of the store as a part of raw: the median over the rounds, each with its own raw run."""
+        return statistics.median(raw / store for raw, store in zip(self.raw_s, self.store_s, strict=True))
+
+
+@click.command("group-commit")
+@click.option("--messages", default=MESSAGES, show_default=True, help="Messages of a round.")
+@click.option("--rounds", default=ROUNDS, show_default=True, help="Rounds; medians are printed.")
+@click.option("--directory", type=click.Path(file_okay=False), help="On the disk to be measured; default: temporary.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object instead of a table.")
+def group_commit(messages: int, rounds: int, directory: str | None, as_json: bool) -> None:
+    """Throughput of the store against raw writev + fdatasync of the same bytes in the same batches."""
+    samples = {window: _Samples() for window in WINDOWS}
+    interpreter.settle()
+    with tempfile.TemporaryDirectory(prefix="understudy-bench-", dir=directory) as root:
+        _round(Path(root) / "warm-up", WINDOWS[-1], messages, None)
+        for number in range(rounds):
+            for window, sample in samples.items():
+                _round(Path(root) / f"{number}-{window}", window, messages, sample)
+    if as_json:
+        figures = {
+            window: {
+                "store_s": each.store_s,
+                "loop_s": each.loop_s,
+                "raw_s": each.raw_s,
+                "batches": each.batches,
+                "ratio": each.ratio,
+            }
+            for window, each in samples.items()
+        }
+        print(json.dumps({"benchmark": "group-commit", "messages": messages, "windows": figures}))
+        return
+    table = Table(title=f"{messages:,} messages of {BODY_BYTES} bytes, {rounds} rounds in turn, medians")
+    for column in (
+        "unconfirmed",
+        "batches",
+        "KiB a batch",
+        "store /s",
+        "loop us",
+        "store MiB/s",
+        "raw MiB/s",
+        "store : raw",
+    ):
+        table.add_column(column, justify="right")
+    for window, each in samples.items():
+        store_s, raw_s = statistics.median(each.store_s), statistics.median(each.raw_s)
+        mib = each.size_bytes / 1024**2
+        loop_us = statistics.median(each.loop_s) / messages * 1e6
+        table.add_row(
+            f"{window:,}", f"{statistics.median(each.batches):,.0f}",
+            f"{statistics.median(each.batch_bytes) / 1024:,.0f}", f"{messages / store_s:,.0f}", f"{loop_us:.1f}",
+            f"{mib / store_s:,.0f}", f"{mib / raw_s:,.0f}", f"{each.ratio:.2f}",
+        )  # fmt: skip
+    Console().print(table)
+
+
+def _round(directory: Path, window: int, count: int, sample: _Samples | None) -> None:
+    store_s, loop_s, batches = uvloop.run(_store(str(directory), window, count))
+    # so that both sides get page cache that was used before: getting new memory costs more than this disk
+    shutil.rmtree(directory)
+    joined = [b"".join(buffers) for buffers in batches]
+    raw_s = _raw(directory, joined)
+    shutil.rmtree(directory)
+    if sample is None:
+        return
+    sample.store_s.append(store_s)
+    sample.loop_s.append(loop_s)
+    sample.raw_s.append(raw_s)
+    sample.batches.append(len(joined))
+    sample.size_bytes = sum(map(len, joined))
+    sample.batch_bytes.append(statistics.median(map(len, joined)))
+
+
+async def _store(directory: str, window: int, count: int) -> tuple[float, float, list[Sequence[bytes]]]:
+    loop = asyncio.get_running_loop()
+    disk, writer = RealDisk(), _NotingWriter(loop)
+    disk.make_directory(directory)
+    finished: asyncio.Future[None] = loop.create_future()
+    store = MessageStore.activate(
+        Follower(disk, directory), disk=disk, directory=directory, writer=writer,
+        clock=SystemClock(), node_id=NODE_ID, on_failure=finished.set_exception,
+    )  # fmt: skip
+    address = AddressRecord(store.next_id(), "a", (1,))
+    queue = QueueRecord(store.next_id(), address.address_id, "q", 1)
+    store.store_address(address)
+    store.store_queue(queue)
+    store.flush()
+    while store.context.durable < store.last_sequence:
+        await asyncio.sleep(0.001)
+    template = Message(os.urandom(BODY_BYTES), address="a").encoded
+    prepared = [Message.decode(template) for _ in range(count)]
+    for message in prepared:
+        message.assign_id(store.next_id())
+    writer.batches.clear()
+    queue_ids = (queue.queue_id,)
+    confirmed = 0
+    sent = 0
+    busy_s = 0.0
+
+    def confirm(messages: int) -> None:
+        nonlocal confirmed
+        confirmed += messages
+        if confirmed == count:
+            finished.set_result(None)
+        elif sent < count:
+            loop.call_soon(turn)
+
+    def turn() -> None:
+        nonlocal sent, busy_s
+        messages = prepared[sent : sent + min(TURN_MESSAGES, window - (sent - confirmed))]
+        if not messages:
+            return
+        turned = time.perf_counter()
+        for message in messages:
+            store.store_message(message, address.address_id, queue_ids)
+        sent += len(messages)
+        store.context.when_durable(store.last_sequence, confirm, len(messages))
+        store.flush()
+        busy_s += time.perf_counter() - turned
+        if sent < count:
+            loop.call_soon(turn)
+
+    began = time.perf_counter()
+    turn()
+    await finished
+    took = time.perf_counter() - began
+    batches = list(writer.batches)
+    closed: asyncio.Future[None] = loop.create_future()
+    store.close(lambda: closed.set_result(None))
+    await closed
+    return took, busy_s, batches
+
+
+def _raw(directory: Path, batches: list[bytes]) -> float:
+    """Seconds for the same batches; files are allocated, synced and open before the clock starts."""
+    directory.mkdir(parents=True)
+    descriptors: list[int] = []
+    places: list[tuple[int, int, bytes]] = []
+    offset = SEGMENT_BYTES
+    for batch in batches:
+        if offset + len(batch) > SEGMENT_BYTES:
+            descriptor = os.open(directory / f"{len(descriptors)}", os.O_RDWR | os.O_CREAT)
+            os.posix_fallocate(descriptor, 0, max(SEGMENT_BYTES, len(batch)))
+            os.fsync(descriptor)
+            descriptors.append(descriptor)
+            offset = 0
+        places.append((descriptors[-1], offset, batch))
+        offset += len(batch)
+    began = time.perf_counter()
+    for descriptor, start, batch in places:
+        os.pwritev(descriptor, (batch,), start)
+        os.fdatasync(descriptor)
+    took = time.perf_counter() - began
+    for descriptor in descriptors:
+        os.close(descriptor)
+    return took

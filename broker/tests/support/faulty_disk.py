@@ -1,0 +1,79 @@
+"""A real disk that fails or dawdles when told to, and a whole node on it in the test's own process."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import errno
+import os
+import time
+from collections.abc import Callable, Sequence
+
+from support.processes import Node
+from understudy.config.reader import read_broker_xml
+from understudy.errors import DiskFailed
+from understudy.runtime.disk import RealDisk, RealFile
+from understudy.runtime.environment import SystemEntropy, system_environment
+from understudy.runtime.node import BrokerNode
+from understudy.security.authorization import security_policy
+
+
+class FaultyDisk(RealDisk):
+    """See the module's text. Faults are for paths that ``hits`` says yes to."""
+
+    def __init__(self) -> None:
+        self.hits: Callable[[str], bool] = lambda path: False
+        self.fails: frozenset[str] = frozenset()
+        """Of ``read``, ``write`` and ``sync``."""
+        self.read_delay_s = 0.0
+        self.calls: list[tuple[str, str]] = []
+        """Operations on files that are hit, with their paths, since faults were switched on."""
+
+    def open(self, path: str, *, create: bool = False, read_only: bool = False) -> RealFile:
+        file = super().open(path, create=create, read_only=read_only)
+        faulty = FaultyFile(path, os.dup(file._descriptor))
+        faulty.disk = self
+        file.close()
+        return faulty
+
+    def meet(self, operation: str, path: str) -> None:
+        """An operation begins."""
+        if not self.hits(path):
+            return
+        self.calls.append((operation, path))
+        if operation in self.fails:
+            raise DiskFailed(f"cannot {operation} {path}: {os.strerror(errno.EIO)}")
+        if operation == "read":
+            time.sleep(self.read_delay_s)
+
+
+class FaultyFile(RealFile):
+    """A file of ``FaultyDisk``."""
+
+    disk: FaultyDisk
+
+    def read(self, offset: int, length: int) -> bytes:
+        self.disk.meet("read", self.path)
+        return super().read(offset, length)
+
+    def write(self, offset: int, buffers: Sequence[bytes]) -> None:
+        self.disk.meet("write", self.path)
+        super().write(offset, buffers)
+
+    def sync(self) -> None:
+        self.disk.meet("sync", self.path)
+        super().sync()
+
+
+async def start_node(member: Node, disk: FaultyDisk, wanted: str = "active") -> BrokerNode:
+    """A node of a pair in this process and loop, once it is in the wanted state."""
+    config = member.config
+    loaded = read_broker_xml(config.read_bytes(), file=str(config), base_directory=str(member.directory))
+    security = security_policy(
+        loaded.configuration, SystemEntropy(), users="", users_file="users", roles="", roles_file="roles"
+    )
+    environment = dataclasses.replace(system_environment(asyncio.get_running_loop()), disk=disk)
+    node = BrokerNode(loaded.configuration, environment, security)
+    await node.start()
+    assert await node.wait_for(wanted, "stopped") == wanted
+    return node

@@ -1,0 +1,39 @@
+"""Goal: every directory's own disk is looked at, and the one that is too full is named."""
+
+from __future__ import annotations
+
+from typing import cast
+
+import pytest
+
+from understudy.ports import Disk
+from understudy.store.disk_usage import disk_usage_problem
+
+
+class Disks:
+    """Free and total bytes by directory."""
+
+    def __init__(self, **free_bytes: int) -> None:
+        self.free = {f"/{name}": count for name, count in free_bytes.items()}
+
+    def free_bytes(self, path: str) -> int:
+        return self.free[path]
+
+    def total_bytes(self, path: str) -> int:
+        return 1000
+
+
+def problem(disks: Disks, percent_max: int = -1, free_bytes_min: int = -1) -> str:
+    return disk_usage_problem(cast(Disk, disks), disks.free, percent_max, free_bytes_min)
+
+
+@pytest.mark.parametrize("which", ["journal", "paging", "large"])
+def test_the_full_one_is_named(which: str) -> None:
+    disks = Disks(**{"journal": 500, "paging": 500, "large": 500, which: 50})
+    assert problem(disks, percent_max=90) == f"/{which}: 95.0 % of the disk used where max-disk-usage is 90"
+    assert problem(disks, free_bytes_min=100) == f"/{which}: 50 bytes free where min-disk-free is 100"
+
+
+@pytest.mark.parametrize("percent_max", [-1, 95, 100])
+def test_at_the_limit_or_without_one_there_is_none(percent_max: int) -> None:
+    assert problem(Disks(journal=50), percent_max, 50) == ""
