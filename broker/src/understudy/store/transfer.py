@@ -12,6 +12,8 @@ Not here: which messages (``contents``), files, or sending.
 from __future__ import annotations
 
 import json
+import math
+import struct
 from base64 import b64decode, b64encode
 from binascii import Error as Base64Error
 from collections.abc import Callable
@@ -322,6 +324,11 @@ def end_line(messages: int, left_out: int, prepared: int = 0) -> str:
     return _line("end", {"messages": messages, "left_out": left_out, "prepared": prepared})
 
 
+#: Goes before the sixteen hexadecimal digits of one: there are many, and sign and payload come back too.
+_NOT_A_NUMBER: Final = "nan:"
+_BITS: Final = struct.Struct(">d")
+
+
 def _to_json(tag: int, value: PropertyValue) -> Any:
     if tag == BYTES:
         assert isinstance(value, bytes)
@@ -329,7 +336,7 @@ def _to_json(tag: int, value: PropertyValue) -> Any:
     if tag in (FLOAT, DOUBLE):
         # exact, and JSON has neither infinity nor not-a-number
         assert isinstance(value, float)
-        return value.hex()
+        return _NOT_A_NUMBER + _BITS.pack(value).hex() if math.isnan(value) else value.hex()
     return value
 
 
@@ -337,6 +344,11 @@ def _from_json(tag: int, value: Any) -> PropertyValue:
     if tag == BYTES:
         return b64decode(value, validate=True)
     if tag in (FLOAT, DOUBLE):
+        if not isinstance(value, str):
+            raise ValueError(f"{value!r} is no {_TYPES[tag]}")
+        if value.startswith(_NOT_A_NUMBER):
+            bits = bytes.fromhex(value.removeprefix(_NOT_A_NUMBER))
+            return float(_BITS.unpack(bits)[0]) if len(bits) == _BITS.size else float.fromhex(value)
         return float.fromhex(value)
     if tag == NULL and value is not None:
         raise ValueError("a null with a value")
