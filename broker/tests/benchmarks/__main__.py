@@ -9,12 +9,14 @@ import click
 from benchmarks.group_commit import group_commit
 from benchmarks.memory import memory
 from benchmarks.soak import soak
+from benchmarks.stalls import stalls
 from benchmarks.takeover import takeover
 
 BENCHMARKS: dict[str, click.Command | Callable[..., None]] = {
     "group-commit": group_commit,
     "memory": memory,
     "soak": soak,
+    "stalls": stalls,
     "takeover": takeover,
 }
 

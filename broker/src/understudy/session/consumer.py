@@ -11,6 +11,7 @@ queue's counts and is not tried again before the next activation, so it blocks n
 from __future__ import annotations
 
 import logging
+import sys
 from collections import OrderedDict
 from typing import TYPE_CHECKING
 
@@ -179,7 +180,8 @@ class ServerConsumer(Consumer):
     def force_delivery(self, sequence: int) -> None:
         """Everything that can go out goes out first, then the marker (facts 6.3)."""
         if self.started:
-            self.queue.dispatch()
+            # all of it, or the marker would say that there is nothing
+            self.queue.dispatch(sys.maxsize)
         self._mark(sequence)
 
     def _mark(self, sequence: int) -> None:
