@@ -7,6 +7,7 @@ from collections.abc import Callable
 import click
 
 from benchmarks.group_commit import group_commit
+from benchmarks.logins import logins
 from benchmarks.memory import memory
 from benchmarks.soak import soak
 from benchmarks.stalls import stalls
@@ -14,6 +15,7 @@ from benchmarks.takeover import takeover
 
 BENCHMARKS: dict[str, click.Command | Callable[..., None]] = {
     "group-commit": group_commit,
+    "logins": logins,
     "memory": memory,
     "soak": soak,
     "stalls": stalls,
