@@ -11,6 +11,7 @@ from benchmarks.logins import logins
 from benchmarks.memory import memory
 from benchmarks.peers import peers
 from benchmarks.soak import soak
+from benchmarks.stalls import stalls
 from benchmarks.takeover import takeover
 
 BENCHMARKS: dict[str, click.Command | Callable[..., None]] = {
@@ -19,6 +20,7 @@ BENCHMARKS: dict[str, click.Command | Callable[..., None]] = {
     "memory": memory,
     "peers": peers,
     "soak": soak,
+    "stalls": stalls,
     "takeover": takeover,
 }
 

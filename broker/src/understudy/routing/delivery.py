@@ -27,6 +27,10 @@ if TYPE_CHECKING:
 #: Bytes one consumer takes before it is asked again whether its socket keeps up.
 ALLOWANCE_BYTES: Final = 256 * 1024
 
+#: Messages that one dispatch of a queue reads back before others have their turn: a disk may be slow, and
+#: a selector may match nothing in a queue of millions.
+READ_BACK_MAX: Final = 1_000
+
 #: Closes a message group when the last of it is delivered (manual, "Message Grouping").
 _GROUP_SEQUENCE: Final = "_AMQ_GROUP_SEQUENCE"
 
@@ -96,7 +100,8 @@ class ConsumerGroup:
 
 
 def dispatch(queue: Queue, now_ms: int) -> None:
-    """Deliver until the queue is empty or nobody can take more.
+    """Deliver until the queue is empty or nobody can take more, or ``queue.read_back_left`` is used up: then
+    the queue is dirty again and goes on in the next turn, where each consumer stopped looking.
 
     Args:
         queue: Whose messages.
@@ -115,14 +120,18 @@ def dispatch(queue: Queue, now_ms: int) -> None:
         if queue.kind is not None and queue.kind.lends:
             _dispatch_loans(queue, queue.kind.lending, ready, now_ms)
             continue
-        if not queue.selective and not _dispatch_plain(queue, group, ready, now_ms):
-            continue
+        if not queue.selective:
+            # which may meet a message group
+            _dispatch_plain(queue, group, ready, now_ms)
         if queue.selective:
             _dispatch_selective(queue, group, ready, now_ms)
+        if not queue.may_go_on():
+            # who comes after these must not take what they have not looked at
+            return
 
 
-def _dispatch_plain(queue: Queue, group: ConsumerGroup, ready: list[Consumer], now_ms: int) -> bool:
-    """Returns True when it met a message group and the selective way must go on."""
+def _dispatch_plain(queue: Queue, group: ConsumerGroup, ready: list[Consumer], now_ms: int) -> None:
+    """Where it meets a message group, the selective way goes on (``queue.selective``)."""
     waiting = queue.waiting
     turn = taken = 0
     consumer = ready[0]
@@ -141,6 +150,11 @@ def _dispatch_plain(queue: Queue, group: ConsumerGroup, ready: list[Consumer], n
                 continue
             message = reference.message
             if message is None:
+                if not queue.may_go_on():
+                    waiting.put_back((reference,))
+                    ready = []
+                    break
+                queue.read_back_left -= 1
                 message = queue.read(reference)
             if GROUP_ID in message.properties and queue.configuration.group_buckets != 0:
                 waiting.put_back((reference,))
@@ -162,7 +176,6 @@ def _dispatch_plain(queue: Queue, group: ConsumerGroup, ready: list[Consumer], n
         group.served(consumer)
     if grouping:
         queue.enable_grouping()
-    return grouping
 
 
 def _dispatch_loans(queue: Queue, lending: Lending, ready: list[Consumer], now_ms: int) -> None:
@@ -205,7 +218,7 @@ def _dispatch_selective(queue: Queue, group: ConsumerGroup, ready: list[Consumer
 
 def next_for(queue: Queue, consumer: Consumer, now_ms: int) -> tuple[MessageReference, Message] | None:
     """The next message in order that this consumer may have; it stays in the queue. What has
-    expired on the way there is taken out.
+    expired on the way there is taken out. None: there is none, or the rest must wait for the next turn.
     """
     cursors = consumer.cursors
     for level in list(queue.waiting.levels):
@@ -223,6 +236,10 @@ def next_for(queue: Queue, consumer: Consumer, now_ms: int) -> tuple[MessageRefe
                 continue
             message = reference.message
             if message is None:
+                if not queue.may_go_on():
+                    cursors[level.priority] = reference.position
+                    return None
+                queue.read_back_left -= 1
                 message = queue.read(reference)
             if (consumer.filter is None or consumer.filter.matches(message)) and _group_allows(
                 queue, consumer, message

@@ -17,7 +17,7 @@ from understudy.config.model import RoutingType
 from understudy.errors import MaxConsumersExceeded
 from understudy.message import Message
 from understudy.routing.configuration import QueueConfiguration
-from understudy.routing.delivery import Consumer, ConsumerGroup, dispatch
+from understudy.routing.delivery import READ_BACK_MAX, Consumer, ConsumerGroup, dispatch
 from understudy.routing.filter import Filter
 from understudy.routing.kinds import QueueKind, is_ordinary
 from understudy.routing.lending import LentReference
@@ -92,6 +92,7 @@ class Queue:
         "paused",
         "purge_on_no_consumers",
         "queue_id",
+        "read_back_left",
         "routing_type",
         "scheduled_count",
         "selective",
@@ -130,6 +131,8 @@ class Queue:
         self.grouping = False
         self.group_owners: dict[str, Consumer] = {}
         self.dirty = False
+        self.read_back_left = 0
+        """Messages that the present dispatch may still read back."""
         self.paused = False
         self.deleted = False
         self.expiring_count = 0
@@ -496,11 +499,20 @@ class Queue:
         self.paused = False
         self.prompt()
 
-    def dispatch(self) -> None:
-        """Deliver until empty or nobody can take more."""
+    def may_go_on(self) -> bool:
+        """Whether this dispatch may read one more message back; if not, it goes on in the next turn."""
+        if self.read_back_left > 0:
+            return True
+        if not self.dirty:
+            self._office.mark_dirty(self)
+        return False
+
+    def dispatch(self, read_back_max: int = READ_BACK_MAX) -> None:
+        """Deliver until empty or nobody can take more, or so many messages were read back."""
         if self.groups_by_priority and not self.paused and not self.deleted:
             if self.kind is not None and not self.kind.gate.open:
                 return
+            self.read_back_left = read_back_max
             dispatch(self, self._office.now_ms())
             if self.address.paged_count and self.waiting.first_level() is None:
                 self._office.paging.forget_readers(self)

@@ -327,6 +327,10 @@ class Level:
             columns = self._columns(block)
             for row in block.rows_from(position - block.base + 1):
                 yield block.location(columns, row)
+        elif block is None:
+            for reference in islice(self.inlet, position - self._tail_base + 1, None):
+                if reference is not None:
+                    yield reference.location if reference.message is None else None
 
     def take_overdue(self, now_ms: int, limit: int) -> list[MessageReference]:
         """Take about ``limit`` of those that expire by then."""

@@ -11,6 +11,7 @@ queue's counts and is not tried again before the next activation, so it blocks n
 from __future__ import annotations
 
 import logging
+import sys
 from collections import OrderedDict
 from typing import TYPE_CHECKING
 
@@ -189,7 +190,8 @@ class ServerConsumer(Consumer):
         does not keep up the marker waits: the client would take it for an empty queue.
         """
         if self.started:
-            self.queue.dispatch()
+            # all of it, or the marker would say that there is nothing
+            self.queue.dispatch(sys.maxsize)
         self._mark(sequence)
 
     def _mark(self, sequence: int) -> None:

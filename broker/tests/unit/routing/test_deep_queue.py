@@ -7,12 +7,13 @@ import pytest
 from support.routing import World, callback_of, text
 from understudy.config.model import RoutingType
 from understudy.errors import AddressFull
-from understudy.message import GROUP_ID
+from understudy.message import GROUP_ID, Message
 from understudy.routing import queue as queues
 from understudy.routing import waiting
 from understudy.routing.queue import Queue
 from understudy.store import backlog
 from understudy.store.pages import Pages
+from understudy.store.reference import MessageReference
 from understudy.testing.sim_disk import SimVolume
 
 SIZE = text("x" * 100, properties={"odd": 1}).encode_size
@@ -135,6 +136,66 @@ def test_a_selector_takes_from_the_middle_of_spilled_blocks() -> None:
     assert deep.take(again) == expected
     counts = dict(zip(numbers(again), callback_of(again).counts(), strict=True))
     assert {number for number, count in counts.items() if count == 2} == set(range(201, 300, 2))
+
+
+def test_looking_through_a_deep_queue_gives_others_their_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A selector that matches the last message only: found in parts, each of at most so many reads."""
+    read: list[int] = []
+    original = Queue.read
+
+    def counted(self: Queue, reference: MessageReference) -> Message:
+        read.append(reference.message_id)
+        return original(self, reference)
+
+    monkeypatch.setattr(Queue, "read", counted)
+    monkeypatch.setattr(queues.Queue.dispatch, "__defaults__", (40,))
+    deep = Deep()
+    deep.fill(300)
+    deep.fill(1, start=300, odd=2)
+    session = deep.reader("odd = 2")
+    session.receive_consumer_credits(0, -1)
+    office = deep.world.office
+    turns = 0
+    while deep.queue.dirty:
+        before = len(read)
+        office.turn()
+        turns += 1
+        assert len(read) - before <= 40
+    assert turns == 8
+    assert numbers(session) == [300]
+    assert len(set(read)) == len(read) == 301, "nothing is read twice"
+    # whoever drains gives way as well, and keeps the order
+    reader = deep.reader()
+    reader.receive_consumer_credits(0, -1)
+    office.turn()
+    assert numbers(reader) == list(range(40))
+    assert deep.queue.dirty
+    while deep.queue.dirty:
+        office.turn()
+    assert numbers(reader) == list(range(300))
+
+
+def test_a_marker_comes_behind_everything_however_deep(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(queues.Queue.dispatch, "__defaults__", (10,))
+    deep = Deep()
+    deep.fill(100)
+    session = deep.reader("odd = 1")
+    session.receive_consumer_credits(0, -1)
+    session.force_delivery(0, 1)
+    assert numbers(session) == list(range(1, 100, 2))
+
+
+def test_the_newest_references_are_read_in_runs_too() -> None:
+    deep = Deep()
+    deep.fill(100)
+    level = deep.queue.waiting.first_level()
+    assert level is not None
+    assert level.blocks
+    assert len(level.inlet) > 8
+    reference = level.next_from(level.end - len(level.inlet))
+    assert reference is not None
+    behind = list(level.locations_behind(reference.position))
+    assert behind == [each.location for each in level.inlet[1:] if each is not None]
 
 
 def test_a_browser_sees_everything_and_takes_nothing() -> None:

@@ -5,10 +5,15 @@ confirmed, in order, with counts, duplicate ids and bodies.
 from __future__ import annotations
 
 import random
+import struct
+from zlib import crc32
+
+import pytest
 
 from support.routing import World, callback_of, text
 from support.store import Rig
 from understudy.config.model import RoutingType
+from understudy.errors import StoreVersionUnsupported
 from understudy.message import DUPLICATE_ID
 from understudy.routing.configuration import QueueConfiguration
 
@@ -16,10 +21,10 @@ from understudy.routing.configuration import QueueConfiguration
 class Node:
     """A post office on the store of a rig."""
 
-    def __init__(self, rig: Rig, owner: str, **settings: object) -> None:
+    def __init__(self, rig: Rig, owner: str, office: dict[str, object] | None = None, **settings: object) -> None:
         self.rig = rig
         store = rig.activate(owner)
-        self.world = World({"#": settings}, store=store)
+        self.world = World({"#": settings}, store=store, **(office or {}))
         self.restored = self.world.office.restore(store.state)
 
     def settle(self) -> None:
@@ -131,3 +136,60 @@ def test_a_deleted_queue_stays_deleted() -> None:
     successor = Node(rig, "b")
     assert sorted(successor.world.office.directory.queues) == ["kept"]
     assert sorted(successor.world.office.directory.addresses) == ["gone"]
+
+
+def test_the_newest_duplicate_ids_survive_as_many_as_the_cache_holds() -> None:
+    """id-cache-size, with ids of durable messages, of others (persist-id-cache) and of a transaction."""
+    rig = Rig(random.Random(5), id_cache_size=4)
+    node = Node(rig, "a", office={"id_cache_size": 4})
+    node.world.queue()
+    producer, transacted = node.world.session(), node.world.session(transacted=True)
+    for number in range(4):
+        producer.send(text("m", properties={DUPLICATE_ID: f"id-{number}"}))
+    producer.send(text("m", durable=False, properties={DUPLICATE_ID: "not durable"}))
+    transacted.send(text("m", properties={DUPLICATE_ID: "committed"}))
+    transacted.commit(node.world.answers.of("commit"))
+    transacted.send(text("m", properties={DUPLICATE_ID: "never committed"}))
+    node.settle()
+    rig.die(power_loss=False)
+
+    successor = Node(rig, "b", office={"id_cache_size": 4})
+    address = successor.world.office.directory.addresses["q"]
+    again = [b"id-0", b"id-1", b"never committed"]
+    assert [each in address.duplicate_ids for each in again] == [False, False, False]
+    known = [b"id-2", b"id-3", b"not durable", b"committed"]
+    assert [each in address.duplicate_ids for each in known] == [True, True, True, True]
+    # what is not durable is gone all the same
+    assert successor.bodies("q")[0] == [b"m"] * 5
+
+
+def test_without_persist_id_cache_only_the_log_of_messages_remembers() -> None:
+    rig = Rig(random.Random(6))
+    node = Node(rig, "a", office={"persist_id_cache": False})
+    node.world.queue()
+    node.world.session().send(text("m", durable=False, properties={DUPLICATE_ID: "not durable"}))
+    node.settle()
+    assert b"not durable" in node.world.office.directory.addresses["q"].duplicate_ids
+    rig.die(power_loss=False)
+    successor = Node(rig, "b", office={"persist_id_cache": False})
+    assert b"not durable" not in successor.world.office.directory.addresses["q"].duplicate_ids
+
+
+def test_a_log_of_a_newer_version_is_refused_before_anything_is_changed() -> None:
+    rig = Rig(random.Random(7))
+    node = Node(rig, "a")
+    node.world.queue()
+    node.settle()
+    rig.die(power_loss=False)
+    (path, *_) = (path for path in rig.volume.paths() if "segment-" in path)
+    file = rig.disk("surgeon").open(path)
+    block = bytearray(file.read(0, 4096))
+    struct.pack_into("<H", block, 8, 99)
+    struct.pack_into("<I", block, 12, 0)
+    struct.pack_into("<I", block, 12, crc32(block))
+    file.write(0, (bytes(block),))
+    before = {path: rig.volume.content(path) for path in rig.volume.paths()}
+    with pytest.raises(StoreVersionUnsupported, match="version 99") as caught:
+        rig.activate("b")
+    assert path in str(caught.value)
+    assert {path: rig.volume.content(path) for path in rig.volume.paths()} == before
