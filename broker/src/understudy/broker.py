@@ -16,6 +16,7 @@ from understudy.ports import Clock, Connection, Entropy, Timers, Worker
 from understudy.protocols.core.connection import CoreConnection
 from understudy.protocols.core.reattachment import Reattachments
 from understudy.protocols.core.services import CoreServices
+from understudy.routing.deployment import deploy
 from understudy.routing.post_office import PostOffice
 from understudy.routing.settings import AddressSettingsRepository
 from understudy.security.authorization import SecurityPolicy
@@ -64,6 +65,7 @@ class Broker:
             address_queue_scan_period_ms=configuration.address_queue_scan_period_ms,
             wildcard_routing=configuration.wildcards.routing_enabled,
             wake=wake,
+            entropy=entropy,
         )
         self.post_office.restore(store.state)
         self.slow_consumers = SlowConsumers(clock, timers)
@@ -76,7 +78,8 @@ class Broker:
             scan_period_ms=configuration.transaction_timeout_scan_period_ms,
         )
         self.resources.restore(store.state)
-        self.post_office.directory.deploy(configuration.addresses)
+        self.post_office.settle()
+        deploy(self.post_office, configuration.addresses, configuration.diverts)
         self.services = CoreServices(
             node_id=store.node_id,
             post_office=self.post_office,

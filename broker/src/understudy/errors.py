@@ -31,7 +31,7 @@
             QueueNotFound | QueueExists | QueueInUse | InvalidQueueConfiguration
             InvalidSelector | MaxConsumersExceeded | UnexpectedRoutingType | IllegalState
             SharedQueueMismatch         the shared queue asked for exists, but is another one
-            DuplicateMetadata | ObjectClosed
+            DuplicateMetadata | ObjectClosed | DivertExists | DivertNotFound
         SecurityError
             AuthenticationFailed | NotAuthorized | ClusterSecurityError
         StoreError                  the node stops rather than guess
@@ -327,6 +327,14 @@ class SharedQueueMismatch(AddressError):
     """
 
     code = "shared-queue-mismatch"
+
+
+class DivertExists(AddressError):
+    code = "divert-exists"
+
+
+class DivertNotFound(AddressError):
+    code = "divert-not-found"
 
 
 class DuplicateMetadata(AddressError):

@@ -98,6 +98,8 @@ PAGING_SLACK_BYTES = 16 * 1024 * 1024
 #: Addresses of one node, and queues of one node.
 ADDRESSES_MAX = 1_000_000
 QUEUES_MAX = 1_000_000
+#: Diverts of one node.
+DIVERTS_MAX = 10_000
 #: Largest body of a management HTTP request. Bytes.
 HTTP_BODY_BYTES_MAX = 1024 * 1024
 #: Largest broker.xml. Bytes.

@@ -7,7 +7,7 @@ a crash: ``FakeStore.survivors`` is what a restart would find.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import Any
@@ -94,6 +94,13 @@ class FakeStore:
     def next_id(self) -> int:
         self._last_id += 1
         return self._last_id
+
+    def next_ids(self, count: int) -> int:
+        self._last_id += count
+        return self._last_id - count + 1
+
+    def store_run(self, messages: Sequence[Message], address_id: int, queue_id: int) -> list[int]:
+        return [self.store_message(message, address_id, (queue_id,)) for message in messages]
 
     def _append(self) -> int:
         self.last_sequence += 1

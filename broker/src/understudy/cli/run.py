@@ -17,6 +17,7 @@ import uvloop
 from understudy.config.model import Configuration, LoadedConfig
 from understudy.config.reader import read_broker_xml
 from understudy.errors import BrokerError, ConfigError
+from understudy.runtime import garbage
 from understudy.runtime.environment import SystemClock, SystemEntropy, system_environment
 from understudy.runtime.http import ManagementServer
 from understudy.runtime.logs import configure_logs
@@ -122,6 +123,7 @@ async def _serve(configuration: Configuration, place: Instance, allow_remote: bo
     watchdog.start()
     try:
         await node.start()
+        garbage.settle()
         notify(f"READY=1\nSTATUS={node.state}")
         log.info("started", extra={"state": node.state})
         error = await node.wait_ended()

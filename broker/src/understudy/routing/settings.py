@@ -17,6 +17,7 @@ from typing import Final
 from understudy.config.model import (
     AddressFullPolicy,
     AddressSettingsConfiguration,
+    ConfigDeletionPolicy,
     RoutingType,
     SlowConsumerPolicy,
     SlowConsumerUnit,
@@ -62,6 +63,8 @@ class AddressSettings:
     redelivery_delay_multiplier: float = 1.0
     max_redelivery_delay: int = 0
     """0 = ten times ``redelivery_delay``."""
+    redelivery_collision_avoidance_factor: float = 0.0
+    """Share by which the delay is varied at random, up and down."""
     expiry_address: str | None = None
     auto_create_expiry_resources: bool = False
     expiry_queue_prefix: str = "EXP."
@@ -81,6 +84,10 @@ class AddressSettings:
     auto_delete_created_queues: bool = False
     auto_delete_queues_delay: int = 0
     auto_delete_queues_message_count: int = 0
+    auto_delete_queues_skip_usage_check: bool = False
+    auto_delete_addresses_skip_usage_check: bool = False
+    enable_ingress_timestamp: bool = False
+    """Messages are stamped with the time they came (``_AMQ_INGRESS_TIMESTAMP``)."""
     default_address_routing_type: RoutingType = RoutingType.MULTICAST
     default_queue_routing_type: RoutingType = RoutingType.MULTICAST
     default_max_consumers: int = -1
@@ -97,6 +104,8 @@ class AddressSettings:
     default_group_buckets: int = -1
     default_group_first_key: str | None = None
     default_ring_size: int = -1
+    config_delete_queues: ConfigDeletionPolicy = ConfigDeletionPolicy.OFF
+    """Whether queues go that have gone from the configuration, at the next activation."""
     redistribution_delay: int = -1
     slow_consumer_threshold: int = -1
     """Messages acknowledged per unit below which a consumer is slow; -1 = nobody is."""
@@ -107,9 +116,13 @@ class AddressSettings:
     id_cache_size: int | None = None
     """Duplicate ids remembered; None = the broker's id-cache-size."""
 
-    def redelivery_delay_ms(self, delivery_count: int) -> int:
+    def redelivery_delay_ms(self, delivery_count: int, share: float = 0.0) -> int:
         """Wait before a message that was tried ``delivery_count`` times is tried again (manual,
         "Configuring delayed redelivery").
+
+        Args:
+            delivery_count: Of the message.
+            share: Random, -1 to 1: how much of the variance that the settings allow is used.
         """
         if self.redelivery_delay <= 0:
             return 0
@@ -118,7 +131,8 @@ class AddressSettings:
         if self.redelivery_delay_multiplier != 1.0:
             # The exponent is bounded: attempts may be unlimited and floats are not.
             delay *= self.redelivery_delay_multiplier ** min(max(delivery_count - 1, 0), 1000)
-        return int(min(delay, ceiling))
+        delay *= 1 + self.redelivery_collision_avoidance_factor * share
+        return max(int(min(delay, ceiling)), 0)
 
 
 _FIELDS: Final = tuple(field.name for field in fields(AddressSettings))

@@ -17,8 +17,9 @@ from understudy.errors import AddressNotFound, BrokerError, LimitExceeded
 from understudy.limits import PRODUCERS_PER_SESSION_MAX
 from understudy.message import Message
 from understudy.routing.configuration import split_fqqn
+from understudy.routing.plain_sends import take_plain
 from understudy.routing.post_office import Done, PostOffice
-from understudy.session.callback import SessionCallback
+from understudy.session.callback import RunAnswers, SessionCallback
 from understudy.session.credits import PRODUCER_CREDITS_MAX, ProducerCredits
 from understudy.session.producer import ServerProducer
 from understudy.session.transaction import Transaction
@@ -70,6 +71,36 @@ class SendRequests:
             office.send(message, session.order, done, transaction, target.used_bytes <= target.granted_bytes)
         except BrokerError as error:
             session.failed(error, done, transaction)
+
+    def send_run(self, messages: list[Message], correlation_ids: list[int], answers: RunAnswers | None) -> None:
+        """Take messages that came together, in order: as ``send`` for each of them.
+
+        Args:
+            messages: Of the client.
+            correlation_ids: One per message.
+            answers: Answers each of them; None if nobody waits.
+        """
+        begin = 0
+        while begin < len(messages):
+            taken = 0
+            if self._session.sending_transaction is None:
+                rest = messages[begin:] if begin else messages
+                taken = self._send_plain(rest, correlation_ids[begin:] if begin else correlation_ids, answers)
+            if not taken:
+                self.send(messages[begin], answers.answer_one(correlation_ids[begin]) if answers is not None else None)
+                taken = 1
+            begin += taken
+
+    def _send_plain(self, messages: list[Message], correlation_ids: list[int], answers: RunAnswers | None) -> int:
+        target = self._targets.get(messages[0].address or "")
+        office = self._office
+        if target is None or target.permitted_until_ms < office.now_ms():
+            # the next one goes the long way, which asks for permission
+            return 0
+        answered = answers.answer_run if answers is not None else None
+        taken, size_bytes = take_plain(office, messages, self._session.order, answered, correlation_ids)
+        target.used_bytes += size_bytes
+        return taken
 
     def route(self, message: Message, size_bytes: int, done: Done | None, transaction: Transaction | None) -> None:
         """Give a message of a permitted address to the post office. Raises what that raises."""

@@ -91,6 +91,7 @@ class ServerSession:
         self.sends = SendRequests(self, post_office, callback)
         self.send: Callable[..., None] = self.sends.send
         """``SendRequests.send``, without a step between: it is most of what a session does."""
+        self.send_run = self.sends.send_run
         self.branches = XaRequests(self, resources)
         self._transaction: Transaction | None = None
         self.large = LargeRequests(self, post_office.store)
@@ -295,9 +296,7 @@ class ServerSession:
     def expire(self, consumer_id: int, message_id: int) -> None:
         """The client found it expired (SESS_EXPIRED). Raises IllegalState."""
         consumer = self._consumer(consumer_id)
-        reference = consumer.take_one(message_id)
-        consumer.queue.delivering_count -= 1
-        self._office.expire(consumer.queue, reference)
+        consumer.queue.expire_delivered(consumer.take_one(message_id))
 
     # -- transactions -----------------------------------------------------------------------------
 

@@ -19,6 +19,7 @@ MODULES = (
     "understudy.protocols.core.channel",
     "understudy.session.upload",
     "understudy.protocols.core.login",
+    "understudy.routing.dispatch_gate",
 )
 
 

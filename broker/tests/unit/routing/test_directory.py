@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from support.routing import FakeCallback, World, callback_of, text
-from understudy.config.model import AddressConfiguration, RoutingType
-from understudy.config.model import QueueConfiguration as DeployedQueue
+from understudy.config.model import RoutingType
 from understudy.errors import (
     AddressExists,
     AddressHasBindings,
@@ -166,26 +165,3 @@ def test_shared_queues_must_be_the_same() -> None:
     ):
         with pytest.raises(SharedQueueMismatch, match="exists"):
             check(queue, other)
-
-
-def test_deploying_makes_what_is_missing_and_moves_nothing() -> None:
-    world = World()
-    wanted = [
-        AddressConfiguration("orders", frozenset({RoutingType.ANYCAST}), (
-            DeployedQueue("orders", "orders", RoutingType.ANYCAST, max_consumers=3, filter="a = 1"),
-        )),
-        AddressConfiguration("news", frozenset({RoutingType.MULTICAST})),
-    ]  # fmt: skip
-    world.office.directory.deploy(wanted)
-    queue = world.office.directory.queues["orders"]
-    assert queue.configuration.max_consumers == 3
-    assert queue.configuration.configuration_managed
-    assert not queue.configuration.auto_delete
-    before = world.store.last_sequence
-    world.office.directory.deploy(wanted)
-    assert world.store.last_sequence == before
-    elsewhere = AddressConfiguration(
-        "other", frozenset({RoutingType.ANYCAST}), (DeployedQueue("orders", "other", RoutingType.ANYCAST),)
-    )
-    with pytest.raises(QueueExists, match="not 'other'"):
-        world.office.directory.deploy([elsewhere])

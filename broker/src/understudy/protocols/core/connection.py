@@ -68,6 +68,7 @@ class CoreConnection:
         self.host = connection.peer.rpartition(":")[0]
         """Of the peer, without its port."""
         self.decoder = FrameDecoder(role="server", limit_bytes=FRAME_BYTES_BEFORE_LOGIN_MAX)
+        self.decoder.groups_sends = True
         self._opened_ms = services.clock.monotonic_ms()
         self._last_data_ms = self._opened_ms
         override_ms = services.connection_ttl_override_ms

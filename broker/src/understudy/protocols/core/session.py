@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
@@ -20,8 +20,9 @@ from understudy.limits import LARGE_BACKLOG_BYTES_PAUSE
 from understudy.message import FORCED_DELIVERY, LargeMessage, Message, MessageType
 from understudy.protocols.core import queues, xa
 from understudy.protocols.core.channel import Event, SessionChannel
+from understudy.routing.post_office import Done
 from understudy.wire.core import packets
-from understudy.wire.core.codec import encode, encode_null_response, encode_receive
+from understudy.wire.core.codec import SendRun, encode, encode_null_response, encode_null_responses, encode_receive
 from understudy.wire.core.codes import code_of
 
 if TYPE_CHECKING:
@@ -149,6 +150,21 @@ class CoreSession:
     def _send_message(self, packet: packets.SessionSend) -> None:
         done = partial(self._done_with, packet.correlation_id) if packet.requires_response else None
         self.session.send(packet.message, done)
+
+    def _send_run(self, run: SendRun) -> None:
+        self.session.send_run(run.messages, run.correlation_ids, self if run.requires_response else None)
+
+    def answer_one(self, correlation_id: int) -> Done:
+        """What answers one request of a run."""
+        return partial(self._done_with, correlation_id)
+
+    def answer_run(self, correlation_ids: Sequence[int]) -> None:
+        """The messages with these correlation ids are safe."""
+        if self._counts:
+            for correlation_id in correlation_ids:
+                self._send(encode_null_response(self._channel_id, correlation_id, self.version))
+        else:
+            self._send(encode_null_responses(self._channel_id, correlation_ids, self.version))
 
     def _send_large(self, packet: packets.SessionSendLarge) -> None:
         self.channel.connection.uploading[self] = None
@@ -377,6 +393,7 @@ def _answer_wanted(packet: Any) -> bool:
 
 _HANDLERS: Final[dict[type, Handler]] = {
     packets.SessionSend: CoreSession._send_message,
+    SendRun: CoreSession._send_run,
     packets.SessionSendLarge: CoreSession._send_large,
     packets.SessionSendContinuation: CoreSession._continue_large,
     packets.Acknowledge: CoreSession._acknowledge,

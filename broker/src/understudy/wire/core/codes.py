@@ -89,6 +89,8 @@ _ROWS: Final[tuple[tuple[ErrorCode, type[BrokerError]], ...]] = (
     (ErrorCode.INVALID_FILTER_EXPRESSION, errors.InvalidSelector),
     (ErrorCode.ILLEGAL_STATE, errors.IllegalState),
     (ErrorCode.ILLEGAL_STATE, errors.QueueInUse),
+    (ErrorCode.ILLEGAL_STATE, errors.DivertExists),
+    (ErrorCode.ILLEGAL_STATE, errors.AddressError),
     (ErrorCode.ILLEGAL_STATE, errors.UnknownTransaction),
     (ErrorCode.ILLEGAL_STATE, errors.LimitExceeded),
     # Login and permission share a number; the base class does not claim to know which it was.
@@ -123,7 +125,7 @@ _ROWS: Final[tuple[tuple[ErrorCode, type[BrokerError]], ...]] = (
     (ErrorCode.NULL_REF, errors.BrokerError),
     (ErrorCode.SHUTDOWN_ERROR, errors.ConnectionLost),
     (ErrorCode.REPLICATION_TIMEOUT_ERROR, errors.StoreError),
-    (ErrorCode.DIVERT_DOES_NOT_EXIST, errors.AddressError),
+    (ErrorCode.DIVERT_DOES_NOT_EXIST, errors.DivertNotFound),
     # A session refused with a redirect: another node is the one to ask.
     (ErrorCode.ROUTING_EXCEPTION, errors.NotActive),
     (ErrorCode.TIMEOUT, errors.CallTimedOut),
