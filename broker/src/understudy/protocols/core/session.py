@@ -420,4 +420,4 @@ _HANDLERS: Final[dict[type, Handler]] = {
 }
 
 #: Every packet that is carried out on a session channel.
-SESSION_PACKETS: Final = frozenset(_HANDLERS)
+SESSION_PACKETS: Final = frozenset(_HANDLERS) - {SendRun}
