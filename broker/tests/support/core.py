@@ -63,12 +63,14 @@ class FakeConnection:
         self.peer = peer
         self.sent: list[bytes] = []
         self.closed = False
+        self.outgoing = 0
+        """What ``outgoing_bytes`` says."""
 
     def send(self, data: bytes) -> None:
         self.sent.append(data)
 
     def outgoing_bytes(self) -> int:
-        return 0
+        return self.outgoing
 
     def close(self) -> None:
         self.closed = True
@@ -94,6 +96,11 @@ class Client:
         """Everything since the last call."""
         data, self.connection.sent = b"".join(self.connection.sent), []
         return [frame.packet for frame in self._decoder.receive_data(data)]
+
+    def received_sized(self) -> list[tuple[packets.Packet, int]]:
+        """The same with the size of each frame."""
+        data, self.connection.sent = b"".join(self.connection.sent), []
+        return [(frame.packet, frame.size_bytes) for frame in self._decoder.receive_data(data)]
 
     def received_one(self, kind: type[P]) -> P:
         found = [packet for packet in self.received() if isinstance(packet, kind)]

@@ -418,3 +418,6 @@ _HANDLERS: Final[dict[type, Handler]] = {
     **queues.HANDLERS,
     **xa.HANDLERS,
 }
+
+#: Every packet that is carried out on a session channel.
+SESSION_PACKETS: Final = frozenset(_HANDLERS) - {SendRun}

@@ -1,5 +1,6 @@
 package understudy.interop;
 
+import jakarta.jms.Connection;
 import jakarta.jms.JMSException;
 import jakarta.jms.Message;
 import jakarta.jms.MessageConsumer;
@@ -8,8 +9,12 @@ import jakarta.jms.Session;
 import jakarta.jms.TextMessage;
 import java.util.ArrayList;
 import java.util.List;
+import java.util.concurrent.CountDownLatch;
+import java.util.concurrent.TimeUnit;
 import org.apache.activemq.artemis.api.core.ActiveMQException;
 import org.apache.activemq.artemis.api.core.ActiveMQExceptionType;
+import org.apache.activemq.artemis.api.core.client.FailoverEventType;
+import org.apache.activemq.artemis.jms.client.ActiveMQConnection;
 
 /** What several scenarios say: what is expected, and small steps that all of them take. */
 final class Checks {
@@ -85,10 +90,17 @@ final class Checks {
     return message == null ? null : ((TextMessage) message).getText();
   }
 
-  /** Says that it is ready and waits until it may go on. */
-  static void pause() throws Exception {
+  /** Says that it is ready and waits until it may go on and the client has failed over: until then it serves old mail. */
+  static void failOver(Connection connection) throws Exception {
+    CountDownLatch over = new CountDownLatch(1);
+    ((ActiveMQConnection) connection).setFailoverListener(event -> {
+      if (event == FailoverEventType.FAILOVER_COMPLETED) {
+        over.countDown();
+      }
+    });
     System.out.println("ready");
     System.in.read();
+    check(over.await(60, TimeUnit.SECONDS), "the client fails over");
   }
 
   static void ok(String name) {

@@ -5,8 +5,8 @@ import static understudy.interop.Checks.drain;
 import static understudy.interop.Checks.expect;
 import static understudy.interop.Checks.expectCode;
 import static understudy.interop.Checks.expectThrows;
+import static understudy.interop.Checks.failOver;
 import static understudy.interop.Checks.ok;
-import static understudy.interop.Checks.pause;
 import static understudy.interop.Checks.receive;
 import static understudy.interop.Checks.send;
 import static understudy.interop.Checks.text;
@@ -181,7 +181,7 @@ public final class Transactions {
     MessageConsumer consumer = session.createConsumer(queue);
     receive(consumer, "f", 0, 3);
     producer.send(session.createTextMessage("never"));
-    pause();
+    failOver(connection);
     expectThrows(TransactionRolledBackException.class, session::commit);
     // nothing of it happened: all come again in order, and what was sent never was
     receive(consumer, "f", 0, 10);

@@ -1,0 +1,37 @@
+"""docs/core-protocol.md says of every packet what is done with it, and says it truly as far as a test can tell."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from understudy.protocols.core.session import SESSION_PACKETS
+from understudy.wire.core import packets
+from understudy.wire.core.codes import ErrorCode
+
+PAGE = Path(__file__).parents[4] / "docs" / "core-protocol.md"
+ROW = re.compile(r"^\| (-?\d+) \| (\w+) \| ([CSBN]) \| ([^|]+) \| ([^|]*)\|$", re.MULTILINE)
+ROWS = {name: (int(number), direction) for number, name, direction, _, _ in ROW.findall(PAGE.read_text())}
+#: Sent by clients on channels 0 and 1.
+SETUP = {
+    "Ping", "SubscribeTopology", "SubscribeTopologyV2", "CreateSession", "CreateSessionV2", "ReattachSession",
+    "CheckForFailover",
+}  # fmt: skip
+
+
+def test_every_packet_has_one_row_with_its_number() -> None:
+    known = {packet.__name__: packet.TYPE for packet in packets.PACKET_TYPES.values()}
+    assert {name: number for name, (number, _) in ROWS.items()} == known
+    assert len(ROW.findall(PAGE.read_text())) == len(known)
+
+
+def test_what_clients_send_in_a_session_is_carried_out() -> None:
+    sent = {name for name, (_, direction) in ROWS.items() if direction in "CB"} - SETUP
+    assert sent == {packet.__name__ for packet in SESSION_PACKETS}
+
+
+def test_codes_named_on_the_page_exist() -> None:
+    text = "".join(what for _, _, direction, _, what in ROW.findall(PAGE.read_text()) if direction == "C")
+    named = {int(number) for number in re.findall(r"\b(1\d\d|2\d\d)\b", text)}
+    assert named >= {100, 101, 103, 105, 106, 107, 108, 112, 113, 114, 118, 210, 214, 215, 216}
+    assert named <= set(ErrorCode) | {129, 136}
