@@ -13,7 +13,9 @@ from understudy.client import aio
 
 CONFIGURED = """
     <addresses>
-      <address name="prices"><anycast><queue name="prices" last-value-key="code" non-destructive="true"/></anycast></address>
+      <address name="prices"><anycast>
+        <queue name="prices" last-value-key="code" non-destructive="true"/>
+      </anycast></address>
       <address name="latest"><anycast><queue name="latest" last-value="true"/></anycast></address>
       <address name="recent"><anycast><queue name="recent" ring-size="3"/></anycast></address>
       <address name="closed"><anycast><queue name="closed" enabled="false"/></anycast></address>
