@@ -19,7 +19,7 @@ from typing import ClassVar, Final, NamedTuple
 
 from understudy.errors import LimitExceeded, LocalProtocolError, RemoteProtocolError
 from understudy.limits import NAME_UNITS_MAX
-from understudy.properties import LONG, Properties, PropertyValue, encode_simple_string
+from understudy.properties import LONG, NO_PROPERTIES, Properties, PropertyValue, encode_simple_string
 
 #: ``E`` counts from the start of the historical frame header.
 BODY_END_BIAS: Final = 13
@@ -230,7 +230,7 @@ class Message:
         if not 0 <= self.priority <= 9:
             raise RemoteProtocolError(f"message priority {self.priority} at offset {offset + 18}")
         if encoded[behind] == 0:
-            self.properties = Properties()
+            self.properties = NO_PROPERTIES
             behind += 1
         else:
             self.properties, behind = Properties.decode(encoded, behind, size)

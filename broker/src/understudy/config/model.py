@@ -403,6 +403,7 @@ class Configuration:
     cluster_password: str = field(default=DEFAULT_CLUSTER_PASSWORD, repr=False)
 
     security_enabled: bool = _CORE.boolean("security-enabled")
+    security_invalidation_interval_ms: int = _CORE.number("security-invalidation-interval")
     authentication_cache_size: int = _CORE.number("authentication-cache-size")
     authorization_cache_size: int = _CORE.number("authorization-cache-size")
     populate_validated_user: bool = _CORE.boolean("populate-validated-user")

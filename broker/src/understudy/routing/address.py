@@ -177,6 +177,13 @@ class Address:
             return settings.address_full_policy
         return None
 
+    def refuses(self, credited: bool) -> bool:
+        """Whether an address that blocks refuses a message all the same: from its reject threshold on
+        any, without one those of a producer that goes on without credits, so that memory stays bounded.
+        """
+        threshold = self.settings.max_size_bytes_reject_threshold
+        return not credited if threshold < 0 else self.size_bytes >= threshold
+
     @property
     def paging(self) -> bool:
         """Whether messages wait whose body is not in memory."""
@@ -222,6 +229,14 @@ class Address:
         self.size_bytes -= size_bytes
         self.message_count -= count
         self.paged_count -= count
+
+    @property
+    def sole_queue(self) -> Queue | None:
+        """The ordinary queue that gets every message that may be sent here, and nothing else does; None if that
+        depends.
+        """
+        sole = self._sole
+        return sole[0] if sole is not None and len(sole) == 1 and not self.diverts and sole[0].kind is None else None
 
     # -- bindings -------------------------------------------------------------------------------
 

@@ -7,21 +7,21 @@ the operation context. Not here: messages.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final, Protocol
 
-from understudy.config.model import RoutingType
+from understudy.config.model import Permission, RoutingType
 from understudy.config.wildcard import is_wild, matches
 from understudy.errors import (
     AddressExists,
     AddressHasBindings,
     AddressNotFound,
-    IllegalState,
     LimitExceeded,
     QueueExists,
     QueueInUse,
     QueueNotFound,
+    SharedQueueMismatch,
     UnexpectedRoutingType,
 )
 from understudy.limits import ADDRESSES_MAX, QUEUES_MAX
@@ -62,6 +62,10 @@ KEPT_ATTRIBUTES: Final = (
 )
 
 
+Permit = Callable[..., None]
+"""Called with a permission, an address and perhaps a queue; raises NotAuthorized."""
+
+
 class RoutingListener(Protocol):
     """Who wants to know what comes and goes: notifications, cluster, metrics."""
 
@@ -97,6 +101,8 @@ class Directory:
         self.addresses: dict[str, Address] = {}
         self.queues: dict[str, Queue] = {}
         self._wildcards: dict[str, Address] = {}
+        self.transient_queues: set[str] = set()
+        """Shared queues that go with their last consumer."""
         self.listeners: list[RoutingListener] = []
 
     # -- addresses ------------------------------------------------------------------------------
@@ -323,6 +329,7 @@ class Directory:
         queue = self.queue(name)
         if queue.consumer_count and not disconnect:
             raise QueueInUse(f"queue {queue.name!r} has {queue.consumer_count} consumers")
+        self.transient_queues.discard(queue.name)
         for consumer in list(queue.consumers()):
             consumer.disconnect()
         if queue.durable:
@@ -346,8 +353,14 @@ class Directory:
 
     # -- on demand ------------------------------------------------------------------------------
 
-    def for_send(self, name: str, routing_type: RoutingType | None) -> Address | None:
-        """The address a producer named, made if it is missing and may be; None if it may not."""
+    def for_send(self, name: str, routing_type: RoutingType | None, permit: Permit | None = None) -> Address | None:
+        """The address a producer named, made if it is missing and may be; None if it may not.
+
+        Args:
+            name: Of the address.
+            routing_type: That the message asks for.
+            permit: Asked before anything is made for it, raises NotAuthorized; None = all may be.
+        """
         settings = self.settings.of(name)
         address = self.addresses.get(name)
         chosen = routing_type
@@ -357,8 +370,12 @@ class Directory:
         if address is None:
             if not settings.auto_create_addresses or not name:
                 return None
+            if permit is not None:
+                permit(Permission.CREATE_ADDRESS, name)
             address = self.create_address(name, {chosen}, auto_created=True)
         elif chosen not in address.routing_types and settings.auto_create_addresses:
+            if permit is not None:
+                permit(Permission.CREATE_ADDRESS, name)
             self.add_routing_types(address, {chosen})
         if (
             chosen is RoutingType.ANYCAST
@@ -367,6 +384,8 @@ class Directory:
             and not any(binding.routing_type is chosen for binding in address.bindings.values())
             and name not in self.queues
         ):
+            if permit is not None:
+                permit(Permission.CREATE_DURABLE_QUEUE, name, name)
             self.create_queue(
                 QueueConfiguration(name=name, address=name, routing_type=RoutingType.ANYCAST, auto_created=True)
             )
@@ -376,14 +395,16 @@ class Directory:
         """Whether an existing queue is the shared one asked for (CREATE_SHARED_QUEUE).
 
         Raises:
-            IllegalState: same name, but another address or filter, or a temporary queue.
+            SharedQueueMismatch: same name, but another address or filter, or durability.
         """
         wanted_filter = parse_filter(configuration.filter)
         same = (queue.filter.text if queue.filter else None) == (wanted_filter.text if wanted_filter else None)
         if queue.address.name != (configuration.address or configuration.name) or not same:
-            raise IllegalState(f"queue {queue.name!r} exists with another address or filter")
+            raise SharedQueueMismatch(f"queue {queue.name!r} exists with another address or filter")
         if queue.configuration.durable != configuration.durable:
-            raise IllegalState(f"queue {queue.name!r} exists and is {'not ' if configuration.durable else ''}durable")
+            raise SharedQueueMismatch(
+                f"queue {queue.name!r} exists and is {'not ' if configuration.durable else ''}durable"
+            )
 
 
 def _address_record(

@@ -15,9 +15,9 @@ Not here: addresses and queues as such (``directory``), dead letters and expiry 
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from functools import partial
-from typing import Protocol
 
 from understudy.config.model import AddressFullPolicy, RoutingType
 from understudy.errors import (
@@ -41,6 +41,7 @@ from understudy.routing.dead_letters import DeadLetters
 from understudy.routing.directory import Directory
 from understudy.routing.divert import Diverts
 from understudy.routing.duplicate_ids import duplicate_id_bytes
+from understudy.routing.order import Done, Order, RoutingTransaction
 from understudy.routing.paging import Paging
 from understudy.routing.queue import EXPIRED_AT_ONCE, Queue
 from understudy.routing.restore import restore
@@ -52,34 +53,9 @@ from understudy.store.pages import Pages
 from understudy.store.reference import LargeReference, Location, MessageReference, reference_to
 from understudy.store.state import StoreState
 
-Done = Callable[[BrokerError | None], None]
-"""Answer to one request: called once, in the order of the requests, with the error or None."""
+__all__ = ["Done", "Order", "PostOffice", "RoutingTransaction"]
 
-
-class Order:
-    """The order one session's operations are released in."""
-
-    __slots__ = ("sequence",)
-
-    def __init__(self) -> None:
-        self.sequence = 0
-        """Log sequence that the latest operation waits for."""
-
-
-class RoutingTransaction(Protocol):
-    """What the post office tells an open transaction."""
-
-    def log_id(self) -> int:
-        """The id its records carry in the log."""
-        ...
-
-    def staged(self, queues: tuple[Queue, ...], references: list[MessageReference]) -> None:
-        """These become visible at commit."""
-        ...
-
-    def staged_duplicate_id(self, address: Address, duplicate_id: bytes) -> None:
-        """This id counts as seen at commit."""
-        ...
+log = logging.getLogger(__name__)
 
 
 class PostOffice:
@@ -211,6 +187,7 @@ class PostOffice:
     def _feed(self) -> None:
         for address in list(self.starved):
             if self.blocks_producers(address) is None:
+                log.info("producers unblocked", extra={"address": address.name, "id": "AMQ221046"})
                 for grant in self.starved.pop(address).values():
                     grant()
 
@@ -236,7 +213,10 @@ class PostOffice:
 
     def when_room(self, address: Address, waiter: object, grant: Callable[[], None]) -> None:
         """Call once when ``blocks_producers`` says None again; one call per waiter and address."""
-        self.starved.setdefault(address, {})[waiter] = grant
+        if address not in self.starved:
+            log.warning("producers blocked", extra={"address": address.name, "id": "AMQ222183"})
+            self.starved[address] = {}
+        self.starved[address][waiter] = grant
 
     def no_longer_waits(self, waiter: object) -> None:
         """Do not call any more."""
@@ -255,7 +235,7 @@ class PostOffice:
         if policy is AddressFullPolicy.DROP:
             address.messages_dropped += 1
             return False
-        if policy is AddressFullPolicy.FAIL or not credited:
+        if policy is AddressFullPolicy.FAIL or address.refuses(credited):
             raise AddressFull(
                 f"address {address.name!r} holds {address.size_bytes} bytes in {address.message_count} messages",
                 hint=f"address-full-policy {policy.value}",
@@ -287,15 +267,16 @@ class PostOffice:
             QueueNotFound: no such queue for an ``address::queue``.
             UnexpectedRoutingType: the address does not take this routing type.
             DuplicateIdRejected: a duplicate inside a transaction.
+            NotAuthorized: the session may not make the address or queue it would need.
         """
         properties = message.properties
         routing_type = properties.get(ROUTING_TYPE)
         address = self._addresses.get(message.address or "")
         only: Queue | None = None
         if address is None or (routing_type is not None and routing_type not in address.routing_types):
-            address, only = self._find(message.address or "", routing_type)
+            address, only = self._find(message.address or "", routing_type, order)
         elif not address.bindings and routing_type != RoutingType.MULTICAST:
-            address, only = self._find(address.name, routing_type)
+            address, only = self._find(address.name, routing_type, order)
         duplicate_id: bytes | None = None
         duplicate = properties.get(DUPLICATE_ID)
         if duplicate is not None:
@@ -519,7 +500,7 @@ class PostOffice:
             return
         self.answer(order, done, self.store.last_sequence if duplicate_id is not None else 0)
 
-    def _find(self, name: str, routing_type: PropertyValue) -> tuple[Address, Queue | None]:
+    def _find(self, name: str, routing_type: PropertyValue, order: Order) -> tuple[Address, Queue | None]:
         """The slow way to an address: ``address::queue``, or one made on demand."""
         fqqn = split_fqqn(name)
         if fqqn is not None:
@@ -528,7 +509,7 @@ class PostOffice:
                 raise QueueNotFound(f"no queue {fqqn[1]!r} on address {fqqn[0]!r}")
             return self.directory.addresses[fqqn[0]], queue
         wanted = RoutingType(routing_type) if isinstance(routing_type, int) and routing_type in (0, 1) else None
-        address = self.directory.for_send(name, wanted)
+        address = self.directory.for_send(name, wanted, order.permit)
         if address is None:
             raise AddressNotFound(f"no address {name!r} and the settings do not allow to make it")
         if wanted is not None and wanted not in address.routing_types:

@@ -212,6 +212,19 @@ class Queue:
         if not self.dirty and self.groups_by_priority:
             self._office.mark_dirty(self)
 
+    def add_run(self, references: list[MessageReference]) -> None:
+        """Several at once, of one priority and without expiration; see ``add``."""
+        count = len(references)
+        self.incoming -= count
+        self.waiting.extend(references)
+        self.message_count += count
+        self.messages_added += count
+        if self.deleted:
+            self.forget_waiting()
+            return
+        if not self.dirty and self.groups_by_priority:
+            self._office.mark_dirty(self)
+
     def adopt(self, backlog: Backlog) -> None:
         """Take over what the log says waits, at start-up or takeover."""
         self.message_count += backlog.count

@@ -19,6 +19,8 @@ from understudy.config.model import (
     AddressSettingsConfiguration,
     ConfigDeletionPolicy,
     RoutingType,
+    SlowConsumerPolicy,
+    SlowConsumerUnit,
     WildcardConfiguration,
 )
 from understudy.config.wildcard import DEFAULT_WILDCARDS, matches, specificity
@@ -35,6 +37,8 @@ class AddressSettings:
     max_size_bytes: int = -1
     """Bytes of messages; under PAGE the bytes of bodies kept in memory."""
     max_size_messages: int = -1
+    max_size_bytes_reject_threshold: int = -1
+    """Under BLOCK: bytes from which on messages are refused, with credits or without."""
     page_limit_bytes: int = -1
     """Under PAGE: bytes of messages held in all before ``page_full_policy`` applies."""
     page_limit_messages: int = -1
@@ -103,6 +107,12 @@ class AddressSettings:
     config_delete_queues: ConfigDeletionPolicy = ConfigDeletionPolicy.OFF
     """Whether queues go that have gone from the configuration, at the next activation."""
     redistribution_delay: int = -1
+    slow_consumer_threshold: int = -1
+    """Messages acknowledged per unit below which a consumer is slow; -1 = nobody is."""
+    slow_consumer_threshold_measurement_unit: SlowConsumerUnit = SlowConsumerUnit.MESSAGES_PER_SECOND
+    slow_consumer_policy: SlowConsumerPolicy = SlowConsumerPolicy.NOTIFY
+    slow_consumer_check_period: int = 5
+    """Seconds."""
     id_cache_size: int | None = None
     """Duplicate ids remembered; None = the broker's id-cache-size."""
 
@@ -127,6 +137,10 @@ class AddressSettings:
 
 _FIELDS: Final = tuple(field.name for field in fields(AddressSettings))
 _POLICIES: Final = frozenset({"address_full_policy", "page_full_policy"})
+_ENUMS: Final[dict[str, type[Enum]]] = {
+    "slow_consumer_policy": SlowConsumerPolicy,
+    "slow_consumer_threshold_measurement_unit": SlowConsumerUnit,
+}
 _ROUTING_TYPES: Final = frozenset({"default_address_routing_type", "default_queue_routing_type"})
 
 #: Addresses whose settings are remembered; beyond it the memory starts anew.
@@ -207,6 +221,8 @@ def _typed(name: str, value: object) -> object:
     text = value.value if isinstance(value, Enum) else value
     if name in _POLICIES:
         return AddressFullPolicy(str(text).upper())
+    if name in _ENUMS:
+        return _ENUMS[name](str(text).upper())
     if name in _ROUTING_TYPES and isinstance(text, str):
         return RoutingType[text.upper()]
     return value

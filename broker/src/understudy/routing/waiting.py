@@ -416,6 +416,14 @@ class Waiting:
         if len(inlet) > _INLET_MAX:
             level.compact()
 
+    def extend(self, references: list[MessageReference]) -> None:
+        """Append several of one priority."""
+        level = self.level(references[0].priority)
+        level.inlet += references
+        level.count += len(references)
+        if len(level.inlet) > _INLET_MAX:
+            level.compact()
+
     def adopt(self, backlog: Backlog) -> None:
         """Take over what the log says waits, into an empty structure. Nothing is done per message:
         start-up and takeover with a backlog must cost next to nothing.

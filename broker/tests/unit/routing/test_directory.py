@@ -10,11 +10,11 @@ from understudy.errors import (
     AddressExists,
     AddressHasBindings,
     AddressNotFound,
-    IllegalState,
     InvalidSelector,
     QueueExists,
     QueueInUse,
     QueueNotFound,
+    SharedQueueMismatch,
     UnexpectedRoutingType,
 )
 from understudy.routing.address import Address
@@ -163,5 +163,5 @@ def test_shared_queues_must_be_the_same() -> None:
         QueueConfiguration(name="s", address="t", filter="a = 2"),
         QueueConfiguration(name="s", address="t", filter="a = 1", durable=False),
     ):
-        with pytest.raises(IllegalState, match="exists"):
+        with pytest.raises(SharedQueueMismatch, match="exists"):
             check(queue, other)
