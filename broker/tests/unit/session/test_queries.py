@@ -51,7 +51,7 @@ def test_every_flag_of_a_queue_is_told() -> None:
     world.queue("q", **flags)
     successor = World(store=world.store)
     successor.office.restore(world.store.state())
-    for found in (world.session().query_queue("q"), successor.session().query_queue("q")):
+    for found in (world.session().queues.query_queue("q"), successor.session().queues.query_queue("q")):
         assert {name: getattr(found, name) for name in flags} == flags
 
 
