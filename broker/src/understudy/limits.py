@@ -100,6 +100,8 @@ ADDRESSES_MAX = 1_000_000
 QUEUES_MAX = 1_000_000
 #: Diverts of one node.
 DIVERTS_MAX = 10_000
+#: Addresses one divert forwards to.
+FORWARDING_ADDRESSES_MAX = 1_000
 #: Largest body of a management HTTP request. Bytes.
 HTTP_BODY_BYTES_MAX = 1024 * 1024
 #: Largest broker.xml. Bytes.

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 from understudy.config.model import DivertConfiguration, DivertRouting, RoutingType
 from understudy.config.wildcard import matches
 from understudy.errors import BrokerError, DiskFull, DivertExists, DivertNotFound, LimitExceeded
-from understudy.limits import DIVERTS_MAX
+from understudy.limits import DIVERTS_MAX, FORWARDING_ADDRESSES_MAX
 from understudy.message import (
     ORIGINAL_ADDRESS,
     ORIGINAL_MESSAGE_ID,
@@ -55,7 +55,7 @@ class Divert:
     __slots__ = ("configuration", "filter", "forwarding_addresses", "messages_diverted", "name", "stored")
 
     def __init__(self, configuration: DivertConfiguration) -> None:
-        """Raises InvalidQueueConfiguration, InvalidSelector."""
+        """Raises InvalidQueueConfiguration, InvalidSelector, LimitExceeded."""
         check_name(configuration.name, "divert")
         check_name(configuration.address, "address")
         self.configuration = configuration
@@ -63,6 +63,10 @@ class Divert:
         self.forwarding_addresses = tuple(
             dict.fromkeys(each.strip() for each in configuration.forwarding_address.split(","))
         )
+        if len(self.forwarding_addresses) > FORWARDING_ADDRESSES_MAX:
+            raise LimitExceeded(
+                f"divert {self.name!r} has {len(self.forwarding_addresses)} addresses, limit {FORWARDING_ADDRESSES_MAX}"
+            )
         for each in self.forwarding_addresses:
             check_name(each, "forwarding address")
         self.filter = parse_filter(configuration.filter)
@@ -256,12 +260,14 @@ class Diverts:
                 unsaid = None if said is not None else unsaid
             if unsaid is not None:
                 office.remember(address, unsaid, within, logged=False)
+            if together is not None:
+                together.commit(order)
         except BrokerError:
             if together is not None:
                 together.roll_back()
             raise
         if together is not None:
-            together.commit(order, done)
+            together.release(order, done)
         else:
             office.answer(order, done)
 
@@ -364,16 +370,18 @@ class Together:
     def staged_duplicate_id(self, address: Address, duplicate_id: bytes) -> None:
         self._duplicate_ids.append((address, duplicate_id))
 
-    def commit(self, order: Order, done: Done | None) -> None:
-        """All of it, when the log has it. Raises DiskFull."""
-        office = self._office
-        store = office.store
+    def commit(self, order: Order) -> None:
+        """It counts, once the log has this on the medium. Raises DiskFull."""
+        store = self._office.store
         if self._log_id:
             store.store_commit(self._log_id)
             order.sequence = store.last_sequence
         for address, duplicate_id in self._duplicate_ids:
             address.duplicate_ids.add(duplicate_id, store.last_sequence)
-        context = office.context
+
+    def release(self, order: Order, done: Done | None) -> None:
+        """Make it visible when the log has it, and then answer."""
+        context = self._office.context
         if order.sequence > context.durable:
             order.sequence = context.appended
             context.when_durable(order.sequence, self._release, done)

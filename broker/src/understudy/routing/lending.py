@@ -107,13 +107,14 @@ class Lending:
         the others.
         """
         others: list[MessageReference] = []
+        present = set(self._queue.consumers())
         for reference in references:
             if not isinstance(reference, LentReference):
                 others.append(reference)
                 continue
             self._end(reference)
             failed = reference.delivery_count > reference.lent_count
-            if not failed or self._count_failure(reference, dead_letters):
+            if (not failed or self._count_failure(reference, dead_letters)) and reference.consumer in present:
                 place = (9 - reference.priority, reference.position, reference.message_id)
                 insort(self._again.setdefault(reference.consumer, []), place)
         self._queue.prompt()

@@ -420,7 +420,8 @@ class Queue:
             self.groups_by_priority.append(group)
             self.groups_by_priority.sort(key=lambda group: -group.priority)
         group.consumers.append(consumer)
-        self._choose_dispatch()
+        if consumer.filter is not None and not self.selective:
+            self._choose_dispatch()
         if self.configuration.group_rebalance:
             self.group_owners.clear()
             self._look_from_the_start()

@@ -120,7 +120,7 @@ def describe_missing_queue(name: str, address: str, settings: AddressSettings) -
         routing_type=settings.default_queue_routing_type,
         max_consumers=settings.default_max_consumers,
         exclusive=settings.default_exclusive_queue,
-        last_value=settings.default_last_value_queue,
+        last_value=settings.default_last_value_queue or bool(settings.default_last_value_key),
         default_consumer_window_size=settings.default_consumer_window_size,
         last_value_key=settings.default_last_value_key,
         non_destructive=settings.default_non_destructive,

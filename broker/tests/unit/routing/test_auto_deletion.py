@@ -87,3 +87,15 @@ def test_the_settings_may_keep_them() -> None:
     world.clock.advance(10 * PERIOD_MS)
     assert world.office.directory.queues == {}
     assert "q" in world.office.directory.addresses
+
+
+def test_what_was_never_used_goes_only_if_that_is_asked_for() -> None:
+    world = World(
+        {"unused": {"auto_delete_queues_skip_usage_check": True, "auto_delete_addresses_skip_usage_check": True}},
+        address_queue_scan_period_ms=100,
+    )
+    for name in ("unused", "kept"):
+        world.queue(name, auto_created=True)
+    world.clock.advance(1000)
+    assert set(world.office.directory.queues) == {"kept"}
+    assert set(world.office.directory.addresses) == {"kept"}

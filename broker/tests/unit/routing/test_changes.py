@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from support.routing import World, callback_of, text
-from understudy.config.model import RoutingType
+from understudy.config.model import DivertConfiguration, RoutingType
 from understudy.errors import InvalidQueueConfiguration, InvalidSelector, UnexpectedRoutingType
 from understudy.routing.changes import change_queue, change_routing_types
 from understudy.routing.queue import Queue
@@ -144,3 +144,21 @@ def test_routing_types_of_an_address() -> None:
         change_routing_types(world.office, address, [RoutingType.MULTICAST])
     with pytest.raises(UnexpectedRoutingType, match="no routing type"):
         change_routing_types(world.office, address, [])
+
+
+def test_a_run_of_messages_goes_the_short_way_to_ordinary_queues_only() -> None:
+    world = World()
+    queue = world.queue()
+    address = queue.address
+    assert address.sole_queue is queue
+    world.office.diverts.create(DivertConfiguration("d", "q", "copy"))
+    assert address.sole_queue is None
+    world.office.diverts.destroy("d")
+    assert address.sole_queue is queue
+    for changes in ({"enabled": False}, {"purge_on_no_consumers": True}, {"filter": "a = 1"}):
+        change(world, queue, **changes)
+        assert address.sole_queue is None
+        change(world, queue, enabled=True, purge_on_no_consumers=False, filter="")
+        assert address.sole_queue is queue
+    change(world, queue, ring_size=2)
+    assert address.sole_queue is None

@@ -17,6 +17,7 @@ from understudy.errors import (
     DuplicateIdRejected,
     InvalidQueueConfiguration,
     InvalidSelector,
+    LimitExceeded,
 )
 from understudy.message import DUPLICATE_ID, ROUTING_TYPE, SCHEDULED_DELIVERY, Message
 from understudy.properties import BYTE, Properties
@@ -300,6 +301,8 @@ def test_what_cannot_be_made_or_destroyed() -> None:
         divert(world, "e", target="a,,b")
     with pytest.raises(InvalidSelector):
         divert(world, "e", filter="a =")
+    with pytest.raises(LimitExceeded, match="1001 addresses"):
+        divert(world, "e", target=",".join(map(str, range(1001))))
     with pytest.raises(DivertNotFound):
         world.office.diverts.destroy("e")
     assert list(world.office.diverts.by_name) == ["d"]

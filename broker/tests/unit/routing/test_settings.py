@@ -73,3 +73,13 @@ def test_redelivery_delay_grows_up_to_its_maximum(count: int, expected: int) -> 
 def test_without_a_maximum_the_delay_stops_at_ten_times() -> None:
     assert AddressSettings(redelivery_delay=100, redelivery_delay_multiplier=9.0).redelivery_delay_ms(5) == 1000
     assert AddressSettings().redelivery_delay_ms(5) == 0
+
+
+def test_redelivery_delays_are_varied_within_their_share() -> None:
+    settings = AddressSettings(redelivery_delay=1000, redelivery_collision_avoidance_factor=0.25)
+    assert [settings.redelivery_delay_ms(1, share) for share in (-1.0, 0.0, 0.5, 1.0)] == [750, 1000, 1125, 1250]
+    capped = AddressSettings(
+        redelivery_delay=1000, max_redelivery_delay=1100, redelivery_collision_avoidance_factor=0.5
+    )
+    assert capped.redelivery_delay_ms(1, 1.0) == 1100
+    assert AddressSettings(redelivery_delay=1000).redelivery_delay_ms(1, 1.0) == 1000

@@ -40,6 +40,21 @@ def test_an_existing_queue_describes_itself() -> None:
     assert (found.routing_type, found.max_consumers, found.exclusive) == (RoutingType.ANYCAST, 4, True)
 
 
+def test_every_flag_of_a_queue_is_told() -> None:
+    flags = {
+        "last_value": True, "last_value_key": "code", "non_destructive": True, "ring_size": 9, "enabled": False,
+        "consumers_before_dispatch": 2, "delay_before_dispatch": 70, "group_rebalance": True, "group_buckets": 8,
+        "group_rebalance_pause_dispatch": True, "group_first_key": "first", "exclusive": True, "max_consumers": 4,
+        "purge_on_no_consumers": True, "auto_delete": True, "auto_delete_delay": 30, "auto_delete_message_count": 5,
+    }  # fmt: skip
+    world = World()
+    world.queue("q", **flags)
+    successor = World(store=world.store)
+    successor.office.restore(world.store.state())
+    for found in (world.session().queues.query_queue("q"), successor.session().queues.query_queue("q")):
+        assert {name: getattr(found, name) for name in flags} == flags
+
+
 def test_addresses() -> None:
     world = World({"closed.#": {"auto_create_addresses": False, "auto_create_queues": False}})
     session = world.session()
