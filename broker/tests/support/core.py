@@ -130,7 +130,7 @@ class CoreNode:
             resources=self.world.resources,
             reattachments=Reattachments(clock, clock),
             login_guard=LoginGuard(clock),
-            credentials=None,
+            credentials=services.pop("credentials", None),
             **services,
         )
 

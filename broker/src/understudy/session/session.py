@@ -43,6 +43,7 @@ from understudy.session.registry import SessionRegistry
 from understudy.session.resource_registry import ResourceRegistry
 from understudy.session.security import SessionSecurity
 from understudy.session.transaction import Transaction
+from understudy.session.visibility import check_own, check_visible, find_visible, visible_queue
 from understudy.session.xa import XaRequests
 from understudy.store.large_messages import LargeMessages
 from understudy.store.reference import MessageReference
@@ -173,11 +174,17 @@ class ServerSession:
             address,
             configuration.name,
         )
-        if address not in self._directory.addresses and not configuration.temporary:
+        existing = self._directory.addresses.get(address)
+        if existing is not None:
+            # another routing type changes the address, which takes the permission to make it
+            wanted = configuration.routing_type
+            if wanted is not None and wanted not in existing.routing_types:
+                self.security.check(Permission.CREATE_ADDRESS, address)
+        elif not configuration.temporary:
             self.security.check(Permission.CREATE_ADDRESS, address)
-        self._directory.create_queue(configuration)
+        queue = self._directory.create_queue(replace(configuration, user=self.security.user))
         if configuration.temporary:
-            self.connection.temporary_queues[configuration.name] = None
+            self.connection.temporary_queues[configuration.name] = queue
 
     def create_shared_queue(self, configuration: QueueConfiguration) -> None:
         """A queue for shared subscribers: nothing happens if the same one exists.
@@ -187,6 +194,14 @@ class ServerSession:
             and what ``create_queue`` raises but QueueExists.
         """
         existing = self._directory.find_queue(configuration.name)
+        if existing is not None:
+            # before the answer says anything of it
+            durable = configuration.durable
+            self.security.check(
+                Permission.CREATE_DURABLE_QUEUE if durable else Permission.CREATE_NON_DURABLE_QUEUE,
+                existing.address.name,
+                existing.name,
+            )
         if existing is None:
             if not configuration.durable and configuration.auto_delete is None:
                 # It goes when its last subscriber goes (JMS 2.0 s. 8.3.2).
@@ -197,7 +212,8 @@ class ServerSession:
 
     def delete_queue(self, name: str) -> None:
         """Raises QueueNotFound, QueueInUse, NotAuthorized, DiskFull."""
-        queue = self._directory.queue(name)
+        queue = visible_queue(self._directory, self.security, name)
+        check_own(queue, self.connection, self.security)
         self.security.check(
             Permission.DELETE_DURABLE_QUEUE if queue.durable else Permission.DELETE_NON_DURABLE_QUEUE,
             queue.address.name,
@@ -207,8 +223,8 @@ class ServerSession:
         self.connection.temporary_queues.pop(queue.name, None)
 
     def query_queue(self, name: str) -> QueueQueryResult:
-        """What is known of a queue name, plain or ``address::queue``."""
-        queue = self._directory.find_queue(name)
+        """What is known of a queue name, plain or ``address::queue``. Raises NotAuthorized."""
+        queue = find_visible(self._directory, self.security, name)
         if queue is not None:
             return describe_queue(queue, self._directory.settings.of(queue.address.name))
         fqqn = split_fqqn(name)
@@ -216,9 +232,10 @@ class ServerSession:
         return describe_missing_queue(queue_name, address, self._directory.settings.of(address))
 
     def query_address(self, name: str) -> AddressQueryResult:
-        """What is known of an address."""
+        """What is known of an address. Raises NotAuthorized."""
         fqqn = split_fqqn(name)
         address = fqqn[0] if fqqn is not None else name
+        check_visible(self.security, name, address, fqqn[1] if fqqn is not None else None)
         return describe_address(self._directory.addresses.get(address), self._directory.settings.of(address))
 
     # -- consumers --------------------------------------------------------------------------------
@@ -243,7 +260,9 @@ class ServerSession:
             raise IllegalState(f"session {self.alias} has a consumer {consumer_id}")
         if len(self.consumers) >= CONSUMERS_PER_SESSION_MAX:
             raise LimitExceeded(f"{len(self.consumers)} consumers in a session, limit {CONSUMERS_PER_SESSION_MAX}")
-        queue = self._directory.queue(queue_name)
+        queue = visible_queue(self._directory, self.security, queue_name)
+        if not browse_only:
+            check_own(queue, self.connection, self.security)
         self.security.check(Permission.BROWSE if browse_only else Permission.CONSUME, queue.address.name, queue.name)
         selector = parse_filter(selector_text)
         consumer: ServerConsumer

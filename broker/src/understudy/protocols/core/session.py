@@ -17,7 +17,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from understudy.config.model import RoutingType
-from understudy.errors import BrokerError, DiskFull, StoreError, UnsupportedPacket
+from understudy.errors import BrokerError, DiskFull, InvalidQueueConfiguration, StoreError, UnsupportedPacket
 from understudy.limits import LARGE_BACKLOG_BYTES_PAUSE
 from understudy.message import FORCED_DELIVERY, LargeMessage, Message, MessageType
 from understudy.protocols.core import xa
@@ -134,7 +134,7 @@ class CoreSession:
     # --- addresses, queues ---------------------------------------------------------------------
 
     def _create_address(self, packet: packets.CreateAddress) -> None:
-        types = [RoutingType(number) for number in packet.routing_types]
+        types = [_routing_type(number) for number in packet.routing_types]
         self.session.create_address(packet.address, types, auto_created=packet.auto_created)
         self._done_when_durable(packet.requires_response)
 
@@ -381,6 +381,13 @@ def _copied(kind: type[packets.Packet], result: object) -> packets.Packet:
     return kind(**{field.name: getattr(result, field.name) for field in fields(cast(Any, kind))})
 
 
+def _routing_type(number: int) -> RoutingType:
+    try:
+        return RoutingType(number)
+    except ValueError:
+        raise InvalidQueueConfiguration(f"{number} is no routing type") from None
+
+
 def _queue_configuration(packet: Any) -> QueueConfiguration:
     """One configuration from any of the four packets that create queues."""
     routing_type = getattr(packet, "routing_type", -1)
@@ -388,7 +395,7 @@ def _queue_configuration(packet: Any) -> QueueConfiguration:
     return QueueConfiguration(
         name=packet.name,
         address=packet.address,
-        routing_type=None if routing_type in (None, -1) else RoutingType(routing_type),
+        routing_type=None if routing_type in (None, -1) else _routing_type(routing_type),
         filter=packet.filter,
         durable=packet.durable,
         temporary=getattr(packet, "temporary", False),
