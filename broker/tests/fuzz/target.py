@@ -5,13 +5,17 @@ Not here: where inputs come from (``mutation``, ``coverage_guided``), or when to
 
 from __future__ import annotations
 
+import sys
 import tracemalloc
 from collections.abc import Callable
 from dataclasses import dataclass
+from types import FrameType
 from typing import Any
 
 #: Memory that a decoder may take whatever the input: caches, error texts, the harness itself. Bytes.
 MEMORY_FLOOR_BYTES = 512 * 1024
+#: Lines of our code that may run whatever the input: making what is fed, layouts on first use.
+STEPS_FLOOR = 20_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,12 +30,14 @@ class Target:
     memory_per_byte: int = 64
     """Most memory it may take for each byte of input, above the floor. Bytes."""
     memory_floor_bytes: int = MEMORY_FLOOR_BYTES
+    steps_per_byte: int = 200
+    """Most lines of our code that may run for each byte of input, above the floor."""
     input_bytes_max: int = 4096
     """Longest input that is made for it."""
 
 
-class MemoryExceeded(Exception):
-    """An input made its decoder take more memory than it accounts for."""
+class ProportionLost(Exception):
+    """An input cost its decoder more memory or steps than its size accounts for."""
 
 
 def check(target: Target, data: bytes) -> None:
@@ -46,7 +52,7 @@ def check_memory(target: Target, data: bytes) -> int:
     """Run one input and measure; the peak in bytes.
 
     Raises:
-        MemoryExceeded: the peak is out of proportion to the input.
+        ProportionLost: the peak is out of proportion to the input.
     """
     check(target, data)  # caches that fill once are none of this input's doing
     started = not tracemalloc.is_tracing()
@@ -62,27 +68,24 @@ def check_memory(target: Target, data: bytes) -> int:
             tracemalloc.stop()
     allowed = target.memory_floor_bytes + target.memory_per_byte * len(data)
     if peak > allowed:
-        raise MemoryExceeded(f"{target.name}: {peak} bytes for an input of {len(data)}, allowed {allowed}")
+        raise ProportionLost(f"{target.name}: {peak} bytes for an input of {len(data)}, allowed {allowed}")
     return peak
 
 
-class StepsExceeded(Exception):
-    """An input made its decoder take more steps than it accounts for."""
-
-
 def count_steps(target: Target, data: bytes, room: str = "/understudy/") -> int:
-    """Lines of our own code that one input makes run: time without a clock."""
-    import sys
+    """Lines of our own code that one input makes run: time without a clock.
 
+    Raises:
+        ProportionLost: they are out of proportion to the input.
+    """
     steps = 0
 
-    def in_frame(frame: Any, event: str, argument: Any) -> Any:
+    def in_frame(frame: FrameType, event: str, argument: Any) -> Any:
         nonlocal steps
-        if event == "line":
-            steps += 1
+        steps += event == "line"
         return in_frame
 
-    def entering(frame: Any, event: str, argument: Any) -> Any:
+    def entering(frame: FrameType, event: str, argument: Any) -> Any:
         return in_frame if room in frame.f_code.co_filename else None
 
     check(target, data)
@@ -92,4 +95,7 @@ def count_steps(target: Target, data: bytes, room: str = "/understudy/") -> int:
         check(target, data)
     finally:
         sys.settrace(before)
+    allowed = STEPS_FLOOR + target.steps_per_byte * len(data)
+    if steps > allowed:
+        raise ProportionLost(f"{target.name}: {steps} steps for an input of {len(data)}, allowed {allowed}")
     return steps
