@@ -7,6 +7,7 @@ role security of a real configuration.
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 from typing import Any
 
@@ -67,18 +68,14 @@ def test_a_stranger_changes_nothing(packet: p.Packet, channel_id: int) -> None:
     node.world.session().send(text("precious", "orders"))
     before = everything_of(node)
     stranger = node.client("10.6.6.6:1")
-    try:
+    with contextlib.suppress(RemoteProtocolError, ClusterSecurityError):
         stranger.send(packet, channel_id)
-    except BrokerError as error:
-        assert isinstance(error, (RemoteProtocolError, ClusterSecurityError)), error
-        answers = []
-    else:
-        answers = stranger.received()
+    answers = stranger.received()
     assert everything_of(node) == before
     assert not stranger.handler.proved
     assert not stranger.handler.sessions
     if (channel_id, type(packet)) not in OPEN_TO_STRANGERS:
-        assert answers == []
+        assert [answer for answer in answers if not isinstance(answer, p.ClusterConnectReply)] == []
     for answer in answers:
         assert not isinstance(answer, (p.CreateSessionResponse, p.QueueQueryResponse, p.ReceiveMessage)), answer
         if isinstance(answer, p.ReattachSessionResponse):
