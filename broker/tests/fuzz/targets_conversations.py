@@ -71,7 +71,7 @@ def _still_serves(node: CoreNode) -> None:
 
 
 @cache
-def _session_script() -> tuple[p.Packet, ...]:
+def session_script() -> tuple[p.Packet, ...]:
     """Everything a session is asked for, in an order that makes sense."""
     return (
         p.CreateAddress("orders", (0, 1), True, False),
@@ -104,7 +104,7 @@ def _session_script() -> tuple[p.Packet, ...]:
 
 def _server_seeds() -> list[bytes]:
     seeds = [b"\0" + stream for stream in streams("to-server")]
-    script = [encode(packet, 10) for packet in _session_script()]
+    script = [encode(packet, 10) for packet in session_script()]
     for flags in (0, _LOGGED_IN, _LOGGED_IN | _TRANSACTED, _LOGGED_IN | _WINDOW, _LOGGED_IN | _XA):
         seeds.append(bytes((flags,)) + b"".join(script))
         seeds += [bytes((flags,)) + b"".join(script[start : start + 6]) for start in range(0, len(script), 3)]
