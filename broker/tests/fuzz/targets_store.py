@@ -57,11 +57,11 @@ def _real_records() -> tuple[tuple[int, int, bytes], ...]:
     return tuple(found.values())
 
 
-def _parts(entries: list[tuple[int, int, bytes]]) -> bytes:
+def parts_of(entries: list[tuple[int, int, bytes]]) -> bytes:
     return b"".join(_PART.pack(kind, flags, len(payload)) + payload for kind, flags, payload in entries)
 
 
-def _volume(data: bytes) -> SimVolume:
+def volume_of(data: bytes) -> SimVolume:
     """A store whose only segment has these records behind its first."""
     entries = [(int(RecordType.EPOCH), 0, _EPOCH)]
     at = 0
@@ -113,7 +113,7 @@ def _read(volume: SimVolume) -> None:
 
 
 def _log(data: bytes) -> None:
-    _read(_volume(data))
+    _read(volume_of(data))
 
 
 def _segment(data: bytes) -> None:
@@ -122,13 +122,13 @@ def _segment(data: bytes) -> None:
 
 
 def _segment_seeds() -> list[bytes]:
-    whole = _volume(_parts(list(_real_records()))).content(f"{DIRECTORY}/{segment.segment_name(1, 1)}")
+    whole = volume_of(parts_of(list(_real_records()))).content(f"{DIRECTORY}/{segment.segment_name(1, 1)}")
     return [whole, whole[: HEADER_BLOCK_BYTES + 200], whole[:100]]
 
 
 def _log_seeds() -> list[bytes]:
     entries = list(_real_records())
-    return [_parts(entries), *(_parts([entry]) for entry in entries)]
+    return [parts_of(entries), *(parts_of([entry]) for entry in entries)]
 
 
 _REFERENCE = MessageReference(1, 4, 0, 0, 100, True, pack_location(1, 128, 128))

@@ -90,7 +90,9 @@ def test_no_path_reaches_a_file_or_another_resource(path: str) -> None:
     serve(test)
 
 
-@pytest.mark.parametrize("method", ["TRACE", "CONNECT", "PROPFIND", "get", "G\x00T", "PO ST", "DELETE", "OPTIONS", "X" * 200])
+@pytest.mark.parametrize(
+    "method", ["TRACE", "CONNECT", "PROPFIND", "get", "G\x00T", "PO ST", "DELETE", "OPTIONS", "X" * 200]
+)
 def test_methods_that_nobody_serves(method: str) -> None:
     async def test(server: ManagementServer) -> None:
         answer = await raw(server, request(method, "/api/v1/node/stop"))

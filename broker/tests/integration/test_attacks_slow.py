@@ -54,7 +54,8 @@ class Client:
         self.socket = socket.create_connection(("127.0.0.1", node.port), timeout=10)
         self._decoder = FrameDecoder("client")
         self.socket.sendall(
-            b"ARTEMIS" + encode(p.CreateSession("greedy", 10, 136, "u", "p", 102_400, False, True, True, -1, False, None), 1)
+            b"ARTEMIS"
+            + encode(p.CreateSession("greedy", 10, 136, "u", "p", 102_400, False, True, True, -1, False, None), 1)
         )
         self.wait_for(p.CreateSessionResponse)
 

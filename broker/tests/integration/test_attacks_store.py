@@ -13,10 +13,10 @@ from pathlib import Path
 import pytest
 
 from support.processes import COMMAND, Node, Pair
+from understudy.runtime.disk import RealDisk
 from understudy.store.inspect import read_frames
 from understudy.store.records import HEADER, HEADER_BYTES, RecordType
 from understudy.store.segment import parse_name, seed_of
-from understudy.runtime.disk import RealDisk
 
 COUNT = 50
 

@@ -272,6 +272,8 @@ class Columns:
         optional = (self.segments, self.expirations, self.scheduled, self.counts)
         if any(len(each) != rows for each in (*columns, *(each for each in optional if each is not None))):
             raise ValueError(f"{rows} rows announced, {len(self.ids)} there")
+        if at != len(raw):
+            raise ValueError(f"{len(raw) - at} bytes behind them")
         return self
 
 

@@ -26,8 +26,9 @@ def test_a_directory_of_the_group_is_told_and_one_of_everybody_refused(tmp_path:
 
 
 @pytest.mark.parametrize(
-    ("mode", "readable", "secret"), [(0o600, "fine", "fine"), (0o640, "fine", "fine"), (0o644, "told", "refused"), (0o666, "refused", "refused")]
-)  # fmt: skip
+    ("mode", "readable", "secret"),
+    [(0o600, "fine", "fine"), (0o640, "fine", "fine"), (0o644, "told", "refused"), (0o666, "refused", "refused")],
+)
 def test_files(tmp_path: Path, mode: int, readable: str, secret: str) -> None:
     path = tmp_path / "file"
     path.write_text("")
