@@ -134,7 +134,8 @@ def guide_for(target: Target, seconds: float, seed: int, directory: Path = SCRAT
 def _found(target: Target, found: Path, output: str, directory: Path) -> Failure:
     """What libFuzzer wrote, under our name; its output if it wrote nothing."""
     written = sorted(found.glob(f"{target.name}@*"), key=lambda path: path.stat().st_mtime)
-    text = output[-3000:]
+    lines = [line for line in output.splitlines() if not line.startswith("INFO: Instrumenting")]
+    text = "\n".join(lines)[-3000:]
     if not written:
         return Failure(target.name, found, text)
     data = written[-1].read_bytes()

@@ -7,6 +7,7 @@ nothing of it may be imported before. Exit code 0: time is over; other: an input
 
 from __future__ import annotations
 
+import logging
 import sys
 
 
@@ -18,6 +19,8 @@ def main() -> None:
         from fuzz.catalogue import TARGETS
     from fuzz.target import check
 
+    # refusals are logged one by one; nobody here is interested in their texts
+    logging.getLogger("understudy").setLevel(logging.CRITICAL)
     target = TARGETS[sys.argv[1]]
     atheris.Setup([sys.argv[0], *sys.argv[2:]], lambda data: check(target, data))
     atheris.Fuzz()

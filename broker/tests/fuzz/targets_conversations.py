@@ -7,7 +7,6 @@ rather than lengths: whatever comes, only documented errors leave, and turns of 
 
 from __future__ import annotations
 
-import logging
 from functools import cache
 
 from fuzz.captures import streams
@@ -23,9 +22,6 @@ from understudy.testing.manual_time import ManualTime
 from understudy.wire.core import packets as p
 from understudy.wire.core.codec import FrameDecoder, encode
 from understudy.wire.core.transport import TransportConfiguration
-
-# refusals are logged one by one; the fuzzers are not interested in their texts
-logging.getLogger("understudy").setLevel(logging.CRITICAL)
 
 _LOGGED_IN, _TRANSACTED, _XA, _WINDOW, _PRE_ACKNOWLEDGE, _CREDENTIALS = (1 << bit for bit in range(6))
 

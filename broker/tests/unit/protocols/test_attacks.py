@@ -15,7 +15,7 @@ import pytest
 
 from fuzz.targets_wire import sample_packets
 from support.core import NODE, CoreNode
-from support.routing import text
+from support.routing import FakeClock, text
 from understudy.cluster.credentials import NONCE_BYTES, ClusterCredentials
 from understudy.config.model import Permission, RoutingType, SecuritySettingConfiguration
 from understudy.errors import BrokerError, ClusterSecurityError, LimitExceeded, NotAuthorized, RemoteProtocolError
@@ -45,7 +45,7 @@ class NobodyComesIn(RoleSecurity):
     """Security is on and there are no users."""
 
     def __init__(self) -> None:
-        super().__init__(Authenticator({}, {}, Entropy()), [])
+        super().__init__(Authenticator({}, {}, Entropy(), FakeClock()), [])
 
 
 def everything_of(node: CoreNode) -> tuple[Any, ...]:
@@ -70,6 +70,7 @@ def test_a_stranger_changes_nothing(packet: p.Packet, channel_id: int) -> None:
     stranger = node.client("10.6.6.6:1")
     with contextlib.suppress(RemoteProtocolError, ClusterSecurityError):
         stranger.send(packet, channel_id)
+    node.worker.work()
     answers = stranger.received()
     assert everything_of(node) == before
     assert not stranger.handler.proved
@@ -186,6 +187,10 @@ USERS = {
 }  # fmt: skip
 
 
+#: Of users who are not called like theirs.
+ROLES = {"other": "temporary"}
+
+
 class Secured(CoreNode):
     """A node with a user of each kind; who somebody is depends on the name given at the login."""
 
@@ -205,7 +210,7 @@ class Secured(CoreNode):
             )
             for match in matches
         ]
-        super().__init__(security=_ByName(Authenticator({}, {}, Entropy()), settings))
+        super().__init__(security=_ByName(Authenticator({}, {}, Entropy(), FakeClock()), settings))
         self.world.queue("orders")
         self.world.queue("secret")
 
@@ -218,8 +223,9 @@ class Secured(CoreNode):
 class _ByName(RoleSecurity):
     """Passwords are not what this is about."""
 
-    def authenticate(self, user: str | None, password: str | None) -> Principal:
-        return Principal(user or "", frozenset({user or ""}))
+    def begin(self, user: str | None, password: str | None) -> Principal:
+        name = user or ""
+        return Principal(name, frozenset({ROLES.get(name, name)}))
 
 
 def refused(client: Any, packet: p.Packet) -> bool:
@@ -312,10 +318,8 @@ def with_temporary_queue(node: Secured) -> Any:
 def test_a_temporary_queue_is_its_makers() -> None:
     """CVE-2026-54475: another user neither consumes from it nor deletes it, whatever its roles are."""
     node = Secured()
-    same_roles = Principal("other", frozenset({"temporary"}))
     with_temporary_queue(node)
     other = node.client("10.0.0.2:1")
-    node.services.security.authenticate = lambda user, password: same_roles  # type: ignore[method-assign]
     other.create_session(name="other".ljust(40, "0"), user="other")
     assert refused(other, p.CreateConsumer(1, "reply.1", None, False, True, 0))
     assert refused(other, p.DeleteQueue("reply.1"))
