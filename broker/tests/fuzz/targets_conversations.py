@@ -104,6 +104,12 @@ def _server_seeds() -> list[bytes]:
     for flags in (0, _LOGGED_IN, _LOGGED_IN | _TRANSACTED, _LOGGED_IN | _WINDOW, _LOGGED_IN | _XA):
         seeds.append(bytes((flags,)) + b"".join(script))
         seeds += [bytes((flags,)) + b"".join(script[start : start + 6]) for start in range(0, len(script), 3)]
+    for asked in (True, False):
+        sends = b"".join(
+            encode(p.SessionSend(sample_message(address=address), asked, number, 1), 10)
+            for number, address in enumerate(("orders", "orders", "q::q", "q", "orders"))
+        )
+        seeds += [bytes((flags,)) + sends for flags in (_LOGGED_IN, _LOGGED_IN | _TRANSACTED, _LOGGED_IN | _WINDOW)]
     hello = p.ClusterHello("cluster", bytes(NONCE_BYTES))
     for channel in (0, 1, 3):
         seeds.append(bytes((_CREDENTIALS,)) + encode(hello, channel) + encode(p.ClusterProof(bytes(32)), channel))

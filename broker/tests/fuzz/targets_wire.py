@@ -15,7 +15,7 @@ from understudy.properties import BYTE, CHAR, FLOAT, SHORT, Properties
 from understudy.wire.buffer import Reader
 from understudy.wire.core import layout
 from understudy.wire.core import packets as p
-from understudy.wire.core.codec import FrameDecoder, encode
+from understudy.wire.core.codec import FrameDecoder, SendRun, encode
 from understudy.wire.core.packets_session import MessageField
 from understudy.wire.core.transport import TransportConfiguration
 from understudy.wire.detect import detect
@@ -109,18 +109,23 @@ def sample_frames() -> tuple[bytes, ...]:
 
 
 def _decode(role: Any, limit_bytes: int, data: bytes) -> None:
-    """The first byte chooses the version and whether the rest comes in one piece."""
+    """The first byte chooses the version, whether the rest comes in one piece, and whether sends are grouped."""
     if not data:
         return
     version = VERSIONS[data[0] % len(VERSIONS)]
     decoder = FrameDecoder(role, limit_bytes)
     decoder.version = version
+    decoder.groups_sends = bool(data[0] & 0x40)
     rest = data[1:]
     half = len(rest) // 2 if data[0] & 0x80 else len(rest)
     for part in (rest[:half], rest[half:]):
         for frame in decoder.receive_data(part):
             # what came must be sayable again
-            encode(frame.packet, frame.channel_id, version)
+            if isinstance(frame.packet, SendRun):
+                for message in frame.packet.messages:
+                    encode(p.SessionSend(message, False, 1, 1), frame.channel_id, version)
+            else:
+                encode(frame.packet, frame.channel_id, version)
 
 
 def _server(data: bytes) -> None:
@@ -185,7 +190,8 @@ def _framed(prefix: int, parts: tuple[bytes, ...]) -> list[bytes]:
 
 
 def _server_seeds() -> list[bytes]:
-    return [*_framed(15, sample_frames()), *_framed(15, streams("to-server"))]
+    run = encode(p.SessionSend(sample_message(), True, 1, 1), 10) * 3
+    return [*_framed(15, sample_frames()), *_framed(15, streams("to-server")), *_framed(15 | 0x40, (run,))]
 
 
 def _client_seeds() -> list[bytes]:

@@ -283,6 +283,19 @@ def test_a_full_name_reaches_only_queues_of_its_address() -> None:
     node.user("consumer").ask(p.CreateConsumer(1, "orders::secret", None, False, True, 0), p.ExceptionResponse)
 
 
+def test_a_run_of_messages_is_asked_about_one_by_one() -> None:
+    """What comes together is routed together, but no message slips in behind a permitted one."""
+    node = Secured()
+    sender = node.user("sender")
+    addresses = ("orders", "secret", "orders", "orders::secret", "secret::secret", "orders")
+    for asked in (True, False):
+        sends = (encode(p.SessionSend(text("x", name), asked, 5, 1), 10) for name in addresses)
+        sender.handler.receive_data(b"".join(sends))
+        node.world.turn()
+    assert node.world.office.directory.queues["secret"].message_count == 0
+    assert node.world.office.directory.queues["orders"].message_count == 6
+
+
 def test_each_permission_gives_only_itself() -> None:
     node = Secured()
     browse = p.CreateConsumer(1, "orders", None, True, True, 0)
