@@ -38,7 +38,7 @@ def main(seconds: float, seed: int | None, names: tuple[str, ...], engine: str |
     run = guide_for if engine == "coverage" else mutate_for
     failures = []
     for target in chosen:
-        outcome = run(target, seconds / len(chosen), seed)
+        outcome = run(target, seconds * target.weight / sum(each.weight for each in chosen), seed)
         failure = outcome.failure
         click.echo(f"  {target.name:24} {outcome.inputs:>10,} inputs  {outcome.seconds:6.1f} s")
         if failure is not None:

@@ -34,6 +34,8 @@ class Target:
     """Most lines of our code that may run for each byte of input, above the floor."""
     input_bytes_max: int = 4096
     """Longest input that is made for it."""
+    weight: int = 1
+    """Its share of the time, in shares of the simplest."""
 
 
 class ProportionLost(Exception):

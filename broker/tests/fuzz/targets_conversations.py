@@ -199,7 +199,10 @@ CONVERSATIONS = (
         memory_per_byte=1024,
         memory_floor_bytes=4 << 20,
         input_bytes_max=2048,
+        weight=10,
     ),
-    Target("client-conversation", _client, (), _client_seeds, memory_per_byte=1024, memory_floor_bytes=4 << 20),
+    Target(
+        "client-conversation", _client, (), _client_seeds, memory_per_byte=1024, memory_floor_bytes=4 << 20, weight=4
+    ),
     Target("announcer-conversation", _announcer, (), _announcer_seeds, memory_floor_bytes=1 << 20),
 )

@@ -236,7 +236,7 @@ def _state(data: bytes) -> None:
 
 STORE = (
     Target("record", _record, (ValueError,), lambda: [bytes(each[:2]) + each[2] for each in _real_records()]),
-    Target("log", _log, (StoreError,), _log_seeds, memory_per_byte=2048, memory_floor_bytes=8 << 20),
+    Target("log", _log, (StoreError,), _log_seeds, memory_per_byte=2048, memory_floor_bytes=8 << 20, weight=4),
     Target("segment", _segment, (StoreError,), _segment_seeds, input_bytes_max=16 << 10, memory_floor_bytes=8 << 20),
     Target("block", _block, (JournalCorrupt,), _block_seeds, memory_per_byte=4096),
     Target("lock-file", _lock_file, (StoreError,), lambda: [b"L00" + bytes(range(1, 17))], memory_floor_bytes=1 << 20),

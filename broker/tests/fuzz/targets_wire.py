@@ -206,7 +206,7 @@ def _packet_seeds() -> list[bytes]:
 
 
 WIRE = (
-    Target("frames-server", _server, (RemoteProtocolError,), _server_seeds, memory_per_byte=128),
+    Target("frames-server", _server, (RemoteProtocolError,), _server_seeds, memory_per_byte=128, weight=2),
     Target("frames-client", _client, (RemoteProtocolError,), _client_seeds, memory_per_byte=128),
     Target("packets", _packet, (RemoteProtocolError,), _packet_seeds, memory_per_byte=128),
     Target("message", _message, (RemoteProtocolError,), lambda: [sample_message().encoded], memory_per_byte=128),
