@@ -46,6 +46,7 @@ test: $(VENV)/.complete $(VENV)/.spark ## All checks of a change, at most 25 min
 	  "static=$(MAKE) --no-print-directory static" \
 	  "unit=$(MAKE) --no-print-directory unit" \
 	  "property=$(MAKE) --no-print-directory property" \
+	  "fuzz-smoke=$(MAKE) --no-print-directory fuzz-smoke" \
 	  "simulation=$(MAKE) --no-print-directory simulation" \
 	  "integration=$(MAKE) --no-print-directory integration" \
 	  "spark=$(MAKE) --no-print-directory spark" \
@@ -58,6 +59,7 @@ test-all: $(VENV)/.complete $(VENV)/.spark ## make test, every interop scenario 
 	@$(PY) .ci/parts.py \
 	  "test=$(MAKE) --no-print-directory test" \
 	  "long=$(PYTEST) -m long broker/tests/property broker/tests/integration" \
+	  "fuzz=$(MAKE) --no-print-directory fuzz" \
 	  "interop=$(MAKE) --no-print-directory interop" \
 	  "seeds=$(MAKE) --no-print-directory simulation-long"
 
@@ -76,6 +78,25 @@ unit: $(VENV)/.complete ## Unit tests: no sleep, no network
 .PHONY: property
 property: $(VENV)/.complete ## Property tests (Hypothesis)
 	$(PYTEST) -m "not long and not spark" broker/tests/property
+
+$(VENV)/.fuzz: $(VENV)/.complete
+	$(BIN)/pip install --quiet --disable-pip-version-check -c requirements/constraints.txt -e 'broker[fuzz]'
+	touch $@
+
+FUZZ := cd broker/tests && ../../$(PY) -m fuzz
+SECONDS_OF_FUZZ := $(or $(FUZZ_SECONDS),600)
+
+.PHONY: fuzz
+fuzz: $(VENV)/.fuzz ## Every decoder, guided by coverage: FUZZ_SECONDS=600 SEED=n
+	$(FUZZ) --seconds $(SECONDS_OF_FUZZ) $(if $(SEED),--seed $(SEED))
+
+.PHONY: fuzz-smoke
+fuzz-smoke: $(VENV)/.complete ## The same for 20 s by plain mutation
+	$(FUZZ) --seconds 20 --engine mutation $(if $(SEED),--seed $(SEED))
+
+.PHONY: fuzz-replay
+fuzz-replay: $(VENV)/.complete ## One kept input again: INPUT=.scratch/fuzz/TARGET@HASH.bin
+	$(FUZZ) --replay $(abspath $(INPUT))
 
 .PHONY: simulation
 simulation: $(VENV)/.complete ## 100 seeds of the broker pair on a virtual clock

@@ -31,6 +31,11 @@ SELECTOR_CHARACTERS_MAX = 32 * 1024
 #: Deepest nesting of a selector expression.
 SELECTOR_DEPTH_MAX = 200
 
+#: LIKE in one selector, and longest property that LIKE looks at (longer ones are unknown to it). Each
+#: costs a step of the loop's thread per character. Characters.
+SELECTOR_LIKES_MAX = 64
+LIKE_TEXT_CHARACTERS_MAX = 64 * 1024
+
 #: Time a new connection has to show eight bytes of a known protocol (login). Acceptor
 #: parameter ``handshake-timeout``, seconds there.
 HANDSHAKE_TIMEOUT_MS = 10_000

@@ -127,7 +127,10 @@ class Message:
         self.priority = priority
         self.properties = properties if isinstance(properties, Properties) else Properties(properties)
         self.header_offset = 4 + len(body)
-        self.encoded = b"".join((_I32.pack(len(body) + BODY_END_BIAS), body, self._encode_header()))
+        try:
+            self.encoded = b"".join((_I32.pack(len(body) + BODY_END_BIAS), body, self._encode_header()))
+        except struct.error as error:
+            raise LocalProtocolError(f"a field of the message is out of its range: {error}") from error
 
     def _encode_header(self) -> bytes:
         return b"".join(

@@ -165,7 +165,7 @@ class CoreNode:
             resources=self.world.resources,
             reattachments=Reattachments(clock, clock),
             logins=Logins(policy, LoginGuard(clock), self.worker),
-            credentials=None,
+            credentials=services.pop("credentials", None),
             **services,
         )
 

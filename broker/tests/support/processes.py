@@ -88,6 +88,8 @@ class Node:
         self.process: subprocess.Popen[bytes] | None = None
         self.config = directory / "etc" / "broker.xml"
         self.log = directory / "log"
+        self.arguments: tuple[str, ...] = ()
+        """More for the command line."""
 
     def start(self) -> Node:
         assert self.process is None or self.process.poll() is not None, "it runs already"
@@ -95,7 +97,7 @@ class Node:
         token.write_text(TOKEN)
         token.chmod(0o600)
         arguments = [str(COMMAND), "run", "--config", str(self.config), "--instance", str(self.directory)]
-        arguments += ["--http", f"127.0.0.1:{self.http_port}", "--http-token-file", str(token)]
+        arguments += ["--http", f"127.0.0.1:{self.http_port}", "--http-token-file", str(token), *self.arguments]
         with self.log.open("ab") as log:
             self.process = subprocess.Popen(arguments, stdout=log, stderr=log)
         return self

@@ -1,4 +1,4 @@
-"""A TCP proxy on loopback whose connections can be cut, so that both ends see a reset."""
+"""A TCP proxy on loopback whose connections can be cut, so that both ends see a reset, and recorded."""
 
 from __future__ import annotations
 
@@ -7,13 +7,25 @@ import socket
 import struct
 import threading
 from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+
+@dataclass(slots=True)
+class Recording:
+    """What went over one connection."""
+
+    to_server: bytearray = field(default_factory=bytearray)
+    to_client: bytearray = field(default_factory=bytearray)
 
 
 class Proxy:
     """Forwards every connection to one port of this host."""
 
-    def __init__(self, target_port: int) -> None:
+    def __init__(self, target_port: int, *, record: bool = False) -> None:
         self._target_port = target_port
+        self._record = record
+        self.recordings: list[Recording] = []
+        """Of every connection so far, if it was asked for."""
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.port: int = self._listener.getsockname()[1]
         self.accepted = 0
@@ -48,21 +60,30 @@ class Proxy:
             self.accepted += 1
             with self._lock:
                 self._pairs.append((client, server))
-            for source, target in ((client, server), (server, client)):
-                threading.Thread(target=_pump, args=(source, target), daemon=True).start()
+            recording = Recording()
+            if self._record:
+                self.recordings.append(recording)
+            for source, target, log in (
+                (client, server, recording.to_server),
+                (server, client, recording.to_client),
+            ):
+                kept = log if self._record else None
+                threading.Thread(target=_pump, args=(source, target, kept), daemon=True).start()
 
 
-def _pump(source: socket.socket, target: socket.socket) -> None:
+def _pump(source: socket.socket, target: socket.socket, recorded: bytearray | None) -> None:
     with contextlib.suppress(OSError):
         while data := source.recv(65536):
+            if recorded is not None:
+                recorded += data
             target.sendall(data)
     with contextlib.suppress(OSError):
         target.shutdown(socket.SHUT_WR)
 
 
 @contextlib.contextmanager
-def proxy_to(port: int) -> Iterator[Proxy]:
-    proxy = Proxy(port)
+def proxy_to(port: int, *, record: bool = False) -> Iterator[Proxy]:
+    proxy = Proxy(port, record=record)
     try:
         yield proxy
     finally:

@@ -157,3 +157,10 @@ def test_remembered_addresses_stay_bounded(monkeypatch: pytest.MonkeyPatch) -> N
     long = Message(address="x" * 1000).encoded
     assert Message.decode(long).address == "x" * 1000
     assert all(len(key) <= 512 for key in module._ADDRESSES)
+
+
+@pytest.mark.parametrize("field", [{"type": 1 << 40}, {"expiration": 1 << 64}, {"timestamp": -(1 << 64)}])
+def test_a_field_out_of_its_range_is_our_own_fault(field: dict[str, int]) -> None:
+    """Found by fuzzing: an import file with such a number ended in a struct.error."""
+    with pytest.raises(LocalProtocolError):
+        Message(b"", **field)  # type: ignore[arg-type]

@@ -19,6 +19,7 @@ from understudy.config.reader import read_broker_xml
 from understudy.errors import BrokerError, ConfigError
 from understudy.runtime import interpreter
 from understudy.runtime.environment import SystemClock, SystemEntropy, system_environment
+from understudy.runtime.file_modes import check_directories, check_files
 from understudy.runtime.http import ManagementServer
 from understudy.runtime.logs import configure_logs
 from understudy.runtime.node import BrokerNode
@@ -105,6 +106,7 @@ def _read(config: Path, directory: Path, properties: tuple[str, ...]) -> LoadedC
 async def _serve(configuration: Configuration, place: Instance, allow_remote: bool) -> int:
     loop = asyncio.get_running_loop()
     security = _security(configuration, place.config.parent)
+    _check_modes(configuration, place)
     node = BrokerNode(configuration, system_environment(loop), security)
     _write_run_files(place, configuration)
     management = await _start_management(node, place, allow_remote)
@@ -176,6 +178,15 @@ def _security(configuration: Configuration, folder: Path) -> SecurityPolicy:
         roles=texts[roles],
         roles_file=str(roles),
     )
+
+
+def _check_modes(configuration: Configuration, place: Instance) -> None:
+    """Raises BrokerError for what everybody can write, and for a token that everybody can read."""
+    users = place.config.parent / "artemis-users.properties"
+    token = [str(place.token_file)] if place.token_file is not None else []
+    complaints = check_files([str(place.config), str(users)], token)
+    for complaint in (*complaints, *check_directories(configuration.store_directories())):
+        log.warning("file modes", extra={"detail": complaint})
 
 
 def _write_run_files(place: Instance, configuration: Configuration) -> None:

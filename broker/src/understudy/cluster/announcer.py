@@ -16,6 +16,7 @@ from typing import Final, Protocol
 
 from understudy.cluster.credentials import ClusterCredentials
 from understudy.errors import BrokerError, ClusterSecurityError
+from understudy.limits import FRAME_BYTES_BEFORE_LOGIN_MAX
 from understudy.machine import IGNORED, ILLEGAL, Machine, To, table
 from understudy.ports import Clock, Connection, Timer, Timers
 from understudy.wire.core import packets
@@ -214,7 +215,7 @@ class _AnnouncerLink:
         self.nonce = b""
         self._announcer: BackupAnnouncer | None = announcer
         self._connection: Connection | None = None
-        self._decoder = FrameDecoder(role="client")
+        self._decoder = FrameDecoder(role="client", limit_bytes=FRAME_BYTES_BEFORE_LOGIN_MAX)
 
     def send(self, packet: packets.Packet, channel_id: int) -> None:
         self.send_raw(encode(packet, channel_id))

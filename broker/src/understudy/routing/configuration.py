@@ -54,6 +54,8 @@ class QueueConfiguration:
     auto_delete_message_count: int | None = None
     enabled: bool | None = None
     configuration_managed: bool = False
+    user: str = ""
+    """Whose client made it. Not kept in the log."""
 
     def filled(self, settings: AddressSettings) -> QueueConfiguration:
         """With every open question answered by the settings of its address.

@@ -1,7 +1,8 @@
 """Listening sockets: detect the protocol, feed the handler, flush once per turn.
 
 Facts: core-protocol s. 1.2, 1.3. Everything a stranger can do here is bounded before login: time
-to show eight bytes of a protocol, connections without a login, connections at all, frame size.
+to show eight bytes of a protocol, connections without a login, connections at all, frame size. Who
+floods us with connections that never log in displaces its own oldest ones, not honest clients.
 """
 
 from __future__ import annotations
@@ -31,6 +32,15 @@ class ConnectionHandler(Protocol):
 
     held_back: bool
     """It has more to send and waits until the socket has taken what it got."""
+
+    @property
+    def proved(self) -> bool:
+        """Whether the peer has shown who it is."""
+        ...
+
+    def forfeit(self) -> None:
+        """Keep nothing of it when it is lost."""
+        ...
 
     def resume_deliveries(self) -> None: ...
 
@@ -69,6 +79,8 @@ class Acceptor:
         # dicts, not sets: what is done to all of them is done in the order in which they came
         self.connections: dict[ServerConnection, None] = {}
         self.paused: dict[ServerConnection, None] = {}
+        self._unproved: dict[ServerConnection, None] = {}
+        """Not known to be anybody's, the oldest first; may hold some that have logged in meanwhile."""
         self._server: asyncio.Server | None = None
         self._check_timer: asyncio.TimerHandle | None = None
 
@@ -109,9 +121,27 @@ class Acceptor:
             del self.paused[connection]
             connection.resume_reading()
 
-    def unknown_connections(self) -> int:
-        """Connections whose protocol is not known yet."""
-        return sum(connection.handler is None for connection in self.connections)
+    def admit(self, connection: ServerConnection) -> bool:
+        """Whether there is room for a new connection; made, if need be, by dropping the oldest that
+        has not logged in. An honest client logs in before thousands of others have come.
+        """
+        full = len(self.connections) >= self.connections_max
+        if full or len(self._unproved) >= CONNECTIONS_BEFORE_LOGIN_MAX:
+            self._unproved = {each: None for each in self._unproved if not each.proved}
+            if full or len(self._unproved) >= CONNECTIONS_BEFORE_LOGIN_MAX:
+                oldest = next(iter(self._unproved), None)
+                if oldest is None:
+                    return False
+                oldest.displace()
+        self.connections[connection] = None
+        self._unproved[connection] = None
+        return True
+
+    def forget(self, connection: ServerConnection) -> None:
+        """It is gone."""
+        self.connections.pop(connection, None)
+        self._unproved.pop(connection, None)
+        self.paused.pop(connection, None)
 
     def _check(self) -> None:
         for connection in list(self.connections):
@@ -142,14 +172,10 @@ class ServerConnection(asyncio.Protocol):
         name = transport.get_extra_info("peername")
         self._peer = f"{name[0]}:{name[1]}" if name else "?"
         acceptor = self._acceptor
-        if (
-            len(acceptor.connections) >= acceptor.connections_max
-            or acceptor.unknown_connections() >= CONNECTIONS_BEFORE_LOGIN_MAX
-        ):
+        if not acceptor.admit(self):
             log.warning("connection refused: too many", extra={"peer": self._peer})
             self._transport.abort()
             return
-        acceptor.connections[self] = None
         if acceptor.handshake_timeout_ms > 0:
             self._handshake_timer = asyncio.get_running_loop().call_later(
                 acceptor.handshake_timeout_ms / 1000, self._handshake_timed_out
@@ -166,6 +192,13 @@ class ServerConnection(asyncio.Protocol):
         except BrokerError as error:
             log.warning("connection dropped", extra={"peer": self._peer, "code": error.code, "error": str(error)})
             self.close()
+        except Exception:
+            # the root of everything that a peer can cause: a bug of ours costs it its connection and
+            # nobody else anything; its sessions end, for it would send the same again
+            log.exception("connection dropped: internal error", extra={"peer": self._peer})
+            if self.handler is not None:
+                self.handler.forfeit()
+            self.abort()
         self._turn.request()
         if (self._acceptor.congested() or self.congested()) and self._transport is not None and not self._closing:
             self._acceptor.paused[self] = None
@@ -173,8 +206,7 @@ class ServerConnection(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._closing = True
-        self._acceptor.connections.pop(self, None)
-        self._acceptor.paused.pop(self, None)
+        self._acceptor.forget(self)
         if self._handshake_timer is not None:
             self._handshake_timer.cancel()
         if self.handler is not None:
@@ -215,6 +247,17 @@ class ServerConnection(asyncio.Protocol):
             self._transport.abort()
 
     # --- the shell's side ----------------------------------------------------------------------
+
+    @property
+    def proved(self) -> bool:
+        """Whether the peer has shown who it is."""
+        return self.handler is not None and self.handler.proved
+
+    def displace(self) -> None:
+        """Make room for somebody else."""
+        log.warning("connection dropped: too many that have not logged in", extra={"peer": self._peer})
+        self._acceptor.forget(self)
+        self.abort()
 
     def flush(self) -> None:
         """Hand what is buffered to the kernel, once per turn."""

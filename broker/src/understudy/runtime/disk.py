@@ -2,6 +2,9 @@
 
 Implements ``ports.Disk`` and ``ports.File`` on Linux. ENOSPC and EDQUOT become ``DiskFull``, any
 other error of a write, sync or lookup ``DiskFailed``; both name the path.
+
+Only regular files are opened, and no symbolic link stands for one: who may write in a directory of
+the store must not make the node write somewhere else, or wait for a pipe. Directories may be links.
 """
 
 from __future__ import annotations
@@ -9,6 +12,7 @@ from __future__ import annotations
 import errno
 import os
 import shutil
+import stat
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Final
@@ -123,7 +127,11 @@ class RealDisk:
         if create:
             flags |= os.O_CREAT | os.O_EXCL
         with _errors("cannot open", path):
-            return RealFile(path, os.open(path, flags | os.O_CLOEXEC, 0o600))
+            descriptor = os.open(path, flags | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK, 0o600)
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            os.close(descriptor)
+            raise DiskFailed(f"cannot open {path}: it is no regular file")
+        return RealFile(path, descriptor)
 
     def list(self, directory: str) -> list[str]:
         with _errors("cannot list", directory):
@@ -165,8 +173,8 @@ class RealDisk:
 
     def modified_ns(self, path: str) -> int:
         with _errors("cannot stat", path):
-            return os.stat(path).st_mtime_ns
+            return os.stat(path, follow_symlinks=False).st_mtime_ns
 
     def touch(self, path: str) -> None:
         with _errors("cannot touch", path):
-            os.utime(path)
+            os.utime(path, follow_symlinks=False)

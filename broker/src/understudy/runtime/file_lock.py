@@ -37,7 +37,7 @@ class RealFileLock:
         if self._descriptor >= 0:
             return True
         try:
-            descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
         except OSError as error:
             raise DiskFailed(f"cannot open lock file {self.path}: {error.strerror}") from error
         try:

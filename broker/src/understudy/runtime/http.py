@@ -42,6 +42,8 @@ HTTP_CONNECTIONS_MAX: Final = 64
 HTTP_HEADER_BYTES_MAX: Final = 8 * 1024
 #: Time in-flight requests have to end when the server stops.
 SHUTDOWN_MS: Final = 1_000
+#: How often refused tokens are logged. Seconds.
+REFUSALS_TOLD_S: Final = 5.0
 #: Shortest token accepted. Characters.
 TOKEN_CHARACTERS_MIN: Final = 16
 
@@ -96,6 +98,8 @@ class ManagementServer:
         self._token = token.encode()
         self._registry = make_registry(view)
         ProcessCollector(namespace="understudy", registry=self._registry)
+        self._refused = 0
+        self._refusals_told_s = -REFUSALS_TOLD_S
         self._server: asyncio.Server | None = None
         self._protocol: web.Server | None = None
         self._routes: dict[str, dict[str, Handler]] = {
@@ -151,6 +155,7 @@ class ManagementServer:
     async def _route(self, request: web.BaseRequest) -> web.Response:
         path = request.rel_url.raw_path
         if not path.startswith("/health/") and not self._authorized(request):
+            self._note_refusal(request.remote)
             response = refuse(401, "authentication-failed", "the bearer token is missing or wrong")
             response.headers["WWW-Authenticate"] = 'Bearer realm="understudy"'
             return response
@@ -171,6 +176,14 @@ class ManagementServer:
         scheme, _, given = request.headers.get("Authorization", "").partition(" ")
         equal = compare_digest(given.strip().encode("utf-8", "replace"), self._token)
         return equal and bool(self._token) and scheme.lower() == "bearer"
+
+    def _note_refusal(self, peer: str | None) -> None:
+        """Say that somebody tries tokens, not each time. Their length is what makes guessing hopeless."""
+        self._refused += 1
+        now_s = asyncio.get_running_loop().time()
+        if now_s >= self._refusals_told_s + REFUSALS_TOLD_S:
+            log.warning("management token refused", extra={"peer": peer, "times": self._refused})
+            self._refused, self._refusals_told_s = 0, now_s
 
     def _live(self, request: web.BaseRequest) -> web.Response:
         return _answer(200, controls.live_json())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 import sys
 from datetime import UTC, datetime
 from typing import Final
@@ -29,6 +30,8 @@ class JsonFormatter(logging.Formatter):
 
 def configure_logs(level: str, file: str | None) -> None:
     """Send everything through ``JsonFormatter``; ``file`` is appended to, mode 0640."""
+    if file:
+        os.close(os.open(file, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o640))
     handler: logging.Handler = logging.FileHandler(file) if file else logging.StreamHandler(sys.stderr)
     handler.setFormatter(JsonFormatter())
     logging.basicConfig(level=level.upper(), handlers=[handler], force=True)

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from typing import Final
 
 from understudy.ids import uuid_text
+from understudy.limits import LIKE_TEXT_CHARACTERS_MAX
 from understudy.message import GROUP_ID, VALIDATED_USER, Message
 from understudy.selector.like import LikePattern
 
@@ -207,13 +208,15 @@ def is_in(evaluate: Evaluate, texts: frozenset[str]) -> Evaluate:
 
 
 def is_like(evaluate: Evaluate, pattern: LikePattern) -> Evaluate:
-    """LIKE: false for what is no string."""
+    """LIKE: false for what is no string, unknown for a text that nobody matches against patterns."""
 
     def like(message: Message) -> Value:
         value = evaluate(message)
         if value is None:
             return None
-        return isinstance(value, str) and pattern.matches(value)
+        if not isinstance(value, str):
+            return False
+        return None if len(value) > LIKE_TEXT_CHARACTERS_MAX else pattern.matches(value)
 
     return like
 

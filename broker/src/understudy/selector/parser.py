@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from understudy.limits import SELECTOR_DEPTH_MAX
+from understudy.limits import SELECTOR_DEPTH_MAX, SELECTOR_LIKES_MAX
 from understudy.selector import evaluation
 from understudy.selector.evaluation import ARITHMETIC, ORDERS, Evaluate, Operation, Value
 from understudy.selector.like import LikePattern
@@ -53,6 +53,7 @@ class Parser:
         self._tokens = tokens
         self._next = 0
         self._nesting = 0
+        self._likes = 0
         self._convert = convert
 
     def parse(self) -> Evaluate:
@@ -197,6 +198,9 @@ class Parser:
                 raise invalid("ESCAPE wants one character", token.position)
         if len(str(pattern.value)) > LIKE_CHARACTERS_MAX:
             raise invalid(f"pattern longer than {LIKE_CHARACTERS_MAX} characters", pattern.position)
+        self._likes += 1
+        if self._likes > SELECTOR_LIKES_MAX:
+            raise invalid(f"more than {SELECTOR_LIKES_MAX} LIKE", pattern.position)
         return self._made(
             evaluation.is_like(left.evaluate, LikePattern(str(pattern.value), escape)), left, boolean=True
         )

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from understudy.errors import QueueNotFound
-
 if TYPE_CHECKING:
     from understudy.routing.post_office import PostOffice
+    from understudy.routing.queue import Queue
 
 
 class ConnectionScope:
@@ -17,8 +16,8 @@ class ConnectionScope:
         self.connection_id = connection_id
         self.client_id = client_id
         self.remote_address = remote_address
-        self.temporary_queues: dict[str, None] = {}
-        """Names, in the order they were made."""
+        self.temporary_queues: dict[str, Queue] = {}
+        """By name, in the order they were made."""
 
     def adopt(self, other: ConnectionScope) -> None:
         """The client has come back on this connection: what went with the other stays with this."""
@@ -31,10 +30,8 @@ class ConnectionScope:
 
     def delete_temporary_queues(self, office: PostOffice) -> None:
         """The connection is gone, and all its sessions are closed."""
-        for name in list(self.temporary_queues):
-            del self.temporary_queues[name]
-            try:
+        queues, self.temporary_queues = self.temporary_queues, {}
+        for name, queue in queues.items():
+            # it may have been deleted before, and the name may be somebody else's by now
+            if office.directory.queues.get(name) is queue:
                 office.directory.delete_queue(name, disconnect=True)
-            except QueueNotFound:
-                # Deleted before, by its client or by the management.
-                continue

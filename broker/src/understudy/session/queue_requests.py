@@ -22,6 +22,7 @@ from understudy.session.queries import (
     describe_missing_queue,
     describe_queue,
 )
+from understudy.session.visibility import check_own, check_visible, find_visible, visible_queue
 
 if TYPE_CHECKING:
     from understudy.session.session import ServerSession
@@ -54,9 +55,9 @@ class QueueRequests:
         if configuration.temporary:
             configuration = replace(configuration, durable=False)
         self._check_creation(configuration)
-        self._directory.create_queue(configuration)
+        queue = self._directory.create_queue(replace(configuration, user=self._session.security.user))
         if configuration.temporary:
-            self._session.connection.temporary_queues[configuration.name] = None
+            self._session.connection.temporary_queues[configuration.name] = queue
 
     def _check_creation(self, configuration: QueueConfiguration) -> None:
         check, name = self._session.security.check, configuration.address or configuration.name
@@ -67,9 +68,8 @@ class QueueRequests:
             configuration.name,
         )
         address = self._directory.addresses.get(name)
-        if address is None or (configuration.routing_type or next(iter(address.routing_types))) not in (
-            address.routing_types
-        ):
+        wanted = configuration.routing_type  # of which MULTICAST is 0
+        if address is None or (wanted is not None and wanted not in address.routing_types):
             # also for a temporary queue, whose address is made with it
             check(Permission.CREATE_ADDRESS, name)
 
@@ -83,6 +83,12 @@ class QueueRequests:
         """
         existing = self._directory.find_queue(configuration.name)
         if existing is not None:
+            # before the answer says anything of it
+            self._session.security.check(
+                Permission.CREATE_DURABLE_QUEUE if configuration.durable else Permission.CREATE_NON_DURABLE_QUEUE,
+                existing.address.name,
+                existing.name,
+            )
             self._directory.check_shared(existing, configuration)
             return
         if configuration.durable:
@@ -102,8 +108,10 @@ class QueueRequests:
 
     def delete_queue(self, name: str) -> None:
         """Raises QueueNotFound, QueueInUse, NotAuthorized, DiskFull."""
-        queue = self._directory.queue(name)
-        self._session.security.check(
+        session = self._session
+        queue = visible_queue(self._directory, session.security, name)
+        check_own(queue, session.connection, session.security)
+        session.security.check(
             Permission.DELETE_DURABLE_QUEUE if queue.durable else Permission.DELETE_NON_DURABLE_QUEUE,
             queue.address.name,
             queue.name,
@@ -112,8 +120,8 @@ class QueueRequests:
         self._session.connection.temporary_queues.pop(queue.name, None)
 
     def query_queue(self, name: str) -> QueueQueryResult:
-        """What is known of a queue name, plain or ``address::queue``."""
-        queue = self._directory.find_queue(name)
+        """What is known of a queue name, plain or ``address::queue``. Raises NotAuthorized."""
+        queue = find_visible(self._directory, self._session.security, name)
         if queue is not None:
             return describe_queue(queue, self._directory.settings.of(queue.address.name))
         fqqn = split_fqqn(name)
@@ -121,7 +129,8 @@ class QueueRequests:
         return describe_missing_queue(queue_name, address, self._directory.settings.of(address))
 
     def query_address(self, name: str) -> AddressQueryResult:
-        """What is known of an address."""
+        """What is known of an address. Raises NotAuthorized."""
         fqqn = split_fqqn(name)
         address = fqqn[0] if fqqn is not None else name
+        check_visible(self._session.security, name, address, fqqn[1] if fqqn is not None else None)
         return describe_address(self._directory.addresses.get(address), self._directory.settings.of(address))

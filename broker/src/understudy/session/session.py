@@ -37,6 +37,7 @@ from understudy.session.resource_registry import ResourceRegistry
 from understudy.session.security import SessionSecurity
 from understudy.session.send_requests import SendRequests
 from understudy.session.transaction import Transaction
+from understudy.session.visibility import check_own, visible_queue
 from understudy.session.xa import XaRequests
 from understudy.store.large_messages import LargeMessages
 from understudy.store.reference import MessageReference
@@ -154,7 +155,9 @@ class ServerSession:
             raise IllegalState(f"session {self.alias} has a consumer {consumer_id}")
         if len(self.consumers) >= CONSUMERS_PER_SESSION_MAX:
             raise LimitExceeded(f"{len(self.consumers)} consumers in a session, limit {CONSUMERS_PER_SESSION_MAX}")
-        queue = self._directory.queue(queue_name)
+        queue = visible_queue(self._directory, self.security, queue_name)
+        if not browse_only:
+            check_own(queue, self.connection, self.security)
         self.security.check(Permission.BROWSE if browse_only else Permission.CONSUME, queue.address.name, queue.name)
         selector = parse_filter(selector_text)
         consumer: ServerConsumer

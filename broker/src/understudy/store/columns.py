@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from itertools import accumulate, chain, islice
 from operator import add, lt, sub
 from typing import Final
-from zlib import compress, decompress
+from zlib import compress, decompressobj, error
 
 from understudy.message import LargeMessage, Message
 from understudy.store.reference import LargeReference, Location, MessageReference, pack_location, reference_to
@@ -232,7 +232,13 @@ class Columns:
     @classmethod
     def unpack(cls, data: bytes) -> Columns:
         """What ``pack`` packed; raises ``zlib.error`` for anything else."""
-        raw = decompress(data)
+        try:
+            return cls._unpack(decompressobj().decompress(data, _RAW_BYTES_MAX))
+        except (struct.error, ValueError, OverflowError, TypeError) as failure:
+            raise error(f"no packed references: {failure}") from failure
+
+    @classmethod
+    def _unpack(cls, raw: bytes) -> Columns:
         rows, flags, priority, first_id, first_offset, segment = _HEADER.unpack_from(raw)
         self = cls(priority)
         self.segment = segment
@@ -262,7 +268,15 @@ class Columns:
         if flags & _FILES:
             count = (len(raw) - at) // 16
             self.files = dict(zip(column("Q", count), column("Q", count), strict=True))
+        columns = (self.ids, self.offsets, self.lengths, self.sizes)
+        optional = (self.segments, self.expirations, self.scheduled, self.counts)
+        if any(len(each) != rows for each in (*columns, *(each for each in optional if each is not None))):
+            raise ValueError(f"{rows} rows announced, {len(self.ids)} there")
+        if at != len(raw):
+            raise ValueError(f"{len(raw) - at} bytes behind them")
         return self
 
 
+#: Most that the columns of one block take, whatever a packed one says of itself. Bytes.
+_RAW_BYTES_MAX: Final = 1024 * 1024
 _NOTHING: Final = MessageReference(0, 0, 0, 0, 0, False, None)

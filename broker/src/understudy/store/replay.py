@@ -154,7 +154,7 @@ def _apply(state: StoreState, cursor: Cursor, data: bytes, at: int, end: int) ->
     number = cursor.number
     if number not in state.segments:
         state.begin_segment(number, cursor.epoch, sequence)
-    if kind == RecordType.ACKNOWLEDGE:
+    if kind == RecordType.ACKNOWLEDGE and length >= ACKNOWLEDGE_HEADER_BYTES:
         _, _, _, _, _, _, _, queue_id, tx_id, count, _ = _ACKNOWLEDGE.unpack_from(data, at)
         if not tx_id and length == ACKNOWLEDGE_HEADER_BYTES + 8 * count:
             state.remove_references(queue_id, struct.unpack_from(f"<{count}Q", data, at + ACKNOWLEDGE_HEADER_BYTES))

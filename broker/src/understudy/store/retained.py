@@ -16,7 +16,15 @@ from understudy.errors import JournalCorrupt
 from understudy.message import Message
 from understudy.ports import Disk
 from understudy.store.inspect import read_frames
-from understudy.store.records import HEADER_BYTES, MESSAGE_LARGE, CommitRecord, MessageRecord, RecordType, decode
+from understudy.store.records import (
+    HEADER_BYTES,
+    MESSAGE_LARGE,
+    CommitRecord,
+    MessageRecord,
+    Record,
+    RecordType,
+    decode,
+)
 from understudy.store.segment import SegmentHeader, parse_name, read_header, seed_of, segment_name
 
 
@@ -64,17 +72,12 @@ def retained_messages(disk: Disk, directory: str, counts: RetainedCounts) -> Ite
     """
     pairs = sorted(parsed[:2] for parsed in map(parse_name, disk.list(directory)) if parsed is not None and parsed[2])
     committed: set[int] = set()
-    for _, kind, flags, _, raw in _records(disk, directory, pairs):
-        if kind == RecordType.TX_COMMIT:
-            record = decode(kind, flags, raw[HEADER_BYTES:])
-            assert isinstance(record, CommitRecord), "its type says so"
-            committed.add(record.tx_id)
+    for _, _, record in _records(disk, directory, pairs, RecordType.TX_COMMIT):
+        assert isinstance(record, CommitRecord), "its type says so"
+        committed.add(record.tx_id)
     counts.segments = len(pairs)
     counts.messages = counts.without_outcome = counts.large = 0
-    for header, kind, flags, sequence, raw in _records(disk, directory, pairs):
-        if kind != RecordType.MESSAGE_ADD:
-            continue
-        record = decode(kind, flags, raw[HEADER_BYTES:])
+    for header, sequence, record in _records(disk, directory, pairs, RecordType.MESSAGE_ADD):
         assert isinstance(record, MessageRecord), "its type says so"
         counts.messages += 1
         if record.tx_id and record.tx_id not in committed:
@@ -86,8 +89,8 @@ def retained_messages(disk: Disk, directory: str, counts: RetainedCounts) -> Ite
 
 
 def _records(
-    disk: Disk, directory: str, pairs: list[tuple[int, int]]
-) -> Iterator[tuple[SegmentHeader, int, int, int, bytes]]:
+    disk: Disk, directory: str, pairs: list[tuple[int, int]], wanted: RecordType
+) -> Iterator[tuple[SegmentHeader, int, Record]]:
     for number, epoch in pairs:
         path = f"{directory}/{segment_name(number, epoch)}"
         file = disk.open(path, read_only=True)
@@ -96,7 +99,13 @@ def _records(
             end = 0
             for frame, raw in read_frames(file, seed_of(number, epoch)):
                 end = frame.offset + frame.length
-                yield header, frame.kind, frame.flags, frame.sequence, raw
+                if frame.kind != wanted:
+                    continue
+                try:
+                    record = decode(frame.kind, frame.flags, raw[HEADER_BYTES:])
+                except ValueError as error:
+                    raise JournalCorrupt(str(error), file=path, offset=frame.offset) from error
+                yield header, frame.sequence, record
             size = file.size()
             if end and end < size and file.read(end, size - end).strip(b"\0"):
                 raise JournalCorrupt("a record is damaged", file=path, offset=end)

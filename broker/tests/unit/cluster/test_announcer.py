@@ -8,6 +8,7 @@ from understudy.cluster.announcer import CLUSTER_CHANNEL, BackupAnnouncer, Event
 from understudy.cluster.credentials import NONCE_BYTES, ClusterCredentials
 from understudy.cluster.topology import Member, Topology
 from understudy.errors import ClusterSecurityError, MachineError
+from understudy.limits import FRAME_BYTES_BEFORE_LOGIN_MAX
 from understudy.machine import ILLEGAL
 from understudy.testing.manual_time import ManualTime
 from understudy.wire.core import packets
@@ -216,3 +217,13 @@ def test_topology_tells_listeners_and_keeps_one_entry_per_node() -> None:
     assert len(heard) == 3
     topology.clear()
     assert topology.members() == []
+
+
+def test_a_peer_that_has_proved_nothing_announces_no_large_frame(time: ManualTime) -> None:
+    announcer, dialer, _ = make(time, 1)
+    announcer.start("node")
+    wire = dialer.wires[0]
+    wire.link.connected(wire)
+    wire.link.receive_data((FRAME_BYTES_BEFORE_LOGIN_MAX + 1).to_bytes(4))
+    assert announcer.state is State.WAITING
+    assert wire.closed

@@ -125,3 +125,30 @@ def test_files_are_private(tmp_path: Path) -> None:
     disk.open(str(tmp_path / "d" / "f"), create=True).close()
     assert (tmp_path / "d" / "f").stat().st_mode & 0o077 == 0
     assert (tmp_path / "d").stat().st_mode & 0o077 == 0
+
+
+@pytest.mark.parametrize("create", [False, True])
+@pytest.mark.parametrize("read_only", [False, True])
+def test_a_symbolic_link_is_not_followed(tmp_path: Path, create: bool, read_only: bool) -> None:
+    """Who may write in the store's directory must not make the node write elsewhere."""
+    precious = tmp_path / "precious"
+    precious.write_bytes(b"precious")
+    (tmp_path / "segment").symlink_to(precious)
+    with pytest.raises((DiskFailed, FileExistsError)):
+        RealDisk().open(str(tmp_path / "segment"), create=create, read_only=read_only)
+    RealDisk().touch(str(tmp_path / "segment"))
+    RealDisk().remove(str(tmp_path / "segment"))
+    assert precious.read_bytes() == b"precious"
+
+
+def test_a_pipe_is_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "segment")
+    with pytest.raises(DiskFailed, match="no regular file"):
+        RealDisk().open(str(tmp_path / "segment"), read_only=True)
+
+
+def test_what_is_made_is_private(tmp_path: Path) -> None:
+    RealDisk().make_directory(str(tmp_path / "journal"))
+    RealDisk().open(str(tmp_path / "journal" / "segment"), create=True).close()
+    assert (tmp_path / "journal").stat().st_mode & 0o777 == 0o700
+    assert (tmp_path / "journal" / "segment").stat().st_mode & 0o777 == 0o600

@@ -10,7 +10,12 @@ import pytest
 
 from understudy import selector as selector_module
 from understudy.errors import InvalidSelector
-from understudy.limits import SELECTOR_CHARACTERS_MAX, SELECTOR_DEPTH_MAX
+from understudy.limits import (
+    LIKE_TEXT_CHARACTERS_MAX,
+    SELECTOR_CHARACTERS_MAX,
+    SELECTOR_DEPTH_MAX,
+    SELECTOR_LIKES_MAX,
+)
 from understudy.message import GROUP_ID, VALIDATED_USER, Message
 from understudy.properties import BYTE, FLOAT, Properties
 from understudy.selector import CACHE_MAX, Selector, parse_selector
@@ -309,6 +314,18 @@ def test_a_like_pattern_is_limited() -> None:
     parse_selector(f"red LIKE '{'_' * LIKE_CHARACTERS_MAX}'")
     with pytest.raises(InvalidSelector, match="pattern longer"):
         parse_selector(f"red LIKE '{'_' * (LIKE_CHARACTERS_MAX + 1)}'")
+
+
+def test_the_work_of_likes_is_limited() -> None:
+    """2,000 LIKE over a property of a million characters held the loop for minutes."""
+    one = "red LIKE '%_b%'"
+    parse_selector(" OR ".join([one] * SELECTOR_LIKES_MAX))
+    with pytest.raises(InvalidSelector, match="more than 64 LIKE"):
+        parse_selector(" OR ".join([one] * (SELECTOR_LIKES_MAX + 1)))
+    longest, longer = ("a" * (LIKE_TEXT_CHARACTERS_MAX - 1 + more) + "b" for more in (0, 1))
+    assert parse_selector("x LIKE '%_b'").matches(Message(properties={"x": longest}))
+    for text in ("x LIKE '%_b'", "NOT x LIKE '%_b'", "x NOT LIKE '%_b'"):
+        assert not parse_selector(text).matches(Message(properties={"x": longer})), "unknown"
 
 
 def test_whole_numbers_beyond_any_double_do_no_harm() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 import tracemalloc
 import zlib
 
@@ -94,3 +95,32 @@ def test_damaged_spilled_references_are_an_error() -> None:
         block.open()
     with pytest.raises(zlib.error):
         Columns.unpack(b"nothing")
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [
+        b"",
+        b"short",
+        struct.pack("<IBBQIQ", 5, 0, 4, 1, 128, 1),
+        struct.pack("<IBBQIQ", 0xFFFFFFFF, 0xFF, 4, 1, 128, 1),
+        struct.pack("<IBBQIQ", 0, 0, 4, 1, 128, 1),
+    ],
+)
+def test_whatever_was_not_packed_here_is_a_zlib_error(raw: bytes) -> None:
+    """Found by fuzzing: it used to be a struct.error, or columns of different lengths."""
+    with pytest.raises(zlib.error):
+        Columns.unpack(zlib.compress(raw))
+    with pytest.raises(zlib.error):
+        Columns.unpack(raw)
+
+
+def test_what_unpacks_to_more_than_any_block_takes_no_such_memory() -> None:
+    bomb = zlib.compress(struct.pack("<IBBQIQ", 1000, 0, 4, 1, 128, 1) + bytes(64 << 20))
+    tracemalloc.start()
+    try:
+        with pytest.raises(zlib.error):
+            Columns.unpack(bomb)
+        assert tracemalloc.get_traced_memory()[1] < 8 << 20
+    finally:
+        tracemalloc.stop()

@@ -77,3 +77,9 @@ def test_bad_bytes(raw: str, error: type[Exception]) -> None:
 def test_values_that_cannot_travel(value: object) -> None:
     with pytest.raises(LocalProtocolError):
         TransportConfiguration("c", "f", {"x": value}).encode()  # type: ignore[dict-item]
+
+
+def test_half_a_surrogate_pair_makes_a_url_too() -> None:
+    """Found by fuzzing: an announced connector with one broke the log line about it."""
+    connector = TransportConfiguration("c", parameters={"host": "h", "port": "1", "ho\ud800t": "\udfff"})
+    assert connector.to_url() == "tcp://h:1?ho%ED%A0%80t=%ED%BF%BF"

@@ -74,6 +74,8 @@ class CoreConnection:
         override_ms = services.connection_ttl_override_ms
         self._ttl_ms = override_ms if override_ms >= 0 else DEFAULT_CONNECTION_TTL_MS
         self._logged_in = False
+        self.proved = False
+        """Whether the peer has shown who it is."""
         self._version_known = False
         self._unsubscribe: Callable[[], None] = lambda: None
         self._cluster = ClusterChannel(self)
@@ -181,6 +183,10 @@ class CoreConnection:
         log.warning("connection dropped", extra={"peer": self.connection.peer, "code": error.code, "error": str(error)})
         self._forfeited = True
         self.connection.close()
+
+    def forfeit(self) -> None:
+        """What it sent met a bug of ours: nothing of it is kept."""
+        self._forfeited = True
 
     def kill(self, reason: str) -> None:
         """End it because of how the client behaves."""
@@ -337,7 +343,7 @@ class CoreConnection:
 
     def _proved(self) -> None:
         """The peer has shown who it is: by a login, a session's secret name or the cluster password."""
-        self._logged_in = True
+        self._logged_in = self.proved = True
         self.decoder.frame_limit_bytes = FRAME_BYTES_MAX
 
     def _reattach(self, packet: packets.ReattachSession) -> bool:

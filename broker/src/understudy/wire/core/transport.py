@@ -158,7 +158,7 @@ class TransportConfiguration:
         """The URL that ``from_url`` reads back: parameters as text, the name left out."""
         host = f"[{self.host}]" if ":" in self.host else self.host
         query = "&".join(
-            f"{quote(key, safe='$.')}={quote(_as_text(value), safe='/:,*')}"
+            f"{_quoted(key, '$.')}={_quoted(_as_text(value), '/:,*')}"
             for key, value in self.parameters.items()
             if key not in ("host", "port")
         )
@@ -167,3 +167,8 @@ class TransportConfiguration:
 
 def _as_text(value: ParameterValue) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _quoted(text: str, safe: str) -> str:
+    # a peer can send half of a surrogate pair
+    return quote(text, safe=safe, errors="surrogatepass")

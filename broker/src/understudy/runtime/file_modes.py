@@ -1,0 +1,66 @@
+"""Who else can write or read what a node relies on, asked once at start.
+
+Whoever can write in a directory of the store can replace the log; whoever can write the
+configuration can be anybody; the token opens the management port. Not here: the contents, which
+have checksums against accidents and none against somebody who computes them anew (docs/security.md).
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Iterable
+
+from understudy.errors import ConfigError, StoreError
+
+
+def check_directories(directories: Iterable[str]) -> list[str]:
+    """What an operator should know of directories; those that do not exist yet are made private.
+
+    Raises:
+        StoreError: everybody may write in one of them.
+    """
+    complaints = []
+    for directory in directories:
+        found = _status(directory)
+        if found is None:
+            continue
+        if found.st_mode & stat.S_IWOTH:
+            raise StoreError(f"{directory} can be written by everybody", hint=f"chmod o-w {directory}")
+        if found.st_mode & stat.S_IWGRP:
+            complaints.append(f"{directory} can be written by its group")
+        if found.st_uid not in (0, os.geteuid()):
+            complaints.append(f"{directory} belongs to user {found.st_uid}, not to us")
+    return complaints
+
+
+def check_files(readable: Iterable[str], secret: Iterable[str]) -> list[str]:
+    """What an operator should know of files; those that do not exist are not looked at.
+
+    Args:
+        readable: That nobody else may write; others should not read them either.
+        secret: That others must not read.
+
+    Raises:
+        ConfigError: others can write one of them, or read a secret one.
+    """
+    complaints = []
+    for path, is_secret in (*((path, False) for path in readable), *((path, True) for path in secret)):
+        found = _status(path)
+        if found is None:
+            continue
+        if found.st_mode & stat.S_IWOTH:
+            raise ConfigError("it can be written by everybody", file=path, hint=f"chmod o-w {path}")
+        if found.st_mode & stat.S_IROTH:
+            if is_secret:
+                raise ConfigError("it is a secret and can be read by everybody", file=path, hint=f"chmod o-r {path}")
+            complaints.append(f"{path} holds or may hold secrets and can be read by everybody")
+    return complaints
+
+
+def _status(path: str) -> os.stat_result | None:
+    try:
+        return os.stat(path)
+    except OSError:
+        # what cannot be looked at is complained of by whoever opens it
+        return None

@@ -1,0 +1,75 @@
+"""What a client may know of, and whose temporary queues it may touch.
+
+Asking is no permission of its own, so whoever has none at all on an address is told nothing of it,
+not even whether it is there: the refusal is the same for what exists and what does not. A temporary
+queue is its maker's: another user needs ``manage`` to consume from it or to delete it, whatever the
+roles allow on names of that form (facts users s. 4, attack 9).
+
+Not here: permissions to do something (``session``).
+"""
+
+from __future__ import annotations
+
+from understudy.config.model import Permission
+from understudy.errors import NotAuthorized, QueueNotFound
+from understudy.routing.configuration import split_fqqn
+from understudy.routing.directory import Directory
+from understudy.routing.queue import Queue
+from understudy.session.connection_scope import ConnectionScope
+from understudy.session.security import SessionSecurity
+
+
+def check_visible(security: SessionSecurity, asked: str, address: str, queue: str | None = None) -> None:
+    """Nothing if the client has any permission there.
+
+    Args:
+        security: Of the client.
+        asked: The name as the client gave it, the only one that the refusal names.
+        address: That it stands for.
+        queue: Likewise.
+
+    Raises:
+        NotAuthorized: it has none.
+    """
+    for permission in Permission:
+        try:
+            security.check(permission, address, queue)
+        except NotAuthorized:
+            continue
+        return
+    raise NotAuthorized(f"user {security.user!r} has no permission on {asked!r}")
+
+
+def find_visible(directory: Directory, security: SessionSecurity, name: str) -> Queue | None:
+    """The queue of a name, plain or ``address::queue``; None if there is none.
+
+    Raises:
+        NotAuthorized: the client has no permission on it, or on the name if it is not there.
+    """
+    queue = directory.find_queue(name)
+    if queue is not None:
+        check_visible(security, name, queue.address.name, queue.name)
+    else:
+        fqqn = split_fqqn(name)
+        check_visible(security, name, *(fqqn if fqqn is not None else (name, name)))
+    return queue
+
+
+def visible_queue(directory: Directory, security: SessionSecurity, name: str) -> Queue:
+    """The same where there must be one. Raises QueueNotFound, NotAuthorized."""
+    queue = find_visible(directory, security, name)
+    if queue is None:
+        raise QueueNotFound(f"no queue {name!r}")
+    return queue
+
+
+def check_own(queue: Queue, connection: ConnectionScope, security: SessionSecurity) -> None:
+    """Nothing if the queue is not temporary, or made on this connection or by this user.
+
+    Raises:
+        NotAuthorized: it is somebody else's.
+    """
+    if not queue.temporary or connection.temporary_queues.get(queue.name) is queue:
+        return
+    if queue.configuration.user != security.user:
+        security.check(Permission.MANAGE, queue.address.name, queue.name)

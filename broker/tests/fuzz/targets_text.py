@@ -1,0 +1,125 @@
+"""Parsers of texts: selectors, the configuration, users and roles, client URLs, ledger rows, requests."""
+
+from __future__ import annotations
+
+import json
+
+from fuzz.target import Target
+from fuzz.targets_wire import sample_message
+from support.config import core
+from understudy.client.url import parse_url
+from understudy.config.reader import read_broker_xml
+from understudy.errors import BrokerError, ConfigError, InvalidSelector, LedgerDamaged
+from understudy.ledger.rows import parse
+from understudy.management.controls import parse_stop
+from understudy.message import Message
+from understudy.security.authentication import PasswordHash, parse_roles, parse_users
+from understudy.selector import parse_selector
+from understudy.selector.like import LikePattern
+
+MESSAGES = (
+    sample_message(),
+    Message(b"", properties={"a": 1, "b": "x" * 50, "long": 2**62, "text": "1e300", "double": 1e300, "yes": False}),
+    Message(b"", address=None, properties={"a": float("nan"), "long": float("inf"), "text": "5", "b": "%_"}),
+)
+
+
+def _selector(data: bytes) -> None:
+    parse_selector.cache_clear()
+    selector = parse_selector(data.decode("utf-8", "replace"))
+    for message in MESSAGES:
+        selector.matches(message)
+
+
+def _like(data: bytes) -> None:
+    """The first byte divides the rest into a pattern and a text."""
+    if not data:
+        return
+    text = data[1:].decode("latin-1")
+    at = data[0] * len(text) // 255
+    pattern = LikePattern(text[:at], "\\" if data[0] & 1 else "")
+    pattern.matches(text[at:])
+
+
+SELECTORS = [
+    b"a = 1 AND (b LIKE 'x%_y' ESCAPE '\\' OR long NOT IN ('a', 'b')) AND NOT text IS NULL",
+    b"long BETWEEN -1 AND 0x7F OR double * 2e3 / (a - 1) % 3 >= 1.5 AND yes <> TRUE",
+    b"hyphenated_props:a-b = 'it''s' OR convert_string_expressions:text + 1 > 2",
+    b"JMSPriority > 4 OR AMQDurable = 'DURABLE' OR JMSMessageID LIKE 'ID:%'",
+]
+
+
+class _Entropy:
+    def token(self, length_bytes: int) -> bytes:
+        return bytes(length_bytes)
+
+
+def _users(data: bytes) -> None:
+    text = data.decode("utf-8", "replace")
+    for reading in (
+        lambda: parse_users(text, file="users", entropy=_Entropy()),
+        lambda: parse_roles(text, file="roles"),
+    ):
+        try:
+            reading()
+        except ConfigError:
+            pass
+
+
+def _password(data: bytes) -> None:
+    PasswordHash.parse(data.decode("utf-8", "replace"))
+
+
+def _xml(data: bytes) -> None:
+    read_broker_xml(data, file="broker.xml", base_directory="/srv/node", properties={"data.dir": "data"})
+
+
+def _xml_seeds() -> list[bytes]:
+    body = """
+      <name>n</name><security-enabled>false</security-enabled><journal-directory>${data.dir:x}</journal-directory>
+      <connectors><connector name="a">tcp://h:1?x=1</connector></connectors>
+      <acceptors><acceptor name="c">tcp://0.0.0.0:61616?protocols=CORE;connectionsAllowed=5</acceptor></acceptors>
+      <address-settings><address-setting match="#"><max-size-bytes>10Mb</max-size-bytes>
+      <dead-letter-address>DLA</dead-letter-address><address-full-policy>PAGE</address-full-policy></address-setting>
+      </address-settings><addresses><address name="a"><anycast><queue name="q"><filter string="a = 1"/></queue>
+      </anycast></address></addresses><ha-policy><primary-only/></ha-policy>
+      <security-settings><security-setting match="a.*"><permission type="send" roles="x,y"/></security-setting>
+      </security-settings>"""
+    entity = b'<!DOCTYPE x [<!ENTITY e "eeeeeeeeee"><!ENTITY f "&e;&e;&e;">]><configuration>&f;</configuration>'
+    return [core(body), core("<name>n</name>"), entity]
+
+
+def _url(data: bytes) -> None:
+    parse_url(data.decode("utf-8", "replace"))
+
+
+def _ledger(data: bytes) -> None:
+    parse(data.decode("utf-8", "replace"))
+
+
+def _stop(data: bytes) -> None:
+    try:
+        parse_stop(json.loads(data))
+    except RecursionError:
+        pass
+
+
+ROW = b'{"kind":"DELIVERED","producer":"p","number":3,"address":"a","at_ms":5,"queue":"q","message_id":7}'
+USERS = b"bob = ENC(scrypt:16384:8:1:00112233445566778899aabbccddeeff:" + b"00" * 32 + b")\nroles = bob,eve\n# c\n"
+HASH = b"ENC(scrypt:16384:8:1:00112233445566778899aabbccddeeff:" + b"00" * 32 + b")"
+URLS = [
+    b"(tcp://a:61616,tcp://b:61617?x=1)?ha=true&reconnectAttempts=-1&retryInterval=100&retryIntervalMultiplier=1.5",
+    b"tcp://[::1]:61616?user=u&password=p#frag",
+    b"udp://231.7.7.7:9876?refreshTimeout=100",
+]
+
+TEXT = (
+    Target("selector", _selector, (InvalidSelector,), lambda: SELECTORS, memory_per_byte=4096),
+    Target("like", _like, (), lambda: [b"\x80a%b_%c" + b"aaabbbccc" * 5, b"\x40%_a%"], memory_per_byte=2048),
+    Target("broker-xml", _xml, (ConfigError,), _xml_seeds, memory_per_byte=1024, memory_floor_bytes=4 << 20),
+    Target("users-and-roles", _users, (), lambda: [USERS]),
+    Target("password-hash", _password, (ValueError,), lambda: [HASH]),
+    Target("client-url", _url, (BrokerError,), lambda: URLS, memory_per_byte=512),
+    Target("ledger-row", _ledger, (LedgerDamaged,), lambda: [ROW], memory_per_byte=512),
+    Target("stop-request", _stop, (ValueError,), lambda: [b'{"failover": true}', b"[" * 500], memory_per_byte=1024),
+)

@@ -1,0 +1,113 @@
+"""Who is let in and who is put out: the acceptor's counts, and a peer that meets a bug of ours."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import Any, cast
+
+import pytest
+
+from understudy.config.model import AcceptorConfiguration
+from understudy.runtime import acceptor as module
+from understudy.runtime.acceptor import Acceptor, ServerConnection
+from understudy.runtime.turn import Turn
+
+
+class Transport:
+    def __init__(self) -> None:
+        self.aborted = False
+
+    def abort(self) -> None:
+        self.aborted = True
+
+    def set_write_buffer_limits(self, high: int) -> None:
+        pass
+
+    def get_extra_info(self, name: str) -> tuple[str, int]:
+        return ("10.0.0.1", 5)
+
+
+class Handler:
+    """A ``ConnectionHandler`` that has a bug."""
+
+    held_back = False
+    proved = False
+    forfeited = False
+    lost = ""
+
+    def receive_data(self, data: bytes) -> None:
+        raise IndexError("a bug of ours")
+
+    def forfeit(self) -> None:
+        self.forfeited = True
+
+    def congested(self) -> bool:
+        return False
+
+    def connection_lost(self, reason: str) -> None:
+        self.lost = reason
+
+
+class Loop:
+    def call_soon(self, call: Any) -> None:
+        pass
+
+
+def make(handlers: list[Handler], **options: Any) -> Acceptor:
+    configuration = AcceptorConfiguration("a", "h", 1, handshake_timeout_ms=0, **options)
+
+    def handler(connection: Any) -> Any:
+        handlers.append(Handler())
+        return handlers[-1]
+
+    return Acceptor(configuration, Turn(cast(asyncio.AbstractEventLoop, Loop())), handler, lambda: False, 2_000)
+
+
+def connect(acceptor: Acceptor) -> tuple[ServerConnection, Transport]:
+    connection, transport = ServerConnection(acceptor), Transport()
+    connection.connection_made(cast(asyncio.BaseTransport, transport))
+    return connection, transport
+
+
+def test_a_bug_costs_the_peer_that_met_it_its_connection_and_sessions(caplog: pytest.LogCaptureFixture) -> None:
+    handlers: list[Handler] = []
+    acceptor = make(handlers)
+    connection, transport = connect(acceptor)
+    with caplog.at_level(logging.ERROR):
+        connection.data_received(b"ARTEMIS" + bytes(13))
+    assert transport.aborted
+    assert handlers[0].forfeited
+    assert "internal error" in caplog.text
+    connection.connection_lost(None)
+    assert handlers[0].lost
+    assert not acceptor.connections
+
+
+def test_the_oldest_that_has_not_logged_in_makes_room() -> None:
+    handlers: list[Handler] = []
+    acceptor = make(handlers, connections_allowed=3)
+    known, silent, second = connect(acceptor), connect(acceptor), connect(acceptor)
+    known[0].handler = cast(Any, Handler())
+    handlers.append(cast(Handler, known[0].handler))
+    handlers[0].proved = True
+    late = connect(acceptor)
+    assert [entry[1].aborted for entry in (known, silent, second, late)] == [False, True, False, False]
+    assert len(acceptor.connections) == 3
+
+
+def test_nobody_known_is_put_out() -> None:
+    acceptor = make([], connections_allowed=2)
+    for _ in range(2):
+        connection, _ = connect(acceptor)
+        connection.handler = cast(Any, Handler())
+        cast(Handler, connection.handler).proved = True
+    assert connect(acceptor)[1].aborted
+    assert len(acceptor.connections) == 2
+
+
+def test_those_before_a_login_have_a_limit_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "CONNECTIONS_BEFORE_LOGIN_MAX", 5)
+    acceptor = make([])
+    transports = [connect(acceptor)[1] for _ in range(12)]
+    assert [transport.aborted for transport in transports] == [True] * 7 + [False] * 5
