@@ -7,11 +7,19 @@ gives it connections and turns it.
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Final
 
 from understudy.cluster.credentials import ClusterCredentials
 from understudy.cluster.topology import Topology
 from understudy.config.model import Configuration
 from understudy.limits import JOURNAL_BACKLOG_BYTES_PAUSE
+from understudy.management.address_control import AddressControls
+from understudy.management.broker_control import BrokerControls
+from understudy.management.invocation import Invocations, ManagedNode
+from understudy.management.link_controls import AcceptorControls, ClusterConnectionControls
+from understudy.management.notifications import Notifications
+from understudy.management.queue_control import QueueControls
+from understudy.management.requests import ManagementRequests
 from understudy.ports import Clock, Connection, Entropy, Timers
 from understudy.protocols.core.connection import CoreConnection
 from understudy.protocols.core.reattachment import Reattachments
@@ -24,6 +32,15 @@ from understudy.session.registry import SessionRegistry
 from understudy.session.resource_registry import ResourceRegistry
 from understudy.store.message_store import MessageStore
 from understudy.store.pages import Pages
+
+#: Everything that can be managed by name.
+CONTROLS: Final = (
+    BrokerControls(),
+    AddressControls(),
+    QueueControls(),
+    AcceptorControls(),
+    ClusterConnectionControls(),
+)
 
 
 class Broker:
@@ -42,6 +59,7 @@ class Broker:
         entropy: Entropy,
         wake: Callable[[], None],
         global_max_size_bytes: int,
+        fail_over: Callable[[], None],
         pages: Pages | None = None,
     ) -> None:
         self.store = store
@@ -71,6 +89,13 @@ class Broker:
             scan_period_ms=configuration.transaction_timeout_scan_period_ms,
         )
         self.resources.restore(store.state)
+        self.notifications = Notifications(
+            self.post_office,
+            store.node_id,
+            configuration.management_notification_address,
+            sessions=not configuration.suppress_session_notifications,
+        )
+        self.post_office.directory.listeners.append(self.notifications)
         self.post_office.directory.deploy(configuration.addresses)
         self.services = CoreServices(
             node_id=store.node_id,
@@ -86,7 +111,28 @@ class Broker:
             login_guard=LoginGuard(clock),
             credentials=credentials,
             connection_ttl_override_ms=configuration.connection_ttl_override_ms,
+            listener=self.notifications,
         )
+        self.invocations = self._be_managed(
+            ManagedNode(
+                self.services,
+                configuration,
+                timers,
+                fail_over,
+                global_max_size_bytes,
+                activated_ms=clock.monotonic_ms(),
+            )
+        )
+
+    def _be_managed(self, node: ManagedNode) -> Invocations:
+        """From now on messages ask and are told."""
+        configuration = node.configuration
+        invocations = Invocations(node, CONTROLS)
+        self.services.management = ManagementRequests(configuration.management_address, invocations)
+        self.services.registry.listeners.append(self.notifications)
+        for cluster in configuration.cluster_connections:
+            self.notifications.cluster_connection_started(cluster.name)
+        return invocations
 
     def make_handler(self, connection: Connection) -> CoreConnection:
         """The handler of a new connection that has shown the CORE magic."""
@@ -108,6 +154,7 @@ class Broker:
 
     def close(self) -> None:
         """End timers and what waits for its client; connections were closed before."""
+        self.invocations.close()
         self.services.reattachments.close()
         self.resources.close()
         self.post_office.close()

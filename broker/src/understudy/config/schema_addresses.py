@@ -191,6 +191,8 @@ _LIFE: Final = (
     row("auto-delete-addresses", BOOLEAN, "true", "Remove an auto-created address without queues."),
     row("auto-delete-addresses-delay", MS, "0", "How long it has to be without."),
     row("id-cache-size", INTEGER, str(ID_CACHE_SIZE), "Duplicate ids remembered; the server's value by default."),
+    row("management-browse-page-size", INTEGER, "200", "Messages a management operation lists at a time."),
+    row("management-message-attribute-size-limit", INTEGER, "256", "Characters of an attribute it shows."),
     *not_yet(
         row("auto-delete-queues-skip-usage-check", BOOLEAN, "false", "Remove also those never used at all."),
         row("auto-delete-addresses-skip-usage-check", BOOLEAN, "false", "Remove also those never used at all."),
@@ -211,8 +213,6 @@ _LIFE: Final = (
         row("slow-consumer-policy", CHOICE, "NOTIFY", "What is done about it.", choices=("KILL", "NOTIFY")),
         row("slow-consumer-check-period", Kind.SECONDS, "5", "How often consumers are measured."),
         row("message-counter-history-day-limit", INTEGER, "0", "Days of message counter history kept."),
-        row("management-browse-page-size", INTEGER, "200", "Messages a management operation lists at a time."),
-        row("management-message-attribute-size-limit", INTEGER, "256", "Characters of an attribute it shows."),
         row("enable-metrics", BOOLEAN, "true", "Publish metrics of the address."),
     ),
     *no_effect(

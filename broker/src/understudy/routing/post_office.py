@@ -311,11 +311,11 @@ class PostOffice:
         if scheduled is not None:
             scheduled_ms = int(scheduled) if isinstance(scheduled, int) else 0
         try:
-            self._accept(address, message, queues, scheduled_ms, order, done, transaction, duplicate_id)
+            self.accept(address, message, queues, scheduled_ms, order, done, transaction, duplicate_id)
         except DiskFull as error:
             raise AddressFull(f"address {address.name!r}: {error}") from error
 
-    def _accept(
+    def accept(
         self,
         address: Address,
         message: Message,
@@ -326,6 +326,7 @@ class PostOffice:
         transaction: RoutingTransaction | None,
         duplicate_id: bytes | None,
     ) -> None:
+        """Append a message that has its id, and make it visible in these queues when that is safe. Raises DiskFull."""
         store = self.store
         size_bytes = len(message.encoded)
         message_id = message.message_id
@@ -596,4 +597,4 @@ class PostOffice:
             self.answer(order, done)
             return
         target.messages_routed += 1
-        self._accept(target, message, queues, 0, order, done, transaction, None)
+        self.accept(target, message, queues, 0, order, done, transaction, None)

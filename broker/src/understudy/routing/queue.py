@@ -124,7 +124,7 @@ class Queue:
         self.grouping = False
         self.group_owners: dict[str, Consumer] = {}
         self.dirty = False
-        self.paused = False
+        self.paused = bool(configuration.paused)
         self.deleted = False
         self.expiring_count = 0
         """Messages of ``message_count`` that have an expiration."""

@@ -94,6 +94,10 @@ class AddressSettings:
     default_group_first_key: str | None = None
     default_ring_size: int = -1
     redistribution_delay: int = -1
+    management_browse_page_size: int = 200
+    """Messages that one management operation lists."""
+    management_message_attribute_size_limit: int = 256
+    """Characters of a property it shows; -1 = all."""
     id_cache_size: int | None = None
     """Duplicate ids remembered; None = the broker's id-cache-size."""
 

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from understudy import __version__
 from understudy.ha.shared_store import Role
 from understudy.management.controls import AcceptorFacts, FollowingFacts, PeerFacts, QueueFacts, StoreFacts
-from understudy.routing.queue import Queue
+from understudy.management.rows import queue_facts
 from understudy.runtime.node import BrokerNode
 from understudy.store.segment import log_size_bytes
 
@@ -125,33 +125,13 @@ class LiveNodeView:
 
     def queues(self) -> Iterable[QueueFacts]:
         broker = self._node.broker
-        return [] if broker is None else [_facts(queue) for queue in broker.post_office.directory.queues.values()]
+        return [] if broker is None else [queue_facts(queue) for queue in broker.post_office.directory.queues.values()]
 
     def queue(self, name: str) -> QueueFacts | None:
         broker = self._node.broker
         found = None if broker is None else broker.post_office.find_queue(name)
-        return None if found is None else _facts(found)
+        return None if found is None else queue_facts(found)
 
     def request_stop(self, *, failover: bool) -> None:
         task = asyncio.get_running_loop().create_task(self._node.stop(failover=failover))
         self._stopping.append(task)
-
-
-def _facts(queue: Queue) -> QueueFacts:
-    return QueueFacts(
-        name=queue.name,
-        address=queue.address.name,
-        routing_type=queue.routing_type.name,
-        durable=queue.durable,
-        temporary=queue.temporary,
-        message_count=queue.message_count,
-        delivering_count=queue.delivering_count,
-        consumer_count=queue.consumer_count,
-        messages_added=queue.messages_added,
-        messages_acknowledged=queue.messages_acknowledged,
-        messages_expired=queue.messages_expired,
-        messages_killed=queue.messages_killed,
-        paging=queue.address.paging,
-        memory_bytes=queue.address.memory_bytes,
-        spilled_count=queue.waiting.spilled_count,
-    )

@@ -31,11 +31,14 @@ from understudy.session.connection_scope import ConnectionScope
 from understudy.session.consumer import BrowserConsumer, ServerConsumer
 from understudy.session.credits import PRODUCER_CREDITS_MAX, ProducerCredits
 from understudy.session.large_requests import LargeRequests
+from understudy.session.management import Management, manage
 from understudy.session.producer import ServerProducer
 from understudy.session.queries import (
     AddressQueryResult,
     QueueQueryResult,
     describe_address,
+    describe_management_address,
+    describe_management_queue,
     describe_missing_queue,
     describe_queue,
 )
@@ -84,6 +87,7 @@ class ServerSession:
         pre_acknowledge: bool = False,
         xa: bool = False,
         default_address: str | None = None,
+        management: Management | None = None,
     ) -> None:
         self.name = name
         self.connection = connection
@@ -105,6 +109,8 @@ class ServerSession:
         self._clock = clock
         self._callback = callback
         self._registry = registry
+        self._management = management
+        self._management_address = management.address if management is not None else None
         self.order = Order()
         """In which its requests are answered."""
         self._targets: dict[str, SendTarget] = {}
@@ -208,6 +214,8 @@ class ServerSession:
 
     def query_queue(self, name: str) -> QueueQueryResult:
         """What is known of a queue name, plain or ``address::queue``."""
+        if name == self._management_address:
+            return describe_management_queue(name, self._directory.settings.of(name))
         queue = self._directory.find_queue(name)
         if queue is not None:
             return describe_queue(queue, self._directory.settings.of(queue.address.name))
@@ -217,6 +225,8 @@ class ServerSession:
 
     def query_address(self, name: str) -> AddressQueryResult:
         """What is known of an address."""
+        if name == self._management_address:
+            return describe_management_address(self._directory.settings.of(name))
         fqqn = split_fqqn(name)
         address = fqqn[0] if fqqn is not None else name
         return describe_address(self._directory.addresses.get(address), self._directory.settings.of(address))
@@ -329,6 +339,10 @@ class ServerSession:
             target = self._targets.get(name)
             office = self._office
             if target is None or target.permitted_until_ms < office.now_ms():
+                # the management address is never permitted to be sent to, so it always comes here
+                if name == self._management_address and self._management is not None:
+                    manage(self, office, self._management, message, done)
+                    return
                 target = self.permit_send(name)
             target.used_bytes += len(message.encoded)
             office.send(message, self.order, done, transaction, target.used_bytes <= target.granted_bytes)
@@ -361,6 +375,8 @@ class ServerSession:
         self._check_open()
         fqqn = split_fqqn(name)
         address = fqqn[0] if fqqn is not None else name
+        if address == self._management_address:
+            raise IllegalState(f"{name!r} takes management requests, which are no large messages")
         self.security.check(Permission.SEND, address, fqqn[1] if fqqn is not None else None)
         if address not in self._directory.addresses:
             self.security.check(Permission.CREATE_ADDRESS, address)
@@ -375,6 +391,10 @@ class ServerSession:
             self._office.answer(self.order, done, error=error)
         else:
             self._callback.operation_failed(error)
+
+    def reply_failed(self, error: BrokerError) -> None:
+        """What a management request asked for was done, but its reply could not be sent."""
+        self._callback.operation_failed(error)
 
     def acknowledge(self, consumer_id: int, message_id: int, done: Done | None = None) -> None:
         """Everything delivered to the consumer up to this message is done."""

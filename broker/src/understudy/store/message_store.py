@@ -133,6 +133,8 @@ class MessageStore:
         self._directory = directory
         self._settings = settings
         self._usage_full = False
+        self.disk_used_percent = 0.0
+        """Of the file system, when it was last looked at (disk-scan-period)."""
         self._last_id = first_id_of_epoch(self.epoch) - 1
         self._live = state.live
         self._live_queues = state.live.queues
@@ -502,6 +504,7 @@ class MessageStore:
         free_bytes = self._disk.free_bytes(self._directory)
         total_bytes = self._disk.total_bytes(self._directory)
         used_percent = 100 * (total_bytes - free_bytes) / total_bytes if total_bytes else 0
+        self.disk_used_percent = used_percent
         self._usage_full = free_bytes < settings.disk_free_bytes_min or (
             0 <= settings.disk_usage_percent_max < 100 and used_percent > settings.disk_usage_percent_max
         )

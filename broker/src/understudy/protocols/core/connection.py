@@ -60,7 +60,9 @@ class CoreConnection:
         self.sessions: dict[int, CoreSession] = {}
         self.connection = connection
         self.services = services
-        self.scope = ConnectionScope(services.entropy.token(8).hex(), remote_address=connection.peer)
+        self.scope = ConnectionScope(
+            services.entropy.token(8).hex(), remote_address=connection.peer, created_ms=services.clock.wall_ms()
+        )
         self._host = connection.peer.rpartition(":")[0]
         self.decoder = FrameDecoder(role="server", limit_bytes=FRAME_BYTES_BEFORE_LOGIN_MAX)
         self._opened_ms = services.clock.monotonic_ms()
@@ -77,7 +79,7 @@ class CoreConnection:
         """Sessions in the middle of a large message."""
         self.held_back = False
         """Deliveries wait for the socket; ``resume_deliveries`` ends that."""
-        services.connections[self] = None
+        services.opened(self)
 
     # --- driven by the shell -------------------------------------------------------------------
 
@@ -119,7 +121,7 @@ class CoreConnection:
         if not waiting:
             self.scope.delete_temporary_queues(self.services.post_office)
         self._cluster.close()
-        self.services.connections.pop(self, None)
+        self.services.ended(self)
         log.debug("connection closed", extra={"peer": self.connection.peer, "reason": reason})
 
     def check(self) -> None:
@@ -274,7 +276,7 @@ class CoreConnection:
         session = ServerSession(
             packet.name,
             post_office=services.post_office,
-            security=PrincipalSecurity(services.security, principal),
+            security=PrincipalSecurity(services.security, principal, services.listener),
             clock=services.clock,
             callback=handler,
             connection=self.scope,
@@ -286,6 +288,7 @@ class CoreConnection:
             pre_acknowledge=packet.pre_acknowledge,
             xa=packet.xa,
             default_address=packet.default_address,
+            management=services.management,
         )
         handler.made(session)
         self.sessions[packet.session_channel_id] = handler
@@ -340,6 +343,8 @@ class CoreConnection:
             return services.security.authenticate(user, password)
         except AuthenticationFailed:
             services.login_guard.failed(host)
+            if services.listener is not None:
+                services.listener.login_refused(user, self.connection.peer)
             raise
 
     def session_ended(self, handler: CoreSession) -> None:

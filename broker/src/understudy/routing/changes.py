@@ -1,0 +1,131 @@
+"""What an operator changes of a queue or an address that exists already.
+
+A changed queue keeps its id, its messages and its consumers; its record goes to the log again, and
+the later record of an id replaces the earlier one. Messages that are in the queue stay there, also
+if a new filter would not let them in.
+
+Not here: making and deleting (``directory``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import fields, replace
+from typing import TYPE_CHECKING, Final
+
+from understudy.config.model import RoutingType
+from understudy.errors import InvalidQueueConfiguration, UnexpectedRoutingType
+from understudy.routing.address import Address
+from understudy.routing.binding import Binding
+from understudy.routing.configuration import QueueConfiguration
+from understudy.routing.directory import queue_record
+from understudy.routing.filter import parse_filter
+from understudy.routing.queue import Queue
+from understudy.store.records import AddressRecord
+
+if TYPE_CHECKING:
+    from understudy.routing.post_office import PostOffice
+
+#: What may change while a queue holds messages and has consumers.
+CHANGEABLE: Final = frozenset(
+    {
+        "routing_type",
+        "filter",
+        "max_consumers",
+        "purge_on_no_consumers",
+        "exclusive",
+        "group_rebalance",
+        "group_rebalance_pause_dispatch",
+        "group_buckets",
+        "group_first_key",
+        "paused",
+    }
+)
+
+
+def change_queue(office: PostOffice, queue: Queue, wanted: QueueConfiguration) -> None:
+    """Give a queue what ``wanted`` says; None and what is the same stay as they are.
+
+    Raises:
+        InvalidQueueConfiguration: something that cannot change while the queue exists, or fewer
+            consumers allowed than there are.
+        UnexpectedRoutingType: the address does not take it.
+        InvalidSelector, DiskFull
+    """
+    current = queue.configuration
+    changes = {
+        field.name: value
+        for field in fields(QueueConfiguration)
+        if (value := getattr(wanted, field.name)) is not None and value != getattr(current, field.name)
+    }
+    refused = changes.keys() - CHANGEABLE
+    if refused:
+        raise InvalidQueueConfiguration(f"queue {queue.name!r}: {', '.join(sorted(refused))} cannot be changed")
+    if not changes:
+        return
+    full = replace(current, **changes)
+    limit = full.max_consumers
+    if limit is not None and 0 <= limit < queue.consumer_count:
+        raise InvalidQueueConfiguration(f"queue {queue.name!r} has {queue.consumer_count} consumers, more than {limit}")
+    routing_type = RoutingType(full.routing_type or RoutingType.MULTICAST)
+    address = queue.address
+    if routing_type not in address.routing_types:
+        raise UnexpectedRoutingType(f"address {address.name!r} is not {routing_type.name.lower()}")
+    selector = parse_filter(full.filter)
+    if queue.durable:
+        office.store.store_queue(queue_record(queue.queue_id, address.address_id, full))
+    queue.configuration = full
+    queue.routing_type, queue.filter = routing_type, selector
+    queue.exclusive, queue.purge_on_no_consumers = bool(full.exclusive), bool(full.purge_on_no_consumers)
+    address.add_binding(Binding(queue.name, address.name, routing_type, queue, selector))
+    _refresh_linked(office, address)
+    queue.prompt()
+
+
+def pause_queue(office: PostOffice, queue: Queue, *, persist: bool) -> None:
+    """No deliveries until ``resume_queue``; ``persist``: not after a restart or takeover either."""
+    if persist:
+        change_queue(office, queue, replace(queue.configuration, paused=True))
+    queue.pause()
+
+
+def resume_queue(office: PostOffice, queue: Queue) -> None:
+    """Deliveries go on, and a persisted pause is over."""
+    if queue.configuration.paused:
+        change_queue(office, queue, replace(queue.configuration, paused=False))
+    queue.resume()
+
+
+def change_routing_types(office: PostOffice, address: Address, routing_types: Collection[RoutingType]) -> None:
+    """Let an address route in these ways and no others.
+
+    Raises:
+        UnexpectedRoutingType: a queue is bound in a way that would go, or none would be left.
+        DiskFull
+    """
+    wanted = set(routing_types)
+    if not wanted:
+        raise UnexpectedRoutingType(f"address {address.name!r} would have no routing type")
+    lost = address.routing_types - wanted
+    for binding in address.bindings.values():
+        if binding.routing_type in lost:
+            raise UnexpectedRoutingType(
+                f"address {address.name!r} has the {binding.routing_type.name.lower()} queue {binding.name!r}"
+            )
+    if wanted == address.routing_types:
+        return
+    if address.stored:
+        settings: dict[str, object] = {"internal": True} if address.internal else {}
+        types = tuple(sorted(int(kind) for kind in wanted))
+        office.store.store_address(
+            AddressRecord(address.address_id, address.name, types, address.auto_created, settings)
+        )
+    address.routing_types = wanted
+    address.refresh()
+
+
+def _refresh_linked(office: PostOffice, address: Address) -> None:
+    """Addresses that a wildcard address covers route to its queues, too."""
+    for other in office.directory.addresses.values():
+        if address in other.linked:
+            other.refresh()
