@@ -89,12 +89,7 @@ class Broker:
             scan_period_ms=configuration.transaction_timeout_scan_period_ms,
         )
         self.resources.restore(store.state)
-        self.notifications = Notifications(
-            self.post_office,
-            store.node_id,
-            configuration.management_notification_address,
-            sessions=not configuration.suppress_session_notifications,
-        )
+        self.notifications = self._notifications(configuration)
         self.post_office.directory.listeners.append(self.notifications)
         self.post_office.directory.deploy(configuration.addresses)
         self.services = CoreServices(
@@ -133,6 +128,14 @@ class Broker:
         for cluster in configuration.cluster_connections:
             self.notifications.cluster_connection_started(cluster.name)
         return invocations
+
+    def _notifications(self, configuration: Configuration) -> Notifications:
+        return Notifications(
+            self.post_office,
+            self.store.node_id,
+            configuration.management_notification_address,
+            sessions=not configuration.suppress_session_notifications,
+        )
 
     def make_handler(self, connection: Connection) -> CoreConnection:
         """The handler of a new connection that has shown the CORE magic."""
