@@ -7,18 +7,14 @@ gives it connections and turns it.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Final
 
 from understudy.cluster.credentials import ClusterCredentials
 from understudy.cluster.topology import Topology
 from understudy.config.model import Configuration
 from understudy.limits import JOURNAL_BACKLOG_BYTES_PAUSE
-from understudy.management.address_control import AddressControls
-from understudy.management.broker_control import BrokerControls
+from understudy.management.controls_by_name import CONTROLS
 from understudy.management.invocation import Invocations, ManagedNode
-from understudy.management.link_controls import AcceptorControls, ClusterConnectionControls
 from understudy.management.notifications import Notifications
-from understudy.management.queue_control import QueueControls
 from understudy.management.requests import ManagementRequests
 from understudy.ports import Clock, Connection, Entropy, Timers
 from understudy.protocols.core.connection import CoreConnection
@@ -32,15 +28,6 @@ from understudy.session.registry import SessionRegistry
 from understudy.session.resource_registry import ResourceRegistry
 from understudy.store.message_store import MessageStore
 from understudy.store.pages import Pages
-
-#: Everything that can be managed by name.
-CONTROLS: Final = (
-    BrokerControls(),
-    AddressControls(),
-    QueueControls(),
-    AcceptorControls(),
-    ClusterConnectionControls(),
-)
 
 
 class Broker:
@@ -81,13 +68,7 @@ class Broker:
             wake=wake,
         )
         self.post_office.restore(store.state)
-        self.resources = ResourceRegistry(
-            self.post_office,
-            clock,
-            timers,
-            timeout_ms=configuration.transaction_timeout_ms,
-            scan_period_ms=configuration.transaction_timeout_scan_period_ms,
-        )
+        self.resources = self._resources(configuration, clock, timers)
         self.resources.restore(store.state)
         self.notifications = self._notifications(configuration)
         self.post_office.directory.listeners.append(self.notifications)
@@ -128,6 +109,15 @@ class Broker:
         for cluster in configuration.cluster_connections:
             self.notifications.cluster_connection_started(cluster.name)
         return invocations
+
+    def _resources(self, configuration: Configuration, clock: Clock, timers: Timers) -> ResourceRegistry:
+        return ResourceRegistry(
+            self.post_office,
+            clock,
+            timers,
+            timeout_ms=configuration.transaction_timeout_ms,
+            scan_period_ms=configuration.transaction_timeout_scan_period_ms,
+        )
 
     def _notifications(self, configuration: Configuration) -> Notifications:
         return Notifications(

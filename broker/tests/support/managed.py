@@ -7,8 +7,8 @@ from typing import Any
 
 from support.core import NODE, CoreNode
 from support.routing import World
-from understudy.broker import CONTROLS
 from understudy.config.model import Configuration
+from understudy.management.controls_by_name import CONTROLS
 from understudy.management.invocation import Invocations, ManagedNode
 from understudy.management.notifications import Notifications
 from understudy.management.requests import ManagementRequests

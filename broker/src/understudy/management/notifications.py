@@ -57,23 +57,42 @@ _LOCAL_QUEUE: Final = 0
 _NO_BODY: Final = b"\0\0\0\0"
 
 
-class Kind(Enum):
-    """The notifications of this version."""
+_BINDING: Final = (_ADDRESS, _CLUSTER_NAME, _ROUTING_NAME, _BINDING_ID, _DISTANCE, _FILTER)
+_CONSUMER: Final = (
+    _ADDRESS, _CLUSTER_NAME, _ROUTING_NAME, _DISTANCE, _FILTER, _CONSUMER_COUNT, _USER, _REMOTE_ADDRESS, _SESSION,
+    _CONSUMER_NAME, _CLIENT_ID,
+)  # fmt: skip
+_OF_SESSION: Final = (_CONNECTION, _USER, _SESSION, _CLIENT_ID, _PROTOCOL, _ADDRESS, _DISTANCE)
+_OF_CONNECTION: Final = (_CONNECTION, _CERTIFICATE, _REMOTE_ADDRESS)
 
-    BINDING_ADDED = "A queue was made."
-    BINDING_REMOVED = "A queue was deleted."
-    ADDRESS_ADDED = "An address was made."
-    ADDRESS_REMOVED = "An address was deleted."
-    CONSUMER_CREATED = "A consumer was made."
-    CONSUMER_CLOSED = "A consumer was closed, by its client or with its connection."
-    CONSUMER_SLOW = "A consumer is slower than slow-consumer-threshold allows."
-    SESSION_CREATED = "A client made a session."
-    SESSION_CLOSED = "A session ended."
-    CONNECTION_CREATED = "A client connected."
-    CONNECTION_DESTROYED = "A connection ended."
-    SECURITY_AUTHENTICATION_VIOLATION = "A login was refused."
-    SECURITY_PERMISSION_VIOLATION = "A client asked for something it may not do."
-    CLUSTER_CONNECTION_STARTED = "A cluster connection was started, at the activation."
+
+class Kind(Enum):
+    """The notifications of this version: when they are made, and which properties they may have."""
+
+    BINDING_ADDED = ("a queue was made", (_BINDING_TYPE, *_BINDING))
+    BINDING_REMOVED = ("a queue was deleted", _BINDING)
+    ADDRESS_ADDED = ("an address was made", (_ADDRESS, _ROUTING_TYPE))
+    ADDRESS_REMOVED = ("an address was deleted", (_ADDRESS, _ROUTING_TYPE))
+    CONSUMER_CREATED = ("a consumer was made", (*_CONSUMER, _VALIDATED_USER, _CERTIFICATE))
+    CONSUMER_CLOSED = ("a consumer was closed, by its client or with its connection", _CONSUMER)
+    CONSUMER_SLOW = (
+        "a consumer is slower than slow-consumer-threshold allows",
+        (_ADDRESS, _CONSUMER_COUNT, _REMOTE_ADDRESS, _CONNECTION, _CONSUMER_NAME, _SESSION),
+    )
+    SESSION_CREATED = ("a client made a session", _OF_SESSION)
+    SESSION_CLOSED = ("a session ended", _OF_SESSION)
+    CONNECTION_CREATED = ("a client connected", _OF_CONNECTION)
+    CONNECTION_DESTROYED = ("a connection ended", _OF_CONNECTION)
+    SECURITY_AUTHENTICATION_VIOLATION = ("a login was refused", (_USER, _CERTIFICATE, _REMOTE_ADDRESS))
+    SECURITY_PERMISSION_VIOLATION = (
+        "a client asked for something it may not do",
+        (_ADDRESS, _CHECK_TYPE, _USER),
+    )
+    CLUSTER_CONNECTION_STARTED = ("a cluster connection was started, at the activation", ("name",))
+
+    def __init__(self, doc: str, properties: tuple[str, ...]) -> None:
+        self.doc = doc
+        self.properties = properties
 
 
 class Notifications:
