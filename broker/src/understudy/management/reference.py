@@ -39,8 +39,8 @@ result have no body. A request is never queued, is at most 1 MiB, and takes no p
 be rolled back, so its reply is sent at once, when everything it wrote is durable.
 
 Operations go by the table: an unknown name, or parameters of a wrong number or type, are answered with what there is.
-What looks at many messages does so in slices between other work, and a queue is in use meanwhile: messages that are sent
-after the request are left alone.
+What looks at many messages does so in slices between other work, and the queue goes on meanwhile: messages that are
+sent after the request are left alone.
 
 ## Who may
 
