@@ -28,6 +28,8 @@ from understudy.routing.queue import Queue
 _JSON_NAMES: Final = {"filter": "filter-string"}
 #: What an operator cannot ask for.
 _NOT_ASKED: Final = frozenset({"internal", "configuration_managed", "paused", "temporary", "auto_created"})
+#: What the Java client's configuration has besides, and what it may say: it would change nothing here.
+_WITHOUT_EFFECT: Final = frozenset({"id", "user", "fqqn", "transient", "consumer-priority"})
 _TEXTS: Final = frozenset({"name", "address", "filter", "last_value_key", "group_first_key"})
 _FLAGS: Final = frozenset(
     {"durable", "purge_on_no_consumers", "exclusive", "last_value", "non_destructive", "group_rebalance",
@@ -267,6 +269,8 @@ def parse_queue_configuration(text_of_it: str) -> dict[str, Any]:
     names = {_json_name(field.name): field.name for field in fields(QueueConfiguration)}
     result: dict[str, Any] = {}
     for key, value in given.items():
+        if key in _WITHOUT_EFFECT and (key in ("id", "user", "fqqn") or value in (None, False)):
+            continue
         name = "auto_create_address" if key == "auto-create-address" else names.get(key)
         if name is None or (name in _NOT_ASKED and value not in (None, False)):
             raise ManagementError(f"queue configuration: {key!r} cannot be given")
