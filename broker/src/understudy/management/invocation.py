@@ -18,6 +18,7 @@ from typing import Final, Protocol
 from understudy.config.model import Configuration, Permission
 from understudy.errors import BrokerError, LimitExceeded, ManagementError
 from understudy.limits import MANAGEMENT_REQUESTS_MAX
+from understudy.management.controls import InvocationRequest
 from understudy.management.operations import Operation, Operations
 from understudy.ports import Timers
 from understudy.protocols.core.services import CoreServices
@@ -105,6 +106,13 @@ class Invocations:
             self._call(kind, name, resource, row, (), requester, answer)
         except BrokerError as error:
             answer(None, error)
+
+    def carry_out(self, request: InvocationRequest, requester: Requester, answer: Answer) -> None:
+        """Either of both."""
+        if request.is_attribute:
+            self.read(request.resource, request.name, requester, answer)
+        else:
+            self.invoke(request.resource, request.name, request.parameters, requester, answer)
 
     def _kind_of(self, resource: str) -> tuple[ControlFinder, str]:
         first, _, name = resource.partition(".")
