@@ -99,7 +99,7 @@ def test_queues_are_made_counted_purged_and_deleted(cli: Cli, node: Node) -> Non
     assert stat(cli, "cli.q")["messageCount"] == "0"
     assert "LocalQueueBinding [address=cli.q" in cli("address", "show", "--name", "cli.q", "--bindings")
     assert "has 1 queues" in cli("address", "delete", "--name", "cli.q")
-    deleted = cli("queue", "delete", "--name", "cli.q", "--auto-delete-address")
+    deleted = cli("queue", "delete", "--name", "cli.q", "--autoDeleteAddress")
     assert "deleted successfully" in deleted
     assert node.queue("cli.q") is None
     assert "cli.q" not in cli("address", "show").splitlines()
@@ -119,8 +119,10 @@ def test_a_node_is_checked(cli: Cli) -> None:
 
 @pytest.mark.feature("artemis check")
 def test_a_queue_is_checked(cli: Cli) -> None:
-    cli("queue", "create", "--name", "cli.checked", "--address", "cli.checked", "--anycast", "--durable", "--preserve-on-no-consumers",
-        "--auto-create-address")  # fmt: skip
+    cli(
+        "queue", "create", "--name", "cli.checked", "--address", "cli.checked", "--anycast", "--durable",
+        "--preserve-on-no-consumers", "--auto-create-address",
+    )  # fmt: skip
     checked = cli(
         "check", "queue", "--name", "cli.checked", "--up", "--produce", "5", "--browse", "5", "--consume", "5"
     )

@@ -21,6 +21,7 @@ Generated from the tables by `python -m understudy.management.reference`; do not
 
 A client manages the broker by sending messages to the address `activemq.management` (element `management-address`).
 Stock tools do it that way: the `artemis` command line, `ManagementHelper` of the Java client, `JMSManagementHelper`.
+The same operations are there over HTTP: [management-api.md](management-api.md#post-apiv1invoke).
 
 
 ## Requests and replies
