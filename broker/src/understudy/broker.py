@@ -16,16 +16,19 @@ from understudy.management.controls_by_name import CONTROLS
 from understudy.management.invocation import Invocations, ManagedNode
 from understudy.management.notifications import Notifications
 from understudy.management.requests import ManagementRequests
-from understudy.ports import Clock, Connection, Entropy, Timers
+from understudy.ports import Clock, Connection, Entropy, Timers, Worker
 from understudy.protocols.core.connection import CoreConnection
 from understudy.protocols.core.reattachment import Reattachments
 from understudy.protocols.core.services import CoreServices
+from understudy.routing.deployment import deploy
 from understudy.routing.post_office import PostOffice
 from understudy.routing.settings import AddressSettingsRepository
 from understudy.security.authorization import SecurityPolicy
 from understudy.security.login_guard import LoginGuard
+from understudy.security.logins import Logins
 from understudy.session.registry import SessionRegistry
 from understudy.session.resource_registry import ResourceRegistry
+from understudy.session.slow_consumers import SlowConsumers
 from understudy.store.message_store import MessageStore
 from understudy.store.pages import Pages
 
@@ -44,6 +47,7 @@ class Broker:
         clock: Clock,
         timers: Timers,
         entropy: Entropy,
+        worker: Worker,
         wake: Callable[[], None],
         global_max_size_bytes: int,
         fail_over: Callable[[], None],
@@ -66,13 +70,17 @@ class Broker:
             address_queue_scan_period_ms=configuration.address_queue_scan_period_ms,
             wildcard_routing=configuration.wildcards.routing_enabled,
             wake=wake,
+            entropy=entropy,
         )
         self.post_office.restore(store.state)
+        self.slow_consumers = SlowConsumers(clock, timers)
+        self.notifications = self._notifications(configuration)
+        self.post_office.directory.listeners += [self.slow_consumers, self.notifications]
+        self.slow_consumers.listeners.append(self.notifications)
         self.resources = self._resources(configuration, clock, timers)
         self.resources.restore(store.state)
-        self.notifications = self._notifications(configuration)
-        self.post_office.directory.listeners.append(self.notifications)
-        self.post_office.directory.deploy(configuration.addresses)
+        self.post_office.settle()
+        deploy(self.post_office, configuration.addresses, configuration.diverts)
         self.services = CoreServices(
             node_id=store.node_id,
             post_office=self.post_office,
@@ -84,20 +92,13 @@ class Broker:
             registry=SessionRegistry(),
             resources=self.resources,
             reattachments=Reattachments(clock, timers),
-            login_guard=LoginGuard(clock),
+            logins=Logins(security, LoginGuard(clock), worker),
             credentials=credentials,
             connection_ttl_override_ms=configuration.connection_ttl_override_ms,
             listener=self.notifications,
         )
         self.invocations = self._be_managed(
-            ManagedNode(
-                self.services,
-                configuration,
-                timers,
-                fail_over,
-                global_max_size_bytes,
-                activated_ms=clock.monotonic_ms(),
-            )
+            ManagedNode(self.services, configuration, timers, fail_over, global_max_size_bytes, clock.monotonic_ms())
         )
 
     def _be_managed(self, node: ManagedNode) -> Invocations:
@@ -141,13 +142,24 @@ class Broker:
         """Whether the journal is so far behind that sockets should not be read."""
         return self.store.backlog_bytes > JOURNAL_BACKLOG_BYTES_PAUSE
 
-    def stop_accepting(self) -> None:
-        """Refuse new sessions; the present ones go on until they are closed."""
+    def stop_accepting(self, *, critical: bool = False) -> None:
+        """Refuse new sessions; the present ones go on until they are closed.
+
+        Args:
+            critical: Because of an error, which clients are told.
+        """
         self.services.accepting = False
+        self.services.critical_stop = critical
+
+    def when_idle(self, call: Callable[[], None]) -> None:
+        """Call when there is no session any more, perhaps now; then perhaps again."""
+        self.services.on_idle = call
+        self.services.session_ended()
 
     def close(self) -> None:
         """End timers and what waits for its client; connections were closed before."""
         self.invocations.close()
         self.services.reattachments.close()
+        self.slow_consumers.close()
         self.resources.close()
         self.post_office.close()

@@ -200,9 +200,11 @@ def test_operations_of_management_over_messages() -> None:
 
 @pytest.mark.parametrize(
     "body",
-    [b"", b"[]", b"{", b'{"resource": "broker"}', b'{"resource": 1, "operation": "x"}', b'{"resource": "x", "attribute": 1}',
-     b'{"resource": "broker", "operation": "x", "parameters": {}}', b'{"resource": "x", "operation": "y", "alien": 1}',
-     b"[" * 100_000],
+    [
+        b"", b"[]", b"{", b'{"resource": "broker"}', b'{"resource": 1, "operation": "x"}', b"[" * 100_000,
+        b'{"resource": "x", "attribute": 1}', b'{"resource": "x", "operation": "y", "alien": 1}',
+        b'{"resource": "broker", "operation": "x", "parameters": {}}',
+    ],
 )  # fmt: skip
 def test_an_invocation_that_cannot_be_read(body: bytes) -> None:
     async def test(server: ManagementServer, node: FakeNodeView) -> None:

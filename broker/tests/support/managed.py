@@ -23,9 +23,14 @@ class ManagedWorld(CoreNode):
     """A node with management and notifications, as ``broker`` puts it together."""
 
     def __init__(
-        self, *, automatic: bool = True, world: World | None = None, configuration: dict[str, Any] | None = None
+        self,
+        *,
+        automatic: bool = True,
+        world: World | None = None,
+        configuration: dict[str, Any] | None = None,
+        **services: Any,
     ) -> None:
-        super().__init__(automatic=automatic, world=world)
+        super().__init__(automatic=automatic, world=world, **services)
         self.configuration = Configuration(**(configuration or {}))
         self.office = self.world.office
         self.failed_over = 0

@@ -45,7 +45,7 @@ class AddressControl(Control):
             total += yield from messages.remove(office, queue, messages.wanted_by(queue, None))
         return total
 
-    def send(self, *arguments: Any) -> str:
+    def send(self, *arguments: Any) -> Steps:
         return send(self, self.address.name, *arguments)
 
 

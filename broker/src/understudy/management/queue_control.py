@@ -228,7 +228,7 @@ class QueueControl(Control):
         for reference in self.office.scheduled.take(self.queue, wanted, self.queue.scheduled_count):
             self.queue.due(reference)
 
-    def send(self, *arguments: Any) -> str:
+    def send(self, *arguments: Any) -> Steps:
         return send(self, f"{self.queue.address.name}::{self.queue.name}", *arguments)
 
     def pause(self, persist: bool = False) -> None:

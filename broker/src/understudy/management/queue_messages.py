@@ -210,7 +210,7 @@ def act_on(office: PostOffice, queue: Queue, wanted: Wanted, act: Act, limit: in
         if limit >= 0:
             references = references[: limit - done]
         for reference in references:
-            queue.waiting.level(reference.priority).remove(reference)
+            queue.waiting.remove(reference)
         done += act(references)
         return limit < 0 or done < limit
 

@@ -135,7 +135,7 @@ def session_row(session: ServerSession) -> dict[str, object]:
         "validatedUser": session.security.user,
         "creationTime": date_text(session.created_ms),
         "consumerCount": len(session.consumers),
-        "producerCount": len(session.producers),
+        "producerCount": len(session.sends.producers),
         "connectionID": session.connection.connection_id,
         "clientID": session.connection.client_id or "",
         "remoteAddress": session.connection.remote_address,
@@ -198,7 +198,7 @@ def session_json(session: ServerSession) -> dict[str, object]:
 
 def producer_rows(session: ServerSession) -> Iterator[dict[str, object]]:
     """Rows of ``listProducers``: one per producer that the client registered."""
-    for producer in session.producers.values():
+    for producer in session.sends.producers.values():
         yield {
             "id": producer.producer_id,
             "name": str(producer.producer_id),

@@ -8,17 +8,18 @@ from __future__ import annotations
 
 import base64
 import binascii
-from collections.abc import Mapping
+from collections.abc import Generator, Mapping
 from typing import Final
 
 from understudy.config.model import Permission
-from understudy.errors import AuthenticationFailed, ManagementError
+from understudy.errors import BrokerError, ManagementError
 from understudy.management.invocation import Control
 from understudy.management.operations import flag, integer, mapping, text
 from understudy.message import Message, MessageType
 from understudy.properties import PropertyValue, encode_simple_string
 from understudy.protocols.core.services import PrincipalSecurity
 from understudy.routing.post_office import Order
+from understudy.security.authentication import Principal
 from understudy.session.security import SessionSecurity
 
 SENDING_PARAMETERS: Final = (
@@ -41,7 +42,7 @@ def send(
     user: str | None,
     password: str | None,
     create_message_id: bool = False,
-) -> str:
+) -> Generator[None, None, str]:
     """Send a message.
 
     Args:
@@ -62,7 +63,7 @@ def send(
         NotAuthorized, AuthenticationFailed, ManagementError, and what sending raises.
     """
     services = control.node.services
-    security = _sender(control, user, password)
+    security = yield from _sender(control, user, password)
     name, _, queue = address.partition("::")
     security.check(Permission.SEND, name, queue or None)
     if name not in services.post_office.directory.addresses:
@@ -96,13 +97,17 @@ def _body(kind: int, body: str | None) -> bytes:
         raise ManagementError(f"the body of a message of type {kind} must be Base64: {error}") from error
 
 
-def _sender(control: Control, user: str | None, password: str | None) -> SessionSecurity:
+def _sender(control: Control, user: str | None, password: str | None) -> Generator[None, None, SessionSecurity]:
+    """Who sends; a password that must be checked is waited for."""
     if not user:
         return control.requester.security
-    services, host = control.node.services, control.requester.host
-    services.login_guard.check(host)
-    try:
-        return PrincipalSecurity(services.security, services.security.authenticate(user, password))
-    except AuthenticationFailed:
-        services.login_guard.failed(host)
-        raise
+    services = control.node.services
+    told: list[Principal | BrokerError] = []
+    found = services.logins.ask(control.requester.host, user, password, told.append)
+    if isinstance(found, Principal):
+        return PrincipalSecurity(services.security, found)
+    while not told:
+        yield
+    if isinstance(told[0], BrokerError):
+        raise told[0]
+    return PrincipalSecurity(services.security, told[0])

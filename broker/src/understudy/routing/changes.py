@@ -1,8 +1,8 @@
-"""What an operator changes of a queue or an address that exists already.
+"""What an operator or the configuration changes of a queue or an address that exists already.
 
 A changed queue keeps its id, its messages and its consumers; its record goes to the log again, and
 the later record of an id replaces the earlier one. Messages that are in the queue stay there, also
-if a new filter would not let them in.
+if a new filter would not let them in or a ring became smaller.
 
 Not here: making and deleting (``directory``).
 """
@@ -14,14 +14,13 @@ from dataclasses import fields, replace
 from typing import TYPE_CHECKING, Final
 
 from understudy.config.model import RoutingType
-from understudy.errors import InvalidQueueConfiguration, UnexpectedRoutingType
+from understudy.errors import DiskFull, InvalidQueueConfiguration, UnexpectedRoutingType
 from understudy.routing.address import Address
 from understudy.routing.binding import Binding
 from understudy.routing.configuration import QueueConfiguration
 from understudy.routing.directory import queue_record
 from understudy.routing.filter import parse_filter
 from understudy.routing.queue import Queue
-from understudy.store.records import AddressRecord
 
 if TYPE_CHECKING:
     from understudy.routing.post_office import PostOffice
@@ -38,13 +37,22 @@ CHANGEABLE: Final = frozenset(
         "group_rebalance_pause_dispatch",
         "group_buckets",
         "group_first_key",
+        "last_value",
+        "last_value_key",
+        "non_destructive",
+        "consumers_before_dispatch",
+        "delay_before_dispatch",
+        "ring_size",
+        "enabled",
         "paused",
+        "configuration_managed",
     }
 )
 
 
 def change_queue(office: PostOffice, queue: Queue, wanted: QueueConfiguration) -> None:
-    """Give a queue what ``wanted`` says; None and what is the same stay as they are.
+    """Give a queue what ``wanted`` says; None and what is the same stay as they are, and an empty
+    filter takes everything. A queue that becomes a last-value queue keeps the newest of each key.
 
     Raises:
         InvalidQueueConfiguration: something that cannot change while the queue exists, or fewer
@@ -53,17 +61,21 @@ def change_queue(office: PostOffice, queue: Queue, wanted: QueueConfiguration) -
         InvalidSelector, DiskFull
     """
     current = queue.configuration
-    changes = {
-        field.name: value
-        for field in fields(QueueConfiguration)
-        if (value := getattr(wanted, field.name)) is not None and value != getattr(current, field.name)
-    }
+    changes = {}
+    for field in fields(QueueConfiguration):
+        value, before = getattr(wanted, field.name), getattr(current, field.name)
+        if value is not None and (value or None) != (before or None):
+            changes[field.name] = value
     refused = changes.keys() - CHANGEABLE
     if refused:
         raise InvalidQueueConfiguration(f"queue {queue.name!r}: {', '.join(sorted(refused))} cannot be changed")
     if not changes:
         return
-    full = replace(current, **changes)
+    if changes.get("last_value") is False:
+        changes["last_value_key"] = None
+    if changes.get("filter") == "":
+        changes["filter"] = None
+    full = replace(current, **changes).with_last_value_key()
     limit = full.max_consumers
     if limit is not None and 0 <= limit < queue.consumer_count:
         raise InvalidQueueConfiguration(f"queue {queue.name!r} has {queue.consumer_count} consumers, more than {limit}")
@@ -74,12 +86,10 @@ def change_queue(office: PostOffice, queue: Queue, wanted: QueueConfiguration) -
     selector = parse_filter(full.filter)
     if queue.durable:
         office.store.store_queue(queue_record(queue.queue_id, address.address_id, full))
-    queue.configuration = full
-    queue.routing_type, queue.filter = routing_type, selector
-    queue.exclusive, queue.purge_on_no_consumers = bool(full.exclusive), bool(full.purge_on_no_consumers)
+    queue.filter = selector
+    queue.configure(full)
     address.add_binding(Binding(queue.name, address.name, routing_type, queue, selector))
     _refresh_linked(office, address)
-    queue.prompt()
 
 
 def pause_queue(office: PostOffice, queue: Queue, *, persist: bool) -> None:
@@ -114,13 +124,13 @@ def change_routing_types(office: PostOffice, address: Address, routing_types: Co
             )
     if wanted == address.routing_types:
         return
+    before, address.routing_types = address.routing_types, wanted
     if address.stored:
-        settings: dict[str, object] = {"internal": True} if address.internal else {}
-        types = tuple(sorted(int(kind) for kind in wanted))
-        office.store.store_address(
-            AddressRecord(address.address_id, address.name, types, address.auto_created, settings)
-        )
-    address.routing_types = wanted
+        try:
+            office.directory.store_address(address)
+        except DiskFull:
+            address.routing_types = before
+            raise
     address.refresh()
 
 

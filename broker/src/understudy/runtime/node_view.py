@@ -30,6 +30,7 @@ class _TokenSecurity:
     """Who has the token of the node may do everything."""
 
     user = "token"
+    permission_ms = 0
 
     def check(self, permission: Permission, address: str, queue: str | None = None) -> None:
         return

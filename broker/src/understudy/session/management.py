@@ -49,7 +49,7 @@ def manage(
     session.security.check(Permission.MANAGE, management.address)
     reply_to = _reply_address(request)
     if reply_to is not None:
-        session.permit_send(reply_to)
+        session.sends.permit(reply_to)
 
     def reply(message: Message) -> None:
         if reply_to is None:

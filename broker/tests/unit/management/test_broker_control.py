@@ -29,7 +29,7 @@ from understudy.wire.core.transport import TransportConfiguration
 class KnowsNobody(NoSecurity):
     """A policy without users."""
 
-    def authenticate(self, user: str | None, password: str | None) -> Principal:
+    def begin(self, user: str | None, password: str | None) -> Principal:
         raise AuthenticationFailed("who?")
 
 
@@ -281,9 +281,8 @@ def test_sending_to_an_address_and_to_one_queue() -> None:
 
 
 def test_a_named_sender_needs_its_password_and_its_permission() -> None:
-    node = ManagedWorld()
+    node = ManagedWorld(security=KnowsNobody())
     node.world.queue("q")
-    node.services.security = KnowsNobody()
     for _ in range(10):
         assert "who?" in node.refused("queue.q", "sendMessage", None, 3, "x", True, "eve", "guess")
     assert "wait" in node.refused("queue.q", "sendMessage", None, 3, "x", True, "eve", "guess"), "guesses are counted"

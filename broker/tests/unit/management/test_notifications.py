@@ -144,7 +144,7 @@ def test_connections_come_and_go() -> None:
 class Nobody(NoSecurity):
     """Knows no user, and allows nothing."""
 
-    def authenticate(self, user: str | None, password: str | None) -> Principal:
+    def begin(self, user: str | None, password: str | None) -> Principal:
         raise AuthenticationFailed("who?")
 
     def check(self, principal: Principal, permission: Permission, address: str, queue: str | None = None) -> None:
@@ -152,9 +152,8 @@ class Nobody(NoSecurity):
 
 
 def test_refused_logins_and_requests() -> None:
-    node = ManagedWorld()
+    node = ManagedWorld(security=Nobody())
     listener = Listener(node, "_AMQ_NotifType LIKE 'SECURITY%'")
-    node.services.security = Nobody()
     create = packets.CreateSession(
         name="x" * 36, session_channel_id=10, version=136, user="mallory", password="p", min_large_message_size=1000,
         xa=False, auto_commit_sends=True, auto_commit_acks=True, confirmation_window=-1, pre_acknowledge=False,
@@ -204,5 +203,5 @@ def test_clients_without_permission_see_nothing_of_it() -> None:
     node = ManagedWorld()
     session = node.world.session(security=FakeSecurity(Permission.CREATE_NON_DURABLE_QUEUE))
     with pytest.raises(NotAuthorized):
-        session.create_queue(QueueConfiguration("mine", ADDRESS, temporary=True, durable=False))
+        session.queues.create_queue(QueueConfiguration("mine", ADDRESS, temporary=True, durable=False))
     assert not node.notifications.wanted

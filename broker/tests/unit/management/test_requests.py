@@ -195,17 +195,17 @@ def test_large_messages_and_queues_of_the_management_address_are_refused() -> No
     node = ManagedWorld()
     session = node.session()
     with pytest.raises(IllegalState, match="management requests"):
-        session.permit_send("activemq.management")
+        session.sends.permit("activemq.management")
     with pytest.raises(IllegalState):
-        session.permit_send("activemq.management::x")
+        session.sends.permit("activemq.management::x")
 
 
 def test_queries_say_that_the_address_exists_and_nothing_must_be_made() -> None:
     session = ManagedWorld().session()
-    address = session.query_address("activemq.management")
+    address = session.queues.query_address("activemq.management")
     assert (address.exists, address.queue_names, address.auto_create_queues) == (True, (), False)
     assert (address.supports_anycast, address.supports_multicast) == (True, True)
-    queue = session.query_queue("activemq.management")
+    queue = session.queues.query_queue("activemq.management")
     assert (queue.exists, queue.auto_create_queues) == (True, False)
 
 
