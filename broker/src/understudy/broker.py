@@ -77,6 +77,7 @@ class Broker:
         self.notifications = self._notifications(configuration)
         self.post_office.directory.listeners += [self.slow_consumers, self.notifications]
         self.slow_consumers.listeners.append(self.notifications)
+        self.post_office.diverts.listeners.append(self.notifications)
         self.resources = self._resources(configuration, clock, timers)
         self.resources.restore(store.state)
         self.post_office.settle()

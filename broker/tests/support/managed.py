@@ -41,6 +41,7 @@ class ManagedWorld(CoreNode):
             sessions=not self.configuration.suppress_session_notifications,
         )
         self.office.directory.listeners.append(self.notifications)
+        self.office.diverts.listeners.append(self.notifications)
         self.world.registry.listeners.append(self.notifications)
         self.services.listener = self.notifications
         clock = self.world.clock

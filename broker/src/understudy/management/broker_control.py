@@ -14,7 +14,7 @@ from typing import Final
 from understudy import __version__
 from understudy.config.model import Permission, Role, SecuritySettingConfiguration
 from understudy.config.wildcard import is_wild, matches, specificity
-from understudy.management import broker_clients, broker_routing, broker_transactions
+from understudy.management import broker_clients, broker_routing, broker_transactions, divert_control
 from understudy.management.invocation import Control, ManagedNode, Requester
 from understudy.management.listing import to_json
 from understudy.management.operations import Operation, Operations, operation, text
@@ -200,6 +200,7 @@ class BrokerControls:
             *broker_routing.OPERATIONS,
             *broker_clients.OPERATIONS,
             *broker_transactions.OPERATIONS,
+            *divert_control.OPERATIONS,
         ],
     )
 

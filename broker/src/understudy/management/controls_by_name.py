@@ -6,6 +6,7 @@ from typing import Final
 
 from understudy.management.address_control import AddressControls
 from understudy.management.broker_control import BrokerControls
+from understudy.management.divert_control import DivertControls
 from understudy.management.invocation import ControlFinder
 from understudy.management.link_controls import AcceptorControls, ClusterConnectionControls
 from understudy.management.queue_control import QueueControls
@@ -14,6 +15,7 @@ CONTROLS: Final[tuple[ControlFinder, ...]] = (
     BrokerControls(),
     AddressControls(),
     QueueControls(),
+    DivertControls(),
     AcceptorControls(),
     ClusterConnectionControls(),
 )

@@ -5,7 +5,8 @@ everything is in its properties, so a selector chooses. Nothing is made while no
 attribute is looked at. A notification that cannot be sent (disk full, address full) is counted and
 dropped, never an error of what it tells about.
 
-Implements ``routing.directory.RoutingListener``, ``session.registry.SessionListener`` and
+Implements ``routing.directory.RoutingListener``, ``routing.divert.DivertListener``,
+``session.registry.SessionListener``, ``session.slow_consumers.SlowConsumerListener`` and
 ``protocols.core.services.ConnectionListener``. Sessions go by their alias: their names are secrets
 (ADR 0009).
 """
@@ -22,6 +23,7 @@ from understudy.message import Message, MessageType
 from understudy.properties import BYTE, INT, Properties, PropertyValue
 from understudy.routing.address import Address
 from understudy.routing.delivery import Consumer
+from understudy.routing.divert import Divert
 from understudy.routing.post_office import Order, PostOffice
 from understudy.routing.queue import Queue
 from understudy.session.connection_scope import ConnectionScope
@@ -53,6 +55,7 @@ _CHECK_TYPE: Final = "_AMQ_CheckType"
 _TAGS: Final = {_DISTANCE: INT, _BINDING_TYPE: INT, _CONSUMER_COUNT: INT, _ROUTING_TYPE: BYTE}
 """Wire types of the numbers that are not long."""
 _LOCAL_QUEUE: Final = 0
+_DIVERT: Final = 2
 #: A body that nobody touched, as Artemis encodes it.
 _NO_BODY: Final = b"\0\0\0\0"
 
@@ -69,8 +72,8 @@ _OF_CONNECTION: Final = (_CONNECTION, _CERTIFICATE, _REMOTE_ADDRESS)
 class Kind(Enum):
     """The notifications of this version: when they are made, and which properties they may have."""
 
-    BINDING_ADDED = ("a queue was made", (_BINDING_TYPE, *_BINDING))
-    BINDING_REMOVED = ("a queue was deleted", _BINDING)
+    BINDING_ADDED = ("a queue or divert was made", (_BINDING_TYPE, *_BINDING))
+    BINDING_REMOVED = ("a queue or divert was deleted", _BINDING)
     ADDRESS_ADDED = ("an address was made", (_ADDRESS, _ROUTING_TYPE))
     ADDRESS_REMOVED = ("an address was deleted", (_ADDRESS, _ROUTING_TYPE))
     CONSUMER_CREATED = ("a consumer was made", (*_CONSUMER, _VALIDATED_USER, _CERTIFICATE))
@@ -217,6 +220,27 @@ class Notifications:
                     _SESSION: session.alias,
                 },
             )
+
+    # -- routing.divert.DivertListener ------------------------------------------------------------
+
+    def divert_added(self, divert: Divert) -> None:
+        if self.wanted:
+            self.publish(Kind.BINDING_ADDED, {_BINDING_TYPE: _DIVERT, **self._diverting(divert)})
+
+    def divert_removed(self, divert: Divert) -> None:
+        if self.wanted:
+            self.publish(Kind.BINDING_REMOVED, self._diverting(divert))
+
+    def _diverting(self, divert: Divert) -> dict[str, PropertyValue]:
+        return {
+            _ADDRESS: divert.configuration.address,
+            _CLUSTER_NAME: divert.name + self._node_id,
+            _ROUTING_NAME: divert.routing_name,
+            # diverts are told apart by name and have no id
+            _BINDING_ID: 0,
+            _DISTANCE: 0,
+            _FILTER: divert.configuration.filter,
+        }
 
     # -- session.registry.SessionListener ---------------------------------------------------------
 

@@ -28,7 +28,7 @@ The same operations are there over HTTP: [management-api.md](management-api.md#p
 
 | property of the request | |
 |---|---|
-| `_AMQ_ResourceName` | `broker`, `address.NAME`, `queue.NAME`, `acceptor.NAME`, `clusterconnection.NAME` |
+| `_AMQ_ResourceName` | `broker`, or `address.`, `queue.`, `divert.`, `acceptor.`, `clusterconnection.` and a name |
 | `_AMQ_OperationName` | an operation below; its parameters are a JSON array in the body |
 | `_AMQ_Attribute` | instead of an operation: an attribute below |
 | `JMSReplyTo` | address of the reply; without one nothing is answered |

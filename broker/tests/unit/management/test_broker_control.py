@@ -359,6 +359,7 @@ def test_every_attribute_of_every_resource_answers() -> None:
     node.store.disk_used_percent = 12.5  # type: ignore[attr-defined]
     node.world.queue("x")
     node.world.session().send(text("m", "x"))
+    node.ask("broker", "createDivert", "x", None, "x", "y", False, None, None)
     for kind in CONTROLS:
         resource = kind.operations.kind if kind.operations.kind == "broker" else f"{kind.operations.kind}.x"
         for row in kind.operations.rows:
