@@ -12,6 +12,10 @@ from understudy.cluster.credentials import ClusterCredentials
 from understudy.cluster.topology import Topology
 from understudy.config.model import Configuration
 from understudy.limits import JOURNAL_BACKLOG_BYTES_PAUSE
+from understudy.management.controls_by_name import CONTROLS
+from understudy.management.invocation import Invocations, ManagedNode
+from understudy.management.notifications import Notifications
+from understudy.management.requests import ManagementRequests
 from understudy.ports import Clock, Connection, Entropy, Timers, Worker
 from understudy.protocols.core.connection import CoreConnection
 from understudy.protocols.core.reattachment import Reattachments
@@ -46,6 +50,7 @@ class Broker:
         worker: Worker,
         wake: Callable[[], None],
         global_max_size_bytes: int,
+        fail_over: Callable[[], None],
         pages: Pages | None = None,
     ) -> None:
         self.store = store
@@ -69,14 +74,11 @@ class Broker:
         )
         self.post_office.restore(store.state)
         self.slow_consumers = SlowConsumers(clock, timers)
-        self.post_office.directory.listeners.append(self.slow_consumers)
-        self.resources = ResourceRegistry(
-            self.post_office,
-            clock,
-            timers,
-            timeout_ms=configuration.transaction_timeout_ms,
-            scan_period_ms=configuration.transaction_timeout_scan_period_ms,
-        )
+        self.notifications = self._notifications(configuration)
+        self.post_office.directory.listeners += [self.slow_consumers, self.notifications]
+        self.slow_consumers.listeners.append(self.notifications)
+        self.post_office.diverts.listeners.append(self.notifications)
+        self.resources = self._resources(configuration, clock, timers)
         self.resources.restore(store.state)
         self.post_office.settle()
         deploy(self.post_office, configuration.addresses, configuration.diverts)
@@ -94,6 +96,37 @@ class Broker:
             logins=Logins(security, LoginGuard(clock), worker),
             credentials=credentials,
             connection_ttl_override_ms=configuration.connection_ttl_override_ms,
+            listener=self.notifications,
+        )
+        self.invocations = self._be_managed(
+            ManagedNode(self.services, configuration, timers, fail_over, global_max_size_bytes, clock.monotonic_ms())
+        )
+
+    def _be_managed(self, node: ManagedNode) -> Invocations:
+        """From now on messages ask and are told."""
+        configuration = node.configuration
+        invocations = Invocations(node, CONTROLS)
+        self.services.management = ManagementRequests(configuration.management_address, invocations)
+        self.services.registry.listeners.append(self.notifications)
+        for cluster in configuration.cluster_connections:
+            self.notifications.cluster_connection_started(cluster.name)
+        return invocations
+
+    def _resources(self, configuration: Configuration, clock: Clock, timers: Timers) -> ResourceRegistry:
+        return ResourceRegistry(
+            self.post_office,
+            clock,
+            timers,
+            timeout_ms=configuration.transaction_timeout_ms,
+            scan_period_ms=configuration.transaction_timeout_scan_period_ms,
+        )
+
+    def _notifications(self, configuration: Configuration) -> Notifications:
+        return Notifications(
+            self.post_office,
+            self.store.node_id,
+            configuration.management_notification_address,
+            sessions=not configuration.suppress_session_notifications,
         )
 
     def make_handler(self, connection: Connection) -> CoreConnection:
@@ -126,6 +159,7 @@ class Broker:
 
     def close(self) -> None:
         """End timers and what waits for its client; connections were closed before."""
+        self.invocations.close()
         self.services.reattachments.close()
         self.slow_consumers.close()
         self.resources.close()

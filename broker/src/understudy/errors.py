@@ -41,6 +41,7 @@
             DiskFull | DiskFailed
             LockLost | LockTimedOut
         LargeMessageFailed          its body cannot be stored, or is not what was stored
+        ManagementError             no such resource, operation, attribute or parameters
         LedgerDamaged               a delivery ledger cannot be read; names file and line
         MachineError                an illegal (state, event) pair: our own bug
 
@@ -430,6 +431,12 @@ class LargeMessageFailed(BrokerError):
     def __init__(self, message: str = "", *, file: str = "") -> None:
         super().__init__(f"{file}: {message}" if file else message)
         self.file = file
+
+
+class ManagementError(BrokerError):
+    """A management request that cannot be understood or carried out; the text names what it asked for."""
+
+    code = "management"
 
 
 class LedgerDamaged(BrokerError):

@@ -38,6 +38,8 @@ ORIGINAL_MESSAGE_ID: Final = "_AMQ_ORIG_MESSAGE_ID"
 ORIGINAL_ROUTING_TYPE: Final = "_AMQ_ORIG_ROUTING_TYPE"
 INGRESS_TIMESTAMP: Final = "_AMQ_INGRESS_TIMESTAMP"
 ACTUAL_EXPIRY: Final = "_AMQ_ACTUAL_EXPIRY"
+REPLY_TO: Final = "JMSReplyTo"
+CORRELATION_ID: Final = "JMSCorrelationID"
 FORCED_DELIVERY: Final = "_hornetq.forced.delivery.seq"
 
 _I32 = struct.Struct(">i")
@@ -166,17 +168,18 @@ class Message:
         address: str | None = None,
         properties: Properties | None = None,
         expiration: int | None = None,
+        priority: int | None = None,
         message_id: int = 0,
     ) -> Message:
-        """A copy with another address, properties, expiration or id, for instance for a dead
-        letter; None keeps the field.
+        """A copy with another address, properties, expiration, priority or id, for instance for a
+        dead letter; None keeps the field.
         """
         return type(self)(
             self.body,
             address=self.address if address is None else address,
             type=self.type,
             durable=self.durable,
-            priority=self.priority,
+            priority=self.priority if priority is None else priority,
             expiration=self.expiration if expiration is None else expiration,
             timestamp=self.timestamp,
             user_id=self.user_id,

@@ -149,7 +149,8 @@ def test_every_documented_path_is_served() -> None:
         assert served == openapi.document(node.version)
         for path, item in served["paths"].items():
             for method, operation in item.items():
-                status, _, _ = await ask(server, method.upper(), path.replace("{name}", "orders"))
+                data = b'{"resource": "broker", "operation": "getNodeID"}' if path.endswith("/invoke") else b""
+                status, _, _ = await ask(server, method.upper(), path.replace("{name}", "orders"), data=data)
                 assert str(status) in operation["responses"], (method, path, status)
                 assert status < 300
 
@@ -176,6 +177,44 @@ def test_a_stop_that_cannot_be_read_stops_nothing(body: bytes) -> None:
     serve(test)
 
 
+def test_operations_of_management_over_messages() -> None:
+    async def test(server: ManagementServer, node: FakeNodeView) -> None:
+        called = b'{"resource": "broker", "operation": "createAddress", "parameters": ["a", null]}'
+        assert (await ask(server, "POST", "/api/v1/invoke", data=called))[:2] == (
+            200,
+            {"result": ["createAddress", "a", None]},
+        )
+        await ask(server, "POST", "/api/v1/invoke", data=b'{"resource": "broker", "attribute": "NodeID"}')
+        assert [(each.name, each.is_attribute) for each in node.invocations] == [
+            ("createAddress", False),
+            ("NodeID", True),
+        ]
+        status, body, _ = await ask(server, "POST", "/api/v1/invoke", data=b'{"resource": "x", "operation": "y"}')
+        assert (status, body["error"]) == (422, {"code": "management", "message": "no resource 'x'"})
+        node.state = "passive"
+        status, body, _ = await ask(server, "POST", "/api/v1/invoke", data=called)
+        assert (status, body["error"]["code"]) == (503, "not-active")
+
+    serve(test)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"", b"[]", b"{", b'{"resource": "broker"}', b'{"resource": 1, "operation": "x"}', b"[" * 100_000,
+        b'{"resource": "x", "attribute": 1}', b'{"resource": "x", "operation": "y", "alien": 1}',
+        b'{"resource": "broker", "operation": "x", "parameters": {}}',
+    ],
+)  # fmt: skip
+def test_an_invocation_that_cannot_be_read(body: bytes) -> None:
+    async def test(server: ManagementServer, node: FakeNodeView) -> None:
+        status, answer, _ = await ask(server, "POST", "/api/v1/invoke", data=body)
+        assert (status, answer["error"]["code"]) == (400, "bad-request")
+        assert node.invocations == []
+
+    serve(test)
+
+
 def test_an_oversize_body_is_refused_declared_or_not() -> None:
     async def test(server: ManagementServer, node: FakeNodeView) -> None:
         head = f"POST /api/v1/node/stop HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {TOKEN}\r\n".encode()
@@ -197,6 +236,7 @@ def test_an_oversize_body_is_refused_declared_or_not() -> None:
         ("POST", "/api/v1/node", "HEAD, GET"),
         ("DELETE", "/api/v1/queues/orders", "HEAD, GET"),
         ("GET", "/api/v1/node/stop", "POST"),
+        ("GET", "/api/v1/invoke", "POST"),
         ("PUT", "/metrics", "HEAD, GET"),
         ("POST", "/health/live", "HEAD, GET"),
         ("OPTIONS", "/api/v1/node", "HEAD, GET"),

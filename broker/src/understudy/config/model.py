@@ -399,6 +399,9 @@ class Configuration:
     internal_naming_prefix: str = _CORE.text("internal-naming-prefix")
     management_address: str = _CORE.text("management-address")
     management_notification_address: str = _CORE.text("management-notification-address")
+    management_message_rbac: bool = _CORE.boolean("management-message-rbac")
+    management_rbac_prefix: str = _CORE.text("management-rbac-prefix")
+    suppress_session_notifications: bool = _CORE.boolean("suppress-session-notifications")
     cluster_user: str = _CORE.text("cluster-user")
     cluster_password: str = field(default=DEFAULT_CLUSTER_PASSWORD, repr=False)
 

@@ -210,6 +210,8 @@ _LIFE: Final = (
     ),
     row("slow-consumer-check-period", Kind.SECONDS, "5", "How often consumers are measured.", minimum=1),
     row("id-cache-size", INTEGER, str(ID_CACHE_SIZE), "Duplicate ids remembered; the server's value by default."),
+    row("management-browse-page-size", INTEGER, "200", "Messages a management operation lists at a time."),
+    row("management-message-attribute-size-limit", INTEGER, "256", "Characters of an attribute it shows."),
     row("auto-delete-queues-skip-usage-check", BOOLEAN, "false", "Remove also those never used at all."),
     row("auto-delete-addresses-skip-usage-check", BOOLEAN, "false", "Remove also those never used at all."),
     row("enable-ingress-timestamp", BOOLEAN, "false", "Stamp every message with the time it arrived."),
@@ -226,8 +228,6 @@ _LIFE: Final = (
         row("config-delete-addresses", CHOICE, "OFF", "Whether addresses go.", choices=("OFF", "FORCE")),
         row("redistribution-delay", MS, "-1", "Wait before messages without consumers move on; -1 is for ever."),
         row("message-counter-history-day-limit", INTEGER, "0", "Days of message counter history kept."),
-        row("management-browse-page-size", INTEGER, "200", "Messages a management operation lists at a time."),
-        row("management-message-attribute-size-limit", INTEGER, "256", "Characters of an attribute it shows."),
         row("enable-metrics", BOOLEAN, "true", "Publish metrics of the address."),
     ),
     *no_effect(

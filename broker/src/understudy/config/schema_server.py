@@ -62,12 +62,12 @@ _IDENTITY: Final[tuple[Element, ...]] = (
         row("message-counter-enabled", BOOLEAN, "false", "Keep a history of message counts for each queue."),
         row("message-counter-sample-period", MS, "10000", "Sample period of message counters."),
         row("message-counter-max-day-history", INTEGER, "10", "Days of message counter history kept."),
-        row("suppress-session-notifications", BOOLEAN, "false", "Send no notification when sessions come and go."),
     ),
+    row("suppress-session-notifications", BOOLEAN, "false", "Send no notification when sessions come and go."),
+    row("management-address", TEXT, "activemq.management", "Address that takes management requests as messages."),
+    row("management-notification-address", TEXT, "activemq.notifications", "Address notifications are sent to."),
     *not_yet(
         row("internal-naming-prefix", TEXT, "$.activemq.internal.", "Prefix of what the broker names itself."),
-        row("management-address", TEXT, "activemq.management", "Address that takes management requests as messages."),
-        row("management-notification-address", TEXT, "activemq.notifications", "Address notifications are sent to."),
     ),
 )
 
@@ -86,12 +86,9 @@ _SECURITY: Final[tuple[Element, ...]] = (
         "messages that should be rejected would be accepted",
         row("reject-empty-validated-user", BOOLEAN, "false", "Reject messages without a proven user name."),
     ),
-    *refused(
-        "management by message would be open to everybody with the manage permission",
-        row("management-message-rbac", BOOLEAN, "false", "Check view and edit permissions for each operation."),
-    ),
+    row("management-message-rbac", BOOLEAN, "false", "Check view and edit permissions for each operation."),
+    row("management-rbac-prefix", TEXT, "mops", "Address prefix of permissions for management operations."),
     *not_yet(
-        row("management-rbac-prefix", TEXT, "mops", "Address prefix of permissions for management operations."),
         row("view-permission-method-match-pattern", TEXT, None, "Which operations only need the view permission."),
         row("literal-match-markers", TEXT, "", "Two characters around a match that is to be taken literally."),
     ),

@@ -7,9 +7,11 @@ an active node and on a passive one.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
+
+from understudy.errors import BrokerError
 
 #: Everything ``NodeView.state`` may be.
 STATES = ("starting", "passive", "active", "stopping", "stopped")
@@ -165,6 +167,25 @@ class NodeView(Protocol):
         """Begin to stop and return at once; ``failover``: let the peer take over."""
         ...
 
+    def invoke(self, request: InvocationRequest, answer: Callable[[object, BrokerError | None], None]) -> None:
+        """Call an operation of management over messages; ``answer`` is called once, with the result
+        or the error, when everything it wrote is durable.
+
+        Raises:
+            NotActive: only an active node can be managed.
+        """
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class InvocationRequest:
+    """An operation, or an attribute, of a managed resource (docs/management-over-messages.md)."""
+
+    resource: str
+    name: str
+    is_attribute: bool
+    parameters: tuple[object, ...] = ()
+
 
 @dataclass(frozen=True, slots=True)
 class Readiness:
@@ -247,6 +268,22 @@ def queue_json(queue: QueueFacts) -> dict[str, object]:
 def error_json(code: str, message: str) -> dict[str, object]:
     """The body of every answer that is an error."""
     return {"error": {"code": code, "message": message}}
+
+
+def parse_invocation(body: object) -> InvocationRequest:
+    """What the body of POST /api/v1/invoke asks for.
+
+    Raises:
+        ValueError: it is neither form.
+    """
+    if isinstance(body, dict):
+        resource, parameters = body.get("resource"), body.get("parameters", [])
+        if set(body) == {"resource", "attribute"} and isinstance(resource, str) and isinstance(body["attribute"], str):
+            return InvocationRequest(resource, body["attribute"], is_attribute=True)
+        named = set(body) - {"parameters"} == {"resource", "operation"}
+        if named and isinstance(resource, str) and isinstance(body["operation"], str) and isinstance(parameters, list):
+            return InvocationRequest(resource, body["operation"], is_attribute=False, parameters=tuple(parameters))
+    raise ValueError("the body must have resource and operation, and perhaps parameters, or resource and attribute")
 
 
 def parse_stop(body: object) -> bool:

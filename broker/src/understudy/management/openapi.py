@@ -39,6 +39,18 @@ _SCHEMAS: Final[dict[str, Schema]] = {
     "Live": _object({"status": {"const": "live"}}),
     "Ready": _object({"ready": _FLAG, "state": _STATE, "reason": _or_null(_TEXT)}),
     "Stop": {"type": "object", "properties": {"failover": _FLAG}, "additionalProperties": False},
+    "Invoke": {
+        "oneOf": [
+            {
+                "type": "object",
+                "properties": {"resource": _TEXT, "operation": _TEXT, "parameters": {"type": "array"}},
+                "required": ["resource", "operation"],
+                "additionalProperties": False,
+            },
+            _object({"resource": _TEXT, "attribute": _TEXT}),
+        ]
+    },
+    "Invoked": {"type": "object", "properties": {"result": {}}, "required": ["result"], "additionalProperties": False},
     "Stopping": _object({"stopping": {"const": True}, "failover": _FLAG}),
     "Queue": _object(
         {
@@ -134,6 +146,18 @@ def _paths() -> dict[str, Schema]:
                 "summary": "Stop the node; with failover, let its peer take over.",
                 "requestBody": {"content": {"application/json": {"schema": {"$ref": "#/components/schemas/Stop"}}}},
                 "responses": _REFUSED | {"202": _answer("Stopping has begun.", "Stopping")},
+            }
+        },
+        "/api/v1/invoke": {
+            "post": {
+                "summary": "Call an operation of management over messages, or read an attribute.",
+                "requestBody": {"content": {"application/json": {"schema": {"$ref": "#/components/schemas/Invoke"}}}},
+                "responses": _REFUSED
+                | {
+                    "200": _answer("The result.", "Invoked"),
+                    "422": _answer("It was refused or failed, and why.", "Error"),
+                    "503": _answer("The node is not active.", "Error"),
+                },
             }
         },
         "/api/v1/queues/{name}": _get(

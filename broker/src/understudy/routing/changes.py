@@ -44,6 +44,7 @@ CHANGEABLE: Final = frozenset(
         "delay_before_dispatch",
         "ring_size",
         "enabled",
+        "paused",
         "configuration_managed",
     }
 )
@@ -89,6 +90,20 @@ def change_queue(office: PostOffice, queue: Queue, wanted: QueueConfiguration) -
     queue.configure(full)
     address.add_binding(Binding(queue.name, address.name, routing_type, queue, selector))
     _refresh_linked(office, address)
+
+
+def pause_queue(office: PostOffice, queue: Queue, *, persist: bool) -> None:
+    """No deliveries until ``resume_queue``; ``persist``: not after a restart or takeover either."""
+    if persist:
+        change_queue(office, queue, replace(queue.configuration, paused=True))
+    queue.pause()
+
+
+def resume_queue(office: PostOffice, queue: Queue) -> None:
+    """Deliveries go on, and a persisted pause is over."""
+    if queue.configuration.paused:
+        change_queue(office, queue, replace(queue.configuration, paused=False))
+    queue.resume()
 
 
 def change_routing_types(office: PostOffice, address: Address, routing_types: Collection[RoutingType]) -> None:

@@ -53,6 +53,8 @@ class QueueConfiguration:
     auto_delete_delay: int | None = None
     auto_delete_message_count: int | None = None
     enabled: bool | None = None
+    paused: bool | None = None
+    """An operator's pause that lasts; None = never paused."""
     configuration_managed: bool = False
     user: str = ""
     """Whose client made it. Not kept in the log."""

@@ -58,6 +58,7 @@ KEPT_ATTRIBUTES: Final = (
     "auto_delete",
     "auto_delete_delay",
     "auto_delete_message_count",
+    "paused",
     "configuration_managed",
 )
 

@@ -133,7 +133,7 @@ class Queue:
         self.dirty = False
         self.read_back_left = 0
         """Messages that the present dispatch may still read back."""
-        self.paused = False
+        self.paused = bool(configuration.paused)
         self.deleted = False
         self.expiring_count = 0
         """Messages of ``message_count`` that have an expiration."""

@@ -8,6 +8,8 @@ the clock when it fires, and a clock that was set back only means another wait.
 from __future__ import annotations
 
 import heapq
+from collections.abc import Callable
+from itertools import islice
 from typing import TYPE_CHECKING, Final
 
 from understudy.ports import Clock, Timer, Timers
@@ -50,6 +52,14 @@ class ScheduledDeliveries:
         """Take out those of one queue, which is being deleted."""
         taken = self.of(queue)
         self._heap = [entry for entry in self._heap if entry[2] is not queue]
+        heapq.heapify(self._heap)
+        return taken
+
+    def take(self, queue: Queue, wanted: Callable[[MessageReference], bool], limit: int) -> list[MessageReference]:
+        """Take out those of one queue that are wanted, earliest first and at most ``limit``."""
+        taken = list(islice(filter(wanted, self.of(queue)), limit))
+        gone = set(map(id, taken))
+        self._heap = [entry for entry in self._heap if id(entry[3]) not in gone]
         heapq.heapify(self._heap)
         return taken
 

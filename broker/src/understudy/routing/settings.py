@@ -107,6 +107,10 @@ class AddressSettings:
     config_delete_queues: ConfigDeletionPolicy = ConfigDeletionPolicy.OFF
     """Whether queues go that have gone from the configuration, at the next activation."""
     redistribution_delay: int = -1
+    management_browse_page_size: int = 200
+    """Messages that one management operation lists."""
+    management_message_attribute_size_limit: int = 256
+    """Characters of a property it shows; -1 = all."""
     slow_consumer_threshold: int = -1
     """Messages acknowledged per unit below which a consumer is slow; -1 = nobody is."""
     slow_consumer_threshold_measurement_unit: SlowConsumerUnit = SlowConsumerUnit.MESSAGES_PER_SECOND

@@ -23,7 +23,7 @@ from aiohttp import web
 from prometheus_client import ProcessCollector, generate_latest
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
 
-from understudy.errors import BrokerError, ConfigError
+from understudy.errors import BrokerError, ConfigError, NotActive
 from understudy.limits import HTTP_BODY_BYTES_MAX
 from understudy.management import controls, openapi
 from understudy.management.controls import NodeView
@@ -160,10 +160,11 @@ class ManagementServer:
             response.headers["WWW-Authenticate"] = 'Bearer realm="understudy"'
             return response
         if request.content_length is not None and request.content_length > HTTP_BODY_BYTES_MAX:
-            return refuse(413, "limit-exceeded", f"a body has at most {HTTP_BODY_BYTES_MAX} bytes")
+            return _too_large()
         method = "GET" if request.method == "HEAD" else request.method
-        if path == "/api/v1/node/stop":
-            return await self._stop(request) if method == "POST" else _wrong_method(["POST"])
+        posted = {"/api/v1/node/stop": self._stop, "/api/v1/invoke": self._invoke}.get(path)
+        if posted is not None:
+            return await posted(request) if method == "POST" else _wrong_method(["POST"])
         methods = self._routes.get(path)
         if methods is None and path.startswith("/api/v1/queues/"):
             methods = {"GET": self._queue}
@@ -210,11 +211,9 @@ class ManagementServer:
         return _answer(200, controls.queue_json(queue))
 
     async def _stop(self, request: web.BaseRequest) -> web.Response:
-        body = bytearray()
-        async for chunk in request.content.iter_any():
-            body += chunk
-            if len(body) > HTTP_BODY_BYTES_MAX:
-                return refuse(413, "limit-exceeded", f"a body has at most {HTTP_BODY_BYTES_MAX} bytes")
+        body = await _body(request)
+        if body is None:
+            return _too_large()
         try:
             failover = controls.parse_stop(json.loads(body) if body else {})
         except (ValueError, RecursionError) as error:
@@ -222,6 +221,39 @@ class ManagementServer:
         log.info("stop requested", extra={"failover": failover, "peer": request.remote})
         self.view.request_stop(failover=failover)
         return _answer(202, {"stopping": True, "failover": failover})
+
+    async def _invoke(self, request: web.BaseRequest) -> web.Response:
+        body = await _body(request)
+        if body is None:
+            return _too_large()
+        try:
+            wanted = controls.parse_invocation(json.loads(body) if body else {})
+        except (ValueError, RecursionError) as error:
+            return refuse(400, "bad-request", str(error))
+        answered: asyncio.Future[web.Response] = asyncio.get_running_loop().create_future()
+
+        def answer(result: object, error: BrokerError | None) -> None:
+            if not answered.done():
+                answered.set_result(
+                    _answer(200, {"result": result}) if error is None else refuse(422, error.code, str(error))
+                )
+
+        try:
+            self.view.invoke(wanted, answer)
+        except NotActive as error:
+            return refuse(503, error.code, str(error))
+        # a node that fails meanwhile never answers: the connection's deadline ends that
+        return await answered
+
+
+async def _body(request: web.BaseRequest) -> bytes | None:
+    """The body; None when it is too large."""
+    body = bytearray()
+    async for chunk in request.content.iter_any():
+        body += chunk
+        if len(body) > HTTP_BODY_BYTES_MAX:
+            return None
+    return bytes(body)
 
 
 def is_loopback(host: str) -> bool:
@@ -245,6 +277,10 @@ def refuse(status: int, code: str, message: str) -> web.Response:
     response = _answer(status, controls.error_json(code, message))
     response.force_close()
     return response
+
+
+def _too_large() -> web.Response:
+    return refuse(413, "limit-exceeded", f"a body has at most {HTTP_BODY_BYTES_MAX} bytes")
 
 
 def _wrong_method(allowed: list[str]) -> web.Response:

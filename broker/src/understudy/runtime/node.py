@@ -318,6 +318,7 @@ class BrokerNode:
             worker=self._worker,
             wake=self._turn.request,
             global_max_size_bytes=self._global_max_size_bytes(),
+            fail_over=self._fail_over,
             pages=Pages(environment.disk, configuration.paging_directory, self.store.epoch),
         )
         self._turn.work = self._work
@@ -336,6 +337,9 @@ class BrokerNode:
             await acceptor.open()
             self.acceptors.append(acceptor)
         self._check_disk()
+
+    def _fail_over(self) -> None:
+        self._spawn(self.stop(failover=True))
 
     def _work(self) -> bool:
         assert self.broker is not None

@@ -4,14 +4,39 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+from typing import Final
 
 from understudy import __version__
+from understudy.config.model import Permission
+from understudy.errors import BrokerError, NotActive
 from understudy.ha.shared_store import Role
-from understudy.management.controls import AcceptorFacts, FollowingFacts, PeerFacts, QueueFacts, StoreFacts
-from understudy.routing.queue import Queue
+from understudy.management.controls import (
+    AcceptorFacts,
+    FollowingFacts,
+    InvocationRequest,
+    PeerFacts,
+    QueueFacts,
+    StoreFacts,
+)
+from understudy.management.invocation import Requester
+from understudy.management.rows import queue_facts
 from understudy.runtime.node import BrokerNode
 from understudy.store.segment import log_size_bytes
+
+
+class _TokenSecurity:
+    """Who has the token of the node may do everything."""
+
+    user = "token"
+    permission_ms = 0
+
+    def check(self, permission: Permission, address: str, queue: str | None = None) -> None:
+        return
+
+
+_TOKEN: Final = Requester(_TokenSecurity(), "")
 
 
 class LiveNodeView:
@@ -125,33 +150,25 @@ class LiveNodeView:
 
     def queues(self) -> Iterable[QueueFacts]:
         broker = self._node.broker
-        return [] if broker is None else [_facts(queue) for queue in broker.post_office.directory.queues.values()]
+        return [] if broker is None else [queue_facts(queue) for queue in broker.post_office.directory.queues.values()]
 
     def queue(self, name: str) -> QueueFacts | None:
         broker = self._node.broker
         found = None if broker is None else broker.post_office.find_queue(name)
-        return None if found is None else _facts(found)
+        return None if found is None else queue_facts(found)
+
+    def invoke(self, request: InvocationRequest, answer: Callable[[object, BrokerError | None], None]) -> None:
+        broker = self._node.broker
+        if broker is None:
+            raise NotActive(f"the node is {self.state}")
+
+        def done(result: object, error: BrokerError | None) -> None:
+            context = broker.store.context
+            context.when_durable(context.appended, answer, result, error)
+
+        # on a turn of the node, which flushes what it writes
+        broker.invocations.node.timers.call_later(0, partial(broker.invocations.carry_out, request, _TOKEN, done))
 
     def request_stop(self, *, failover: bool) -> None:
         task = asyncio.get_running_loop().create_task(self._node.stop(failover=failover))
         self._stopping.append(task)
-
-
-def _facts(queue: Queue) -> QueueFacts:
-    return QueueFacts(
-        name=queue.name,
-        address=queue.address.name,
-        routing_type=queue.routing_type.name,
-        durable=queue.durable,
-        temporary=queue.temporary,
-        message_count=queue.message_count,
-        delivering_count=queue.delivering_count,
-        consumer_count=queue.consumer_count,
-        messages_added=queue.messages_added,
-        messages_acknowledged=queue.messages_acknowledged,
-        messages_expired=queue.messages_expired,
-        messages_killed=queue.messages_killed,
-        paging=queue.address.paging,
-        memory_bytes=queue.address.memory_bytes,
-        spilled_count=queue.waiting.spilled_count,
-    )

@@ -12,10 +12,14 @@ if TYPE_CHECKING:
 class ConnectionScope:
     """One client connection, as sessions see it."""
 
-    def __init__(self, connection_id: str, *, client_id: str | None = None, remote_address: str = "") -> None:
+    def __init__(
+        self, connection_id: str, *, client_id: str | None = None, remote_address: str = "", created_ms: int = 0
+    ) -> None:
         self.connection_id = connection_id
         self.client_id = client_id
         self.remote_address = remote_address
+        self.created_ms = created_ms
+        """Wall time."""
         self.temporary_queues: dict[str, Queue] = {}
         """By name, in the order they were made."""
 

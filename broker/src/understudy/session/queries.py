@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from understudy.config.model import RoutingType
 from understudy.routing.address import Address
@@ -137,6 +137,24 @@ def describe_missing_queue(name: str, address: str, settings: AddressSettings) -
         enabled=None,
         group_rebalance_pause_dispatch=settings.default_group_rebalance_pause_dispatch,
         configuration_managed=False,
+    )
+
+
+def describe_management_queue(name: str, settings: AddressSettings) -> QueueQueryResult:
+    """The management address asked for as a queue: it exists, and nobody must create it (facts 4.2)."""
+    missing = describe_missing_queue(name, name, settings)
+    return replace(missing, exists=True, durable=True, auto_create_queues=False, routing_type=RoutingType.ANYCAST)
+
+
+def describe_management_address(settings: AddressSettings) -> AddressQueryResult:
+    """The management address: it takes both routing types and has no queues (facts 4.2)."""
+    return replace(
+        describe_address(None, settings),
+        exists=True,
+        auto_create_queues=False,
+        auto_create_addresses=False,
+        supports_multicast=True,
+        supports_anycast=True,
     )
 
 

@@ -19,6 +19,8 @@ from understudy.session.queries import (
     AddressQueryResult,
     QueueQueryResult,
     describe_address,
+    describe_management_address,
+    describe_management_queue,
     describe_missing_queue,
     describe_queue,
 )
@@ -121,6 +123,8 @@ class QueueRequests:
 
     def query_queue(self, name: str) -> QueueQueryResult:
         """What is known of a queue name, plain or ``address::queue``. Raises NotAuthorized."""
+        if name == self._session.management_address:
+            return describe_management_queue(name, self._directory.settings.of(name))
         queue = find_visible(self._directory, self._session.security, name)
         if queue is not None:
             return describe_queue(queue, self._directory.settings.of(queue.address.name))
@@ -130,6 +134,8 @@ class QueueRequests:
 
     def query_address(self, name: str) -> AddressQueryResult:
         """What is known of an address. Raises NotAuthorized."""
+        if name == self._session.management_address:
+            return describe_management_address(self._directory.settings.of(name))
         fqqn = split_fqqn(name)
         address = fqqn[0] if fqqn is not None else name
         check_visible(self._session.security, name, address, fqqn[1] if fqqn is not None else None)

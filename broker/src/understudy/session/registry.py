@@ -7,7 +7,7 @@ durable subscriptions.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from understudy.errors import DuplicateMetadata
 
@@ -15,10 +15,19 @@ if TYPE_CHECKING:
     from understudy.session.session import ServerSession
 
 
+class SessionListener(Protocol):
+    """Who wants to know which sessions come and go."""
+
+    def session_added(self, session: ServerSession) -> None: ...
+
+    def session_removed(self, session: ServerSession) -> None: ...
+
+
 class SessionRegistry:
     """Sessions that are open."""
 
     def __init__(self) -> None:
+        self.listeners: list[SessionListener] = []
         self._by_name: dict[str, ServerSession] = {}
         self._unique: dict[tuple[str, str], ServerSession] = {}
 
@@ -35,6 +44,8 @@ class SessionRegistry:
     def add(self, session: ServerSession) -> None:
         """A new one; a name that is taken goes to the newer session."""
         self._by_name[session.name] = session
+        for listener in self.listeners:
+            listener.session_added(session)
 
     def remove(self, session: ServerSession) -> None:
         """It closed; its unique metadata is free again."""
@@ -42,6 +53,8 @@ class SessionRegistry:
             del self._by_name[session.name]
         for pair in [pair for pair, owner in self._unique.items() if owner is session]:
             del self._unique[pair]
+        for listener in self.listeners:
+            listener.session_removed(session)
 
     def claim(self, session: ServerSession, key: str, value: str) -> None:
         """Raises DuplicateMetadata if another session carries the pair, unique or not."""

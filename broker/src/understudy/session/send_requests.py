@@ -13,7 +13,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from understudy.config.model import AddressFullPolicy, Permission
-from understudy.errors import AddressNotFound, BrokerError, LimitExceeded
+from understudy.errors import AddressNotFound, BrokerError, IllegalState, LimitExceeded
 from understudy.limits import PRODUCERS_PER_SESSION_MAX
 from understudy.message import Message
 from understudy.routing.configuration import split_fqqn
@@ -21,6 +21,7 @@ from understudy.routing.plain_sends import take_plain
 from understudy.routing.post_office import Done, PostOffice
 from understudy.session.callback import RunAnswers, SessionCallback
 from understudy.session.credits import PRODUCER_CREDITS_MAX, ProducerCredits
+from understudy.session.management import manage
 from understudy.session.producer import ServerProducer
 from understudy.session.transaction import Transaction
 
@@ -66,6 +67,10 @@ class SendRequests:
             target = self._targets.get(name)
             office = self._office
             if target is None or target.permitted_until_ms < office.now_ms():
+                # the management address is never permitted to be sent to, so it always comes here
+                if name == session.management_address and session.management is not None:
+                    manage(session, office, session.management, message, done)
+                    return
                 target = self.permit(name)
             target.used_bytes += len(message.encoded)
             office.send(message, session.order, done, transaction, target.used_bytes <= target.granted_bytes)
@@ -125,6 +130,8 @@ class SendRequests:
         session.check_open()
         fqqn = split_fqqn(name)
         address = fqqn[0] if fqqn is not None else name
+        if address == session.management_address:
+            raise IllegalState(f"{name!r} takes management requests, which are no large messages")
         session.security.check(Permission.SEND, address, fqqn[1] if fqqn is not None else None)
         target = self._target(name)
         target.permitted_until_ms = self._office.now_ms() + session.security.permission_ms

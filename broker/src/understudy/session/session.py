@@ -30,6 +30,7 @@ from understudy.session.callback import SessionCallback
 from understudy.session.connection_scope import ConnectionScope
 from understudy.session.consumer import BrowserConsumer, ServerConsumer
 from understudy.session.large_requests import LargeRequests
+from understudy.session.management import Management
 from understudy.session.queries import QueueQueryResult
 from understudy.session.queue_requests import QueueRequests
 from understudy.session.registry import SessionRegistry
@@ -66,6 +67,7 @@ class ServerSession:
         pre_acknowledge: bool = False,
         xa: bool = False,
         default_address: str | None = None,
+        management: Management | None = None,
     ) -> None:
         self.name = name
         self.connection = connection
@@ -76,6 +78,9 @@ class ServerSession:
         self.pre_acknowledge = pre_acknowledge
         self.xa = xa
         self.default_address = default_address
+        self.management = management
+        """Carries out requests to the management address; None: there is no such address."""
+        self.management_address = management.address if management is not None else None
         self.started = False
         self.closed = False
         self.security = security
@@ -254,6 +259,10 @@ class ServerSession:
     def sending_transaction(self) -> Transaction | None:
         """What a message sent now belongs to."""
         return None if self.auto_commit_sends else self._transaction
+
+    def reply_failed(self, error: BrokerError) -> None:
+        """What a management request asked for was done, but its reply could not be sent."""
+        self._callback.operation_failed(error)
 
     def failed(self, error: BrokerError, done: Done | None, transaction: Transaction | None) -> None:
         if transaction is not None:

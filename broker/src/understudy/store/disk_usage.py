@@ -10,6 +10,12 @@ from collections.abc import Iterable
 from understudy.ports import Disk
 
 
+def used_percent(disk: Disk, directory: str) -> float:
+    """How much of the file system of a directory is used. Raises DiskFailed."""
+    total_bytes = disk.total_bytes(directory)
+    return 100 * (total_bytes - disk.free_bytes(directory)) / total_bytes if total_bytes else 0.0
+
+
 def disk_usage_problem(disk: Disk, directories: Iterable[str], percent_max: int, free_bytes_min: int) -> str:
     """Which directory lies on too full a disk, and how full that is; empty if none does.
 
@@ -24,10 +30,9 @@ def disk_usage_problem(disk: Disk, directories: Iterable[str], percent_max: int,
     """
     for directory in directories:
         free_bytes = disk.free_bytes(directory)
-        total_bytes = disk.total_bytes(directory)
-        used_percent = 100 * (total_bytes - free_bytes) / total_bytes if total_bytes else 0
+        percent = used_percent(disk, directory)
         if free_bytes < free_bytes_min:
             return f"{directory}: {free_bytes} bytes free where min-disk-free is {free_bytes_min}"
-        if 0 <= percent_max < 100 and used_percent > percent_max:
-            return f"{directory}: {used_percent:.1f} % of the disk used where max-disk-usage is {percent_max}"
+        if 0 <= percent_max < 100 and percent > percent_max:
+            return f"{directory}: {percent:.1f} % of the disk used where max-disk-usage is {percent_max}"
     return ""

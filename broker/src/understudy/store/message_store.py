@@ -27,7 +27,7 @@ from understudy.limits import DUPLICATE_ID_BYTES_MAX, ID_CACHE_SIZE, RECORD_BYTE
 from understudy.message import Message
 from understudy.ports import Clock, Disk, LogWriter
 from understudy.store.activation import begin_epoch
-from understudy.store.disk_usage import disk_usage_problem
+from understudy.store.disk_usage import disk_usage_problem, used_percent
 from understudy.store.follower import Follower
 from understudy.store.journal import SEGMENT_BYTES, Journal, Sync
 from understudy.store.large_messages import LargeMessages
@@ -141,6 +141,8 @@ class MessageStore:
         self._usage_problem = ""
         self._marked = state.sequence
         """Sequence of the last record that says nothing new: the mark of a quiet log, at first the epoch's."""
+        self.disk_used_percent = 0.0
+        """Of the file system, when it was last looked at (disk-scan-period)."""
         self._last_id = first_id_of_epoch(self.epoch) - 1
         self._live = state.live
         self._live_queues = state.live.queues
@@ -520,6 +522,7 @@ class MessageStore:
             DiskFailed: a disk cannot be asked.
         """
         settings = self._settings
+        self.disk_used_percent = used_percent(self._disk, self._directory)
         self._usage_problem = disk_usage_problem(
             self._disk, self._watched, settings.disk_usage_percent_max, settings.disk_free_bytes_min
         )

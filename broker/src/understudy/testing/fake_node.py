@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
-from understudy.management.controls import AcceptorFacts, FollowingFacts, PeerFacts, QueueFacts, StoreFacts
+from understudy.errors import BrokerError, ManagementError, NotActive
+from understudy.management.controls import (
+    AcceptorFacts,
+    FollowingFacts,
+    InvocationRequest,
+    PeerFacts,
+    QueueFacts,
+    StoreFacts,
+)
 
 _PEER = PeerFacts("backup", "10.0.0.2:61616")
 _ACCEPTORS = (AcceptorFacts("artemis", "tcp://0.0.0.0:61616"),)
@@ -59,12 +67,22 @@ class FakeNodeView:
     queue_facts: list[QueueFacts] = field(default_factory=lambda: [fake_queue()])
     stops: list[bool] = field(default_factory=list)
     """``failover`` of every stop that was requested."""
+    invocations: list[InvocationRequest] = field(default_factory=list)
 
     def queues(self) -> Iterable[QueueFacts]:
         return self.queue_facts
 
     def queue(self, name: str) -> QueueFacts | None:
         return next((queue for queue in self.queue_facts if queue.name == name), None)
+
+    def invoke(self, request: InvocationRequest, answer: Callable[[object, BrokerError | None], None]) -> None:
+        if self.state != "active":
+            raise NotActive(f"the node is {self.state}")
+        self.invocations.append(request)
+        if request.resource != "broker":
+            answer(None, ManagementError(f"no resource {request.resource!r}"))
+        else:
+            answer([request.name, *request.parameters], None)
 
     def request_stop(self, *, failover: bool) -> None:
         self.stops.append(failover)

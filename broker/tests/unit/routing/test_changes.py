@@ -9,7 +9,7 @@ import pytest
 from support.routing import World, callback_of, text
 from understudy.config.model import DivertConfiguration, RoutingType
 from understudy.errors import InvalidQueueConfiguration, InvalidSelector, UnexpectedRoutingType
-from understudy.routing.changes import change_queue, change_routing_types
+from understudy.routing.changes import change_queue, change_routing_types, pause_queue, resume_queue
 from understudy.routing.queue import Queue
 
 
@@ -162,3 +162,28 @@ def test_a_run_of_messages_goes_the_short_way_to_ordinary_queues_only() -> None:
         assert address.sole_queue is queue
     change(world, queue, ring_size=2)
     assert address.sole_queue is None
+
+
+def paused_after_a_restart(world: World) -> bool:
+    successor = World(store=world.store)
+    successor.office.restore(world.store.state())
+    return successor.office.directory.queues["q"].paused
+
+
+def test_a_pause_holds_deliveries_and_may_outlast_a_restart() -> None:
+    world = World()
+    queue = world.queue()
+    session = world.session()
+    session.create_consumer(0, "q")
+    session.receive_consumer_credits(0, -1)
+    pause_queue(world.office, queue, persist=False)
+    session.send(text("a"))
+    world.turn()
+    assert callback_of(session).delivered == []
+    assert not paused_after_a_restart(world)
+    pause_queue(world.office, queue, persist=True)
+    assert paused_after_a_restart(world)
+    resume_queue(world.office, queue)
+    world.turn()
+    assert callback_of(session).bodies() == [b"a"]
+    assert not paused_after_a_restart(world)

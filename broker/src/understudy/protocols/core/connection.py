@@ -15,6 +15,7 @@ from typing import Final
 
 from understudy.cluster.topology import Member
 from understudy.errors import (
+    AuthenticationFailed,
     BrokerError,
     IncompatibleVersion,
     RemoteProtocolError,
@@ -64,7 +65,9 @@ class CoreConnection:
         self.sessions: dict[int, CoreSession] = {}
         self.connection = connection
         self.services = services
-        self.scope = ConnectionScope(services.entropy.token(8).hex(), remote_address=connection.peer)
+        self.scope = ConnectionScope(
+            services.entropy.token(8).hex(), remote_address=connection.peer, created_ms=services.clock.wall_ms()
+        )
         self.host = connection.peer.rpartition(":")[0]
         """Of the peer, without its port."""
         self.decoder = FrameDecoder(role="server", limit_bytes=FRAME_BYTES_BEFORE_LOGIN_MAX)
@@ -87,7 +90,7 @@ class CoreConnection:
         """Sessions in the middle of a large message."""
         self.held_back = False
         """Deliveries wait for the socket; ``resume_deliveries`` ends that."""
-        services.connections[self] = None
+        services.opened(self)
 
     # --- driven by the shell -------------------------------------------------------------------
 
@@ -141,7 +144,7 @@ class CoreConnection:
         if not waiting:
             self.scope.delete_temporary_queues(self.services.post_office)
         self._cluster.close()
-        self.services.connections.pop(self, None)
+        self.services.ended(self)
         log.debug("connection closed", extra={"peer": self.connection.peer, "reason": reason})
 
     def check(self) -> None:
@@ -274,7 +277,7 @@ class CoreConnection:
             try:
                 self._create_session(packet)
             except BrokerError as error:
-                self.refuse_session(error)
+                self.refuse_session(error, packet.user)
         elif isinstance(packet, packets.ReattachSession):
             if not self._reattach(packet):
                 # also the answer of a name that never was (ADR 0009); the client creates it anew
@@ -285,8 +288,10 @@ class CoreConnection:
         else:
             raise UnsupportedPacket(f"{type(packet).__name__} on channel 1")
 
-    def refuse_session(self, error: BrokerError) -> None:
+    def refuse_session(self, error: BrokerError, user: str | None) -> None:
         """Answer a CREATESESSION that failed."""
+        if isinstance(error, AuthenticationFailed) and self.services.listener is not None:
+            self.services.listener.login_refused(user, self.connection.peer)
         log.info("session refused", extra={"peer": self.connection.peer, "error": str(error)})
         self.send(packets.ExceptionResponse(code_of(error), str(error), None), SESSION_SETUP_CHANNEL)
 
@@ -322,7 +327,7 @@ class CoreConnection:
         session = ServerSession(
             packet.name,
             post_office=services.post_office,
-            security=PrincipalSecurity(services.security, principal),
+            security=PrincipalSecurity(services.security, principal, services.listener),
             clock=services.clock,
             callback=handler,
             connection=self.scope,
@@ -334,6 +339,7 @@ class CoreConnection:
             pre_acknowledge=packet.pre_acknowledge,
             xa=packet.xa,
             default_address=packet.default_address,
+            management=services.management,
         )
         handler.made(session)
         self.sessions[packet.session_channel_id] = handler

@@ -129,7 +129,7 @@ class LoginStep(Machine[State, Event]):
                 raise outcome
             connection.open_session(packet, outcome)
         except BrokerError as error:
-            connection.refuse_session(error)
+            connection.refuse_session(error, packet.user)
         try:
             self._carry_out_held()
         except BrokerError as error:

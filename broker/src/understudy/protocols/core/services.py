@@ -4,17 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from understudy.cluster.credentials import ClusterCredentials
 from understudy.cluster.topology import Topology
 from understudy.config.model import Permission
+from understudy.errors import NotAuthorized
 from understudy.ports import Clock, Entropy
 from understudy.protocols.core.reattachment import Reattachments
 from understudy.protocols.core.resend import ResendBudget
 from understudy.routing.post_office import PostOffice
 from understudy.security.authorization import Principal, SecurityPolicy
 from understudy.security.logins import Logins
+from understudy.session.connection_scope import ConnectionScope
+from understudy.session.management import Management
 from understudy.session.registry import SessionRegistry
 from understudy.session.resource_registry import ResourceRegistry
 from understudy.store.message_store import MessageStore
@@ -23,14 +26,29 @@ if TYPE_CHECKING:
     from understudy.protocols.core.connection import CoreConnection
 
 
+class ConnectionListener(Protocol):
+    """Who wants to know which clients come, go and are refused."""
+
+    def connection_added(self, scope: ConnectionScope) -> None: ...
+
+    def connection_removed(self, scope: ConnectionScope) -> None: ...
+
+    def login_refused(self, user: str | None, remote_address: str) -> None: ...
+
+    def permission_refused(self, user: str, permission: Permission, address: str) -> None: ...
+
+
 class PrincipalSecurity:
     """What one authenticated client may do; implements ``session.security.SessionSecurity``."""
 
-    __slots__ = ("_policy", "_principal")
+    __slots__ = ("_listener", "_policy", "_principal")
 
-    def __init__(self, policy: SecurityPolicy, principal: Principal) -> None:
+    def __init__(
+        self, policy: SecurityPolicy, principal: Principal, listener: ConnectionListener | None = None
+    ) -> None:
         self._policy = policy
         self._principal = principal
+        self._listener = listener
 
     @property
     def user(self) -> str:
@@ -41,7 +59,12 @@ class PrincipalSecurity:
         return self._policy.permission_ms
 
     def check(self, permission: Permission, address: str, queue: str | None = None) -> None:
-        self._policy.check(self._principal, permission, address, queue)
+        try:
+            self._policy.check(self._principal, permission, address, queue)
+        except NotAuthorized:
+            if self._listener is not None:
+                self._listener.permission_refused(self.user, permission, address)
+            raise
 
 
 @dataclass(slots=True)
@@ -71,6 +94,21 @@ class CoreServices:
     resend_budget: ResendBudget = field(default_factory=ResendBudget)
     connections: dict[CoreConnection, None] = field(default_factory=dict)
     """In the order they came."""
+    management: Management | None = None
+    """Carries out requests that are sent to the management address; None: there is no such address."""
+    listener: ConnectionListener | None = None
+
+    def opened(self, connection: CoreConnection) -> None:
+        """A client has connected."""
+        self.connections[connection] = None
+        if self.listener is not None:
+            self.listener.connection_added(connection.scope)
+
+    def ended(self, connection: CoreConnection) -> None:
+        """A connection is gone."""
+        self.connections.pop(connection, None)
+        if self.listener is not None:
+            self.listener.connection_removed(connection.scope)
 
     def session_ended(self) -> None:
         """One of the sessions is gone."""

@@ -1,0 +1,104 @@
+"""The operations of ``address.<name>`` (Artemis: AddressControl)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Final
+
+from understudy.errors import AddressNotFound
+from understudy.management import queue_messages as messages
+from understudy.management.broker_control import BrokerControl
+from understudy.management.invocation import Control, ManagedNode, Requester
+from understudy.management.listing import to_json
+from understudy.management.operations import Operations, flag, operation
+from understudy.management.queue_control import Steps
+from understudy.management.rows import address_row, routing_types
+from understudy.management.sending import SENDING_PARAMETERS, send
+from understudy.routing.address import Address
+
+
+@dataclass(frozen=True, slots=True)
+class AddressControl(Control):
+    """One address in the hands of one requester."""
+
+    address: Address
+
+    def names(self) -> list[str]:
+        return list(self.address.bindings)
+
+    def limit_percent(self) -> int:
+        """Of max-size-bytes; of what the node may have in memory without one."""
+        limit = self.address.settings.max_size_bytes
+        if limit < 0:
+            limit = self.node.global_max_size_bytes
+        return self.address.memory_bytes * 100 // limit if limit > 0 else 0
+
+    def roles(self) -> list[dict[str, object]]:
+        return BrokerControl(self.node, self.requester).roles(self.address.name)
+
+    def purge(self) -> Steps:
+        office = self.node.services.post_office
+        total = 0
+        for binding in list(self.address.bindings.values()):
+            queue = binding.queue
+            total += yield from messages.remove(office, queue, messages.wanted_by(queue, None))
+        return total
+
+    def send(self, *arguments: Any) -> Steps:
+        return send(self, self.address.name, *arguments)
+
+
+def _field(name: str) -> Callable[[AddressControl], object]:
+    """A value of the address' row."""
+    return lambda control: address_row(control.address)[name]
+
+
+_ATTRIBUTES: Final = (
+    ("getId", "id", "Id of the address."),
+    ("getAddress", "name", "Its name."),
+    ("getQueueCount", "queueCount", "Queues bound to it."),
+    ("getMessageCount", "messageCount", "Messages it holds, each once however many queues it is in."),
+    ("getNumberOfMessages", "messageCount", "The same."),
+    ("getRoutedMessageCount", "routedMessageCount", "Messages that went to a queue since the activation."),
+    ("getUnRoutedMessageCount", "unroutedMessageCount", "Messages that no queue wanted."),
+    ("getAddressSize", "addressSize", "Bytes of the messages it holds."),
+    ("isPaging", "paging", "Whether it holds messages whose bodies are not in memory."),
+    ("isAutoCreated", "autoCreated", "Whether it was made on demand."),
+    ("isInternal", "internal", "Whether it is the broker's own."),
+    ("isTemporary", "temporary", "Whether it goes with a connection."),
+    ("isRetroactiveResource", "retroactiveResource", "Retroactive addresses do not exist here."),
+    ("getCurrentDuplicateIdCacheSize", "currentDuplicateIdCacheSize", "Duplicate ids it remembers."),
+)
+_C = AddressControl
+
+
+class AddressControls:
+    """Finds addresses by name."""
+
+    operations = Operations(
+        "address",
+        "An address, by its name.",
+        [
+            *(operation(name, _field(field), doc) for name, field, doc in _ATTRIBUTES),
+            operation("getRoutingTypes", lambda c: [kind.name for kind in sorted(c.address.routing_types)], "How."),
+            operation("getRoutingTypesAsJSON", lambda c: routing_types(c.address), "The same as JSON."),
+            operation("getQueueNames", _C.names, "Names of its queues."),
+            operation("getAllQueueNames", _C.names, "The same: queues of other nodes are not bound here."),
+            operation("getBindingNames", _C.names, "The same."),
+            operation("getRemoteQueueNames", lambda control: [], "Queues of other nodes; none are bound here."),
+            operation("getAddressLimitPercent", _C.limit_percent, "Percent of its memory that is used."),
+            operation("getRoles", _C.roles, "What each role may do on it."),
+            operation("getRolesAsJSON", lambda c: to_json(c.roles()), "The same as JSON."),
+            operation("sendMessage", _C.send, "Send a message to it; its id.", *SENDING_PARAMETERS),
+            operation("sendMessage", _C.send, "The same, with a JMS message id if wanted.", *SENDING_PARAMETERS,
+                      flag("createMessageId")),
+            operation("purge", _C.purge, "Remove the messages of all its queues; how many."),
+        ],
+    )  # fmt: skip
+
+    def __call__(self, node: ManagedNode, requester: Requester, name: str) -> AddressControl:
+        address = node.services.post_office.directory.addresses.get(name)
+        if address is None:
+            raise AddressNotFound(f"no address {name!r}")
+        return AddressControl(node, requester, address)

@@ -1,0 +1,223 @@
+"""Operations of ``broker`` on what clients have open: connections, sessions, consumers, producers.
+
+Closing is done behind the answer, so that whoever closes its own connection is answered first.
+Sessions go by their alias: their names are secrets (ADR 0009).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from functools import partial
+from typing import Final
+
+from understudy.errors import ManagementError
+from understudy.management.invocation import Control
+from understudy.management.listing import page_of, to_json
+from understudy.management.operations import Operation, flag, integer, operation, text
+from understudy.management.rows import (
+    PROTOCOL,
+    connection_row,
+    consumer_json,
+    consumer_row,
+    consumers,
+    producer_rows,
+    session_json,
+    session_row,
+)
+from understudy.protocols.core.connection import CoreConnection
+from understudy.protocols.core.session import CoreSession
+from understudy.session.session import ServerSession
+
+
+def _connections(control: Control) -> list[CoreConnection]:
+    return list(control.node.services.connections)
+
+
+def _sessions(control: Control, connection_id: str | None = None) -> list[ServerSession]:
+    return [
+        session
+        for session in control.node.services.registry
+        if connection_id is None or session.connection.connection_id == connection_id
+    ]
+
+
+# -- pages --------------------------------------------------------------------------------------------
+
+
+def page_of_connections(control: Control, options: str | None, page: int, page_size: int) -> str:
+    rows = [connection_row(connection) for connection in _connections(control)]
+    fields = rows[0] if rows else ("connectionID",)
+    return page_of(rows, options, page, page_size, fields, sort="connectionID", texts=False)
+
+
+def page_of_sessions(control: Control, options: str | None, page: int, page_size: int) -> str:
+    rows = [session_row(session) for session in _sessions(control)]
+    return page_of(rows, options, page, page_size, rows[0] if rows else ("id",), sort="id", texts=False)
+
+
+def page_of_consumers(control: Control, options: str | None, page: int, page_size: int) -> str:
+    rows = [consumer_row(consumer) for consumer in consumers(control.node.services)]
+    return page_of(rows, options, page, page_size, rows[0] if rows else ("id",), sort="id")
+
+
+def page_of_producers(control: Control, options: str | None, page: int, page_size: int) -> str:
+    rows = [row for session in _sessions(control) for row in producer_rows(session)]
+    return page_of(rows, options, page, page_size, rows[0] if rows else ("id",), sort="id")
+
+
+# -- lists --------------------------------------------------------------------------------------------
+
+
+def connections_as_json(control: Control) -> str:
+    return to_json(
+        [
+            {
+                "connectionID": connection.scope.connection_id,
+                "clientAddress": connection.connection.peer,
+                "creationTime": connection.scope.created_ms,
+                "implementation": PROTOCOL,
+                "sessionCount": len(connection.sessions),
+            }
+            for connection in _connections(control)
+        ]
+    )
+
+
+def sessions_as_json(control: Control, connection_id: str | None = None) -> str:
+    return to_json([session_json(session) for session in _sessions(control, connection_id)])
+
+
+def consumers_as_json(control: Control, connection_id: str | None = None) -> str:
+    found = [consumer for session in _sessions(control, connection_id) for consumer in session.consumers.values()]
+    return to_json([consumer_json(consumer) for consumer in found])
+
+
+def producers_as_json(control: Control) -> str:
+    rows = [row for session in _sessions(control) for row in producer_rows(session)]
+    return to_json(
+        [
+            {
+                "connectionID": row["connectionID"],
+                "sessionID": row["session"],
+                "producerID": row["id"],
+                "destination": row["address"],
+            }
+            for row in rows
+        ]
+    )
+
+
+def remote_addresses(control: Control, host: str = "") -> list[str]:
+    return [
+        connection.connection.peer
+        for connection in _connections(control)
+        if connection.connection.peer.startswith(host)
+    ]
+
+
+def session_ids(control: Control, connection_id: str) -> list[str]:
+    return [session.alias for session in _sessions(control, connection_id)]
+
+
+# -- closing ------------------------------------------------------------------------------------------
+
+
+def _close_connections(control: Control, chosen: Iterable[CoreConnection]) -> bool:
+    closing = list(chosen)
+    for connection in closing:
+        _behind_the_answer(control, partial(connection.give_up, ManagementError("closed by an operator")))
+    return bool(closing)
+
+
+def _behind_the_answer(control: Control, call: Callable[[], None]) -> None:
+    control.node.timers.call_later(0, call)
+
+
+def close_for_address(control: Control, host: str) -> bool:
+    """Connections whose remote address begins so."""
+    if not host:
+        raise ManagementError("no address was given")
+    return _close_connections(
+        control, (each for each in _connections(control) if each.connection.peer.startswith(host))
+    )
+
+
+def close_consumers_of_address(control: Control, address: str) -> bool:
+    """Connections that consume from an address."""
+    chosen = {
+        consumer.session.connection.connection_id
+        for consumer in consumers(control.node.services)
+        if consumer.queue.address.name == address
+    }
+    return _close_connections(control, (each for each in _connections(control) if each.scope.connection_id in chosen))
+
+
+def close_for_user(control: Control, user: str) -> bool:
+    """Connections that have a session of a user."""
+    chosen = {session.connection.connection_id for session in _sessions(control) if session.security.user == user}
+    return _close_connections(control, (each for each in _connections(control) if each.scope.connection_id in chosen))
+
+
+def close_connection(control: Control, connection_id: str) -> bool:
+    return _close_connections(
+        control, (each for each in _connections(control) if each.scope.connection_id == connection_id)
+    )
+
+
+def close_session(control: Control, connection_id: str, session_id: str, force: bool = False) -> bool:
+    """Its consumers are told; work that is not committed is rolled back. ``force`` changes nothing here."""
+    for connection in _connections(control):
+        for handler in connection.sessions.values():
+            if connection.scope.connection_id == connection_id and handler.session.alias == session_id:
+                _behind_the_answer(control, partial(_end, handler))
+                return True
+    return False
+
+
+def _end(handler: CoreSession) -> None:
+    for consumer in list(handler.session.consumers.values()):
+        consumer.disconnect()
+    handler.close(failed=True)
+
+
+def close_consumer(control: Control, session_id: str, consumer_id: str) -> bool:
+    for session in _sessions(control):
+        if session.alias == session_id:
+            for consumer in session.consumers.values():
+                if str(consumer.consumer_id) == consumer_id:
+                    _behind_the_answer(control, consumer.disconnect)
+                    return True
+    return False
+
+
+_OPTIONS: Final = (text("options", nullable=True), integer("pageNumber"), integer("pageSize"))
+_CONNECTION: Final = text("connectionID")
+
+OPERATIONS: Final[tuple[Operation, ...]] = (
+    operation("getConnectionCount", lambda c: len(_connections(c)), "Connections open now."),
+    operation("getSessionCount", lambda c: len(_sessions(c)), "Sessions open now."),
+    operation("getTotalConsumerCount", lambda c: sum(1 for _ in consumers(c.node.services)), "Consumers and browsers."),
+    operation("listConnections", page_of_connections, "A page of connections (options below).", *_OPTIONS),
+    operation("listSessions", page_of_sessions, "A page of sessions (options below).", *_OPTIONS),
+    operation("listSessions", session_ids, "Aliases of the sessions of a connection.", _CONNECTION),
+    operation("listConsumers", page_of_consumers, "A page of consumers (options below).", *_OPTIONS),
+    operation("listProducers", page_of_producers, "A page of registered producers (options below).", *_OPTIONS),
+    operation("listConnectionIDs", lambda c: [each.scope.connection_id for each in _connections(c)], "Ids."),
+    operation("listRemoteAddresses", remote_addresses, "Where the connections come from."),
+    operation("listRemoteAddresses", remote_addresses, "Those that begin so.", text("ipAddress")),
+    operation("listConnectionsAsJSON", connections_as_json, "Connections, as JSON."),
+    operation("listSessionsAsJSON", sessions_as_json, "Sessions of a connection, as JSON.", _CONNECTION),
+    operation("listAllSessionsAsJSON", sessions_as_json, "All sessions, as JSON."),
+    operation("listConsumersAsJSON", consumers_as_json, "Consumers of a connection, as JSON.", _CONNECTION),
+    operation("listAllConsumersAsJSON", consumers_as_json, "All consumers, as JSON."),
+    operation("listProducersInfoAsJSON", producers_as_json, "Registered producers, as JSON."),
+    operation("closeConnectionsForAddress", close_for_address, "Close connections whose remote address begins so.",
+              text("ipAddress")),
+    operation("closeConsumerConnectionsForAddress", close_consumers_of_address,
+              "Close connections that consume from an address.", text("address")),
+    operation("closeConnectionsForUser", close_for_user, "Close connections that a user has.", text("userName")),
+    operation("closeConnectionWithID", close_connection, "Close one connection.", text("ID")),
+    operation("closeSessionWithID", close_session, "Close one session.", _CONNECTION, text("ID")),
+    operation("closeSessionWithID", close_session, "The same.", _CONNECTION, text("ID"), flag("force")),
+    operation("closeConsumerWithID", close_consumer, "Close one consumer.", text("sessionID"), text("ID")),
+)  # fmt: skip

@@ -1,0 +1,208 @@
+"""The operations of ``broker`` (Artemis: ActiveMQServerControl): the node itself, and everything that
+the other ``broker_*`` modules offer.
+
+A node that is not active has no sessions, so it can be asked over HTTP only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import asdict
+from enum import Enum
+from typing import Final
+
+from understudy import __version__
+from understudy.config.model import Permission, Role, SecuritySettingConfiguration
+from understudy.config.wildcard import is_wild, matches, specificity
+from understudy.management import broker_clients, broker_routing, broker_transactions, divert_control
+from understudy.management.invocation import Control, ManagedNode, Requester
+from understudy.management.listing import to_json
+from understudy.management.operations import Operation, Operations, operation, text
+from understudy.routing.queue import Queue
+
+
+class BrokerControl(Control):
+    """The node in the hands of one requester."""
+
+    __slots__ = ()
+
+    @property
+    def uptime_ms(self) -> int:
+        return self.node.services.clock.monotonic_ms() - self.node.activated_ms
+
+    @property
+    def uptime(self) -> str:
+        return f"{self.uptime_ms / 1000:.3f} seconds"
+
+    def status(self) -> str:
+        return to_json(
+            {
+                "server": {
+                    "state": "STARTED",
+                    "version": __version__,
+                    "nodeId": self.node.services.node_id,
+                    "identity": self.node.configuration.name,
+                    "uptime": self.uptime,
+                }
+            }
+        )
+
+    def ha_policy(self) -> str:
+        return "Primary Only" if self.node.configuration.ha_policy.role is Role.PRIMARY_ONLY else "Shared Store"
+
+    def memory_percent(self) -> int:
+        limit = self.node.global_max_size_bytes
+        return 0 if limit <= 0 else self.node.services.post_office.memory_bytes * 100 // limit
+
+    def sum_of(self, counter: Callable[[Queue], int]) -> int:
+        """A counter over all queues."""
+        return sum(counter(queue) for queue in self.node.services.post_office.directory.queues.values())
+
+    def topology(self) -> str:
+        nodes = []
+        for member in self.node.services.topology.members():
+            if member.primary is not None:
+                primary = f"{member.primary.host}:{member.primary.port}"
+                # Artemis keeps the old name beside the new one, and its command line reads the old
+                entry = {"nodeID": member.node_id, "live": primary, "primary": primary}
+                if member.backup is not None:
+                    entry["backup"] = f"{member.backup.host}:{member.backup.port}"
+                nodes.append(entry)
+        return to_json(nodes)
+
+    def acceptors(self) -> str:
+        return to_json([{"name": each.name, "url": each.url} for each in self.node.configuration.acceptors])
+
+    def connectors(self) -> str:
+        return to_json([{"name": each.name, "url": each.url} for each in self.node.configuration.connectors])
+
+    def address_settings(self, address: str) -> str:
+        settings = asdict(self.node.services.post_office.directory.settings.of(address))
+        return to_json(
+            {_camel(name): value.name if isinstance(value, Enum) else value for name, value in settings.items()}
+        )
+
+    def roles(self, address: str) -> list[dict[str, object]]:
+        """What each role may do on an address."""
+        setting = self._setting_of(address)
+        if setting is None:
+            return []
+        names = sorted({role for roles in setting.permissions.values() for role in roles})
+        return [
+            {
+                "name": name,
+                **{each.value: name in setting.permissions.get(each, frozenset()) for each in Permission},
+            }
+            for name in names
+        ]
+
+    def _setting_of(self, address: str) -> SecuritySettingConfiguration | None:
+        wildcards = self.node.configuration.wildcards
+        found = [
+            setting
+            for setting in self.node.configuration.security_settings
+            if setting.match == address
+            or (is_wild(setting.match, wildcards) and matches(setting.match, address, wildcards))
+        ]
+        return min(found, key=lambda setting: specificity(setting.match, wildcards), default=None)
+
+    def fail_over(self) -> None:
+        """Behind the answer."""
+        self.node.timers.call_later(0, self.node.fail_over)
+
+
+def _camel(name: str) -> str:
+    first, *rest = name.split("_")
+    return first + "".join(part.capitalize() for part in rest)
+
+
+def _configured(name: str) -> Callable[[BrokerControl], object]:
+    """A value of the configuration."""
+    return lambda control: getattr(control.node.configuration, name)
+
+
+_C = BrokerControl
+
+_CONFIGURED: Final = (
+    ("getName", "name", "Name of the broker."),
+    ("getManagementAddress", "management_address", "Address of requests."),
+    ("getManagementNotificationAddress", "management_notification_address", "Address of notifications."),
+    ("getBindingsDirectory", "bindings_directory", "Directory of the bindings."),
+    ("getJournalDirectory", "journal_directory", "Directory of the log."),
+    ("getLargeMessagesDirectory", "large_messages_directory", "Directory of large messages."),
+    ("getPagingDirectory", "paging_directory", "Directory of page files."),
+    ("getJournalFileSize", "journal_file_size_bytes", "Bytes of a segment."),
+    ("getJournalMinFiles", "journal_min_files", "Segments made ahead."),
+    ("isSecurityEnabled", "security_enabled", "Whether users and permissions are checked."),
+    ("isPersistenceEnabled", "persistence_enabled", "Whether anything is written to disk."),
+    ("getAuthenticationCacheSize", "authentication_cache_size", "Logins remembered."),
+    ("getAuthorizationCacheSize", "authorization_cache_size", "Permission answers remembered."),
+    ("getConnectionTTLOverride", "connection_ttl_override_ms", "Milliseconds; -1 leaves it to the clients."),
+    ("getIDCacheSize", "id_cache_size", "Duplicate ids remembered per address."),
+    ("isPersistIDCache", "persist_id_cache", "Whether they outlast a restart."),
+    ("getMessageExpiryScanPeriod", "message_expiry_scan_period_ms", "Milliseconds."),
+    ("getTransactionTimeout", "transaction_timeout_ms", "Milliseconds."),
+    ("getTransactionTimeoutScanPeriod", "transaction_timeout_scan_period_ms", "Milliseconds."),
+    ("getMaxDiskUsage", "max_disk_usage_percent", "Percent of the disk above which producers wait."),
+    ("getDiskScanPeriod", "disk_scan_period_ms", "Milliseconds."),
+)
+
+_OPERATIONS: Final[tuple[Operation, ...]] = (
+    operation("getVersion", lambda control: __version__, "Version of the broker."),
+    operation("getNodeID", lambda c: c.node.services.node_id, "Id that a primary and its backup share."),
+    operation("isStarted", lambda c: c.node.services.accepting, "Whether it takes clients; false while it stops."),
+    operation("isActive", lambda control: True, "A node that is not active cannot be asked over messages."),
+    operation("isBackup", lambda control: False, "For the same reason, whatever it is configured as."),
+    operation("isSharedStore", lambda c: c.node.configuration.ha_policy.role is not Role.PRIMARY_ONLY,
+              "Whether it has the store together with a peer."),
+    operation("isFailoverOnServerShutdown", lambda c: c.node.configuration.ha_policy.failover_on_shutdown,
+              "Whether a clean stop lets the peer take over."),
+    operation("isReplicaSync", lambda control: False, "There is no replica."),
+    operation("getHAPolicy", _C.ha_policy, "Its HA policy."),
+    operation("getActivationSequence", lambda c: c.node.services.store.epoch, "Epoch of the activation."),
+    operation("getStatus", _C.status, "State, version and age, as JSON."),
+    operation("getUptime", lambda c: c.uptime, "Time since the activation."),
+    operation("getUptimeMillis", lambda c: c.uptime_ms, "The same in milliseconds."),
+    operation("getCurrentTimeMillis", lambda c: c.node.services.clock.wall_ms(), "Wall time."),
+    operation("getGlobalMaxSize", lambda c: c.node.global_max_size_bytes, "Bytes of bodies it may have in memory."),
+    operation("getAddressMemoryUsage", lambda c: c.node.services.post_office.memory_bytes, "Bytes of bodies there."),
+    operation("getAddressMemoryUsagePercentage", _C.memory_percent, "The same of getGlobalMaxSize."),
+    operation("getDiskStoreUsage", lambda c: c.node.services.store.disk_used_percent / 100,
+              "Used part of the store's disk, 0 to 1."),
+    operation("getTotalMessageCount", lambda c: c.sum_of(lambda queue: queue.message_count), "Over all queues."),
+    operation("getTotalMessagesAdded", lambda c: c.sum_of(lambda queue: queue.messages_added), "Over all queues."),
+    operation("getTotalMessagesAcknowledged", lambda c: c.sum_of(lambda queue: queue.messages_acknowledged),
+              "Over all queues."),
+    operation("isClustered", lambda c: bool(c.node.configuration.cluster_connections), "Has cluster connections."),
+    operation("getClusterConnectionNames", lambda c: [each.name for each in c.node.configuration.cluster_connections],
+              "Their names."),
+    operation("isWildcardRoutingEnabled", lambda c: c.node.configuration.wildcards.routing_enabled,
+              "Whether queues of wildcard addresses get messages."),
+    operation("listNetworkTopology", _C.topology, "Nodes of the cluster with their backups, as JSON."),
+    operation("getAcceptorsAsJSON", _C.acceptors, "Where it listens, as JSON."),
+    operation("getConnectorsAsJSON", _C.connectors, "How it is reached, as JSON."),
+    operation("getAddressSettingsAsJSON", _C.address_settings, "What holds for an address, as JSON.", text("address")),
+    operation("getRoles", _C.roles, "What each role may do on an address.", text("addressMatch")),
+    operation("getRolesAsJSON", lambda c, address: to_json(c.roles(address)), "As JSON.", text("addressMatch")),
+    operation("forceFailover", _C.fail_over, "Stop, and let the peer take over."),
+)  # fmt: skip
+
+
+class BrokerControls:
+    """The node."""
+
+    operations = Operations(
+        "broker",
+        "The node itself, its addresses, queues and clients.",
+        [
+            *(operation(name, _configured(field), doc) for name, field, doc in _CONFIGURED),
+            *_OPERATIONS,
+            *broker_routing.OPERATIONS,
+            *broker_clients.OPERATIONS,
+            *broker_transactions.OPERATIONS,
+            *divert_control.OPERATIONS,
+        ],
+    )
+
+    def __call__(self, node: ManagedNode, requester: Requester, name: str) -> BrokerControl:
+        return BrokerControl(node, requester)

@@ -1,0 +1,375 @@
+"""Operations of ``broker`` on addresses and queues: make, change, delete, list.
+
+Texts and formats of the answers are those that the Artemis command line shows. Operators need no
+further permission on the address: the manage permission, and the edit permission where it is
+asked for, are theirs to make and delete what they want.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import fields, replace
+from typing import Any, Final
+
+from understudy.config.model import RoutingType
+from understudy.errors import AddressNotFound, ManagementError
+from understudy.management.invocation import Control
+from understudy.management.listing import page_of, to_json
+from understudy.management.operations import Operation, flag, integer, operation, text
+from understudy.management.rows import address_row, queue_row
+from understudy.routing.address import Address
+from understudy.routing.changes import change_queue, change_routing_types
+from understudy.routing.configuration import QueueConfiguration
+from understudy.routing.directory import Directory
+from understudy.routing.queue import Queue
+
+#: Names in the JSON of a queue configuration that are not the field's own with dashes.
+_JSON_NAMES: Final = {"filter": "filter-string"}
+#: What an operator cannot ask for.
+_NOT_ASKED: Final = frozenset({"internal", "configuration_managed", "paused", "temporary", "auto_created"})
+#: What the Java client's configuration has besides, and what it may say: it would change nothing here.
+_WITHOUT_EFFECT: Final = frozenset({"id", "user", "fqqn", "transient", "consumer-priority"})
+_TEXTS: Final = frozenset({"name", "address", "filter", "last_value_key", "group_first_key"})
+_FLAGS: Final = frozenset(
+    {"durable", "purge_on_no_consumers", "exclusive", "last_value", "non_destructive", "group_rebalance",
+     "group_rebalance_pause_dispatch", "auto_delete", "enabled"}
+)  # fmt: skip
+
+
+def _directory(control: Control) -> Directory:
+    return control.node.services.post_office.directory
+
+
+def _routing_type(name: str) -> RoutingType:
+    try:
+        return RoutingType[name.strip().upper()]
+    except KeyError as error:
+        raise ManagementError(f"unknown routing type {name!r}: ANYCAST or MULTICAST") from error
+
+
+def _routing_types(names: str) -> set[RoutingType]:
+    return {_routing_type(name) for name in names.split(",") if name.strip()}
+
+
+# -- addresses ----------------------------------------------------------------------------------------
+
+
+def describe_address(address: Address) -> str:
+    """``Address [name=a, routingTypes={ANYCAST}, autoCreated=false]``."""
+    types = ",".join(kind.name for kind in sorted(address.routing_types))
+    return f"Address [name={address.name}, routingTypes={{{types}}}, autoCreated={_yes(address.auto_created)}]"
+
+
+def _yes(value: object) -> str:
+    return "true" if value else "false"
+
+
+def _address(control: Control, name: str) -> Address:
+    address = _directory(control).addresses.get(name)
+    if address is None:
+        raise AddressNotFound(f"no address {name!r}")
+    return address
+
+
+def create_address(control: Control, name: str, routing_types: str) -> str:
+    """Raises AddressExists, ManagementError, InvalidQueueConfiguration, DiskFull."""
+    return describe_address(_directory(control).create_address(name, _routing_types(routing_types)))
+
+
+def update_address(control: Control, name: str, routing_types: str | None) -> str:
+    """Raises AddressNotFound, UnexpectedRoutingType, ManagementError."""
+    address = _address(control, name)
+    if routing_types is not None:
+        change_routing_types(control.node.services.post_office, address, _routing_types(routing_types))
+    return describe_address(address)
+
+
+def delete_address(control: Control, name: str, force: bool = False) -> None:
+    """Raises AddressNotFound, AddressHasBindings."""
+    _directory(control).delete_address(name, force=force)
+
+
+def address_info(control: Control, name: str) -> str:
+    return describe_address(_address(control, name))
+
+
+def list_bindings(control: Control, name: str) -> str:
+    address = _directory(control).addresses.get(name)
+    queues = [] if address is None else [binding.queue for binding in address.bindings.values()]
+    return ",".join(f"LocalQueueBinding [address={name}, queue={describe_queue(queue)}]" for queue in queues)
+
+
+def list_addresses(control: Control, separator: str) -> str:
+    return separator.join(sorted(_directory(control).addresses, key=str.lower))
+
+
+def page_of_addresses(control: Control, options: str | None, page: int, page_size: int) -> str:
+    rows = [address_row(address) for address in _directory(control).addresses.values()]
+    return page_of(rows, options, page, page_size, rows[0] if rows else ("name",))
+
+
+# -- queues -------------------------------------------------------------------------------------------
+
+
+def describe_queue(queue: Queue) -> str:
+    """``Queue [name=q, address=a, routingType=ANYCAST, …]``."""
+    row = queue_row(queue)
+    parts = [f"name={queue.name}", f"address={queue.address.name}", f"routingType={queue.routing_type.name}"]
+    if queue.filter is not None:
+        parts.append(f"filter={queue.filter.text}")
+    parts.append(f"durable={_yes(queue.durable)}")
+    if row["maxConsumers"] != -1:
+        parts.append(f"maxConsumers={row['maxConsumers']}")
+    parts += [f"{name}={_yes(row[name])}" for name in ("purgeOnNoConsumers", "autoCreated", "exclusive", "lastValue")]
+    return f"Queue [{', '.join(parts)}]"
+
+
+def _create(control: Control, configuration: QueueConfiguration, may_create_address: bool | None) -> str:
+    return describe_queue(_directory(control).create_queue(configuration, may_create_address=may_create_address))
+
+
+def create_queue(
+    control: Control,
+    address: str | None,
+    routing_type: str | None,
+    name: str,
+    selector: str | None,
+    durable: bool,
+    max_consumers: int,
+    purge_on_no_consumers: bool,
+    auto_create_address: bool,
+) -> str:
+    """Raises what ``Directory.create_queue`` raises, and ManagementError."""
+    configuration = QueueConfiguration(
+        name=name,
+        address=address or name,
+        routing_type=None if routing_type is None else _routing_type(routing_type),
+        filter=selector,
+        durable=durable,
+        max_consumers=max_consumers,
+        purge_on_no_consumers=purge_on_no_consumers,
+    )
+    return _create(control, configuration, auto_create_address)
+
+
+def create_plain_queue(
+    control: Control,
+    address: str | None,
+    name: str,
+    *,
+    selector: str | None = None,
+    durable: bool = True,
+    routing_type: str | None = None,
+) -> None:
+    """The short forms. Raises as ``create_queue``."""
+    configuration = QueueConfiguration(
+        name=name,
+        address=address or name,
+        routing_type=None if routing_type is None else _routing_type(routing_type),
+        filter=selector,
+        durable=durable,
+    )
+    _create(control, configuration, None)
+
+
+def _plain(*names: str) -> Callable[..., None]:
+    """A short form whose last parameters have these names."""
+
+    def create(control: Control, address: str | None, name: str, *values: Any) -> None:
+        create_plain_queue(control, address, name, **dict(zip(names, values, strict=True)))
+
+    return create
+
+
+def create_queue_from_json(control: Control, text_of_it: str, ignore_if_exists: bool = False) -> str:
+    """Raises as ``create_queue``; returns the configuration that came of it."""
+    given = parse_queue_configuration(text_of_it)
+    may_create = given.pop("auto_create_address", None)
+    if "name" not in given:
+        raise ManagementError("the queue configuration has no name")
+    directory = _directory(control)
+    existing = directory.find_queue(given["name"])
+    if existing is None or not ignore_if_exists:
+        existing = directory.create_queue(QueueConfiguration(**given), may_create_address=may_create)
+    return queue_configuration_json(existing)
+
+
+def update_queue_from_json(control: Control, text_of_it: str) -> str:
+    """Raises QueueNotFound, InvalidQueueConfiguration, ManagementError."""
+    given = parse_queue_configuration(text_of_it)
+    given.pop("auto_create_address", None)
+    queue = _directory(control).queue(given.pop("name", ""))
+    _change(control, queue, given)
+    return queue_configuration_json(queue)
+
+
+def update_queue(control: Control, name: str, *values: object) -> str:
+    """The forms with a parameter for each attribute; null leaves it."""
+    names = _UPDATES[len(values)]
+    given = {field: value for field, value in zip(names, values, strict=True) if value is not None}
+    if isinstance(given.get("routing_type"), str):
+        given["routing_type"] = _routing_type(str(given["routing_type"]))
+    queue = _directory(control).queue(name)
+    _change(control, queue, given)
+    return describe_queue(queue)
+
+
+def _change(control: Control, queue: Queue, given: dict[str, Any]) -> None:
+    if given.get("address") in ("", queue.address.name):
+        del given["address"]
+    change_queue(control.node.services.post_office, queue, replace(queue.configuration, **given))
+
+
+_SHORT_UPDATE: Final = ("routing_type", "max_consumers", "purge_on_no_consumers")
+_UPDATES: Final = {
+    3: _SHORT_UPDATE,
+    4: (*_SHORT_UPDATE, "exclusive"),
+    11: ("routing_type", "filter", "max_consumers", "purge_on_no_consumers", "exclusive", "group_rebalance",
+         "group_buckets", "group_first_key", "non_destructive", "consumers_before_dispatch", "delay_before_dispatch"),
+}  # fmt: skip
+
+
+def destroy_queue(
+    control: Control, name: str, remove_consumers: bool = False, auto_delete_address: bool = False
+) -> None:
+    """Raises QueueNotFound, QueueInUse."""
+    directory = _directory(control)
+    address = directory.queue(name).address
+    directory.delete_queue(name, disconnect=remove_consumers)
+    if auto_delete_address and not address.bindings and address.name in directory.addresses:
+        directory.delete_address(address.name)
+
+
+def page_of_queues(control: Control, options: str | None, page: int, page_size: int) -> str:
+    rows = [queue_row(queue) for queue in _directory(control).queues.values()]
+    return page_of(rows, options, page, page_size, rows[0] if rows else ("name",))
+
+
+def queue_names(control: Control, routing_type: str | None = None) -> list[str]:
+    wanted = None if not routing_type else _routing_type(routing_type)
+    return [queue.name for queue in _directory(control).queues.values() if wanted in (None, queue.routing_type)]
+
+
+# -- queue configurations as JSON ---------------------------------------------------------------------
+
+
+def parse_queue_configuration(text_of_it: str) -> dict[str, Any]:
+    """Fields of a ``QueueConfiguration``, and ``auto_create_address`` if it was given.
+
+    Raises:
+        ManagementError: no JSON object, an unknown name, or a value of a wrong type.
+    """
+    try:
+        given = json.loads(text_of_it)
+    except (ValueError, RecursionError) as error:
+        raise ManagementError(f"the queue configuration is no JSON: {error}") from error
+    if not isinstance(given, dict):
+        raise ManagementError("the queue configuration is no JSON object")
+    names = {_json_name(field.name): field.name for field in fields(QueueConfiguration)}
+    result: dict[str, Any] = {}
+    for key, value in given.items():
+        if key in _WITHOUT_EFFECT and (key in ("id", "user", "fqqn") or value in (None, False)):
+            continue
+        name = "auto_create_address" if key == "auto-create-address" else names.get(key)
+        if name is None or (name in _NOT_ASKED and value not in (None, False)):
+            raise ManagementError(f"queue configuration: {key!r} cannot be given")
+        if value is not None and name not in _NOT_ASKED:
+            result[name] = _typed(key, name, value)
+    return result
+
+
+def _json_name(field: str) -> str:
+    return _JSON_NAMES.get(field, field.replace("_", "-"))
+
+
+def _typed(key: str, name: str, value: object) -> object:
+    if name == "routing_type":
+        return _routing_type(str(value))
+    # the Java client writes some numbers and flags as texts
+    if name in _FLAGS or name == "auto_create_address":
+        found = {"true": True, "false": False}.get(str(value).lower())
+        if found is None:
+            raise ManagementError(f"queue configuration: {key!r} is no flag")
+        return found
+    if name in _TEXTS:
+        if not isinstance(value, str):
+            raise ManagementError(f"queue configuration: {key!r} is no text")
+        return value
+    try:
+        return int(str(value))
+    except ValueError as error:
+        raise ManagementError(f"queue configuration: {key!r} is no number") from error
+
+
+def queue_configuration_json(queue: Queue) -> str:
+    """What a queue is, as ``parse_queue_configuration`` reads it."""
+    full = queue.configuration
+    found: dict[str, object] = {"id": queue.queue_id}
+    for field in fields(QueueConfiguration):
+        value = getattr(full, field.name)
+        if value is not None and field.name != "paused":
+            found[_json_name(field.name)] = value.name if isinstance(value, RoutingType) else value
+    return to_json(found)
+
+
+_NAME: Final = text("name")
+_ADDRESS: Final = text("address", nullable=True)
+_FILTER: Final = text("filter", nullable=True)
+_DURABLE: Final = flag("durable")
+_ROUTING: Final = text("routingType")
+_OPTIONS: Final = (text("options", nullable=True), integer("pageNumber"), integer("pageSize"))
+_UPDATE: Final = (
+    _NAME,
+    text("routingType", nullable=True),
+    integer("maxConsumers", nullable=True),
+    flag("purgeOnNoConsumers", nullable=True),
+)
+
+OPERATIONS: Final[tuple[Operation, ...]] = (
+    operation("createAddress", create_address, "Make an address.", _NAME, text("routingTypes")),
+    operation("updateAddress", update_address, "Give it these routing types and no others.",
+              _NAME, text("routingTypes", nullable=True)),
+    operation("deleteAddress", delete_address, "Delete an address that has no queues.", _NAME),
+    operation("deleteAddress", delete_address, "With its queues, if force.", _NAME, flag("force")),
+    operation("getAddressInfo", address_info, "An address as text.", text("address")),
+    operation("listBindingsForAddress", list_bindings, "Its queues as text.", text("address")),
+    operation("listAddresses", list_addresses, "Names of all addresses in one text.", text("separator")),
+    operation("listAddresses", page_of_addresses, "A page of addresses (options below).", *_OPTIONS),
+    operation("getAddressNames", lambda c: list(_directory(c).addresses), "Names of all addresses."),
+    operation("getAddressCount", lambda c: len(_directory(c).addresses), "How many there are."),
+    operation("createQueue", create_queue, "Make a queue; its description.", _ADDRESS,
+              text("routingType", nullable=True), _NAME, _FILTER, _DURABLE, integer("maxConsumers"),
+              flag("purgeOnNoConsumers"), flag("autoCreateAddress")),
+    operation("createQueue", create_queue_from_json, "Make a queue from JSON; what came of it.",
+              text("queueConfiguration")),
+    operation("createQueue", create_queue_from_json, "The same; one that exists is as good.",
+              text("queueConfiguration"), flag("ignoreIfExists")),
+    operation("createQueue", create_plain_queue, "A durable queue.", _ADDRESS, _NAME),
+    operation("createQueue", _plain("durable"), "A queue.", _ADDRESS, _NAME, _DURABLE),
+    operation("createQueue", _plain("routing_type"), "A durable queue of a routing type.", _ADDRESS, _NAME, _ROUTING),
+    operation("createQueue", _plain("durable", "routing_type"), "A queue of a routing type.",
+              _ADDRESS, _NAME, _DURABLE, _ROUTING),
+    operation("createQueue", _plain("selector", "durable"), "A queue with a selector.",
+              _ADDRESS, _NAME, _FILTER, _DURABLE),
+    operation("createQueue", _plain("selector", "durable", "routing_type"), "A queue with both.",
+              _ADDRESS, _NAME, _FILTER, _DURABLE, _ROUTING),
+    operation("updateQueue", update_queue_from_json, "Change what the JSON names; what came of it.",
+              text("queueConfiguration")),
+    operation("updateQueue", update_queue, "Change a queue; its description.", *_UPDATE),
+    operation("updateQueue", update_queue, "The same.", *_UPDATE, flag("exclusive", nullable=True)),
+    operation("updateQueue", update_queue, "The same.", _NAME, text("routingType", nullable=True), _FILTER,
+              *_UPDATE[2:], flag("exclusive", nullable=True), flag("groupRebalance", nullable=True),
+              integer("groupBuckets", nullable=True), text("groupFirstKey", nullable=True),
+              flag("nonDestructive", nullable=True), integer("consumersBeforeDispatch", nullable=True),
+              integer("delayBeforeDispatch", nullable=True)),
+    operation("destroyQueue", destroy_queue, "Delete a queue that has no consumers.", _NAME),
+    operation("destroyQueue", destroy_queue, "Disconnect its consumers first, if wanted.",
+              _NAME, flag("removeConsumers")),
+    operation("destroyQueue", destroy_queue, "And its address, if that has no other queue.",
+              _NAME, flag("removeConsumers"), flag("autoDeleteAddress")),
+    operation("listQueues", page_of_queues, "A page of queues (options below).", *_OPTIONS),
+    operation("getQueueNames", queue_names, "Names of all queues."),
+    operation("getQueueNames", queue_names, "Of those with a routing type.", text("routingType", nullable=True)),
+    operation("getQueueCount", lambda c: len(_directory(c).queues), "How many there are."),
+)  # fmt: skip

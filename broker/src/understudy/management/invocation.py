@@ -1,0 +1,163 @@
+"""Calling operations on managed resources, for whoever asks: a message or the HTTP interface.
+
+A name like ``queue.orders`` becomes a control, a name and parameters become a row of its table, and
+the row is called if the caller may. Operations that look at many messages are generators: they are
+run in slices between the turns of the loop, so that no request holds up the broker however deep
+the queue is; one that holds up nobody is answered before ``invoke`` returns.
+
+Not here: messages (``requests``), HTTP (``runtime/http.py``), the operations (``*_control``).
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Generator, Sequence
+from dataclasses import dataclass
+from typing import Final, Protocol
+
+from understudy.config.model import Configuration, Permission
+from understudy.errors import BrokerError, LimitExceeded, ManagementError
+from understudy.limits import MANAGEMENT_REQUESTS_MAX
+from understudy.management.controls import InvocationRequest
+from understudy.management.operations import Operation, Operations
+from understudy.ports import Timers
+from understudy.protocols.core.services import CoreServices
+from understudy.session.security import SessionSecurity
+
+log = logging.getLogger(__name__)
+
+Answer = Callable[[object, BrokerError | None], None]
+"""Called once, with the result or the error."""
+
+#: Pause between two slices of an operation, in which others have their turn. Milliseconds.
+_PAUSE_MS: Final = 1
+
+
+@dataclass(frozen=True, slots=True)
+class ManagedNode:
+    """An active node as its controls see it."""
+
+    services: CoreServices
+    configuration: Configuration
+    timers: Timers
+    fail_over: Callable[[], None]
+    """Begin to stop and let the peer take over."""
+    global_max_size_bytes: int
+    activated_ms: int
+    """Monotonic time of the activation."""
+
+
+@dataclass(frozen=True, slots=True)
+class Requester:
+    """Who asks."""
+
+    security: SessionSecurity
+    host: str
+    """Address without port, against which wrong passwords are counted."""
+
+
+@dataclass(frozen=True, slots=True)
+class Control:
+    """A resource in the hands of one requester; what every table's calls get first."""
+
+    node: ManagedNode
+    requester: Requester
+
+
+class ControlFinder(Protocol):
+    """Where the controls of one kind of resource come from."""
+
+    operations: Operations
+
+    def __call__(self, node: ManagedNode, requester: Requester, name: str) -> Control:
+        """The control of a name. Raises BrokerError: there is no such resource."""
+        ...
+
+
+class Invocations:
+    """See the module's text."""
+
+    def __init__(self, node: ManagedNode, kinds: Sequence[ControlFinder]) -> None:
+        self.node = node
+        self._kinds = {kind.operations.kind: kind for kind in kinds}
+        self._running = 0
+        self._closed = False
+
+    def close(self) -> None:
+        """Nothing more is done for requests under way; they are never answered."""
+        self._closed = True
+
+    def invoke(
+        self, resource: str, operation: str, values: Sequence[object], requester: Requester, answer: Answer
+    ) -> None:
+        """Call an operation. ``answer`` gets every error, too."""
+        try:
+            kind, name = self._kind_of(resource)
+            row = kind.operations.find(operation, values)
+            self._call(kind, name, resource, row, values, requester, answer)
+        except BrokerError as error:
+            answer(None, error)
+
+    def read(self, resource: str, attribute: str, requester: Requester, answer: Answer) -> None:
+        """Ask for an attribute."""
+        try:
+            kind, name = self._kind_of(resource)
+            row = kind.operations.find_attribute(attribute)
+            self._call(kind, name, resource, row, (), requester, answer)
+        except BrokerError as error:
+            answer(None, error)
+
+    def carry_out(self, request: InvocationRequest, requester: Requester, answer: Answer) -> None:
+        """Either of both."""
+        if request.is_attribute:
+            self.read(request.resource, request.name, requester, answer)
+        else:
+            self.invoke(request.resource, request.name, request.parameters, requester, answer)
+
+    def _kind_of(self, resource: str) -> tuple[ControlFinder, str]:
+        first, _, name = resource.partition(".")
+        kind = self._kinds.get(first)
+        if kind is None or (first == "broker") is bool(name):
+            raise ManagementError(f"no resource {resource!r}")
+        return kind, name
+
+    def _call(
+        self,
+        kind: ControlFinder,
+        name: str,
+        resource: str,
+        row: Operation,
+        values: Sequence[object],
+        requester: Requester,
+        answer: Answer,
+    ) -> None:
+        configuration = self.node.configuration
+        if configuration.management_message_rbac:
+            requester.security.check(row.permission, f"{configuration.management_rbac_prefix}.{resource}.{row.name}")
+        control = kind(self.node, requester, name)
+        if row.permission is Permission.EDIT:
+            log.info("managed", extra={"user": requester.security.user, "resource": resource, "operation": row.name})
+        result = row.call(control, *values)
+        if not isinstance(result, Generator):
+            answer(result, None)
+            return
+        if self._running >= MANAGEMENT_REQUESTS_MAX:
+            raise LimitExceeded(f"{self._running} management requests under way")
+        self._running += 1
+        self._slice(result, answer)
+
+    def _slice(self, work: Generator[None, None, object], answer: Answer) -> None:
+        """Run it to its next pause."""
+        if self._closed:
+            work.close()
+            return
+        try:
+            next(work)
+        except StopIteration as end:
+            self._running -= 1
+            answer(end.value, None)
+        except BrokerError as error:
+            self._running -= 1
+            answer(None, error)
+        else:
+            self.node.timers.call_later(_PAUSE_MS, lambda: self._slice(work, answer))

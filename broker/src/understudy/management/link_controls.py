@@ -1,0 +1,84 @@
+"""The operations of ``acceptor.<name>`` and ``clusterconnection.<name>``: what is configured, and who is there.
+
+Starting and stopping them one by one is not offered: clients of a node whose acceptor is closed
+could not tell it from a node that is gone.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from understudy.config.model import AcceptorConfiguration, ClusterConnectionConfiguration
+from understudy.errors import ManagementError
+from understudy.management.invocation import Control, ManagedNode, Requester
+from understudy.management.listing import to_json
+from understudy.management.operations import Operations, operation
+
+
+@dataclass(frozen=True, slots=True)
+class AcceptorControl(Control):
+    """One acceptor."""
+
+    acceptor: AcceptorConfiguration
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterConnectionControl(Control):
+    """One cluster connection."""
+
+    cluster: ClusterConnectionConfiguration
+
+    def nodes(self) -> dict[str, str]:
+        return {
+            member.node_id: f"{member.primary.host}:{member.primary.port}"
+            for member in self.node.services.topology.members()
+            if member.primary is not None
+        }
+
+
+class AcceptorControls:
+    """Finds acceptors by name."""
+
+    operations = Operations(
+        "acceptor",
+        "An acceptor, by its name.",
+        [
+            operation("getName", lambda c: c.acceptor.name, "Its name."),
+            operation(
+                "getParameters", lambda c: {"host": c.acceptor.host, "port": c.acceptor.port}, "Where it listens."
+            ),
+            operation("isStarted", lambda c: c.node.services.accepting, "Whether it takes clients."),
+        ],
+    )
+
+    def __call__(self, node: ManagedNode, requester: Requester, name: str) -> AcceptorControl:
+        for acceptor in node.configuration.acceptors:
+            if acceptor.name == name:
+                return AcceptorControl(node, requester, acceptor)
+        raise ManagementError(f"no resource 'acceptor.{name}'")
+
+
+class ClusterConnectionControls:
+    """Finds cluster connections by name."""
+
+    operations = Operations(
+        "clusterconnection",
+        "A cluster connection, by its name.",
+        [
+            operation("getName", lambda c: c.cluster.name, "Its name."),
+            operation("getAddress", lambda c: c.cluster.address, "Prefix of the addresses it spreads; empty is all."),
+            operation("getNodeID", lambda c: c.node.services.node_id, "Id of this node."),
+            operation("getNodes", ClusterConnectionControl.nodes, "Nodes it knows: id to address."),
+            operation("getStaticConnectors", lambda c: list(c.cluster.static_connectors), "Names of its connectors."),
+            operation("getStaticConnectorsAsJSON", lambda c: to_json(c.cluster.static_connectors), "The same as JSON."),
+            operation("getDiscoveryGroupName", lambda c: c.cluster.discovery_group, "Name of its discovery group."),
+            operation("getTopology", lambda c: to_json(c.nodes()), "Nodes it knows, as JSON."),
+            operation("isStarted", lambda c: c.node.services.accepting, "Whether it takes part."),
+        ],
+    )
+
+    def __call__(self, node: ManagedNode, requester: Requester, name: str) -> ClusterConnectionControl:
+        for cluster in node.configuration.cluster_connections:
+            if cluster.name == name:
+                return ClusterConnectionControl(node, requester, cluster)
+        raise ManagementError(f"no resource 'clusterconnection.{name}'")

@@ -1,0 +1,177 @@
+"""Filtered, sorted pages of rows: the options that ``listQueues`` and its likes take as JSON.
+
+``{"field", "operation", "value", "sortField" or "sortColumn", "sortOrder"}``, as the Artemis console
+and command line send them. Pages count from 1; a page or page size of -1 means everything. Numbers
+compare as numbers; CONTAINS is for text only, GREATER_THAN and LESS_THAN for numbers only, as in
+Artemis. Fields go by their JSON name or its upper-case form (``messageCount``, ``MESSAGE_COUNT``).
+
+Invariant: a row is a mapping of JSON names to plain values; what is written as text in the answer
+(``as_text``) is still compared by its type.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from understudy.errors import ManagementError
+
+Row = Mapping[str, object]
+
+OPERATIONS: Final = ("CONTAINS", "NOT_CONTAINS", "EQUALS", "NOT_EQUALS", "GREATER_THAN", "LESS_THAN")
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What was asked for; the empty text stands for "not"."""
+
+    field: str = ""
+    operation: str = ""
+    value: str = ""
+    sort_field: str = ""
+    descending: bool = False
+
+
+def parse_options(text: str | None, fields: Iterable[str], default_sort: str) -> Options:
+    """The options in a JSON text; none when it is null or blank.
+
+    Raises:
+        ManagementError: it is no JSON object of texts, or names an unknown field or operation.
+    """
+    if text is None or not text.strip():
+        return Options(sort_field=default_sort)
+    try:
+        given = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise ManagementError(f"the options are no JSON: {error}") from error
+    if not isinstance(given, dict):
+        raise ManagementError("the options are no JSON object")
+    texts = {key: value for key, value in given.items() if isinstance(value, str)}
+    operation = texts.get("operation", "")
+    if operation and operation not in OPERATIONS:
+        raise ManagementError(f"unknown filter operation {operation!r}: {', '.join(OPERATIONS)}")
+    known = {_plain(name): name for name in fields}
+    sort = texts.get("sortColumn") or texts.get("sortField") or ""
+    return Options(
+        _field(known, texts.get("field", "")),
+        operation,
+        texts.get("value", ""),
+        _field(known, sort) if sort and "sortOrder" in texts else default_sort,
+        texts.get("sortOrder", "asc").lower() == "desc",
+    )
+
+
+def _plain(name: str) -> str:
+    return re.sub(r"[^a-z0-9]", "", name.lower())
+
+
+def _field(known: Mapping[str, str], name: str) -> str:
+    if not name:
+        return ""
+    found = known.get(_plain(name))
+    if found is None:
+        raise ManagementError(f"unknown field {name!r}: {', '.join(sorted(known.values()))}")
+    return found
+
+
+def accepts(options: Options, row: Row) -> bool:
+    """Whether a row passes the filter."""
+    if not options.field or not options.operation:
+        return True
+    return _COMPARE[options.operation](row[options.field], options.value)
+
+
+def _equals(value: object, wanted: str) -> bool:
+    if isinstance(value, int) and not isinstance(value, bool):
+        return str(value) == wanted.strip()
+    return _text(value) == wanted
+
+
+def _contains(value: object, wanted: str) -> bool:
+    if isinstance(value, int) and not isinstance(value, bool):
+        return False
+    return wanted in _text(value)
+
+
+def _ordered(better: Callable[[int, int], bool]) -> Callable[[object, str], bool]:
+    def compare(value: object, wanted: str) -> bool:
+        if not isinstance(value, int) or isinstance(value, bool):
+            return False
+        try:
+            return better(value, int(wanted))
+        except ValueError:
+            return False
+
+    return compare
+
+
+_COMPARE: Final[Mapping[str, Callable[[object, str], bool]]] = {
+    "CONTAINS": _contains,
+    "NOT_CONTAINS": lambda value, wanted: not _contains(value, wanted),
+    "EQUALS": _equals,
+    "NOT_EQUALS": lambda value, wanted: not _equals(value, wanted),
+    "GREATER_THAN": _ordered(lambda value, wanted: value > wanted),
+    "LESS_THAN": _ordered(lambda value, wanted: value < wanted),
+}
+
+
+def _text(value: object) -> str:
+    if value is None:
+        return ""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return str(value)
+
+
+def page_of(
+    rows: Iterable[Row],
+    options: str | None,
+    page: int,
+    page_size: int,
+    fields: Iterable[str],
+    *,
+    sort: str = "name",
+    texts: bool = True,
+) -> str:
+    """The answer: ``{"data": [...], "count": n}``, where n is all that pass the filter.
+
+    Args:
+        rows: All there is.
+        options: As sent.
+        page: From 1.
+        page_size: Rows of a page.
+        fields: Names that every row has.
+        sort: Field they are sorted by when nothing is asked for.
+        texts: Write every value as text, which is how Artemis answers for queues and addresses.
+
+    Raises:
+        ManagementError: the options or the page cannot be understood.
+    """
+    if page == 0 or page < -1 or page_size < -1:
+        raise ManagementError(f"page {page} of {page_size}: pages count from 1, -1 is everything")
+    chosen = parse_options(options, fields, sort)
+    found = [row for row in rows if accepts(chosen, row)]
+    found.sort(key=lambda row: _sort_key(row[chosen.sort_field]), reverse=chosen.descending)
+    count = len(found)
+    if page > 0 and page_size >= 0:
+        found = found[(page - 1) * page_size : page * page_size]
+    return to_json({"data": [as_text(row) for row in found] if texts else found, "count": count})
+
+
+def _sort_key(value: object) -> tuple[int, int, str]:
+    if isinstance(value, int):
+        return (0, value, "")
+    return (1, 0, _text(value))
+
+
+def as_text(row: Row) -> dict[str, object]:
+    """The row as the views of Artemis give it: every value a text."""
+    return {name: _text(value) for name, value in row.items()}
+
+
+def to_json(value: object) -> str:
+    """Compact JSON text."""
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))

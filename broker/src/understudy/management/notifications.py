@@ -1,0 +1,303 @@
+"""Notifications: messages that tell what happened on the node to whoever subscribes to them.
+
+Facts: core-protocol s. 10.2. Each is a durable message of the notification address without a body;
+everything is in its properties, so a selector chooses. Nothing is made while nobody is bound: one
+attribute is looked at. A notification that cannot be sent (disk full, address full) is counted and
+dropped, never an error of what it tells about.
+
+Implements ``routing.directory.RoutingListener``, ``routing.divert.DivertListener``,
+``session.registry.SessionListener``, ``session.slow_consumers.SlowConsumerListener`` and
+``protocols.core.services.ConnectionListener``. Sessions go by their alias: their names are secrets
+(ADR 0009).
+"""
+
+from __future__ import annotations
+
+import logging
+from enum import Enum
+from typing import Final
+
+from understudy.config.model import Permission, RoutingType
+from understudy.errors import BrokerError
+from understudy.message import Message, MessageType
+from understudy.properties import BYTE, INT, Properties, PropertyValue
+from understudy.routing.address import Address
+from understudy.routing.delivery import Consumer
+from understudy.routing.divert import Divert
+from understudy.routing.post_office import Order, PostOffice
+from understudy.routing.queue import Queue
+from understudy.session.connection_scope import ConnectionScope
+from understudy.session.consumer import ServerConsumer
+from understudy.session.session import ServerSession
+
+log = logging.getLogger(__name__)
+
+_ADDRESS: Final = "_AMQ_Address"
+_CLUSTER_NAME: Final = "_AMQ_ClusterName"
+_ROUTING_NAME: Final = "_AMQ_RoutingName"
+_ROUTING_TYPE: Final = "_AMQ_Routing_Type"
+_BINDING_ID: Final = "_AMQ_Binding_ID"
+_BINDING_TYPE: Final = "_AMQ_Binding_Type"
+_FILTER: Final = "_AMQ_FilterString"
+_DISTANCE: Final = "_AMQ_Distance"
+_CONSUMER_COUNT: Final = "_AMQ_ConsumerCount"
+_CONSUMER_NAME: Final = "_AMQ_ConsumerName"
+_CONNECTION: Final = "_AMQ_ConnectionName"
+_SESSION: Final = "_AMQ_SessionName"
+_USER: Final = "_AMQ_User"
+_VALIDATED_USER: Final = "_AMQ_ValidatedUser"
+_CERTIFICATE: Final = "_AMQ_CertSubjectDN"
+_REMOTE_ADDRESS: Final = "_AMQ_RemoteAddress"
+_CLIENT_ID: Final = "_AMQ_Client_ID"
+_PROTOCOL: Final = "_AMQ_Protocol_Name"
+_CHECK_TYPE: Final = "_AMQ_CheckType"
+
+_TAGS: Final = {_DISTANCE: INT, _BINDING_TYPE: INT, _CONSUMER_COUNT: INT, _ROUTING_TYPE: BYTE}
+"""Wire types of the numbers that are not long."""
+_LOCAL_QUEUE: Final = 0
+_DIVERT: Final = 2
+#: A body that nobody touched, as Artemis encodes it.
+_NO_BODY: Final = b"\0\0\0\0"
+
+
+_BINDING: Final = (_ADDRESS, _CLUSTER_NAME, _ROUTING_NAME, _BINDING_ID, _DISTANCE, _FILTER)
+_CONSUMER: Final = (
+    _ADDRESS, _CLUSTER_NAME, _ROUTING_NAME, _DISTANCE, _FILTER, _CONSUMER_COUNT, _USER, _REMOTE_ADDRESS, _SESSION,
+    _CONSUMER_NAME, _CLIENT_ID,
+)  # fmt: skip
+_OF_SESSION: Final = (_CONNECTION, _USER, _SESSION, _CLIENT_ID, _PROTOCOL, _ADDRESS, _DISTANCE)
+_OF_CONNECTION: Final = (_CONNECTION, _CERTIFICATE, _REMOTE_ADDRESS)
+
+
+class Kind(Enum):
+    """The notifications of this version: when they are made, and which properties they may have."""
+
+    BINDING_ADDED = ("a queue or divert was made", (_BINDING_TYPE, *_BINDING))
+    BINDING_REMOVED = ("a queue or divert was deleted", _BINDING)
+    ADDRESS_ADDED = ("an address was made", (_ADDRESS, _ROUTING_TYPE))
+    ADDRESS_REMOVED = ("an address was deleted", (_ADDRESS, _ROUTING_TYPE))
+    CONSUMER_CREATED = ("a consumer was made", (*_CONSUMER, _VALIDATED_USER, _CERTIFICATE))
+    CONSUMER_CLOSED = ("a consumer was closed, by its client or with its connection", _CONSUMER)
+    CONSUMER_SLOW = (
+        "a consumer is slower than slow-consumer-threshold allows",
+        (_ADDRESS, _CONSUMER_COUNT, _REMOTE_ADDRESS, _CONNECTION, _CONSUMER_NAME, _SESSION),
+    )
+    SESSION_CREATED = ("a client made a session", _OF_SESSION)
+    SESSION_CLOSED = ("a session ended", _OF_SESSION)
+    CONNECTION_CREATED = ("a client connected", _OF_CONNECTION)
+    CONNECTION_DESTROYED = ("a connection ended", _OF_CONNECTION)
+    SECURITY_AUTHENTICATION_VIOLATION = ("a login was refused", (_USER, _CERTIFICATE, _REMOTE_ADDRESS))
+    SECURITY_PERMISSION_VIOLATION = (
+        "a client asked for something it may not do",
+        (_ADDRESS, _CHECK_TYPE, _USER),
+    )
+    CLUSTER_CONNECTION_STARTED = ("a cluster connection was started, at the activation", ("name",))
+
+    def __init__(self, doc: str, properties: tuple[str, ...]) -> None:
+        self.doc = doc
+        self.properties = properties
+
+
+class Notifications:
+    """See the module's text."""
+
+    def __init__(self, office: PostOffice, node_id: str, address: str, *, sessions: bool = True) -> None:
+        """Args:
+        office: Where they go.
+        node_id: Of this node; part of the cluster names of queues.
+        address: The notification address; made if it is not there.
+        sessions: Whether sessions that come and go are told (suppress-session-notifications).
+        """
+        self._office = office
+        self._node_id = node_id
+        self._name = address
+        self._sessions = sessions
+        self._order = Order()
+        self.wanted = False
+        """Whether anybody is bound."""
+        self.sent = self.dropped = 0
+        if address not in office.directory.addresses:
+            office.directory.create_address(address, {RoutingType.MULTICAST}, internal=True, durable=False)
+        self._look()
+
+    def _look(self) -> None:
+        address = self._office.directory.addresses.get(self._name)
+        self.wanted = address is not None and bool(
+            address.bindings or any(wildcard.bindings for wildcard in address.linked)
+        )
+
+    def publish(self, kind: Kind, properties: dict[str, PropertyValue]) -> None:
+        """Send one, if anybody wants it. None is left out; integers are long but for the few that are not."""
+        if not self.wanted:
+            return
+        now_ms = self._office.clock.wall_ms()
+        made = Properties({"_AMQ_NotifType": kind.name, "_AMQ_NotifTimestamp": now_ms})
+        for name, value in properties.items():
+            if name in _TAGS:
+                made.set_typed(name, _TAGS[name], value)
+            elif value is not None:
+                made[name] = value
+        message = Message(_NO_BODY, address=self._name, type=MessageType.DEFAULT, timestamp=now_ms, properties=made)
+        try:
+            self._office.send(message, self._order)
+            self.sent += 1
+        except BrokerError as error:
+            self.dropped += 1
+            log.warning("notification dropped", extra={"kind": kind.name, "error": str(error)})
+
+    # -- routing.directory.RoutingListener --------------------------------------------------------
+
+    def address_added(self, address: Address) -> None:
+        self._look()
+        self._address(Kind.ADDRESS_ADDED, address)
+
+    def address_removed(self, address: Address) -> None:
+        self._look()
+        self._address(Kind.ADDRESS_REMOVED, address)
+
+    def _address(self, kind: Kind, address: Address) -> None:
+        if self.wanted:
+            first = min(address.routing_types, default=RoutingType.MULTICAST)
+            self.publish(kind, {_ADDRESS: address.name, _ROUTING_TYPE: int(first)})
+
+    def queue_added(self, queue: Queue) -> None:
+        self._look()
+        if self.wanted:
+            self.publish(Kind.BINDING_ADDED, {_BINDING_TYPE: _LOCAL_QUEUE, **self._binding(queue)})
+
+    def queue_removed(self, queue: Queue) -> None:
+        self._look()
+        if self.wanted:
+            self.publish(Kind.BINDING_REMOVED, self._binding(queue))
+
+    def _binding(self, queue: Queue) -> dict[str, PropertyValue]:
+        return {
+            _ADDRESS: queue.address.name,
+            _CLUSTER_NAME: queue.name + self._node_id,
+            # the address for anycast, the queue for multicast (facts 10.2)
+            _ROUTING_NAME: queue.address.name if queue.routing_type is RoutingType.ANYCAST else queue.name,
+            _BINDING_ID: queue.queue_id,
+            _DISTANCE: 0,
+            _FILTER: queue.filter.text if queue.filter is not None else None,
+        }
+
+    def consumer_added(self, queue: Queue, consumer: Consumer) -> None:
+        if self.wanted and isinstance(consumer, ServerConsumer):
+            user = consumer.session.security.user
+            security: dict[str, PropertyValue] = {_VALIDATED_USER: user, _CERTIFICATE: "unavailable"}
+            self.publish(Kind.CONSUMER_CREATED, self._consumer(queue, consumer) | security)
+
+    def consumer_removed(self, queue: Queue, consumer: Consumer) -> None:
+        if self.wanted and isinstance(consumer, ServerConsumer):
+            self.publish(Kind.CONSUMER_CLOSED, self._consumer(queue, consumer))
+
+    def _consumer(self, queue: Queue, consumer: ServerConsumer) -> dict[str, PropertyValue]:
+        session = consumer.session
+        binding = self._binding(queue)
+        del binding[_BINDING_ID]
+        return binding | {
+            _CONSUMER_COUNT: queue.consumer_count,
+            _USER: session.security.user,
+            _REMOTE_ADDRESS: session.connection.remote_address,
+            _SESSION: session.alias,
+            _CONSUMER_NAME: consumer.consumer_id,
+            _FILTER: consumer.filter.text if consumer.filter is not None else binding[_FILTER],
+            _CLIENT_ID: session.connection.client_id,
+        }
+
+    def consumer_slow(self, queue: Queue, consumer: ServerConsumer) -> None:
+        """Whoever measures consumers says so under the policy NOTIFY."""
+        if self.wanted:
+            session = consumer.session
+            self.publish(
+                Kind.CONSUMER_SLOW,
+                {
+                    _ADDRESS: queue.address.name,
+                    _CONSUMER_COUNT: queue.consumer_count,
+                    _REMOTE_ADDRESS: session.connection.remote_address,
+                    _CONNECTION: session.connection.connection_id,
+                    _CONSUMER_NAME: consumer.consumer_id,
+                    _SESSION: session.alias,
+                },
+            )
+
+    # -- routing.divert.DivertListener ------------------------------------------------------------
+
+    def divert_added(self, divert: Divert) -> None:
+        if self.wanted:
+            self.publish(Kind.BINDING_ADDED, {_BINDING_TYPE: _DIVERT, **self._diverting(divert)})
+
+    def divert_removed(self, divert: Divert) -> None:
+        if self.wanted:
+            self.publish(Kind.BINDING_REMOVED, self._diverting(divert))
+
+    def _diverting(self, divert: Divert) -> dict[str, PropertyValue]:
+        return {
+            _ADDRESS: divert.configuration.address,
+            _CLUSTER_NAME: divert.name + self._node_id,
+            _ROUTING_NAME: divert.routing_name,
+            # diverts are told apart by name and have no id
+            _BINDING_ID: 0,
+            _DISTANCE: 0,
+            _FILTER: divert.configuration.filter,
+        }
+
+    # -- session.registry.SessionListener ---------------------------------------------------------
+
+    def session_added(self, session: ServerSession) -> None:
+        if self.wanted and self._sessions:
+            self.publish(Kind.SESSION_CREATED, self._session(session))
+
+    def session_removed(self, session: ServerSession) -> None:
+        if self.wanted and self._sessions:
+            self.publish(Kind.SESSION_CLOSED, self._session(session))
+
+    def _session(self, session: ServerSession) -> dict[str, PropertyValue]:
+        return {
+            _CONNECTION: session.connection.connection_id,
+            _USER: session.security.user,
+            _SESSION: session.alias,
+            _CLIENT_ID: session.connection.client_id,
+            _PROTOCOL: "CORE",
+            # peers forward by address: this is where it was told first (facts 10.2)
+            _ADDRESS: self._name,
+            _DISTANCE: 0,
+        }
+
+    # -- protocols.core.services.ConnectionListener -----------------------------------------------
+
+    def connection_added(self, scope: ConnectionScope) -> None:
+        self._connection(Kind.CONNECTION_CREATED, scope)
+
+    def connection_removed(self, scope: ConnectionScope) -> None:
+        self._connection(Kind.CONNECTION_DESTROYED, scope)
+
+    def _connection(self, kind: Kind, scope: ConnectionScope) -> None:
+        if self.wanted:
+            self.publish(
+                kind,
+                {
+                    _CONNECTION: scope.connection_id,
+                    _CERTIFICATE: "unavailable",
+                    _REMOTE_ADDRESS: scope.remote_address,
+                },
+            )
+
+    def login_refused(self, user: str | None, remote_address: str) -> None:
+        if self.wanted:
+            self.publish(
+                Kind.SECURITY_AUTHENTICATION_VIOLATION,
+                {_USER: user, _CERTIFICATE: "unavailable", _REMOTE_ADDRESS: remote_address},
+            )
+
+    def permission_refused(self, user: str, permission: Permission, address: str) -> None:
+        if self.wanted:
+            self.publish(
+                Kind.SECURITY_PERMISSION_VIOLATION,
+                {_ADDRESS: address, _CHECK_TYPE: permission.name, _USER: user},
+            )
+
+    # -- life ---------------------------------------------------------------------------------------
+
+    def cluster_connection_started(self, name: str) -> None:
+        self.publish(Kind.CLUSTER_CONNECTION_STARTED, {"name": name})

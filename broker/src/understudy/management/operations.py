@@ -1,0 +1,167 @@
+"""What can be asked of a managed resource: a declared table, never a look-up by reflection.
+
+An operation has a name, typed parameters, one sentence and the call. Several may share a name and
+differ in their parameters, as in Artemis; of those that take what was given, the first counts. An
+attribute is an operation of the form ``getX()`` or ``isX()``, asked for as ``X`` (facts core-protocol s. 10.1).
+
+Not here: the operations themselves (``*_control``), who may call them (``invocation``).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any, Final
+
+from understudy.config.model import Permission
+from understudy.errors import ManagementError
+
+#: The default of view-permission-method-match-pattern: these only need the view permission.
+_VIEW: Final = re.compile(r"(?:get|is|count|list|browse|query)")
+_INT_MAX: Final = 2**31
+_LONG_MAX: Final = 2**63
+
+
+class Kind(Enum):
+    """Type of a parameter, by its Java name."""
+
+    STRING = "String"
+    INT = "int"
+    LONG = "long"
+    BOOLEAN = "boolean"
+    MAP = "Map"
+
+
+@dataclass(frozen=True, slots=True)
+class Parameter:
+    """One parameter of an operation."""
+
+    name: str
+    kind: Kind
+    nullable: bool = False
+
+    def takes(self, value: object) -> bool:
+        """Whether a JSON value fits."""
+        if value is None:
+            return self.nullable
+        kind = self.kind
+        if kind is Kind.STRING:
+            return isinstance(value, str)
+        if kind is Kind.BOOLEAN:
+            return isinstance(value, bool)
+        if kind is Kind.MAP:
+            return isinstance(value, dict)
+        limit = _INT_MAX if kind is Kind.INT else _LONG_MAX
+        return isinstance(value, int) and not isinstance(value, bool) and -limit <= value < limit
+
+    def __str__(self) -> str:
+        return f"{self.kind.value} {self.name}{' or null' if self.nullable else ''}"
+
+
+def text(name: str, *, nullable: bool = False) -> Parameter:
+    return Parameter(name, Kind.STRING, nullable)
+
+
+def integer(name: str, *, nullable: bool = False) -> Parameter:
+    return Parameter(name, Kind.INT, nullable)
+
+
+def long(name: str) -> Parameter:
+    return Parameter(name, Kind.LONG)
+
+
+def flag(name: str, *, nullable: bool = False) -> Parameter:
+    return Parameter(name, Kind.BOOLEAN, nullable)
+
+
+def mapping(name: str) -> Parameter:
+    return Parameter(name, Kind.MAP, nullable=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Operation:
+    """One row of a table."""
+
+    name: str
+    call: Callable[..., object]
+    """Takes the control and the parameters; returns the result, or a generator that is run in
+    slices and returns it at its end."""
+    doc: str
+    parameters: tuple[Parameter, ...] = ()
+
+    @property
+    def permission(self) -> Permission:
+        """What is needed of its own under ``management-message-rbac``."""
+        return Permission.VIEW if _VIEW.match(self.name) else Permission.EDIT
+
+    @property
+    def attribute(self) -> str | None:
+        """Name of the attribute it answers; None for an operation proper."""
+        if self.parameters:
+            return None
+        for prefix in ("get", "is"):
+            rest = self.name.removeprefix(prefix)
+            if rest != self.name and rest[:1].isupper():
+                return rest
+        return None
+
+    @property
+    def signature(self) -> str:
+        """``name(String queue, int limit)``."""
+        return f"{self.name}({', '.join(map(str, self.parameters))})"
+
+    def takes(self, values: Sequence[object]) -> bool:
+        """Whether it can be called with these JSON values."""
+        return len(values) == len(self.parameters) and all(
+            parameter.takes(value) for parameter, value in zip(self.parameters, values, strict=True)
+        )
+
+
+def operation(name: str, call: Callable[..., Any], doc: str, *parameters: Parameter) -> Operation:
+    """A row."""
+    return Operation(name, call, doc, parameters)
+
+
+class Operations:
+    """The table of one kind of resource."""
+
+    def __init__(self, kind: str, doc: str, rows: Sequence[Operation]) -> None:
+        """Args:
+        kind: First part of the resource's name: ``broker``, ``queue`` …
+        doc: One sentence on the resource.
+        rows: In the order in which they are documented.
+        """
+        self.kind = kind
+        self.doc = doc
+        self.rows = tuple(rows)
+        self._by_name: dict[str, list[Operation]] = {}
+        self._attributes: dict[str, Operation] = {}
+        for row in rows:
+            self._by_name.setdefault(row.name, []).append(row)
+            if row.attribute is not None:
+                self._attributes[row.attribute] = row
+
+    def find(self, name: str, values: Sequence[object]) -> Operation:
+        """The operation of a name that takes these values.
+
+        Raises:
+            ManagementError: there is none; the text names what there is.
+        """
+        rows = self._by_name.get(name)
+        if rows is None:
+            raise ManagementError(f"no operation {name!r} on {self.kind}")
+        for row in rows:
+            if row.takes(values):
+                return row
+        offered = ", ".join(row.signature for row in rows)
+        given = ", ".join(type(value).__name__ if value is not None else "null" for value in values)
+        raise ManagementError(f"operation {name!r} does not take ({given}): {offered}")
+
+    def find_attribute(self, name: str) -> Operation:
+        """The getter of an attribute, whose name may begin with a small letter. Raises ManagementError."""
+        row = self._attributes.get(name[:1].upper() + name[1:])
+        if row is None:
+            raise ManagementError(f"no attribute {name!r} on {self.kind}")
+        return row

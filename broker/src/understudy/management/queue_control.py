@@ -1,0 +1,397 @@
+"""The operations of ``queue.<name>`` (Artemis: QueueControl).
+
+Messages are named by id and taken by selector; ``null`` or the empty text takes all. What is done
+to messages is in ``queue_messages``; here are the names, the types and the answers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator
+from dataclasses import dataclass
+from typing import Any, Final
+
+from understudy.errors import ManagementError, QueueNotFound
+from understudy.management import queue_messages as messages
+from understudy.management.invocation import Control, ManagedNode, Requester
+from understudy.management.listing import to_json
+from understudy.management.operations import (
+    Operation,
+    Operations,
+    flag,
+    integer,
+    long,
+    operation,
+    text,
+)
+from understudy.management.rows import consumer_json, queue_row
+from understudy.management.sending import SENDING_PARAMETERS, send
+from understudy.routing.changes import pause_queue, resume_queue
+from understudy.routing.post_office import PostOffice
+from understudy.routing.queue import Queue
+from understudy.session.consumer import ServerConsumer
+from understudy.store.reference import MessageReference
+
+Steps = Generator[None, None, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class QueueControl(Control):
+    """One queue in the hands of one requester."""
+
+    queue: Queue
+
+    @property
+    def office(self) -> PostOffice:
+        return self.node.services.post_office
+
+    @property
+    def page_size(self) -> int:
+        """Messages that one operation lists."""
+        return self.queue.address.settings.management_browse_page_size
+
+    def wanted(self, selector: str | None) -> messages.Wanted:
+        return messages.wanted_by(self.queue, selector)
+
+    def target(self, name: str) -> Queue:
+        """Another queue that messages go to. Raises QueueNotFound, ManagementError."""
+        found = self.office.directory.queue(name)
+        if found is self.queue:
+            raise ManagementError(f"queue {name!r} is where the messages are")
+        return found
+
+    # -- looking ------------------------------------------------------------------------------------
+
+    def list_messages(self, selector: str | None) -> Steps:
+        return messages.page(self.queue, self.wanted(selector), 0, self.page_size)
+
+    def list_messages_as_json(self, selector: str | None) -> Steps:
+        return to_json((yield from self.list_messages(selector)))
+
+    def browse(self, selector: str | None = None) -> Steps:
+        return self.browse_page(1, self.page_size, selector)
+
+    def browse_page(self, page: int, page_size: int, selector: str | None = None) -> Steps:
+        if page < 1 or not 0 < page_size <= self.page_size:
+            raise ManagementError(f"page {page} of {page_size}: from 1, with 1 to {self.page_size} messages")
+        return self._browse((page - 1) * page_size, page_size, selector)
+
+    def _browse(self, skip: int, limit: int, selector: str | None) -> Steps:
+        wanted = self.wanted(selector)
+        return (yield from messages.page(self.queue, wanted, skip, limit, messages.show_with_body))
+
+    def count(self, selector: str | None) -> object:
+        if not selector or not selector.strip():
+            return self.queue.message_count
+        return messages.count(self.queue, self.wanted(selector))
+
+    def count_by(self, selector: str | None, property_name: str) -> Steps:
+        return to_json((yield from messages.count_by(self.queue, self.wanted(selector), property_name)))
+
+    def first_as_json(self) -> str:
+        found = messages.first(self.queue)
+        return to_json([messages.show(self.queue, found)] if found is not None else [])
+
+    def peek_first_as_json(self) -> str | None:
+        found = messages.first(self.queue)
+        return None if found is None else to_json(messages.show(self.queue, found))
+
+    def first_timestamp(self) -> int | None:
+        found = messages.first(self.queue)
+        return None if found is None else self.queue.read(found).timestamp
+
+    def first_age(self) -> int | None:
+        timestamp = self.first_timestamp()
+        return None if timestamp is None else max(self.node.services.clock.wall_ms() - timestamp, 0)
+
+    def delivering(self) -> dict[str, list[MessageReference]]:
+        """What consumers hold, by consumer."""
+        return {
+            f"{consumer.session.alias}:{consumer.consumer_id}": list(consumer.delivering.values())
+            for consumer in self.queue.consumers()
+            if isinstance(consumer, ServerConsumer)
+        }
+
+    def list_delivering(self) -> dict[str, object]:
+        left = self.page_size
+        shown: dict[str, object] = {}
+        for name, references in self.delivering().items():
+            shown[name] = [messages.show(self.queue, reference) for reference in references[:left]]
+            left -= min(left, len(references))
+        return shown
+
+    def count_delivering(self, selector: str | None) -> int:
+        wanted = self.wanted(selector)
+        return sum(wanted(reference) for held in self.delivering().values() for reference in held)
+
+    def scheduled(self) -> list[dict[str, object]]:
+        found = self.office.scheduled.of(self.queue)[: self.page_size]
+        return [messages.show(self.queue, reference) for reference in found]
+
+    def list_consumers_as_json(self) -> str:
+        return to_json(
+            [consumer_json(consumer) for consumer in self.queue.consumers() if isinstance(consumer, ServerConsumer)]
+        )
+
+    def groups_as_json(self) -> str:
+        owners = self.queue.group_owners.items()
+        return to_json(
+            [
+                {"groupID": key, "consumerID": owner.consumer_id, "sessionID": owner.session.alias}
+                for key, owner in owners
+                if isinstance(owner, ServerConsumer)
+            ]
+        )
+
+    # -- changing -----------------------------------------------------------------------------------
+
+    def remove(self, selector: str | None) -> Steps:
+        return messages.remove(self.office, self.queue, self.wanted(selector))
+
+    def remove_at_most(self, limit: int, selector: str | None) -> Steps:
+        """Artemis' flushLimit only says how many it removes in one transaction."""
+        return self.remove(selector)
+
+    def remove_all(self) -> Steps:
+        return self.remove(None)
+
+    def remove_one(self, message_id: int) -> Steps:
+        return _any(messages.remove(self.office, self.queue, messages.of_id(message_id), 1))
+
+    def expire(self, selector: str | None) -> Steps:
+        return self._act(self.wanted(selector), messages.expire(self.office, self.queue))
+
+    def expire_one(self, message_id: int) -> Steps:
+        return self._act_on_one(message_id, messages.expire(self.office, self.queue))
+
+    def kill(self, selector: str | None) -> Steps:
+        return self._act(self.wanted(selector), messages.kill(self.office, self.queue))
+
+    def kill_one(self, message_id: int) -> Steps:
+        return self._act_on_one(message_id, messages.kill(self.office, self.queue))
+
+    def move(self, selector: str | None, target: str, reject_duplicates: bool = False, limit: int = -1) -> Steps:
+        act = messages.move(self.office, self.queue, self.target(target), reject_duplicates=reject_duplicates)
+        return self._act(self.wanted(selector), act, limit)
+
+    def move_flushing(
+        self, flush_limit: int, selector: str | None, target: str, reject_duplicates: bool, limit: int = -1
+    ) -> Steps:
+        return self.move(selector, target, reject_duplicates, limit)
+
+    def move_one(self, message_id: int, target: str, reject_duplicates: bool = False) -> Steps:
+        act = messages.move(self.office, self.queue, self.target(target), reject_duplicates=reject_duplicates)
+        return self._act_on_one(message_id, act)
+
+    def copy_one(self, message_id: int, target: str) -> Steps:
+        found = self.office.directory.queue(target)
+        copied = False
+
+        def seen(references: list[MessageReference]) -> bool:
+            nonlocal copied
+            messages.copy_to(self.office, self.queue, references[0], found)
+            copied = True
+            return False
+
+        yield from messages.look(self.queue, messages.of_id(message_id), seen)
+        return copied
+
+    def retry(self, selector: str | None = None) -> Steps:
+        return self._act(self.wanted(selector), messages.retry(self.office, self.queue))
+
+    def retry_one(self, message_id: int) -> Steps:
+        return self._act_on_one(message_id, messages.retry(self.office, self.queue))
+
+    def change_priority(self, selector: str | None, priority: int) -> Steps:
+        return self._act(self.wanted(selector), self._priority(priority))
+
+    def change_priority_of_one(self, message_id: int, priority: int) -> Steps:
+        return self._act_on_one(message_id, self._priority(priority))
+
+    def _priority(self, priority: int) -> messages.Act:
+        if not 0 <= priority <= 9:
+            raise ManagementError(f"priority {priority}: 0 to 9")
+        return messages.change_priority(self.office, self.queue, priority)
+
+    def _act(self, wanted: messages.Wanted, act: messages.Act, limit: int = -1) -> Steps:
+        return messages.act_on(self.office, self.queue, wanted, act, limit)
+
+    def _act_on_one(self, message_id: int, act: messages.Act) -> Steps:
+        return _any(self._act(messages.of_id(message_id), act, 1))
+
+    def deliver_scheduled(self, selector: str | None) -> None:
+        self._release(self.wanted(selector))
+
+    def deliver_scheduled_one(self, message_id: int) -> None:
+        self._release(messages.of_id(message_id))
+
+    def _release(self, wanted: messages.Wanted) -> None:
+        for reference in self.office.scheduled.take(self.queue, wanted, self.queue.scheduled_count):
+            self.queue.due(reference)
+
+    def send(self, *arguments: Any) -> Steps:
+        return send(self, f"{self.queue.address.name}::{self.queue.name}", *arguments)
+
+    def pause(self, persist: bool = False) -> None:
+        pause_queue(self.office, self.queue, persist=persist)
+
+    def resume(self) -> None:
+        resume_queue(self.office, self.queue)
+
+    def reset_group(self, group: str) -> None:
+        self.queue.group_owners.pop(self.queue.group_key(group), None)
+        self.queue.prompt()
+
+    def reset_groups(self) -> None:
+        self.queue.group_owners.clear()
+        self.queue.prompt()
+
+
+def _any(steps: Generator[None, None, int]) -> Generator[None, None, bool]:
+    """Whether it was done at all."""
+    return (yield from steps) > 0
+
+
+def _counter(name: str) -> Callable[[QueueControl], None]:
+    def reset(control: QueueControl) -> None:
+        setattr(control.queue, name, 0)
+
+    return reset
+
+
+def _field(name: str) -> Callable[[QueueControl], object]:
+    """A value of the queue's row."""
+
+    def read(control: QueueControl) -> object:
+        value = queue_row(control.queue)[name]
+        return None if value == "" else value
+
+    return read
+
+
+def _attributes() -> list[Operation]:
+    """Getters of what every list of queues shows."""
+    rows = (
+        ("getID", "id", "Id of the queue."),
+        ("getName", "name", "Its name."),
+        ("getAddress", "address", "Its address."),
+        ("getFilter", "filter", "Its selector."),
+        ("isDurable", "durable", "Whether it survives a restart."),
+        ("isTemporary", "temporary", "Whether it goes with the connection that made it."),
+        ("isPaused", "paused", "Whether nothing is delivered until it is resumed."),
+        ("isPersistedPause", "persistedPause", "Whether the pause outlasts a restart."),
+        ("isPurgeOnNoConsumers", "purgeOnNoConsumers", "Whether it empties itself when the last consumer goes."),
+        ("isExclusive", "exclusive", "Whether one consumer at a time gets everything."),
+        ("isLastValue", "lastValue", "Whether only the last message of each key stays."),
+        ("getLastValueKey", "lastValueKey", "Property that is the key of a last-value queue."),
+        ("getRingSize", "ringSize", "Most messages it keeps; -1 is no limit."),
+        ("isEnabled", "enabled", "Whether it takes messages."),
+        ("isAutoDelete", "autoDelete", "Whether it is removed when it is not needed any more."),
+        ("isInternalQueue", "internalQueue", "Whether it is the broker's own."),
+        ("getRoutingType", "routingType", "ANYCAST or MULTICAST."),
+        ("getMaxConsumers", "maxConsumers", "Most consumers; -1 is no limit."),
+        ("getConsumerCount", "consumerCount", "Consumers, browsers left out."),
+        ("getConsumersBeforeDispatch", "consumersBeforeDispatch", "Consumers it waits for."),
+        ("getDelayBeforeDispatch", "delayBeforeDispatch", "Longest wait for them in milliseconds."),
+        ("isGroupRebalance", "groupRebalance", "Whether groups are dealt out anew when a consumer comes."),
+        ("isGroupRebalancePauseDispatch", "groupRebalancePauseDispatch", "Whether deliveries wait meanwhile."),
+        ("getGroupBuckets", "groupBuckets", "Buckets of message groups; -1 is none."),
+        ("getGroupFirstKey", "groupFirstKey", "Property set on the first message of a group."),
+        ("getMessageCount", "messageCount", "Messages in it, scheduled and delivered ones too."),
+        ("getDeliveringCount", "deliveringCount", "Messages that consumers hold."),
+        ("getScheduledCount", "scheduledCount", "Messages whose time has not come."),
+        ("getMessagesAdded", "messagesAdded", "Messages that came since the activation."),
+        ("getMessagesAcknowledged", "messagesAcked", "Messages acknowledged since the activation."),
+        ("getMessagesExpired", "messagesExpired", "Messages expired since the activation."),
+        ("getMessagesKilled", "messagesKilled", "Messages removed or sent to the dead letters since then."),
+    )
+    return [operation(name, _field(field), doc) for name, field, doc in rows]
+
+
+_SELECTOR: Final = text("filter", nullable=True)
+_ID: Final = long("messageID")
+_TARGET: Final = text("otherQueueName")
+_REJECT: Final = flag("rejectDuplicates")
+_C = QueueControl
+
+_OPERATIONS: Final = (
+    operation("getUser", lambda control: None, "Who made it; not kept."),
+    operation("isConfigurationManaged", lambda c: c.queue.configuration.configuration_managed, "Made by broker.xml."),
+    operation("isRetroactiveResource", lambda control: False, "Retroactive queues do not exist here."),
+    operation("getExpiryAddress", lambda c: c.queue.address.settings.expiry_address, "Where expired messages go."),
+    operation("getDeadLetterAddress", lambda c: c.queue.address.settings.dead_letter_address, "Where failed ones go."),
+    operation("getFirstMessageAsJSON", _C.first_as_json, "The message that would be delivered next, in an array."),
+    operation("peekFirstMessageAsJSON", _C.peek_first_as_json, "The message that would be delivered next, or null."),
+    operation("getFirstMessageTimestamp", _C.first_timestamp, "Its timestamp."),
+    operation("getFirstMessageAge", _C.first_age, "Milliseconds since its timestamp."),
+    operation("getGroupCount", lambda c: len(c.queue.group_owners), "Message groups that have a consumer."),
+    operation("listMessages", _C.list_messages, "The first messages (management-browse-page-size).", _SELECTOR),
+    operation("listMessagesAsJSON", _C.list_messages_as_json, "The same as JSON text.", _SELECTOR),
+    operation("browse", _C.browse, "The first messages with the text of text messages."),
+    operation("browse", _C.browse, "Of those, the ones a selector takes.", _SELECTOR),
+    operation("browse", _C.browse_page, "A page of them, from 1.", integer("page"), integer("pageSize")),
+    operation("browse", _C.browse_page, "The same with a selector.", integer("page"), integer("pageSize"), _SELECTOR),
+    operation("countMessages", lambda c: c.queue.message_count, "As getMessageCount."),
+    operation("countMessages", _C.count, "Waiting messages that a selector takes.", _SELECTOR),
+    operation(
+        "countMessages", _C.count_by, "The same by value of a property, as JSON.", _SELECTOR, text("groupByProperty")
+    ),
+    operation("countDeliveringMessages", _C.count_delivering, "Messages consumers hold, by selector.", _SELECTOR),
+    operation("listDeliveringMessages", _C.list_delivering, "Messages that consumers hold, by consumer."),
+    operation("listDeliveringMessagesAsJSON", lambda c: to_json(c.list_delivering()), "The same as JSON text."),
+    operation("listScheduledMessages", _C.scheduled, "Messages whose time has not come, earliest first."),
+    operation("listScheduledMessagesAsJSON", lambda c: to_json(c.scheduled()), "The same as JSON text."),
+    operation("listConsumersAsJSON", _C.list_consumers_as_json, "Its consumers, as JSON."),
+    operation("listGroupsAsJSON", _C.groups_as_json, "Message groups and their consumers, as JSON."),
+    operation("removeMessage", _C.remove_one, "Remove one message; whether it was there.", _ID),
+    operation("removeMessages", _C.remove, "Remove what a selector takes; how many.", _SELECTOR),
+    operation("removeMessages", _C.remove_at_most, "The same.", integer("flushLimit"), _SELECTOR),
+    operation("removeAllMessages", _C.remove_all, "Remove everything that consumers do not hold; how many."),
+    operation("expireMessage", _C.expire_one, "Expire one message.", _ID),
+    operation("expireMessages", _C.expire, "Expire what a selector takes; how many.", _SELECTOR),
+    operation("sendMessageToDeadLetterAddress", _C.kill_one, "Send one message to the dead letters.", _ID),
+    operation("sendMessagesToDeadLetterAddress", _C.kill, "Send what a selector takes there; how many.", _SELECTOR),
+    operation("moveMessage", _C.move_one, "Move one message to another queue.", _ID, _TARGET),
+    operation("moveMessage", _C.move_one, "The same.", _ID, _TARGET, _REJECT),
+    operation("moveMessages", _C.move, "Move what a selector takes; how many.", _SELECTOR, _TARGET),
+    operation("moveMessages", _C.move, "The same.", _SELECTOR, _TARGET, _REJECT),
+    operation("moveMessages", _C.move_flushing, "The same.", integer("flushLimit"), _SELECTOR, _TARGET, _REJECT),
+    operation(
+        "moveMessages", _C.move_flushing, "At most messageCount of them; -1 is all.",
+        integer("flushLimit"), _SELECTOR, _TARGET, _REJECT, integer("messageCount"),
+    ),
+    operation("copyMessage", _C.copy_one, "Copy one message to another queue.", _ID, text("targetQueue")),
+    operation("retryMessage", _C.retry_one, "Send one message back to where it came from.", _ID),
+    operation("retryMessages", _C.retry, "Send everything back to where it came from; how many."),
+    operation("retryMessages", _C.retry, "The same with a selector.", _SELECTOR),
+    operation("changeMessagePriority", _C.change_priority_of_one, "Give one message another priority and a new id.",
+              _ID, integer("newPriority")),
+    operation("changeMessagesPriority", _C.change_priority, "The same for what a selector takes; how many.",
+              _SELECTOR, integer("newPriority")),
+    operation("deliverScheduledMessage", _C.deliver_scheduled_one, "Let the time of one message have come.", _ID),
+    operation("deliverScheduledMessages", _C.deliver_scheduled, "The same for what a selector takes.", _SELECTOR),
+    operation("sendMessage", _C.send, "Send a message to this queue alone; its id.", *SENDING_PARAMETERS),
+    operation("sendMessage", _C.send, "The same, with a JMS message id if wanted.", *SENDING_PARAMETERS,
+              flag("createMessageId")),
+    operation("pause", _C.pause, "Deliver nothing until it is resumed or the broker restarts."),
+    operation("pause", _C.pause, "The same; persist: not after a restart either.", flag("persist")),
+    operation("resume", _C.resume, "Deliver again."),
+    operation("resetGroup", _C.reset_group, "Let a message group find a new consumer.", text("groupID")),
+    operation("resetAllGroups", _C.reset_groups, "Let every message group find a new consumer."),
+    operation("flushExecutor", lambda control: None, "Nothing: one thread does everything in order."),
+    operation("resetMessagesAdded", _counter("messages_added"), "Count them from 0."),
+    operation("resetMessagesAcknowledged", _counter("messages_acknowledged"), "Count them from 0."),
+    operation("resetMessagesExpired", _counter("messages_expired"), "Count them from 0."),
+    operation("resetMessagesKilled", _counter("messages_killed"), "Count them from 0."),
+)  # fmt: skip
+
+
+class QueueControls:
+    """Finds queues by name."""
+
+    operations = Operations("queue", "A queue, by its name.", [*_attributes(), *_OPERATIONS])
+
+    def __call__(self, node: ManagedNode, requester: Requester, name: str) -> QueueControl:
+        queue = node.services.post_office.find_queue(name)
+        if queue is None:
+            raise QueueNotFound(f"no queue {name!r}")
+        return QueueControl(node, requester, queue)

@@ -1,0 +1,380 @@
+"""What an operator does to the messages of one queue: look at them, take them out, send them elsewhere.
+
+Everything that looks at messages does so in slices of ``SLICE_MESSAGES`` (see ``invocation``); the
+queue goes on meanwhile, so what came or went between two slices may or may not be seen, but no
+message is ever seen twice. Messages that consumers hold are left alone, and those whose time has
+not come are only listed, released and removed.
+
+What leaves a queue for another does so in one transaction of the log each: the copy and the end of
+the original count together or not at all.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Generator, Iterable, Sequence
+from typing import Final
+
+from understudy.errors import BrokerError, DuplicateIdRejected, LimitExceeded, QueueNotFound
+from understudy.ids import uuid_text
+from understudy.message import (
+    DUPLICATE_ID,
+    ORIGINAL_ADDRESS,
+    ORIGINAL_MESSAGE_ID,
+    ORIGINAL_QUEUE,
+    ORIGINAL_ROUTING_TYPE,
+    ROUTING_TYPE,
+    Message,
+    MessageType,
+)
+from understudy.properties import BYTE, PropertyValue, decode_simple_string
+from understudy.routing.address import Address
+from understudy.routing.duplicate_ids import duplicate_id_bytes
+from understudy.routing.filter import parse_filter
+from understudy.routing.post_office import Order, PostOffice
+from understudy.routing.queue import Queue
+from understudy.session.transaction import Transaction
+from understudy.store.reference import MessageReference
+
+#: Messages looked at before others have their turn.
+SLICE_MESSAGES: Final = 500
+#: Different values that ``countMessages`` tells apart.
+GROUPS_MAX: Final = 10_000
+_START: Final = (9, -1)
+
+Wanted = Callable[[MessageReference], bool]
+Shown = dict[str, object]
+Act = Callable[[list[MessageReference]], int]
+
+
+def wanted_by(queue: Queue, selector_text: str | None) -> Wanted:
+    """Whether a selector takes a reference of the queue. Raises InvalidSelector."""
+    selector = parse_filter(selector_text)
+    if selector is None:
+        return lambda reference: True
+    return lambda reference: selector.matches(queue.read(reference))
+
+
+def of_id(message_id: int) -> Wanted:
+    """Whether it is the message of that id."""
+    return lambda reference: reference.message_id == message_id
+
+
+# -- looking ------------------------------------------------------------------------------------------
+
+
+def look(queue: Queue, wanted: Wanted, seen: Callable[[list[MessageReference]], bool]) -> Generator[None, None, None]:
+    """Go through what waits; ``seen`` gets the wanted ones of each slice and says whether to go on."""
+    position, more = _START, True
+    while more:
+        chosen: list[MessageReference] = []
+        more = False
+        for looked_at, (following, reference) in enumerate(queue.browse(position)):
+            if looked_at == SLICE_MESSAGES:
+                more = True
+                break
+            position = following
+            if wanted(reference):
+                chosen.append(reference)
+        if chosen and not seen(chosen):
+            return
+        if more:
+            yield
+            if queue.deleted:
+                raise QueueNotFound(f"queue {queue.name!r} was deleted meanwhile")
+
+
+def count(queue: Queue, wanted: Wanted) -> Generator[None, None, int]:
+    """How many wait that are wanted."""
+    total = 0
+
+    def seen(references: list[MessageReference]) -> bool:
+        nonlocal total
+        total += len(references)
+        return True
+
+    yield from look(queue, wanted, seen)
+    return total
+
+
+def count_by(queue: Queue, wanted: Wanted, property_name: str) -> Generator[None, None, dict[str, int]]:
+    """How many wait for each value of a property; ``null`` counts those without it.
+
+    Raises:
+        LimitExceeded: too many different values.
+    """
+    counts: Counter[str] = Counter()
+
+    def seen(references: list[MessageReference]) -> bool:
+        for reference in references:
+            value = queue.read(reference).properties.get(property_name)
+            counts["null" if value is None else str(value)] += 1
+        if len(counts) > GROUPS_MAX:
+            raise LimitExceeded(f"more than {GROUPS_MAX} values of {property_name!r}")
+        return True
+
+    yield from look(queue, wanted, seen)
+    return dict(counts)
+
+
+def first(queue: Queue) -> MessageReference | None:
+    """What would be delivered next."""
+    return next((reference for _, reference in queue.browse(_START)), None)
+
+
+def show(queue: Queue, reference: MessageReference) -> dict[str, object]:
+    """A message as JSON: its properties and, over them, its header (facts 10.1)."""
+    message = queue.read(reference)
+    limit = queue.address.settings.management_message_attribute_size_limit
+    shown: dict[str, object] = {name: _shown(value, limit) for name, value in message.properties.items()}
+    if message.user_id is not None:
+        shown["userID"] = f"ID:{uuid_text(message.user_id)}"
+    return shown | {
+        "messageID": reference.message_id,
+        "address": message.address or "",
+        "type": message.type,
+        "durable": message.durable,
+        "expiration": message.expiration,
+        "timestamp": message.timestamp,
+        "priority": message.priority,
+        "deliveryCount": reference.delivery_count,
+        "largeMessage": message.is_large,
+    }
+
+
+def page(
+    queue: Queue, wanted: Wanted, skip: int, limit: int, shown_as: Callable[[Queue, MessageReference], Shown] = show
+) -> Generator[None, None, list[Shown]]:
+    """At most ``limit`` of those that wait, as they are shown, behind the first ``skip``."""
+    shown: list[Shown] = []
+    passed = 0
+
+    def seen(references: list[MessageReference]) -> bool:
+        nonlocal passed
+        for reference in references:
+            passed += 1
+            if passed > skip and len(shown) < limit:
+                shown.append(shown_as(queue, reference))
+        return len(shown) < limit
+
+    if limit > 0:
+        yield from look(queue, wanted, seen)
+    return shown
+
+
+def show_with_body(queue: Queue, reference: MessageReference) -> dict[str, object]:
+    """As ``show``, with the text of a text message, cut like every other value."""
+    shown = show(queue, reference)
+    message = queue.read(reference)
+    body = message.body
+    if message.type == MessageType.TEXT and not message.is_large and body[:1] == b"\x01":
+        try:
+            text, _ = decode_simple_string(body, 1, len(body))
+        except BrokerError:
+            # whatever its client wrote there: it is shown without its body
+            return shown
+        shown["text"] = _shown(text, queue.address.settings.management_message_attribute_size_limit)
+    return shown
+
+
+def _shown(value: PropertyValue, limit: int) -> object:
+    if isinstance(value, bytes):
+        cut = value if limit < 0 else value[:limit]
+        return [byte - 256 if byte > 127 else byte for byte in cut]
+    if isinstance(value, str) and 0 <= limit < len(value):
+        return f"{value[:limit]}, + {len(value) - limit} more"
+    return value
+
+
+# -- taking out ---------------------------------------------------------------------------------------
+
+
+def act_on(office: PostOffice, queue: Queue, wanted: Wanted, act: Act, limit: int = -1) -> Generator[None, None, int]:
+    """Take the wanted ones that wait out of the queue and do something with them.
+
+    Args:
+        office: Whose queue it is.
+        queue: Whose messages.
+        wanted: Which. What is sent behind the beginning, copies made by ``act`` too, is left alone.
+        act: Gets references that are in no place any more; puts back what it leaves.
+        limit: At most so many; -1 = all.
+
+    Returns:
+        For how many it was done.
+    """
+    done = 0
+    newest = office.store.next_id()
+
+    def seen(references: list[MessageReference]) -> bool:
+        nonlocal done
+        if limit >= 0:
+            references = references[: limit - done]
+        for reference in references:
+            queue.waiting.remove(reference)
+        done += act(references)
+        return limit < 0 or done < limit
+
+    if limit:
+        yield from look(queue, lambda reference: reference.message_id < newest and wanted(reference), seen)
+    return done
+
+
+def remove(office: PostOffice, queue: Queue, wanted: Wanted, limit: int = -1) -> Generator[None, None, int]:
+    """The wanted ones end here, also those whose time has not come. Returns how many."""
+
+    def end(references: list[MessageReference]) -> int:
+        queue.log_acknowledges(references)
+        queue.messages_killed += len(references)
+        queue.forget(references)
+        return len(references)
+
+    done = yield from act_on(office, queue, wanted, end, limit)
+    room = limit - done if limit >= 0 else queue.scheduled_count
+    taken = office.scheduled.take(queue, wanted, room)
+    queue.scheduled_count -= len(taken)
+    return done + end(taken)
+
+
+def expire(office: PostOffice, queue: Queue) -> Act:
+    """As if their time were over."""
+    return lambda references: _one_by_one(queue, references, lambda reference: office.expire(queue, reference))
+
+
+def kill(office: PostOffice, queue: Queue) -> Act:
+    """As if they had been delivered too often: to the dead letters."""
+    return lambda references: _one_by_one(
+        queue, references, lambda reference: office.dead_letters.kill(queue, reference)
+    )
+
+
+def _one_by_one(
+    queue: Queue, references: Sequence[MessageReference], call: Callable[[MessageReference], object]
+) -> int:
+    """Returns for how many ``call`` did not say False. What was not reached when it raises stays in the queue."""
+    done = 0
+    for position, reference in enumerate(references):
+        try:
+            done += call(reference) is not False
+        except BrokerError:
+            _put_back(queue, references[position:])
+            raise
+    return done
+
+
+def _put_back(queue: Queue, references: Iterable[MessageReference]) -> None:
+    returned = list(references)
+    queue.delivering_count += len(returned)
+    queue.put_back(returned)
+
+
+# -- to other queues ----------------------------------------------------------------------------------
+
+
+def move(office: PostOffice, queue: Queue, target: Queue, *, reject_duplicates: bool = False) -> Act:
+    """To another queue, and to no other of its address."""
+
+    def one(reference: MessageReference) -> bool:
+        copy = _from_here(office, queue, queue.read(reference), target)
+        if reject_duplicates and _seen(copy, target.address):
+            raise DuplicateIdRejected(f"address {target.address.name!r} has seen message {reference.message_id}")
+        transfer(office, queue, reference, copy, target.address, (target,), remember=reject_duplicates)
+        return True
+
+    return lambda references: _one_by_one(queue, references, one)
+
+
+def retry(office: PostOffice, queue: Queue) -> Act:
+    """Back to where each came from; what came from nowhere stays."""
+
+    def one(reference: MessageReference) -> bool:
+        message = queue.read(reference)
+        address = office.directory.addresses.get(str(message.properties.get(ORIGINAL_ADDRESS)))
+        if address is None:
+            _put_back(queue, (reference,))
+            return False
+        properties = message.properties.copy()
+        origin = office.directory.queues.get(str(properties.pop(ORIGINAL_QUEUE, None)))
+        routing_type = properties.pop(ORIGINAL_ROUTING_TYPE, None)
+        for name in (ORIGINAL_ADDRESS, ORIGINAL_MESSAGE_ID, "_AMQ_ACTUAL_EXPIRY"):
+            properties.pop(name, None)
+        if isinstance(routing_type, int):
+            properties.set_typed(ROUTING_TYPE, BYTE, routing_type)
+        copy = message.replace(
+            address=address.name, properties=properties, expiration=0, message_id=office.store.next_id()
+        )
+        queues = (origin,) if origin is not None and origin.address is address else address.route(copy, None)
+        if not queues:
+            _put_back(queue, (reference,))
+            return False
+        transfer(office, queue, reference, copy, address, queues)
+        return True
+
+    return lambda references: _one_by_one(queue, references, one)
+
+
+def change_priority(office: PostOffice, queue: Queue, priority: int) -> Act:
+    """To the end of the same queue, with another priority and a new id."""
+
+    def one(reference: MessageReference) -> bool:
+        copy = queue.read(reference).replace(priority=priority, message_id=office.store.next_id())
+        transfer(office, queue, reference, copy, queue.address, (queue,))
+        return True
+
+    return lambda references: _one_by_one(queue, references, one)
+
+
+def transfer(
+    office: PostOffice,
+    queue: Queue,
+    reference: MessageReference,
+    copy: Message,
+    address: Address,
+    queues: tuple[Queue, ...],
+    *,
+    remember: bool = False,
+) -> None:
+    """A copy in these queues instead of the original, both or neither.
+
+    Args:
+        remember: Whether the copy's duplicate id counts as seen by its new address.
+
+    Raises:
+        BrokerError: nothing has happened, and the reference is still in no place.
+    """
+    duplicate = copy.properties.get(DUPLICATE_ID) if remember else None
+    duplicate_id = duplicate_id_bytes(duplicate) if duplicate is not None else None
+    transaction, order = Transaction(office), Order()
+    queue.delivering_count += 1
+    try:
+        office.accept(address, copy, queues, reference.scheduled_ms, order, None, transaction, duplicate_id)
+        transaction.acknowledge(queue, [reference])
+        transaction.commit(order, None)
+    except BrokerError:
+        transaction.roll_back()
+        queue.delivering_count -= 1
+        raise
+    address.messages_routed += 1
+
+
+def copy_to(office: PostOffice, queue: Queue, reference: MessageReference, target: Queue) -> None:
+    """A copy in another queue; the original stays. Raises DiskFull."""
+    copy = _from_here(office, queue, queue.read(reference), target)
+    office.accept(target.address, copy, (target,), 0, Order(), None, None, None)
+    target.address.messages_routed += 1
+
+
+def _from_here(office: PostOffice, queue: Queue, message: Message, target: Queue) -> Message:
+    """The copy for another queue: it says where it comes from, as dead letters do (facts 5.1)."""
+    properties = message.properties.copy()
+    routing_type = properties.pop(ROUTING_TYPE, None)
+    if isinstance(routing_type, int):
+        properties.set_typed(ORIGINAL_ROUTING_TYPE, BYTE, routing_type)
+    properties[ORIGINAL_ADDRESS] = queue.address.name
+    properties[ORIGINAL_QUEUE] = queue.name
+    properties[ORIGINAL_MESSAGE_ID] = message.message_id
+    return message.replace(address=target.address.name, properties=properties, message_id=office.store.next_id())
+
+
+def _seen(message: Message, address: Address) -> bool:
+    duplicate = message.properties.get(DUPLICATE_ID)
+    return duplicate is not None and duplicate_id_bytes(duplicate) in address.duplicate_ids

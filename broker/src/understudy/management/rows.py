@@ -1,0 +1,224 @@
+"""One row per queue, address, connection, session, consumer or producer, for every list of them.
+
+The JSON names are those of Artemis' management. What this broker does not count (bytes delivered,
+time of the last delivery) is left out rather than made up. Sessions are shown by alias: their names
+are secrets (ADR 0009).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from typing import Final
+
+from understudy.management.controls import QueueFacts
+from understudy.protocols.core.connection import CoreConnection
+from understudy.protocols.core.services import CoreServices
+from understudy.routing.address import Address
+from understudy.routing.queue import Queue
+from understudy.session.consumer import ServerConsumer
+from understudy.session.session import ServerSession
+
+PROTOCOL: Final = "CORE"
+
+
+def queue_facts(queue: Queue) -> QueueFacts:
+    """What the HTTP interface and the metrics show of a queue."""
+    return QueueFacts(
+        name=queue.name,
+        address=queue.address.name,
+        routing_type=queue.routing_type.name,
+        durable=queue.durable,
+        temporary=queue.temporary,
+        message_count=queue.message_count,
+        delivering_count=queue.delivering_count,
+        consumer_count=queue.consumer_count,
+        messages_added=queue.messages_added,
+        messages_acknowledged=queue.messages_acknowledged,
+        messages_expired=queue.messages_expired,
+        messages_killed=queue.messages_killed,
+        paging=queue.address.paging,
+        memory_bytes=queue.address.memory_bytes,
+        spilled_count=queue.waiting.spilled_count,
+    )
+
+
+def queue_row(queue: Queue) -> dict[str, object]:
+    """A row of ``listQueues``."""
+    facts, full = queue_facts(queue), queue.configuration
+    return {
+        "id": queue.queue_id,
+        "name": facts.name,
+        "address": facts.address,
+        "filter": queue.filter.text if queue.filter is not None else "",
+        "durable": facts.durable,
+        "paused": queue.paused,
+        "persistedPause": bool(full.paused),
+        "temporary": facts.temporary,
+        "purgeOnNoConsumers": queue.purge_on_no_consumers,
+        "consumerCount": facts.consumer_count,
+        "maxConsumers": -1 if full.max_consumers is None else full.max_consumers,
+        "autoCreated": full.auto_created,
+        "user": "",
+        "routingType": facts.routing_type,
+        "messagesAdded": facts.messages_added,
+        "messageCount": facts.message_count,
+        "messagesAcked": facts.messages_acknowledged,
+        "messagesExpired": facts.messages_expired,
+        "deliveringCount": facts.delivering_count,
+        "messagesKilled": facts.messages_killed,
+        "directDeliver": False,
+        "exclusive": queue.exclusive,
+        "lastValue": bool(full.last_value),
+        "lastValueKey": full.last_value_key or "",
+        "scheduledCount": queue.scheduled_count,
+        "groupRebalance": bool(full.group_rebalance),
+        "groupRebalancePauseDispatch": bool(full.group_rebalance_pause_dispatch),
+        "groupBuckets": -1 if full.group_buckets is None else full.group_buckets,
+        "groupFirstKey": full.group_first_key or "",
+        "enabled": full.enabled is not False,
+        "ringSize": -1 if full.ring_size is None else full.ring_size,
+        "consumersBeforeDispatch": full.consumers_before_dispatch or 0,
+        "delayBeforeDispatch": -1 if full.delay_before_dispatch is None else full.delay_before_dispatch,
+        "autoDelete": bool(full.auto_delete),
+        "internalQueue": queue.internal,
+    }
+
+
+def address_row(address: Address) -> dict[str, object]:
+    """A row of ``listAddresses``."""
+    return {
+        "id": address.address_id,
+        "name": address.name,
+        "routingTypes": routing_types(address),
+        "queueCount": len(address.bindings),
+        "internal": address.internal,
+        "temporary": not address.stored and not address.internal,
+        "autoCreated": address.auto_created,
+        "paused": False,
+        "currentDuplicateIdCacheSize": len(address.duplicate_ids),
+        "retroactiveResource": False,
+        "unroutedMessageCount": address.messages_unrouted,
+        "routedMessageCount": address.messages_routed,
+        "messageCount": address.message_count,
+        "addressSize": address.size_bytes,
+        "paging": address.paging,
+    }
+
+
+def routing_types(address: Address) -> str:
+    """``["ANYCAST"]``, ``["MULTICAST","ANYCAST"]``."""
+    return "[" + ",".join(f'"{kind.name}"' for kind in sorted(address.routing_types)) + "]"
+
+
+def connection_row(connection: CoreConnection) -> dict[str, object]:
+    """A row of ``listConnections``."""
+    sessions = [handler.session for handler in connection.sessions.values()]
+    return {
+        "connectionID": connection.scope.connection_id,
+        "remoteAddress": connection.connection.peer,
+        "users": ",".join(sorted({session.security.user for session in sessions})),
+        "creationTime": date_text(connection.scope.created_ms),
+        "implementation": "CoreConnection",
+        "protocol": PROTOCOL,
+        "clientID": connection.scope.client_id or "",
+        "localAddress": "",
+        "sessionCount": len(sessions),
+    }
+
+
+def session_row(session: ServerSession) -> dict[str, object]:
+    """A row of ``listSessions``."""
+    return {
+        "id": session.alias,
+        "user": session.security.user,
+        "validatedUser": session.security.user,
+        "creationTime": date_text(session.created_ms),
+        "consumerCount": len(session.consumers),
+        "producerCount": len(session.sends.producers),
+        "connectionID": session.connection.connection_id,
+        "clientID": session.connection.client_id or "",
+        "remoteAddress": session.connection.remote_address,
+    }
+
+
+def consumer_row(consumer: ServerConsumer) -> dict[str, object]:
+    """A row of ``listConsumers``."""
+    session, queue = consumer.session, consumer.queue
+    return {
+        "id": consumer.consumer_id,
+        "session": session.alias,
+        "connection": session.connection.connection_id,
+        "clientID": session.connection.client_id or "",
+        "user": session.security.user,
+        "validatedUser": session.security.user,
+        "protocol": PROTOCOL,
+        "queue": queue.name,
+        "queueType": queue.routing_type.name.lower(),
+        "filter": consumer.filter.text if consumer.filter is not None else "",
+        "address": queue.address.name,
+        "remoteAddress": session.connection.remote_address,
+        "browseOnly": consumer.browse_only,
+        "messagesInTransit": len(consumer.delivering),
+        "messagesInTransitSize": sum(reference.size_bytes for reference in consumer.delivering.values()),
+        "messagesDelivered": consumer.messages_delivered,
+    }
+
+
+def consumer_json(consumer: ServerConsumer) -> dict[str, object]:
+    """An entry of ``listConsumersAsJSON``, whose names are older than those of ``listConsumers``."""
+    row = consumer_row(consumer)
+    older = {
+        "consumerID": row["id"],
+        "sequentialId": row["id"],
+        "connectionID": row["connection"],
+        "sessionID": row["session"],
+        "queueName": row["queue"],
+        "browseOnly": row["browseOnly"],
+        "deliveringCount": row["messagesInTransit"],
+        "messagesInTransit": row["messagesInTransit"],
+        "messagesInTransitSize": row["messagesInTransitSize"],
+        "messagesDelivered": row["messagesDelivered"],
+    }
+    return older | ({"filter": row["filter"]} if row["filter"] else {})
+
+
+def session_json(session: ServerSession) -> dict[str, object]:
+    """An entry of ``listSessionsAsJSON``."""
+    user = session.security.user
+    named: dict[str, object] = {"validatedUser": user, "principal": user} if user else {}
+    return {
+        "sessionID": session.alias,
+        "creationTime": session.created_ms,
+        "consumerCount": len(session.consumers),
+        **named,
+        "metadata": dict(session.metadata),
+    }
+
+
+def producer_rows(session: ServerSession) -> Iterator[dict[str, object]]:
+    """Rows of ``listProducers``: one per producer that the client registered."""
+    for producer in session.sends.producers.values():
+        yield {
+            "id": producer.producer_id,
+            "name": str(producer.producer_id),
+            "session": session.alias,
+            "clientID": session.connection.client_id or "",
+            "user": session.security.user,
+            "validatedUser": session.security.user,
+            "protocol": PROTOCOL,
+            "address": producer.address or session.default_address or "",
+            "remoteAddress": session.connection.remote_address,
+            "connectionID": session.connection.connection_id,
+        }
+
+
+def consumers(services: CoreServices) -> Iterator[ServerConsumer]:
+    """Every consumer and browser of every session."""
+    for session in services.registry:
+        yield from session.consumers.values()
+
+
+def date_text(wall_ms: int) -> str:
+    """As Java writes a Date, in UTC."""
+    return datetime.fromtimestamp(wall_ms / 1000, UTC).strftime("%a %b %d %H:%M:%S UTC %Y")

@@ -1,0 +1,113 @@
+"""``sendMessage`` of addresses and queues: a message from an operator.
+
+It is sent with the permissions of the user that is named, or of the requester if none is; wrong
+passwords count against the requester's host like wrong logins.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from collections.abc import Generator, Mapping
+from typing import Final
+
+from understudy.config.model import Permission
+from understudy.errors import BrokerError, ManagementError
+from understudy.management.invocation import Control
+from understudy.management.operations import flag, integer, mapping, text
+from understudy.message import Message, MessageType
+from understudy.properties import PropertyValue, encode_simple_string
+from understudy.protocols.core.services import PrincipalSecurity
+from understudy.routing.post_office import Order
+from understudy.security.authentication import Principal
+from understudy.session.security import SessionSecurity
+
+SENDING_PARAMETERS: Final = (
+    mapping("headers"),
+    integer("type"),
+    text("body", nullable=True),
+    flag("durable"),
+    text("user", nullable=True),
+    text("password", nullable=True),
+)
+
+
+def send(
+    control: Control,
+    address: str,
+    headers: Mapping[str, object] | None,
+    kind: int,
+    body: str | None,
+    durable: bool,
+    user: str | None,
+    password: str | None,
+    create_message_id: bool = False,
+) -> Generator[None, None, str]:
+    """Send a message.
+
+    Args:
+        control: On whose behalf.
+        address: Plain or ``address::queue``.
+        headers: String properties.
+        kind: 3 is text; the body of every other type is Base64.
+        body: None is an empty one.
+        durable: Whether it survives a crash.
+        user: Sender; None is the requester.
+        password: Of the sender.
+        create_message_id: Give it a user id, which JMS shows as its message id.
+
+    Returns:
+        The id of the message.
+
+    Raises:
+        NotAuthorized, AuthenticationFailed, ManagementError, and what sending raises.
+    """
+    services = control.node.services
+    security = yield from _sender(control, user, password)
+    name, _, queue = address.partition("::")
+    security.check(Permission.SEND, name, queue or None)
+    if name not in services.post_office.directory.addresses:
+        security.check(Permission.CREATE_ADDRESS, name)
+    if not 0 <= kind <= 127:
+        raise ManagementError(f"message type {kind}: 0 to 127")
+    properties: dict[str, PropertyValue] = {}
+    for key, value in (headers or {}).items():
+        if not isinstance(value, str):
+            raise ManagementError(f"header {key!r} is no text")
+        properties[key] = value
+    message = Message(
+        _body(kind, body),
+        address=address,
+        type=kind,
+        durable=durable,
+        timestamp=services.clock.wall_ms(),
+        user_id=services.entropy.token(16) if create_message_id else None,
+        properties=properties,
+    )
+    services.post_office.send(message, Order())
+    return str(message.message_id)
+
+
+def _body(kind: int, body: str | None) -> bytes:
+    if kind == MessageType.TEXT:
+        return b"\x00" if body is None else b"\x01" + encode_simple_string(body)
+    try:
+        return base64.b64decode(body or "", validate=True)
+    except (binascii.Error, ValueError) as error:
+        raise ManagementError(f"the body of a message of type {kind} must be Base64: {error}") from error
+
+
+def _sender(control: Control, user: str | None, password: str | None) -> Generator[None, None, SessionSecurity]:
+    """Who sends; a password that must be checked is waited for."""
+    if not user:
+        return control.requester.security
+    services = control.node.services
+    told: list[Principal | BrokerError] = []
+    found = services.logins.ask(control.requester.host, user, password, told.append)
+    if isinstance(found, Principal):
+        return PrincipalSecurity(services.security, found)
+    while not told:
+        yield
+    if isinstance(told[0], BrokerError):
+        raise told[0]
+    return PrincipalSecurity(services.security, told[0])

@@ -1,0 +1,75 @@
+"""Messages that a session sends to the management address: requests, never queued.
+
+The session asks for the manage permission, and for the permission to send to the reply address,
+before anything is done; the reply goes out when everything that was done is durable. It takes no
+part in the session's transaction: what was done cannot be rolled back either.
+
+Not here: what a request asks for (``understudy.management``, behind the port).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final, Protocol
+
+from understudy.config.model import Permission
+from understudy.errors import BrokerError
+from understudy.message import REPLY_TO, Message
+from understudy.session.security import SessionSecurity
+
+if TYPE_CHECKING:
+    from understudy.routing.post_office import Done, PostOffice
+    from understudy.session.session import ServerSession
+
+#: How JMS clients write the kind of a destination before its name (facts 10.1).
+_PREFIXES: Final = ("queue://", "topic://", "temp-queue://", "temp-topic://")
+
+
+class Management(Protocol):
+    """What carries out the requests."""
+
+    address: str
+    """The management address."""
+
+    def handle(
+        self, request: Message, security: SessionSecurity, remote_address: str, reply: Callable[[Message], None]
+    ) -> None:
+        """Carry out a request and give its reply, now or later; without an address."""
+        ...
+
+
+def manage(
+    session: ServerSession, office: PostOffice, management: Management, request: Message, done: Done | None
+) -> None:
+    """Carry out a request for a session.
+
+    Raises:
+        NotAuthorized: it may not manage, or not send the reply; nothing was done.
+    """
+    session.security.check(Permission.MANAGE, management.address)
+    reply_to = _reply_address(request)
+    if reply_to is not None:
+        session.sends.permit(reply_to)
+
+    def reply(message: Message) -> None:
+        if reply_to is None:
+            return
+        # what is told must be durable
+        session.order.sequence = max(session.order.sequence, office.context.appended)
+        try:
+            office.send(message.replace(address=reply_to), session.order)
+        except BrokerError as error:
+            session.reply_failed(error)
+
+    management.handle(request, session.security, session.connection.remote_address, reply)
+    office.answer(session.order, done, office.context.appended)
+
+
+def _reply_address(request: Message) -> str | None:
+    address = request.properties.get(REPLY_TO)
+    if not isinstance(address, str):
+        return None
+    for prefix in _PREFIXES:
+        if address.startswith(prefix):
+            return address.removeprefix(prefix)
+    return address

@@ -1,0 +1,66 @@
+"""Management of a real broker: by messages of our own client and over HTTP, with the same operations."""
+
+from __future__ import annotations
+
+import json
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from support.processes import TOKEN, Node, Pair
+
+
+@pytest.fixture
+def pair(tmp_path: Path) -> Iterator[Pair]:
+    running = Pair(tmp_path)
+    try:
+        yield running.start()
+    finally:
+        running.end()
+
+
+def invoke(node: Node, resource: str, operation: str, *parameters: object) -> tuple[int, object]:
+    """Status, and the result or the error's text."""
+    body = {"resource": resource, "operation": operation, "parameters": parameters}
+    request = urllib.request.Request(
+        f"http://127.0.0.1:{node.http_port}/api/v1/invoke",
+        data=json.dumps(body).encode(),
+        headers={"Authorization": f"Bearer {TOKEN}"},
+    )
+    try:
+        with urllib.request.urlopen(request, timeout=10) as answer:
+            return answer.status, json.load(answer)["result"]
+    except urllib.error.HTTPError as error:
+        return error.code, json.load(error)["error"]["message"]
+
+
+def test_what_management_made_outlives_a_kill(pair: Pair) -> None:
+    """Answered means durable: an address, a queue, a message, a change and a pause are there after SIGKILL."""
+    node = pair.primary
+    assert invoke(node, "broker", "createQueue", "a", "ANYCAST", "q", None, True, -1, False, True)[0] == 200
+    assert invoke(node, "broker", "updateQueue", "q", None, 3, None)[0] == 200
+    assert invoke(node, "queue.q", "sendMessage", {"colour": "red"}, 3, "hello", True, None, None)[0] == 200
+    assert invoke(node, "queue.q", "pause", True) == (200, None)
+    assert invoke(node, "queue.q", "countMessages", "colour = 'red'") == (200, 1)
+    assert invoke(node, "queue.r", "pause")[0] == 422
+    assert invoke(pair.backup, "queue.q", "pause") == (503, "the node is passive")
+    node.kill()
+    pair.backup.wait_ready("active")
+    backup = pair.backup
+    assert invoke(backup, "queue.q", "isPersistedPause") == (200, True)
+    assert invoke(backup, "queue.q", "getMaxConsumers") == (200, 3)
+    status, shown = invoke(backup, "queue.q", "browse")
+    assert status == 200
+    assert isinstance(shown, list)
+    assert [(entry["text"], entry["colour"]) for entry in shown] == [("hello", "red")]
+    assert invoke(backup, "queue.q", "removeAllMessages") == (200, 1)
+
+
+def test_an_operator_can_force_a_failover(pair: Pair) -> None:
+    assert invoke(pair.primary, "broker", "forceFailover") == (200, None)
+    pair.backup.wait_ready("active")
+    assert pair.primary.process is not None
+    assert pair.primary.process.wait(20) == 0

@@ -1,0 +1,368 @@
+"""Operations of the broker: addresses, queues, clients, prepared branches, the node itself."""
+
+from __future__ import annotations
+
+import base64
+import json
+from typing import Any
+
+import pytest
+
+from support.core import NAME, Client
+from support.managed import ManagedWorld
+from support.routing import callback_of, text
+from understudy.config.model import (
+    AcceptorConfiguration,
+    ClusterConnectionConfiguration,
+    Permission,
+    RoutingType,
+    SecuritySettingConfiguration,
+)
+from understudy.errors import AuthenticationFailed
+from understudy.ids import Xid
+from understudy.management.controls_by_name import CONTROLS
+from understudy.security.authorization import NoSecurity, Principal
+from understudy.wire.core import packets
+from understudy.wire.core.transport import TransportConfiguration
+
+
+class KnowsNobody(NoSecurity):
+    """A policy without users."""
+
+    def begin(self, user: str | None, password: str | None) -> Principal:
+        raise AuthenticationFailed("who?")
+
+
+def connected(node: ManagedWorld, name: str = NAME, peer: str = "10.0.0.1:5000", **options: Any) -> Client:
+    client = node.client(peer)
+    client.create_session(name, **options)
+    return client
+
+
+# -- addresses and queues -----------------------------------------------------------------------------
+
+
+def test_addresses() -> None:
+    node = ManagedWorld()
+    made = "Address [name=a, routingTypes={MULTICAST,ANYCAST}, autoCreated=false]"
+    assert node.ask("broker", "createAddress", "a", "ANYCAST, multicast") == made
+    assert "exists" in node.refused("broker", "createAddress", "a", "ANYCAST")
+    assert "unknown routing type 'UNICAST'" in node.refused("broker", "createAddress", "b", "UNICAST")
+    assert node.ask("broker", "getAddressInfo", "a") == made
+    assert "{ANYCAST}" in node.ask("broker", "updateAddress", "a", "ANYCAST")
+    assert "{ANYCAST}" in node.ask("broker", "updateAddress", "a", None)
+    assert node.ask("broker", "listAddresses", "|") == "a|activemq.notifications"
+    assert sorted(node.ask("broker", "getAddressNames")) == ["a", "activemq.notifications"]
+    assert node.ask("broker", "getAddressCount") == 2
+    page = json.loads(node.ask("broker", "listAddresses", None, 1, 10))
+    assert page["count"] == 2
+    assert page["data"][0]["routingTypes"] == '["ANYCAST"]'
+    assert node.ask("broker", "listBindingsForAddress", "nowhere") == ""
+    node.ask("broker", "deleteAddress", "a")
+    assert "no address 'a'" in node.refused("broker", "deleteAddress", "a")
+
+
+def test_the_forms_of_creating_a_queue() -> None:
+    node = ManagedWorld()
+    described = node.ask("broker", "createQueue", "a", "ANYCAST", "q1", "n = 1", True, 5, True, True)
+    assert described.startswith(
+        "Queue [name=q1, address=a, routingType=ANYCAST, filter=n = 1, durable=true, maxConsumers=5"
+    )
+    assert "no address 'b'" in node.refused("broker", "createQueue", "b", "ANYCAST", "q", None, True, -1, False, False)
+    assert node.ask("broker", "createQueue", None, "q2") is None
+    node.ask("broker", "createQueue", "q3", "q3", False)
+    node.ask("broker", "createQueue", "q4", "q4", "ANYCAST")
+    node.ask("broker", "createQueue", "q5", "q5", False, "ANYCAST")
+    node.ask("broker", "createQueue", "q6", "q6", "n = 1", False)
+    node.ask("broker", "createQueue", "q7", "q7", None, True, "MULTICAST")
+    found = {name: node.office.find_queue(name) for name in ("q2", "q3", "q4", "q5", "q6", "q7")}
+    assert [queue.durable for queue in found.values() if queue] == [True, False, True, False, False, True]
+    assert [queue.routing_type.name for queue in found.values() if queue] == [
+        "MULTICAST", "MULTICAST", "ANYCAST", "ANYCAST", "MULTICAST", "MULTICAST",
+    ]  # fmt: skip
+    assert found["q6"] is not None
+    assert found["q6"].filter is not None
+    assert sorted(node.ask("broker", "getQueueNames", "ANYCAST")) == ["q1", "q4", "q5"]
+    assert node.ask("broker", "getQueueCount") == 7
+
+
+def test_queues_from_json() -> None:
+    node = ManagedWorld()
+    asked = {
+        "name": "q", "address": "a", "routing-type": "ANYCAST", "durable": "true", "max-consumers": "3",
+        "filter-string": "n = 1", "auto-create-address": True, "transient": False, "user": "u",
+    }  # fmt: skip
+    made = json.loads(node.ask("broker", "createQueue", json.dumps(asked)))
+    assert (made["max-consumers"], made["routing-type"], made["filter-string"]) == (3, "ANYCAST", "n = 1")
+    assert "exists" in node.refused("broker", "createQueue", json.dumps(asked))
+    assert json.loads(node.ask("broker", "createQueue", json.dumps(asked), True)) == made
+    changed = json.loads(node.ask("broker", "updateQueue", json.dumps({"name": "q", "max-consumers": 7})))
+    assert (changed["max-consumers"], changed["filter-string"]) == (7, "n = 1")
+    queue = node.office.find_queue("q")
+    assert queue is not None
+    assert queue.configuration.max_consumers == 7
+
+
+@pytest.mark.parametrize(
+    "bad",
+    ["", "[]", "{", '{"name": 3}', '{"address": "a"}', '{"name": "q", "colour": "red"}',
+     '{"name": "q", "internal": true}',
+     '{"name": "q", "durable": "maybe"}', '{"name": "q", "ring-size": "x"}', '{"name": "q", "routing-type": "X"}'],
+)  # fmt: skip
+def test_json_that_is_no_queue(bad: str) -> None:
+    node = ManagedWorld()
+    assert node.refused("broker", "createQueue", bad)
+    assert node.office.queues() == []
+
+
+def test_updating_and_destroying() -> None:
+    node = ManagedWorld()
+    node.ask("broker", "createQueue", "a", "ANYCAST", "q", None, True, -1, False, True)
+    assert "maxConsumers=2" in node.ask("broker", "updateQueue", "q", None, 2, None)
+    assert "exclusive=true" in node.ask("broker", "updateQueue", "q", "ANYCAST", 2, False, True)
+    values = (None, "n = 1", None, None, None, None, None, None, None, None, None)
+    assert "filter=n = 1" in node.ask("broker", "updateQueue", "q", *values)
+    assert "no queue 'r'" in node.refused("broker", "updateQueue", "r", None, 2, None)
+    session = node.world.session()
+    session.create_consumer(0, "q")
+    assert "has 1 consumers" in node.refused("broker", "destroyQueue", "q")
+    node.ask("broker", "destroyQueue", "q", True, True)
+    assert callback_of(session).disconnected == [0]
+    assert "a" not in node.office.directory.addresses
+
+
+def test_pages_of_queues() -> None:
+    node = ManagedWorld()
+    for number in range(3):
+        node.world.queue(f"q{number}")
+    node.world.session().send(text("x", "q1"))
+    options = json.dumps({"field": "MESSAGE_COUNT", "operation": "GREATER_THAN", "value": "0"})
+    page = json.loads(node.ask("broker", "listQueues", options, 1, 50))
+    assert (page["count"], page["data"][0]["name"], page["data"][0]["messageCount"]) == (1, "q1", "1")
+    page = json.loads(node.ask("broker", "listQueues", None, 2, 2))
+    assert [row["name"] for row in page["data"]] == ["q2"]
+    assert json.loads(ManagedWorld().ask("broker", "listQueues", "", 1, 50)) == {"data": [], "count": 0}
+
+
+# -- clients ------------------------------------------------------------------------------------------
+
+
+def test_lists_show_sessions_by_alias() -> None:
+    node = ManagedWorld()
+    node.world.queue("q")
+    client = connected(node)
+    client.consume()
+    client.send(packets.CreateProducer(1, "q"))
+    (session,) = node.world.registry
+    (connection_id,) = node.ask("broker", "listConnectionIDs")
+    shown = [
+        node.ask("broker", name, None, 1, 10)
+        for name in ("listConnections", "listSessions", "listConsumers", "listProducers")
+    ]
+    shown += [
+        node.ask("broker", name)
+        for name in (
+            "listConnectionsAsJSON",
+            "listAllSessionsAsJSON",
+            "listAllConsumersAsJSON",
+            "listProducersInfoAsJSON",
+        )
+    ]
+    shown += [node.ask("broker", name, connection_id) for name in ("listSessionsAsJSON", "listConsumersAsJSON")]
+    shown.append(node.ask("queue.q", "listConsumersAsJSON"))
+    assert all(NAME not in each for each in shown)
+    assert all(json.loads(each) for each in shown)
+    assert json.loads(shown[0])["data"][0]["remoteAddress"] == "10.0.0.1:5000"
+    assert json.loads(shown[2])["data"][0]["session"] == session.alias
+    assert json.loads(shown[7])[0]["destination"] == "q"
+    assert node.ask("broker", "listSessions", connection_id) == [session.alias]
+    assert node.ask("broker", "listRemoteAddresses") == ["10.0.0.1:5000"]
+    assert node.ask("broker", "listRemoteAddresses", "10.9") == []
+    assert node.ask("broker", "getConnectionCount") == 1
+    assert node.ask("broker", "getTotalConsumerCount") == 1
+
+
+@pytest.mark.parametrize(
+    ("operation", "value", "missing"),
+    [
+        ("closeConnectionsForAddress", "10.0.0.1", "10.0.0.2"),
+        ("closeConsumerConnectionsForAddress", "q", "other"),
+        ("closeConnectionsForUser", "bob", "eve"),
+    ],
+)
+def test_closing_connections(operation: str, value: str, missing: str) -> None:
+    node = ManagedWorld()
+    node.world.queue("q")
+    client, other = connected(node, user="bob"), connected(node, "z" * 36, "10.0.9.9:1", user="carol")
+    client.consume()
+    assert node.ask("broker", operation, missing) is False
+    assert node.ask("broker", operation, value) is True
+    node.settle()
+    assert (client.connection.closed, other.connection.closed) == (True, False)
+
+
+def test_an_empty_address_does_not_mean_everybody() -> None:
+    node = ManagedWorld()
+    client = connected(node)
+    assert "no address" in node.refused("broker", "closeConnectionsForAddress", "")
+    node.settle()
+    assert not client.connection.closed
+
+
+def test_closing_one_connection_session_or_consumer() -> None:
+    node = ManagedWorld()
+    node.world.queue("q")
+    client = connected(node)
+    client.consume()
+    (session,) = node.world.registry
+    (connection_id,) = node.ask("broker", "listConnectionIDs")
+    assert node.ask("broker", "closeConsumerWithID", session.alias, "9") is False
+    assert node.ask("broker", "closeConsumerWithID", session.alias, "0") is True
+    node.settle()
+    assert session.consumers == {}
+    assert packets.DisconnectConsumer(0) in client.received()
+    client.consume(1)
+    assert node.ask("broker", "closeSessionWithID", connection_id, NAME) is False, "a name is no id"
+    assert node.ask("broker", "closeSessionWithID", connection_id, session.alias, True) is True
+    node.settle()
+    assert session.closed
+    assert packets.DisconnectConsumer(1) in client.received()
+    assert node.ask("broker", "closeConnectionWithID", connection_id) is True
+    node.settle()
+    assert client.connection.closed
+
+
+# -- prepared branches --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("commit", [True, False])
+def test_an_operator_decides_a_prepared_branch(commit: bool) -> None:
+    node = ManagedWorld()
+    queue = node.world.queue()
+    session = node.world.session(xa=True, transacted=True)
+    xid = Xid(0x1FF, b"global", b"branch")
+    session.branches.start(xid)
+    session.send(text("a"))
+    session.branches.end(xid, failed=False)
+    session.branches.prepare(xid)
+    name = base64.b64encode(b"branchglobal\xff\x01\x00\x00").decode()
+    (listed,) = node.ask("broker", "listPreparedTransactions")
+    assert name in listed
+    (details,) = json.loads(node.ask("broker", "listPreparedTransactionDetailsAsJSON"))
+    assert details["xid_as_base64"] == name
+    operation = "commitPreparedTransaction" if commit else "rollbackPreparedTransaction"
+    assert node.ask("broker", operation, "AAAA") is False
+    assert node.ask("broker", operation, name) is True
+    assert node.ask("broker", operation, name) is False
+    assert queue.message_count == int(commit)
+    assert node.ask("broker", "listPreparedTransactionDetailsAsJSON") == ""
+    decided = "listHeuristicCommittedTransactions" if commit else "listHeuristicRolledBackTransactions"
+    assert node.ask("broker", decided) == [name]
+
+
+# -- sending ------------------------------------------------------------------------------------------
+
+
+def test_sending_to_an_address_and_to_one_queue() -> None:
+    node = ManagedWorld()
+    queue, other = node.world.queue("q", address="a"), node.world.queue("r", address="a")
+    sent = node.ask("queue.q", "sendMessage", {"colour": "red"}, 3, "hello", True, None, None)
+    assert sent.isdigit()
+    (shown,) = node.ask("queue.q", "browse")
+    assert (shown["text"], shown["colour"], shown["messageID"]) == ("hello", "red", int(sent))
+    assert "userID" not in shown
+    assert other.message_count == 0
+    raw = base64.b64encode(b"\x00\x01").decode()
+    node.ask("address.a", "sendMessage", None, 4, raw, False, "", "", True)
+    assert queue.message_count + other.message_count == 2
+    assert "Base64" in node.refused("queue.q", "sendMessage", None, 4, "not base64!", True, None, None)
+    assert "no text" in node.refused("queue.q", "sendMessage", {"n": 1}, 3, "x", True, None, None)
+    assert "0 to 127" in node.refused("queue.q", "sendMessage", None, 300, None, True, None, None)
+
+
+def test_a_named_sender_needs_its_password_and_its_permission() -> None:
+    node = ManagedWorld(security=KnowsNobody())
+    node.world.queue("q")
+    for _ in range(10):
+        assert "who?" in node.refused("queue.q", "sendMessage", None, 3, "x", True, "eve", "guess")
+    assert "wait" in node.refused("queue.q", "sendMessage", None, 3, "x", True, "eve", "guess"), "guesses are counted"
+    assert node.ask("queue.q", "countMessages") == 0
+
+
+# -- addresses, links, the node -----------------------------------------------------------------------
+
+
+def test_an_address_and_its_numbers() -> None:
+    node = ManagedWorld(
+        configuration={
+            "security_settings": (
+                SecuritySettingConfiguration("#", {Permission.SEND: frozenset({"all"})}),
+                SecuritySettingConfiguration("a", {Permission.SEND: frozenset({"few"})}),
+            )
+        }
+    )
+    node.world.queue("q", address="a")
+    node.world.queue("r", address="a", routing_type=RoutingType.MULTICAST)
+    node.world.session().send(text("x", "a"))
+    assert node.ask("address.a", "getQueueNames") == ["q", "r"]
+    assert node.ask("address.a", "getMessageCount") == 1
+    assert node.ask("address.a", "getRoutedMessageCount") == 1
+    assert node.ask("address.a", "getRoutingTypesAsJSON") == '["MULTICAST","ANYCAST"]'
+    assert node.ask("address.a", "getAddressLimitPercent") == 0
+    (role,) = json.loads(node.ask("address.a", "getRolesAsJSON"))
+    assert (role["name"], role["send"], role["consume"]) == ("few", True, False)
+    assert node.ask("broker", "getRoles", "b")[0]["name"] == "all"
+    assert node.ask("address.a", "purge") == 2
+    assert node.ask("address.a", "getMessageCount") == 0
+
+
+def test_the_node_itself() -> None:
+    node = ManagedWorld(
+        configuration={
+            "name": "n1",
+            "acceptors": (AcceptorConfiguration("core", "127.0.0.1", 61616),),
+            "cluster_connections": (ClusterConnectionConfiguration("pair", "self"),),
+        }
+    )
+    node.services.topology.set_primary("one", TransportConfiguration("c", parameters={"host": "h1", "port": 1}), 1)
+    node.services.topology.set_backup("one", TransportConfiguration("d", parameters={"host": "h2", "port": 2}), 2)
+    assert json.loads(node.ask("broker", "listNetworkTopology")) == [
+        {"nodeID": "one", "live": "h1:1", "primary": "h1:1", "backup": "h2:2"}
+    ]
+    assert json.loads(node.ask("broker", "getStatus"))["server"]["identity"] == "n1"
+    assert node.ask("broker", "getClusterConnectionNames") == ["pair"]
+    assert node.ask("clusterconnection.pair", "getNodes") == {"one": "h1:1"}
+    assert node.ask("acceptor.core", "getParameters") == {"host": "127.0.0.1", "port": 61616}
+    assert json.loads(node.ask("broker", "getAcceptorsAsJSON")) == [{"name": "core", "url": "tcp://127.0.0.1:61616"}]
+    settings = json.loads(node.ask("broker", "getAddressSettingsAsJSON", "q"))
+    assert (settings["addressFullPolicy"], settings["maxDeliveryAttempts"]) == ("PAGE", 10)
+    assert node.ask("broker", "getAddressMemoryUsagePercentage") == 0
+    assert node.ask("broker", "getMaxDiskUsage") == 90
+    assert node.ask("broker", "isStarted") is True
+    node.services.accepting = False
+    assert node.ask("broker", "isStarted") is False
+    assert node.ask("broker", "forceFailover") is None
+    assert node.failed_over == 0, "the answer first"
+    node.settle()
+    assert node.failed_over == 1
+
+
+def test_every_attribute_of_every_resource_answers() -> None:
+    """No getter of the tables fails on a node at rest."""
+    node = ManagedWorld(
+        configuration={
+            "acceptors": (AcceptorConfiguration("x", "127.0.0.1", 1),),
+            "cluster_connections": (ClusterConnectionConfiguration("x", "self"),),
+        }
+    )
+    node.store.epoch = 1  # type: ignore[attr-defined]
+    node.store.disk_used_percent = 12.5  # type: ignore[attr-defined]
+    node.world.queue("x")
+    node.world.session().send(text("m", "x"))
+    node.ask("broker", "createDivert", "x", None, "x", "y", False, None, None)
+    for kind in CONTROLS:
+        resource = kind.operations.kind if kind.operations.kind == "broker" else f"{kind.operations.kind}.x"
+        for row in kind.operations.rows:
+            if row.attribute is not None:
+                node.ask(resource, row.name)
+    assert node.ask("broker", "getDiskStoreUsage") == 0.125

@@ -1,0 +1,73 @@
+"""Diverts made, shown and destroyed by an operator, and told to subscribers."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from support.managed import ManagedWorld
+from support.routing import callback_of, text
+from understudy.config.model import RoutingType
+
+
+def test_a_divert_is_made_shown_and_destroyed() -> None:
+    node = ManagedWorld()
+    source, target = node.world.queue("q"), node.world.queue("r")
+    node.ask("broker", "createDivert", "d", None, "q", "r", True, "n = 1", None)
+    assert "exists" in node.refused("broker", "createDivert", "d", None, "q", "r", True, None, None)
+    assert node.ask("broker", "getDivertNames") == ["d"]
+    assert node.ask("divert.d", "getForwardingAddress") == "r"
+    assert node.ask("divert.d", "getFilter") == "n = 1"
+    assert node.ask("divert.d", "isExclusive") is True
+    assert node.ask("divert.d", "getRoutingType") == "STRIP"
+    node.world.session().send(text("moved", properties={"n": 1}))
+    node.world.session().send(text("stays", properties={"n": 2}))
+    assert (source.message_count, target.message_count) == (1, 1)
+    node.ask("broker", "destroyDivert", "d")
+    assert "no divert 'd'" in node.refused("divert.d", "getFilter")
+    assert "no divert 'd'" in node.refused("broker", "destroyDivert", "d")
+
+
+def test_a_divert_from_json() -> None:
+    node = ManagedWorld()
+    asked = {"name": "d", "address": "q", "forwarding-address": "r", "exclusive": "true", "routing-type": "ANYCAST"}
+    node.ask("broker", "createDivert", json.dumps(asked))
+    assert node.ask("divert.d", "getRoutingType") == "ANYCAST"
+    assert node.ask("divert.d", "isExclusive") is True
+
+
+@pytest.mark.parametrize(
+    "bad",
+    ["{", "[]", '{"name": "d"}', '{"name": "d", "address": 1, "forwarding-address": "r"}',
+     '{"name": "d", "address": "a", "forwarding-address": "r", "exclusive": "maybe"}',
+     '{"name": "d", "address": "a", "forwarding-address": "r", "transformer-configuration": {}}',
+     '{"name": "d", "address": "a", "forwarding-address": "r", "routing-type": "ANY"}'],
+)  # fmt: skip
+def test_json_that_is_no_divert(bad: str) -> None:
+    node = ManagedWorld()
+    assert node.refused("broker", "createDivert", bad)
+    assert node.ask("broker", "getDivertNames") == []
+
+
+def test_a_class_is_refused() -> None:
+    refused = ManagedWorld().refused("broker", "createDivert", "d", None, "q", "r", True, None, "org.example.Change")
+    assert "cannot be loaded" in refused
+
+
+def test_subscribers_are_told() -> None:
+    node = ManagedWorld()
+    session = node.world.session()
+    node.world.queue("n", address="activemq.notifications", routing_type=RoutingType.MULTICAST, durable=False)
+    session.create_consumer(0, "n", selector_text="_AMQ_Binding_Type = 2 OR _AMQ_ClusterName LIKE 'd%'")
+    session.receive_consumer_credits(0, -1)
+    node.ask("broker", "createDivert", "d", "shared", "q", "r", False, None, None)
+    node.ask("broker", "destroyDivert", "d")
+    node.settle()
+    added, removed = [message.properties for _, message, _ in callback_of(session).delivered]
+    assert (added["_AMQ_NotifType"], added["_AMQ_Address"], added["_AMQ_RoutingName"]) == (
+        "BINDING_ADDED",
+        "q",
+        "shared",
+    )
+    assert removed["_AMQ_NotifType"] == "BINDING_REMOVED"

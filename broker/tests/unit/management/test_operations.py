@@ -1,0 +1,65 @@
+"""The table: what is found by name and parameters, and what an unknown request is told."""
+
+from __future__ import annotations
+
+import pytest
+
+from understudy.config.model import Permission
+from understudy.errors import ManagementError
+from understudy.management.operations import Operations, flag, integer, long, mapping, operation, text
+
+ROWS = Operations(
+    "thing",
+    "A thing.",
+    [
+        operation("getSize", lambda control: 1, "Size."),
+        operation("isPaused", lambda control: False, "Paused."),
+        operation("getout", lambda control: None, "No attribute: it goes on with a small letter."),
+        operation("move", lambda control, name: "text", "By name.", text("name")),
+        operation("move", lambda control, number: "int", "By number.", integer("number")),
+        operation("move", lambda control, name, force: "both", "Both.", text("name", nullable=True), flag("force")),
+        operation("touch", lambda control, number, values: "", "Long and map.", long("number"), mapping("values")),
+    ],
+)
+
+
+@pytest.mark.parametrize(
+    ("values", "expected"),
+    [(["a"], "text"), ([3], "int"), (["a", True], "both"), ([None, False], "both")],
+)
+def test_overloads_go_by_number_and_type(values: list[object], expected: str) -> None:
+    assert ROWS.find("move", values).call(None, *values) == expected
+
+
+@pytest.mark.parametrize("values", [[], [None], [True], [1.5], ["a", 1], ["a", None], [2**31], [[1]]])
+def test_wrong_parameters_are_told_what_there_is(values: list[object]) -> None:
+    with pytest.raises(ManagementError, match=r"'move' does not take .*move\(String name\), move\(int number\)"):
+        ROWS.find("move", values)
+
+
+def test_long_and_map() -> None:
+    assert ROWS.find("touch", [2**31, None])
+    assert ROWS.find("touch", [-(2**63), {"a": "b"}])
+    with pytest.raises(ManagementError):
+        ROWS.find("touch", [2**63, {}])
+
+
+@pytest.mark.parametrize("name", ["remove", "__init__", "find", "", "moveX"])
+def test_an_unknown_operation_is_named(name: str) -> None:
+    with pytest.raises(ManagementError, match=f"no operation {name!r} on thing"):
+        ROWS.find(name, [])
+
+
+def test_attributes_are_getters_without_parameters() -> None:
+    assert ROWS.find_attribute("Size").name == "getSize"
+    assert ROWS.find_attribute("size").name == "getSize"
+    assert ROWS.find_attribute("Paused").name == "isPaused"
+    for name in ("Out", "out", "move", "", "getSize"):
+        with pytest.raises(ManagementError, match="no attribute"):
+            ROWS.find_attribute(name)
+
+
+def test_what_looks_needs_view_and_the_rest_edit() -> None:
+    assert ROWS.find("getSize", []).permission is Permission.VIEW
+    assert ROWS.find("isPaused", []).permission is Permission.VIEW
+    assert ROWS.find("move", ["a"]).permission is Permission.EDIT
