@@ -119,8 +119,14 @@ def test_auto_mode_acknowledges_the_one_before() -> None:
     assert consumer.acknowledgement() is None, "still in the application's hands"
     consumer.take()
     assert host.changed == [consumer]
+    assert consumer.acknowledgement() == Acknowledge(7, 1, False), "the second is still in the application's hands"
     consumer.take()
-    assert consumer.acknowledgement() == Acknowledge(7, 2, False), "cumulative: one packet for both"
+    assert consumer.acknowledgement() == Acknowledge(7, 2, False)
+    for message_id in (3, 4):
+        consumer.arrived(message(message_id), 1, 1)
+        consumer.take()
+    consumer.take()
+    assert consumer.acknowledgement() == Acknowledge(7, 4, False), "cumulative: one packet for both"
     assert consumer.acknowledgement(due_only=False) is None
 
 
@@ -130,9 +136,39 @@ def test_other_modes_acknowledge_when_told() -> None:
         consumer.arrived(message(message_id), 1, 1)
     consumer.take()
     consumer.take()
-    assert host.taken == 2
+    assert host.taken == 0, "no transaction"
     assert consumer.acknowledgement() is None
     assert consumer.acknowledgement(due_only=False, requires_response=True) == Acknowledge(7, 2, True)
+
+
+def test_transacted_mode_counts_the_work_and_acknowledges_in_batches() -> None:
+    consumer, host = make(mode=AcknowledgeMode.TRANSACTED)
+    for message_id in (1, 2):
+        consumer.arrived(message(message_id), 1, 200)
+        consumer.take()
+    assert (host.taken, consumer.taken_bytes) == (2, 400)
+
+
+def test_dups_ok_acknowledges_in_batches_what_the_application_is_done_with() -> None:
+    consumer, host = make(mode=AcknowledgeMode.DUPS_OK)
+    for message_id in (1, 2, 3, 4):
+        consumer.arrived(message(message_id), 1, 200)
+    for _ in range(3):
+        consumer.take()
+    assert host.changed == [], "600 bytes are taken, but the last of them is in the application's hands"
+    consumer.take()
+    assert consumer.acknowledgement() == Acknowledge(7, 3, False)
+    assert consumer.acknowledgement() is None
+    assert consumer.acknowledgement(due_only=False) == Acknowledge(7, 4, False), "at the close"
+
+
+def test_pre_acknowledge_acknowledges_nothing() -> None:
+    consumer, host = make(mode=AcknowledgeMode.PRE_ACKNOWLEDGE)
+    consumer.arrived(message(1), 1, 1)
+    assert consumer.take() is not None
+    consumer.take()
+    assert host.changed == []
+    assert consumer.acknowledgement(due_only=False) is None
 
 
 def test_a_browser_acknowledges_nothing() -> None:

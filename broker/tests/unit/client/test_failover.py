@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from understudy.client.failover import SHORT_LIVED_MS, Event, Reconnection, State
+from understudy.client.options import ClientOptions, Connector
 from understudy.client.topology import Topology
-from understudy.client.url import ClientOptions, Connector
 from understudy.errors import (
     BrokerError,
     ConnectionLost,
@@ -193,7 +193,7 @@ def test_redirect_goes_first_and_once() -> None:
     made, steps = machine(A, reconnect_attempts=-1)
     made.fire(Event.START)
     connect(made, steps)
-    made.redirect(C)
+    made.redirect(C, another_node=False)
     made.lived(SHORT_LIVED_MS)
     made.fire(Event.LOST, LOST)
     assert ("dial", "c") in steps.take()

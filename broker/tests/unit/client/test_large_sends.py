@@ -11,8 +11,8 @@ import pytest
 from support.client import Outcome
 from understudy.client.aio_bodies import is_stream, large_send, split_if_large
 from understudy.client.large_sends import BytesSource, FileSource, IterableSource, LargeBodySend
+from understudy.client.options import ClientOptions
 from understudy.client.sends import Pending, ProducerState, Sends
-from understudy.client.url import ClientOptions
 from understudy.errors import AddressFull, ConnectionLost, IllegalState, LocalProtocolError, SendOutcomeUnknown
 from understudy.message import LARGE_COMPRESSED, LARGE_SIZE, Message
 from understudy.wire.core.packets import (

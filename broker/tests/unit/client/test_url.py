@@ -6,15 +6,8 @@ import dataclasses
 
 import pytest
 
-from understudy.client.url import (
-    CONNECTOR_PARAMETERS,
-    OPTION_PARAMETERS,
-    ClientOptions,
-    Connector,
-    TlsOptions,
-    connector_of,
-    parse_url,
-)
+from understudy.client.options import ClientOptions, Connector, TlsOptions
+from understudy.client.url import CONNECTOR_PARAMETERS, OPTION_PARAMETERS, connector_of, parse_url
 from understudy.errors import ConfigError
 
 
