@@ -21,6 +21,7 @@ from understudy.client.bodies import encode_text
 from understudy.errors import (
     AuthenticationFailed,
     CommitOutcomeUnknown,
+    ConfigError,
     ConnectionLost,
     FailoverTimedOut,
     ObjectClosed,
@@ -297,7 +298,7 @@ def test_tls(tmp_path: Path) -> None:
             await aio.connect(f"tcp://localhost:{backup.port}?sslEnabled=true")
         async with await aio.connect(f"tcp://localhost:{backup.port}?sslEnabled=true&trustAll=true"):
             pass
-        with pytest.raises(ConfigError, match="nowhere.pem"):
+        with pytest.raises(ConfigError, match=r"nowhere\.pem"):
             await aio.connect(f"tcp://localhost:{backup.port}?sslEnabled=true&trustStorePath=/nowhere.pem")
 
     run(test)
