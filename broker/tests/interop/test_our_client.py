@@ -108,7 +108,7 @@ def test_properties(session: Session, queue: str) -> None:
         ("s", SHORT, 300),
         ("i", INT, 70_000),
         ("f", FLOAT, 0.5),
-        ("c", CHAR, "x"),
+        ("c", CHAR, 120),
     ):
         typed.set_typed(name, kind, value)
     user_id = bytes(range(16))
@@ -301,15 +301,15 @@ def test_individual_acknowledgements_leave_the_others(connection: Connection, qu
 @pytest.mark.feature("pre-acknowledge")
 @pytest.mark.parametrize("by_url", [False, True])
 def test_pre_acknowledged_messages_are_gone_when_they_are_sent(broker: Target, queue: str, by_url: bool) -> None:
-    with connect(broker.url + ("?preAcknowledge=true" if by_url else "")) as connection:
-        with connection.session("auto" if by_url else "pre") as session:
-            producer = session.producer(queue)
-            for number in range(3):
-                producer.send(str(number))
-            consumer = session.consumer(queue)
-            assert texts(consumer, 1) == ["0"]
-            wait_for_count(session, queue, 0)
-            connection.abandon()
+    connection = connect(broker.url + ("?preAcknowledge=true" if by_url else ""))
+    session = connection.session("auto" if by_url else "pre")
+    producer = session.producer(queue)
+    for number in range(3):
+        producer.send(str(number))
+    consumer = session.consumer(queue)
+    assert texts(consumer, 1) == ["0"]
+    wait_for_count(session, queue, 0)
+    connection.abandon()
     with connect(broker.url) as connection, connection.session() as session:
         assert session.consumer(queue).receive_nowait() is None, "at most once"
 
@@ -393,8 +393,9 @@ def test_duplicates_are_dropped(session: Session, queue: str) -> None:
     producer = session.producer(queue)
     for duplicate_id in ("a", "a", b"raw", b"raw", "b"):
         producer.send(str(duplicate_id), duplicate_id=duplicate_id)
-    assert texts(session.consumer(queue), 3) == ["a", str(b"raw"), "b"]
-    assert count_of(session, queue) <= 1
+    consumer = session.consumer(queue)
+    assert texts(consumer, 3) == ["a", str(b"raw"), "b"]
+    assert consumer.receive_nowait() is None
 
 
 @pytest.mark.feature("duplicate ids in transactions")
@@ -456,12 +457,13 @@ def test_xa(connection: Connection, queue: str) -> None:
 
 
 @pytest.mark.feature("XA transactions")
-def test_xa_suspend_join_and_timeout(connection: Connection, queue: str) -> None:
+def test_xa_suspend_join_and_timeout(broker: Target, connection: Connection, queue: str) -> None:
     branch = xid(next(_numbers) + int(time.time()))
     with connection.session(xa=True) as work, connection.session(xa=True) as helper, connection.session() as session:
         session.create_queue(queue)
         assert work.xa.set_timeout(120)
-        assert work.xa.timeout() == 120
+        # Artemis takes it for its branches but names the node's own when asked
+        assert work.xa.timeout() == (300 if broker.name == "artemis" else 120)
         work.xa.start(branch)
         work.producer(queue).send("1")
         work.xa.suspend()

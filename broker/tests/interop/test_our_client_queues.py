@@ -131,11 +131,12 @@ def test_wildcards(session: Session, queue: str) -> None:
 @pytest.mark.feature("fully qualified queue names")
 def test_fully_qualified_names(session: Session, queue: str) -> None:
     for name in ("x", "y"):
-        session.create_queue(f"{queue}.{name}", address=queue, routing="multicast")
-    session.producer(queue, routing="multicast").send("to both")
-    session.producer(f"{queue}::{queue}.x", routing="multicast").send("to x")
-    assert texts(session.consumer(f"{queue}::{queue}.x", routing="multicast")) == ["to both", "to x"]
-    assert texts(session.consumer(f"{queue}::{queue}.y", routing="multicast")) == ["to both"]
+        session.create_queue(f"{queue}.{name}", address=queue)
+        session.producer(f"{queue}::{queue}.{name}").send(f"to {name}")
+    for name in ("x", "y"):
+        assert texts(session.consumer(f"{queue}::{queue}.{name}")) == [f"to {name}"]
+        found = session.query_queue(f"{queue}::{queue}.{name}")
+        assert (found.exists, found.address) == (True, queue)
 
 
 @pytest.mark.feature("temporary queues")

@@ -6,7 +6,7 @@ A ``Target`` is one running broker: ours, or Artemis from its distribution.
 from __future__ import annotations
 
 import subprocess
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 from support.artemis import ArtemisNode
@@ -28,6 +28,7 @@ _XML = """<?xml version="1.0"?>
     <message-expiry-scan-period>200</message-expiry-scan-period>
     <connectors>
       <connector name="core">tcp://127.0.0.1:{port}</connector>
+      {connectors}
     </connectors>
     <acceptors>
       <acceptor name="core">tcp://127.0.0.1:{port}</acceptor>
@@ -92,7 +93,6 @@ class Target:
     name: str
     """``understudy`` or ``artemis``."""
     node: Node | ArtemisNode
-    extra_ports: dict[str, int] = field(default_factory=dict)
 
     @property
     def url(self) -> str:
@@ -108,6 +108,7 @@ def start_target(
     artemis: Path | None,
     *,
     security: bool = False,
+    connectors: str = "",
     acceptors: str = "",
     elements: str = "",
 ) -> Target:
@@ -115,8 +116,9 @@ def start_target(
 
     Args:
         artemis: The distribution's command, for Artemis.
+        connectors: More of them.
         acceptors: More of them.
-        elements: More of ``core``; ``{port}`` stands for the broker's own.
+        elements: More of ``core``.
     """
     port = free_port()
     directory.mkdir(parents=True, exist_ok=True)
@@ -125,8 +127,9 @@ def start_target(
         security=str(security).lower(),
         store=directory / "store",
         port=port,
+        connectors=connectors,
         acceptors=acceptors,
-        elements=elements.replace("{port}", str(port)),
+        elements=elements,
     )
     node: Node | ArtemisNode
     if name == "artemis":

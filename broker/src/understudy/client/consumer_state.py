@@ -370,8 +370,10 @@ class ConsumerState:
         return self._forced
 
     def drained(self, sequence: int) -> bool:
-        """Whether the broker said that nothing was left at ``force`` number ``sequence``."""
-        return self._drained >= sequence
+        """Whether the broker said that nothing was left at ``force`` number ``sequence``, and a large
+        message that waits for credits in the middle of its body has come too.
+        """
+        return self._drained >= sequence and self._large is None
 
     # acknowledging
 

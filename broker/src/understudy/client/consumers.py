@@ -221,11 +221,13 @@ class Consumers:
                 self._host.transmit_packet(packet)
 
     def release_taken(self) -> None:
-        """The session closes: AUTO and DUPS_OK acknowledge what was handed out."""
+        """The session closes: AUTO and DUPS_OK acknowledge what was handed out. The answer to the close
+        confirms it, so blockOnAcknowledge needs none of its own.
+        """
         if self._mode in _AT_CLOSE_OF_SESSION:
-            for consumer in self._consumers.values():
-                consumer.acknowledge_taken()
-        self.flush()
+            self.acknowledge_all()
+        else:
+            self.flush()
 
     def flush(self) -> None:
         """Send the acknowledgements collected since the last flush."""

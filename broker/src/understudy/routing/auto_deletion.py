@@ -3,7 +3,8 @@
 
 A queue goes when it had consumers once, has none now for ``auto-delete-queues-delay``, holds no
 more than ``auto-delete-queues-message-count`` messages and nothing is on its way to it. It must be
-found like that by two sweeps in a row, so that a client which reconnects finds it again.
+found like that by two sweeps in a row, so that a client which reconnects finds it again. Queues of
+shared non-durable subscriptions do not wait for sweeps.
 """
 
 from __future__ import annotations
@@ -43,6 +44,20 @@ class AutoDeletion:
                 else:
                     idle.add(address)
         self._candidates = idle
+
+
+def goes_with_its_last_consumer(queue: Queue) -> bool:
+    """Whether nothing keeps a queue that its last consumer left: that of a shared non-durable
+    subscription, which ends there with what is in it (JMS 2.0 s. 8.3.2).
+    """
+    configuration = queue.configuration
+    return (
+        not queue.consumer_count
+        and not queue.durable
+        and bool(configuration.auto_delete)
+        and configuration.auto_delete_message_count == -1
+        and not configuration.auto_delete_delay
+    )
 
 
 def _queue_idle(queue: Queue, now_ms: int) -> bool:

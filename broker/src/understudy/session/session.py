@@ -22,6 +22,7 @@ from understudy.errors import AddressNotFound, BrokerError, IllegalState, LimitE
 from understudy.limits import CONSUMERS_PER_SESSION_MAX, METADATA_PER_SESSION_MAX, PRODUCERS_PER_SESSION_MAX
 from understudy.message import Message
 from understudy.ports import Clock
+from understudy.routing.auto_deletion import goes_with_its_last_consumer
 from understudy.routing.configuration import QueueConfiguration, split_fqqn
 from understudy.routing.filter import parse_filter
 from understudy.routing.post_office import Done, Order, PostOffice
@@ -190,7 +191,7 @@ class ServerSession:
         if existing is None:
             if not configuration.durable and configuration.auto_delete is None:
                 # It goes when its last subscriber goes (JMS 2.0 s. 8.3.2).
-                configuration = replace(configuration, auto_delete=True)
+                configuration = replace(configuration, auto_delete=True, auto_delete_message_count=-1)
             self.create_queue(configuration)
             return
         self._directory.check_shared(existing, configuration)
@@ -264,7 +265,7 @@ class ServerSession:
         """What it holds goes back to its queue. Raises IllegalState."""
         self._close_consumer(self._consumer(consumer_id), failed=False)
 
-    def _close_consumer(self, consumer: ServerConsumer, *, failed: bool) -> None:
+    def _close_consumer(self, consumer: ServerConsumer, *, failed: bool, deleting: bool = False) -> None:
         self.consumers.pop(consumer.consumer_id, None)
         consumer.started = False
         queue = consumer.queue
@@ -272,10 +273,12 @@ class ServerSession:
         queue.remove_consumer(consumer)
         for listener in self._directory.listeners:
             listener.consumer_removed(queue, consumer)
+        if not deleting and goes_with_its_last_consumer(queue):
+            self._directory.delete_queue(queue.name)
 
     def consumer_disconnected(self, consumer: ServerConsumer) -> None:
         """Its queue is being deleted."""
-        self._close_consumer(consumer, failed=False)
+        self._close_consumer(consumer, failed=False, deleting=True)
 
     def _consumer(self, consumer_id: int) -> ServerConsumer:
         consumer = self.consumers.get(consumer_id)

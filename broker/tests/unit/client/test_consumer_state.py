@@ -305,6 +305,19 @@ def test_large_message_with_window_zero_does_not_stall() -> None:
     assert host.take() == [FlowToken(7, 60)]
 
 
+def test_a_queue_is_not_empty_while_a_large_message_waits_for_credits() -> None:
+    """A broker may answer a forced delivery in the middle of a body that ran out of credits."""
+    consumer, _ = make()
+    whole = message(5, b"abcdef")
+    sequence = consumer.force()
+    consumer.large_begins(header_of_message(whole), 1, 6, 50)
+    consumer.arrived(marker(sequence), 0, 1)
+    assert not consumer.drained(sequence)
+    consumer.large_continues(b"abcdef", False, 60)
+    assert consumer.drained(sequence)
+    assert consumer.take() is not None
+
+
 def test_compressed_large_messages_are_inflated() -> None:
     consumer, _ = make()
     body = b"understudy " * 1000
