@@ -140,11 +140,8 @@ def make_broker(request: pytest.FixtureRequest, kind: str, instances: Path) -> I
 def either_pair(request: pytest.FixtureRequest, kind: str, instances: Path) -> Iterator[Pair | ArtemisPair]:
     """A running shared-store pair of that kind."""
     directory = Path(tempfile.mkdtemp(prefix=f"pair-{kind}-", dir=instances))
-    running: Pair | ArtemisPair
-    if kind == "artemis":
-        running = ArtemisPair(request.getfixturevalue("artemis"), directory)
-    else:
-        running = Pair(directory)
+    artemis = request.getfixturevalue("artemis") if kind == "artemis" else None
+    running = Pair(directory) if artemis is None else ArtemisPair(artemis, directory)
     try:
         yield running.start()
     finally:

@@ -4,7 +4,6 @@ noticing that it is gone, and being sent elsewhere.
 
 from __future__ import annotations
 
-import signal
 import subprocess
 import threading
 import time
@@ -15,7 +14,7 @@ import pytest
 
 from support.processes import free_port
 from support.proxy import proxy_to
-from support.targets import PASSWORD, USER, Target
+from support.targets import PASSWORD, USER, Target, pause, resume
 from understudy.client.listeners import FailureCode
 from understudy.client.sync import Connection, ConnectionFactory, connect
 from understudy.errors import (
@@ -145,8 +144,7 @@ def test_a_silent_broker_is_noticed(make_broker: MakeBroker) -> None:
     for connection in (called, quiet):
         connection.add_failure_listener(listen)
     session = called.session()
-    assert broker.node.process is not None
-    broker.node.process.send_signal(signal.SIGSTOP)
+    pause(broker.node)
     try:
         with pytest.raises(CallTimedOut):
             session.query_queue("anything")
@@ -155,7 +153,7 @@ def test_a_silent_broker_is_noticed(make_broker: MakeBroker) -> None:
         with pytest.raises((ObjectClosed, ConnectionFailed)):
             session.query_queue("anything")
     finally:
-        broker.node.process.send_signal(signal.SIGCONT)
+        resume(broker.node)
         called.close()
         quiet.close()
 

@@ -5,7 +5,6 @@ cut connections, and answers that never come.
 from __future__ import annotations
 
 import hashlib
-import signal
 import threading
 import time
 from collections.abc import Callable
@@ -17,7 +16,7 @@ import pytest
 from support.artemis import ArtemisPair
 from support.processes import Pair
 from support.proxy import proxy_to
-from support.targets import Target
+from support.targets import Target, pause
 from understudy.client.listeners import FailoverEvent, FailureCode
 from understudy.client.sync import Connection, Session, connect
 from understudy.errors import (
@@ -162,8 +161,7 @@ def test_outcomes_that_nobody_can_know(either_pair: EitherPair) -> None:
         unmarked.send("before")
         for number in range(3):
             orders.send(str(number), duplicate_id=f"order-{number}")
-        assert pair.primary.process is not None
-        pair.primary.process.send_signal(signal.SIGSTOP)
+        pause(pair.primary)
         sending = in_thread(lambda: unmarked.send("unknown"))
         repeated = in_thread(lambda: marked.send("once"))
         committing = in_thread(work.commit)
@@ -261,7 +259,8 @@ def test_cut_connections_within_the_confirmation_window(broker: Target) -> None:
                 for _ in range(2):
                     received = consumer.receive(20)
                     assert received is not None
-                    assert received.delivery_count == 1
+                    # Artemis counts a delivery anew that it repeats after a reattachment
+                    assert received.delivery_count == 1 or broker.name == "artemis"
                     numbers.append(int(received.text or ""))
             assert numbers == list(range(2 * rounds))
             assert cuts == connection.failovers == 10

@@ -16,13 +16,13 @@ from support.processes import PAIR_XML, free_port
 #: Small enough for several at a time.
 _JAVA_ARGS = "-Xms64m -Xmx512m -XX:+UseSerialGC -Dlog4j2.disableJmx=true"
 _JAVA_ARGS += " --add-opens java.base/jdk.internal.misc=ALL-UNNAMED"
-_STATES = {"active": "AMQ221007", "passive": "AMQ221031"}
+_STATES = {"active": ("AMQ221007", "AMQ221010"), "passive": ("AMQ221031",)}
 
 
 class ArtemisNode:
     """One Artemis process and its instance directory."""
 
-    def __init__(self, command: Path, directory: Path, port: int, config: str) -> None:
+    def __init__(self, command: Path, directory: Path, port: int, config: str, *, security: bool = False) -> None:
         self.directory = directory
         self.port = port
         self.process: subprocess.Popen[bytes] | None = None
@@ -30,7 +30,7 @@ class ArtemisNode:
         directory.parent.mkdir(parents=True, exist_ok=True)
         subprocess.run(
             [str(command), "create", "--silent", "--user", "bob", "--password", "secret of bob", "--role", "everything",
-             "--allow-anonymous", "--no-autotune", "--no-web", "--host", "127.0.0.1", str(directory)],
+             "--require-login" if security else "--allow-anonymous", "--no-autotune", "--no-web", "--host", "127.0.0.1", str(directory)],
             check=True, capture_output=True, timeout=120,
         )  # fmt: skip
         (directory / "etc" / "broker.xml").write_text(config)
@@ -48,7 +48,8 @@ class ArtemisNode:
         """Wait until the node logs that it is in that state; the seconds it took."""
         began = time.monotonic()
         while time.monotonic() - began < timeout_s:
-            if _STATES[state] in self.log.read_text(errors="replace"):
+            said = self.log.read_text(errors="replace")
+            if any(code in said for code in _STATES[state]):
                 return time.monotonic() - began
             if self.process is not None and self.process.poll() is not None:
                 raise AssertionError(f"Artemis ended with {self.process.returncode}: {self.tail()}")

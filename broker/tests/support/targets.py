@@ -5,7 +5,9 @@ A ``Target`` is one running broker: ours, or Artemis from its distribution.
 
 from __future__ import annotations
 
+import signal
 import subprocess
+import time
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -86,6 +88,30 @@ _XML = """<?xml version="1.0"?>
 """
 
 
+def pause(node: Node | ArtemisNode) -> None:
+    """SIGSTOP, until every thread of the process stands still."""
+    assert node.process is not None
+    node.process.send_signal(signal.SIGSTOP)
+    tasks = Path("/proc") / str(node.process.pid) / "task"
+    deadline = time.monotonic() + 10
+    while any(_state(task) not in "TtX" for task in tasks.iterdir()):
+        assert time.monotonic() < deadline, "it does not stop"
+        time.sleep(0.01)
+
+
+def resume(node: Node | ArtemisNode) -> None:
+    """SIGCONT."""
+    assert node.process is not None
+    node.process.send_signal(signal.SIGCONT)
+
+
+def _state(task: Path) -> str:
+    try:
+        return (task / "stat").read_text().rpartition(")")[2].split()[0]
+    except OSError:
+        return "X"
+
+
 @dataclass
 class Target:
     """One running broker."""
@@ -134,7 +160,7 @@ def start_target(
     node: Node | ArtemisNode
     if name == "artemis":
         assert artemis is not None
-        node = ArtemisNode(artemis, directory / "artemis", port, text)
+        node = ArtemisNode(artemis, directory / "artemis", port, text, security=security)
     else:
         node = Node(directory / "node", "primary", port)
         node.config.parent.mkdir(parents=True)

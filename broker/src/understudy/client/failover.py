@@ -219,7 +219,8 @@ class Reconnection(Machine[State, Event]):
         if not self._ever_connected:
             wanted = [*self._initial]
         elif self._beyond_own_node():
-            wanted = [each for node in self._topology for each in (node.primary, node.backup)]
+            wanted = [self._redirect]
+            wanted += [each for node in self._topology for each in (node.primary, node.backup)]
             wanted += self._initial
         else:
             wanted = [self._redirect, self._settled, self._own_backup(), self._backup, self._previous, *self._initial]
