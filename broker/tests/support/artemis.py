@@ -28,11 +28,24 @@ class ArtemisNode:
         self.process: subprocess.Popen[bytes] | None = None
         self.log = directory / "run.log"
         directory.parent.mkdir(parents=True, exist_ok=True)
+        login = ["--user", "bob", "--password", "secret of bob", "--role", "everything"]
+        login.append("--require-login" if security else "--allow-anonymous")
         subprocess.run(
-            [str(command), "create", "--silent", "--user", "bob", "--password", "secret of bob", "--role", "everything",
-             "--require-login" if security else "--allow-anonymous", "--no-autotune", "--no-web", "--host", "127.0.0.1", str(directory)],
-            check=True, capture_output=True, timeout=120,
-        )  # fmt: skip
+            [
+                str(command),
+                "create",
+                "--silent",
+                *login,
+                "--no-autotune",
+                "--no-web",
+                "--host",
+                "127.0.0.1",
+                str(directory),
+            ],
+            check=True,
+            capture_output=True,
+            timeout=120,
+        )
         (directory / "etc" / "broker.xml").write_text(config)
 
     def start(self) -> ArtemisNode:

@@ -74,8 +74,7 @@ def page(results: dict[str, dict[str, object]]) -> str:
         lines.append(f"| {feature} | {' | '.join(str(row.get(each, '')) for each in DIRECTIONS)} |")
         for direction in DIRECTIONS:
             cell = row.get(direction, Cell())
-            for reason in sorted({*cell.skipped, *cell.failed}):
-                notes.append(f"- {feature}, {direction}: {reason}")
+            notes += [f"- {feature}, {direction}: {reason}" for reason in sorted({*cell.skipped, *cell.failed})]
     text = _HEAD + "\n".join(lines) + "\n"
     return text + ("\n## Left out or failing\n\n" + "\n".join(notes) + "\n" if notes else "")
 
