@@ -93,6 +93,7 @@ def test_everything_lives_on_when_the_active_is_killed(either_pair: EitherPair) 
         answers = session.consumer(replies, auto_create=False)
         news = session.subscriber("news", name="all", shared=True, durable=False)
         stream = receiving.consumer("stream")
+        session.create_queue("xa")  # Artemis deletes auto-created queues that are empty but for what is in doubt
         in_doubt = Xid(7, b"branch", b"global")
         branches.xa.start(in_doubt)
         branches.producer("xa").send("decided later")
@@ -256,11 +257,12 @@ def test_cut_connections_within_the_confirmation_window(broker: Target) -> None:
                     cuts += proxy.cut() > 0
                 producer.send(str(2 * number + 1))
                 work.commit()
-                for _ in range(2):
+                while len(numbers) < 2 * number + 2:
                     received = consumer.receive(20)
                     assert received is not None
-                    # Artemis counts a delivery anew that it repeats after a reattachment
                     assert received.delivery_count == 1 or broker.name == "artemis"
-                    numbers.append(int(received.text or ""))
+                    # after a reattachment Artemis now and then delivers again what is not acknowledged yet
+                    if not (received.redelivered and int(received.text or "") in numbers):
+                        numbers.append(int(received.text or ""))
             assert numbers == list(range(2 * rounds))
             assert cuts == connection.failovers == 10
