@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import click
 
+from benchmarks.logins import logins
 from benchmarks.soak import soak
 from benchmarks.takeover import takeover
 
-BENCHMARKS = {"soak": soak, "takeover": takeover}
+BENCHMARKS = {"logins": logins, "soak": soak, "takeover": takeover}
 
 
 @click.command()

@@ -3,8 +3,7 @@
 
 A queue goes when it had consumers once, has none now for ``auto-delete-queues-delay``, holds no
 more than ``auto-delete-queues-message-count`` messages and nothing is on its way to it. It must be
-found like that by two sweeps in a row, so that a client which reconnects finds it again. Queues of
-shared non-durable subscriptions do not wait for sweeps.
+found like that by two sweeps in a row, so that a client which reconnects finds it again.
 """
 
 from __future__ import annotations
@@ -46,26 +45,12 @@ class AutoDeletion:
         self._candidates = idle
 
 
-def goes_with_its_last_consumer(queue: Queue) -> bool:
-    """Whether nothing keeps a queue that its last consumer left: that of a shared non-durable
-    subscription, which ends there with what is in it (JMS 2.0 s. 8.3.2).
-    """
-    configuration = queue.configuration
-    return (
-        not queue.consumer_count
-        and not queue.durable
-        and bool(configuration.auto_delete)
-        and configuration.auto_delete_message_count == -1
-        and not configuration.auto_delete_delay
-    )
-
-
 def _queue_idle(queue: Queue, now_ms: int) -> bool:
     configuration = queue.configuration
     kept_messages = configuration.auto_delete_message_count
     return (
         bool(configuration.auto_delete)
-        and queue.used
+        and (queue.used or queue.address.settings.auto_delete_queues_skip_usage_check)
         and not queue.consumer_count
         and not queue.incoming
         and (kept_messages == -1 or queue.message_count <= (kept_messages or 0))
@@ -77,8 +62,9 @@ def _address_idle(address: Address, now_ms: int) -> bool:
     settings = address.settings
     return (
         address.auto_created
-        and address.used
+        and (address.used or settings.auto_delete_addresses_skip_usage_check)
         and not address.bindings
+        and not address.diverts
         and settings.auto_delete_addresses
         and now_ms - address.empty_since_ms >= settings.auto_delete_addresses_delay
     )
