@@ -200,8 +200,7 @@ def test_auto_delete(session: Session, queue: str) -> None:
     consumer = session.consumer(queue)
     assert texts(consumer) == ["x"]
     consumer.close()
-    # brokers look every address-queue-scan-period, 30 s
-    wait_until_gone(session, queue, 45)
+    wait_until_gone(session, queue)
 
 
 @pytest.mark.feature("last-value queues")

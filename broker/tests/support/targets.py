@@ -28,6 +28,7 @@ _XML = """<?xml version="1.0"?>
     <paging-directory>{store}/paging</paging-directory>
     <journal-type>NIO</journal-type>
     <message-expiry-scan-period>200</message-expiry-scan-period>
+    <address-queue-scan-period>200</address-queue-scan-period>
     <connectors>
       <connector name="core">tcp://127.0.0.1:{port}</connector>
       {connectors}

@@ -215,22 +215,6 @@ def test_shared_queues_are_made_once() -> None:
         )
 
 
-@pytest.mark.parametrize("durable", [False, True])
-def test_a_shared_subscription_that_is_not_durable_ends_with_its_last_consumer(durable: bool) -> None:
-    """Who joins later must not find what was sent while nobody was there (JMS 2.0 s. 8.3.2)."""
-    world = World()
-    sessions = [world.session(), world.session()]
-    for session in sessions:
-        session.create_shared_queue(
-            QueueConfiguration(name="s", address="t", durable=durable, routing_type=RoutingType.MULTICAST)
-        )
-        session.create_consumer(0, "s")
-    sessions[0].close_consumer(0)
-    assert "s" in world.office.directory.queues
-    sessions[1].close(failed=False)
-    assert ("s" in world.office.directory.queues) is durable
-
-
 def test_temporary_queues_live_as_long_as_the_connection() -> None:
     world = World()
     connection = ConnectionScope("c")
