@@ -30,7 +30,7 @@ from understudy.errors import (
     Unreachable,
 )
 from understudy.message import Message
-from understudy.wire.core.packets import Commit, Packet, SessionSend
+from understudy.wire.core.packets import Commit, Packet, SessionClose, SessionSend
 
 OPTIONS = "reconnectAttempts=-1&retryInterval=20&initialConnectAttempts=3"
 
@@ -343,6 +343,30 @@ def test_a_connection_never_closed_is_told_with_its_place() -> None:
         found = [str(each.message) for each in caught if each.category is ResourceWarning]
         assert any("never closed" in each and "test_client_fake.py" in each for each in found)
         await asyncio.sleep(0.01)
+
+    run(test)
+
+
+def test_a_session_never_closed_is_told_with_its_place_and_closed() -> None:
+    async def test(primary: FakeBroker, backup: FakeBroker, url: str) -> None:
+        async with await aio.connect(url) as connection:
+            lost, kept = await connection.session(), await connection.session()
+            with warnings.catch_warnings(record=True) as caught:
+                warnings.simplefilter("always")
+                del lost
+                gc.collect()
+            found = [str(each.message) for each in caught if each.category is ResourceWarning]
+            assert len(found) == 1
+            assert found[0].startswith("session made at")
+            assert "test_client_fake.py" in found[0]
+            await kept.query_queue("q")
+            assert sum(isinstance(each, SessionClose) for each in primary.received) == 1
+            with warnings.catch_warnings(record=True) as caught:
+                warnings.simplefilter("always")
+                await kept.close()
+                del kept
+                gc.collect()
+            assert [each for each in caught if each.category is ResourceWarning] == []
 
     run(test)
 
