@@ -10,6 +10,7 @@ ROOT := $(CURDIR)
 PYTEST := $(BIN)/pytest -q --no-header -c broker/pyproject.toml --rootdir broker
 RUFF := $(BIN)/ruff
 SCRATCH := $(ROOT)/.scratch
+INTEROP_PAGE := $(PY) -m understudy.testing.interop_matrix .scratch/interop/results.json docs/interop.md
 export PYTHONDONTWRITEBYTECODE := 1
 
 .PHONY: help
@@ -119,8 +120,8 @@ interop-short: $(VENV)/.complete ## The Artemis command line and JMS client agai
 	$(PYTEST) -m "maven and not long" broker/tests/interop
 
 .PHONY: interop
-interop: $(VENV)/.complete ## Every scenario with clients nobody here wrote
-	$(PYTEST) -m maven broker/tests/interop
+interop: $(VENV)/.complete ## Every scenario with clients nobody here wrote, and docs/interop.md from it
+	$(PYTEST) -m maven broker/tests/interop; outcome=$$?; $(INTEROP_PAGE); exit $$outcome
 
 .PHONY: bench
 bench: $(VENV)/.complete ## Ratio tables of docs/benchmarks.md
@@ -130,9 +131,11 @@ bench: $(VENV)/.complete ## Ratio tables of docs/benchmarks.md
 # --- documentation -----------------------------------------------------------------------------
 
 .PHONY: docs
-docs: $(VENV)/.complete ## Regenerate what is generated: machines, configuration reference
+docs: $(VENV)/.complete ## Regenerate what is generated: machines, references, the interop page
 	$(PY) -m understudy.testing.diagrams docs/machines
 	$(PY) -m understudy.config.reference > docs/configuration.md
+	$(PY) -m understudy.testing.client_reference > docs/client-url.md
+	$(INTEROP_PAGE)
 
 .PHONY: format
 format: $(VENV)/.complete ## Format the Python code

@@ -18,6 +18,11 @@ PROPERTIES_MAX = 16 * 1024
 NAME_UNITS_MAX = 4096
 #: Most parameters in one transport configuration.
 TRANSPORT_PARAMETERS_MAX = 256
+#: Largest broadcast of a broker's connectors that is looked at (login). Bytes.
+BROADCAST_BYTES_MAX = 16 * 1024
+#: Most connectors in one broadcast, and most nodes remembered from broadcasts (login).
+BROADCAST_CONNECTORS_MAX = 32
+BROADCAST_NODES_MAX = 256
 #: Most routing types, queue names or transaction ids in one packet.
 LIST_ITEMS_MAX = 64 * 1024
 #: Largest branch qualifier or global transaction id of an XA transaction (X/Open XA). Bytes.

@@ -19,7 +19,7 @@ from typing import ClassVar, Final, NamedTuple
 
 from understudy.errors import LimitExceeded, LocalProtocolError, RemoteProtocolError
 from understudy.limits import NAME_UNITS_MAX
-from understudy.properties import LONG, NO_PROPERTIES, Properties, PropertyValue, encode_simple_string
+from understudy.properties import LONG, NO_PROPERTIES, Properties, PropertyValue, encode_name
 
 #: ``E`` counts from the start of the historical frame header.
 BODY_END_BIAS: Final = 13
@@ -138,7 +138,7 @@ class Message:
         return b"".join(
             (
                 _I64.pack(self.message_id),
-                b"\x00" if self.address is None else b"\x01" + encode_simple_string(self.address),
+                b"\x00" if self.address is None else b"\x01" + encode_name(self.address),
                 b"\x00" if self.user_id is None else b"\x01" + self.user_id,
                 _FIELDS.pack(self.type, self.durable, self.expiration, self.timestamp, self.priority),
                 self.properties.encode(),

@@ -60,6 +60,23 @@ def encode_simple_string(text: str) -> bytes:
     return _I32.pack(len(raw)) + raw
 
 
+#: Names repeat in message after message: their encoded form, bounded so that a peer cannot grow it.
+_NAMES: dict[str, bytes] = {}
+_NAMES_MAX: Final = 1024
+_NAME_CHARACTERS_MAX: Final = 128
+
+
+def encode_name(text: str) -> bytes:
+    """``encode_simple_string`` of what comes again: addresses and property names."""
+    known = _NAMES.get(text)
+    if known is not None:
+        return known
+    encoded = encode_simple_string(text)
+    if len(_NAMES) < _NAMES_MAX and len(text) <= _NAME_CHARACTERS_MAX:
+        _NAMES[text] = encoded
+    return encoded
+
+
 def decode_simple_string(data: bytes, offset: int, end: int) -> tuple[str, int]:
     """The string at ``offset`` and the offset behind it.
 
@@ -140,7 +157,7 @@ class Properties(MutableMapping[str, PropertyValue]):
             return b"\x00"
         parts = [_COUNT.pack(1, len(self._items))]
         for key, (tag, value) in self._items.items():
-            parts.append(encode_simple_string(key))
+            parts.append(encode_name(key))
             parts.append(_encode_value(key, tag, value))
         return b"".join(parts)
 

@@ -21,6 +21,7 @@ from understudy.client.bodies import encode_text
 from understudy.errors import (
     AuthenticationFailed,
     CommitOutcomeUnknown,
+    ConfigError,
     ConnectionLost,
     FailoverTimedOut,
     ObjectClosed,
@@ -29,7 +30,7 @@ from understudy.errors import (
     Unreachable,
 )
 from understudy.message import Message
-from understudy.wire.core.packets import Commit, Packet, SessionSend
+from understudy.wire.core.packets import Commit, Packet, SessionClose, SessionSend
 
 OPTIONS = "reconnectAttempts=-1&retryInterval=20&initialConnectAttempts=3"
 
@@ -114,7 +115,7 @@ def test_confirmed_sends_survive_the_loss_of_the_primary() -> None:
 
         primary.after = die_after_the_fifth
         async with await aio.connect(url) as connection:
-            connection.add_failure_listener(lambda error, failed_over: heard.append(failed_over))
+            connection.add_failure_listener(lambda error, failed_over, code: heard.append(failed_over))
             session = await connection.session()
             producer = await session.producer("q", window=3)
             consumer_session = await connection.session("client")
@@ -224,7 +225,7 @@ def test_the_end_of_attempts_reaches_everybody() -> None:
         url = url.replace("reconnectAttempts=-1", "reconnectAttempts=1")
         heard: list[bool] = []
         async with await aio.connect(url) as connection:
-            connection.add_failure_listener(lambda error, failed_over: heard.append(failed_over))
+            connection.add_failure_listener(lambda error, failed_over, code: heard.append(failed_over))
             session = await connection.session()
             producer = await session.producer("q", window=1)
             consumer = await session.consumer("q")
@@ -297,7 +298,7 @@ def test_tls(tmp_path: Path) -> None:
             await aio.connect(f"tcp://localhost:{backup.port}?sslEnabled=true")
         async with await aio.connect(f"tcp://localhost:{backup.port}?sslEnabled=true&trustAll=true"):
             pass
-        with pytest.raises(Unreachable):
+        with pytest.raises(ConfigError, match=r"nowhere\.pem"):
             await aio.connect(f"tcp://localhost:{backup.port}?sslEnabled=true&trustStorePath=/nowhere.pem")
 
     run(test)
@@ -342,6 +343,30 @@ def test_a_connection_never_closed_is_told_with_its_place() -> None:
         found = [str(each.message) for each in caught if each.category is ResourceWarning]
         assert any("never closed" in each and "test_client_fake.py" in each for each in found)
         await asyncio.sleep(0.01)
+
+    run(test)
+
+
+def test_a_session_never_closed_is_told_with_its_place_and_closed() -> None:
+    async def test(primary: FakeBroker, backup: FakeBroker, url: str) -> None:
+        async with await aio.connect(url) as connection:
+            lost, kept = await connection.session(), await connection.session()
+            with warnings.catch_warnings(record=True) as caught:
+                warnings.simplefilter("always")
+                del lost
+                gc.collect()
+            found = [str(each.message) for each in caught if each.category is ResourceWarning]
+            assert len(found) == 1
+            assert found[0].startswith("session made at")
+            assert "test_client_fake.py" in found[0]
+            await kept.query_queue("q")
+            assert sum(isinstance(each, SessionClose) for each in primary.received) == 1
+            with warnings.catch_warnings(record=True) as caught:
+                warnings.simplefilter("always")
+                await kept.close()
+                del kept
+                gc.collect()
+            assert [each for each in caught if each.category is ResourceWarning] == []
 
     run(test)
 

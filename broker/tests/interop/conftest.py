@@ -1,6 +1,8 @@
 """Clients nobody here wrote: the Artemis JMS client and command line, brought by Maven.
 
-What Maven brings stays in its own repository; what is unpacked or compiled goes to ``.scratch``.
+What Maven brings stays in its own repository; what is unpacked or compiled goes to ``.scratch``. Every
+test says by ``@pytest.mark.feature("name")`` what it shows; ``feature_results`` keeps the outcomes, from
+which ``understudy.testing.interop_matrix`` makes docs/interop.md.
 """
 
 from __future__ import annotations
@@ -8,16 +10,24 @@ from __future__ import annotations
 import shutil
 import subprocess
 import tarfile
+import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
+from support.artemis import ArtemisPair
+from support.feature_results import FeatureResults
 from support.processes import Pair
+from support.targets import Target, start_target
 
 ARTEMIS_VERSION = "2.44.0"
 HERE = Path(__file__).parent
 SCRATCH = HERE.parents[2] / ".scratch" / "interop"
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.pluginmanager.register(FeatureResults(SCRATCH / "results.json"), "feature-results")
 
 
 def maven(*arguments: str, cwd: Path = HERE) -> None:
@@ -77,3 +87,62 @@ def java(java_classpath: str) -> Callable[..., subprocess.Popen[str]]:
         return subprocess.Popen(command, stdin=stdin, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
 
     return start
+
+
+TARGETS = ("understudy", "artemis")
+MakeTarget = Callable[..., Target]
+
+
+@pytest.fixture(scope="session")
+def instances() -> Iterator[Path]:
+    """A directory for what brokers keep, gone afterwards."""
+    SCRATCH.mkdir(parents=True, exist_ok=True)
+    directory = Path(tempfile.mkdtemp(prefix="instances-", dir=SCRATCH))
+    yield directory
+    shutil.rmtree(directory, ignore_errors=True)
+
+
+def _start(request: pytest.FixtureRequest, name: str, directory: Path, **how: object) -> Target:
+    artemis = request.getfixturevalue("artemis") if name == "artemis" else None
+    return start_target(name, directory, artemis, **how)  # type: ignore[arg-type]
+
+
+@pytest.fixture(scope="session", params=TARGETS)
+def broker(request: pytest.FixtureRequest, instances: Path) -> Iterator[Target]:
+    """One broker of each kind for all tests that only use queues of their own."""
+    target = _start(request, request.param, instances / f"shared-{request.param}")
+    yield target
+    target.end()
+
+
+@pytest.fixture(params=TARGETS)
+def kind(request: pytest.FixtureRequest) -> str:
+    """Which kind of broker ``make_broker`` makes."""
+    return str(request.param)
+
+
+@pytest.fixture
+def make_broker(request: pytest.FixtureRequest, kind: str, instances: Path) -> Iterator[MakeTarget]:
+    """Makes brokers of that kind with a configuration of their own."""
+    made: list[Target] = []
+
+    def make(**how: object) -> Target:
+        directory = Path(tempfile.mkdtemp(prefix=f"{kind}-", dir=instances))
+        made.append(_start(request, kind, directory, **how))
+        return made[-1]
+
+    yield make
+    for target in made:
+        target.end()
+
+
+@pytest.fixture
+def either_pair(request: pytest.FixtureRequest, kind: str, instances: Path) -> Iterator[Pair | ArtemisPair]:
+    """A running shared-store pair of that kind."""
+    directory = Path(tempfile.mkdtemp(prefix=f"pair-{kind}-", dir=instances))
+    artemis = request.getfixturevalue("artemis") if kind == "artemis" else None
+    running = Pair(directory) if artemis is None else ArtemisPair(artemis, directory)
+    try:
+        yield running.start()
+    finally:
+        running.end()

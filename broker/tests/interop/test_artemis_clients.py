@@ -1,4 +1,4 @@
-"""The Artemis command line and JMS client against our pair, also across a SIGKILL of the active."""
+"""The Artemis JMS client against our pair, also across a SIGKILL of the active."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ import re
 import subprocess
 import time
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 
@@ -20,33 +19,9 @@ pytestmark = pytest.mark.maven
 Java = Callable[..., "subprocess.Popen[str]"]
 
 
-def run_artemis(command: Path, *arguments: str) -> str:
-    result = subprocess.run([str(command), *arguments], capture_output=True, text=True, timeout=120)
-    assert result.returncode == 0, result.stdout + result.stderr
-    return result.stdout
-
-
-def test_artemis_producer_and_consumer(artemis: Path, pair: Pair) -> None:
-    """1,000 durable messages in and out again by the distribution's own command line, over CORE."""
-    url = f"tcp://127.0.0.1:{pair.primary.port}"
-    sent = run_artemis(
-        artemis, "producer", "--protocol", "core", "--url", url, "--destination", "queue://interop.cli",
-        "--message-count", "1000", "--user", "u", "--password", "p",
-    )  # fmt: skip
-    assert "1000" in sent
-    queue = pair.primary.queue("interop.cli")
-    assert queue is not None
-    assert queue["message_count"] == 1000
-    assert queue["durable"]
-    got = run_artemis(
-        artemis, "consumer", "--protocol", "core", "--url", url, "--destination", "queue://interop.cli",
-        "--message-count", "1000", "--user", "u", "--password", "p", "--receive-timeout", "20000",
-    )  # fmt: skip
-    assert re.search(r"Consumed: 1000 messages", got), got
-    queue = pair.primary.queue("interop.cli")
-    assert queue is None or queue["message_count"] == 0, "an auto-created queue may be gone, but holds nothing"
-
-
+@pytest.mark.feature(
+    "JMS basics: bodies, properties, acknowledgement modes, transactions, topics, browsing, request and reply"
+)
 def test_jms_basics(java: Java, pair: Pair) -> None:
     """Bodies, properties, acknowledgement modes, transactions, topics, browsing, request and reply."""
     process = java("JmsBasics", f"tcp://127.0.0.1:{pair.primary.port}")
@@ -55,6 +30,7 @@ def test_jms_basics(java: Java, pair: Pair) -> None:
     assert output.count("ok ") == 10, output
 
 
+@pytest.mark.feature("failover: sends, consumers, temporary queues, transactions, XA, listeners")
 def test_jms_client_keeps_receiving_across_a_kill(java: Java, pair: Pair) -> None:
     """A stock client with ha=true and reconnectAttempts=-1 gets every message although the active is killed."""
     count = 2_000
@@ -80,6 +56,7 @@ def test_jms_client_keeps_receiving_across_a_kill(java: Java, pair: Pair) -> Non
     assert f"done {count} distinct, 0 seen again" in rest, rest[-500:]
 
 
+@pytest.mark.feature("reattachment within the confirmation window")
 def test_jms_transactions_survive_cut_connections(java: Java, pair: Pair) -> None:
     """With a confirmation window the stock client reattaches: nothing is rolled back, lost or repeated."""
     with proxy_to(pair.primary.port) as proxy:
@@ -100,6 +77,7 @@ def test_jms_transactions_survive_cut_connections(java: Java, pair: Pair) -> Non
     assert pair.primary.log.read_text().count("session reattached") >= cuts
 
 
+@pytest.mark.feature("XA transactions")
 def test_xa_with_a_commit_after_failover(java: Java, pair: Pair) -> None:
     """Branches as a transaction manager has them; the prepared one is in doubt at the other node and commits there."""
     process = java("Xa", pair.url, stdin=subprocess.PIPE)
@@ -141,6 +119,7 @@ def wait_without_large_files(pair: Pair, timeout_s: float = 30) -> None:
     assert large_files(pair) == []
 
 
+@pytest.mark.feature("large messages")
 @pytest.mark.parametrize("options", ["", "&compressLargeMessage=true"])
 def test_jms_large_messages(java: Java, pair: Pair, options: str) -> None:
     """Streams, text, non-persistent, browsing, rollback and transactions, plain and compressed."""
@@ -149,6 +128,7 @@ def test_jms_large_messages(java: Java, pair: Pair, options: str) -> None:
     wait_without_large_files(pair)
 
 
+@pytest.mark.feature("large messages")
 @pytest.mark.parametrize("compress", [False, True])
 def test_jms_and_our_client_exchange_large_messages(java: Java, pair: Pair, compress: bool) -> None:
     """10 MiB from a stream and 300,000 characters, from theirs to ours and back."""
@@ -177,6 +157,7 @@ def test_jms_and_our_client_exchange_large_messages(java: Java, pair: Pair, comp
     wait_without_large_files(pair)
 
 
+@pytest.mark.feature("failover with large messages")
 def test_jms_large_messages_across_a_kill(java: Java, pair: Pair) -> None:
     """Senders and receivers of 4 MiB bodies go on when the active is killed under both."""
     size, count = 4 * 1024 * 1024, 12

@@ -19,7 +19,7 @@ from pathlib import Path
 COMMAND = Path(sys.executable).with_name("understudy")
 TOKEN = "test-token-of-a-scratch-instance"
 
-_BROKER_XML = """<?xml version="1.0"?>
+PAIR_XML = """<?xml version="1.0"?>
 <configuration xmlns="urn:activemq">
   <core xmlns="urn:activemq:core">
     <name>{name}</name>
@@ -182,7 +182,7 @@ class Pair:
         for node, other in ((self.primary, "backup"), (self.backup, "primary")):
             node.config.parent.mkdir(parents=True)
             node.config.write_text(
-                _BROKER_XML.format(
+                PAIR_XML.format(
                     name=f"{node.role}-node",
                     store=self.store,
                     primary_port=ports["primary"],

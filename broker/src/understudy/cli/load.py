@@ -26,7 +26,7 @@ from rich.text import Text
 
 from understudy.cli.report import console
 from understudy.client import aio
-from understudy.client.url import ClientUrl
+from understudy.client.options import ClientUrl
 from understudy.errors import ConfigError
 from understudy.ledger import LedgerWriter
 

@@ -20,7 +20,8 @@ from __future__ import annotations
 
 from understudy.client.consumer_state import AcknowledgeMode, ReceivedMessage
 from understudy.client.destinations import RoutingType
-from understudy.client.url import ClientOptions, ClientUrl, Connector, parse_url
+from understudy.client.options import ClientOptions, ClientUrl, Connector
+from understudy.client.url import parse_url
 
 __all__ = [
     "AcknowledgeMode",

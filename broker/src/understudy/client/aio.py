@@ -1,52 +1,32 @@
 """The asyncio client: a thin shell over ``state``, on any event loop, a simulated one included.
 
-All decisions are made in the pure modules. Here, in ``aio_link`` and in ``aio_endpoints`` are
-transports, one timer, futures and the classes an application sees; ``sync`` has the same names
-without ``await``. Wall time and randomness can be injected.
+All decisions are made in the pure modules. Here and in the modules named ``aio_...`` are transports,
+one timer, futures and the classes an application sees; ``sync`` has the same names without ``await``.
+Wall time and randomness can be injected.
 
 A connection belongs to the loop it was made on and is not safe to use from other threads.
 """
 
 from __future__ import annotations
 
-import asyncio
 import os
-import sys
 import warnings
-from collections.abc import Callable, Generator
+from collections.abc import Callable
+from dataclasses import replace
 from types import TracebackType
-from typing import Any, Final
 
 from understudy.client.aio_bodies import Body, Received
+from understudy.client.aio_discovery import discover
 from understudy.client.aio_endpoints import Browser, Consumer, Producer
-from understudy.client.aio_link import LoopLink, resolve, system_wall_ms
-from understudy.client.aio_xa import XaBranches
-from understudy.client.consumer_state import AcknowledgeMode, ConsumerState, MakeReceived, ReceivedMessage
-from understudy.client.destinations import (
-    Conversation,
-    Request,
-    RoutingType,
-    create_address,
-    create_queue,
-    ensure_address,
-    ensure_queue,
-    query_address,
-    query_queue,
-    routing_type,
-    split_name,
-)
+from understudy.client.aio_link import LoopLink, system_wall_ms
+from understudy.client.aio_session import DEFAULT_WINDOW, Session, close_session, creation_place
+from understudy.client.aio_tls import tls_context
+from understudy.client.consumer_state import AcknowledgeMode
+from understudy.client.discovery import check_trust
+from understudy.client.listeners import FailoverListener, FailureListener
+from understudy.client.options import ClientUrl, Connector
 from understudy.client.session_state import SessionOptions, SessionState
-from understudy.client.state import FailureListener
-from understudy.client.url import ClientUrl, Connector, parse_url
-from understudy.errors import BrokerError, IllegalState
-from understudy.ids import uuid_text
-from understudy.wire.core.packets import (
-    BindingQueryResponse,
-    CreateQueueV2,
-    DeleteQueue,
-    NullResponse,
-    QueueQueryResponse,
-)
+from understudy.client.url import parse_url
 
 __all__ = [
     "DEFAULT_WINDOW",
@@ -60,19 +40,6 @@ __all__ = [
     "Session",
     "connect",
 ]
-
-DEFAULT_WINDOW: Final = 500
-
-
-def creation_place() -> str:
-    """File and line of the first caller outside this package and asyncio, for warnings."""
-    frame = sys._getframe(1)
-    while frame.f_back is not None:
-        module = str(frame.f_globals.get("__name__", ""))
-        if not module.startswith(("understudy.client", "asyncio", "concurrent", "threading")):
-            break
-        frame = frame.f_back
-    return f"{frame.f_code.co_filename}:{frame.f_lineno}"
 
 
 class ConnectionFactory:
@@ -102,21 +69,25 @@ class ConnectionFactory:
         """A new connection, once it works.
 
         Raises:
-            Unreachable: nobody answered in ``initialConnectAttempts`` rounds.
+            Unreachable: nobody answered in ``initialConnectAttempts`` rounds, or broadcast in time.
             IncompatibleVersion: the broker is too old.
+            ConfigError: a TLS file cannot be used; or our password would go to a place that only a
+                datagram named (``sslEnabled``, ``trustDiscovery``).
         """
-        policy = self._url.options.load_balancing_policy
-        if policy == "Random":
-            self._count = int.from_bytes(self._entropy(2), "big")
-        start = 0 if policy == "FirstElement" else self._count
-        if policy == "RoundRobin":
-            self._count += 1
         url = self._url
+        if url.discovery is not None:
+            found = await discover(url)
+            check_trust(found, url.options, self._password or url.options.password)
+            url = replace(url, connectors=found)
+        for tls in {each.tls for each in url.connectors}:
+            if tls is not None:
+                tls_context(tls)
+        start = self._start()
         if self._learnt and url.options.use_topology_for_load_balancing:
             known = {each.place for each in self._learnt}
             others = tuple(each for each in url.connectors if each.place not in known)
             turn = start % len(self._learnt)
-            url = ClientUrl(self._learnt[turn:] + self._learnt[:turn] + others, url.options)
+            url = replace(url, connectors=self._learnt[turn:] + self._learnt[:turn] + others)
             start = 0
         link = LoopLink(url, self._user, self._password, self._wall_ms, self._entropy, start)
         try:
@@ -126,6 +97,18 @@ class ConnectionFactory:
             raise
         self._learnt = tuple(node.primary for node in link.core.topology if node.primary is not None)
         return Connection(link, creation_place())
+
+    def _start(self) -> int:
+        """Which connector comes first, as the load-balancing policy says (ha-behaviour facts s. 8)."""
+        policy = self._url.options.load_balancing_policy
+        if policy == "FirstElement":
+            return 0
+        if policy == "Random":
+            self._count = int.from_bytes(self._entropy(2), "big")
+        start = self._count
+        if policy == "RoundRobin":
+            self._count += 1
+        return start
 
 
 async def connect(
@@ -192,13 +175,20 @@ class Connection:
         return self._link.core.failing_over
 
     def add_failure_listener(self, listener: FailureListener) -> None:
-        """Call ``listener(error, failed_over)`` after each failure: True when a new connection
-        works, False when none is left and everything is closed.
+        """Call ``listener(error, failed_over, code)`` after each failure: True and FAILOVER when a new
+        connection works, False and DISCONNECT when none is left and everything is closed.
         """
-        self._link.core.add_failure_listener(listener)
+        self._link.core.listeners.of_failures.append(listener)
 
     def remove_failure_listener(self, listener: FailureListener) -> None:
-        self._link.core.remove_failure_listener(listener)
+        self._link.core.listeners.of_failures.remove(listener)
+
+    def add_failover_listener(self, listener: FailoverListener) -> None:
+        """Call ``listener(event)`` when a failure is detected and when its failover has ended."""
+        self._link.core.listeners.of_failovers.append(listener)
+
+    def remove_failover_listener(self, listener: FailoverListener) -> None:
+        self._link.core.listeners.of_failovers.remove(listener)
 
     async def session(
         self, acknowledge: AcknowledgeMode | str = AcknowledgeMode.AUTO, *, transacted: bool = False, xa: bool = False
@@ -206,7 +196,7 @@ class Connection:
         """A new session, started.
 
         Args:
-            acknowledge: "auto", "client", "individual" or "transacted".
+            acknowledge: "auto", "client", "individual", "dups-ok", "pre" or "transacted".
             transacted: The same as ``acknowledge="transacted"``.
             xa: Its transactions are the branches of ``Session.xa``.
 
@@ -215,8 +205,10 @@ class Connection:
         """
         mode = AcknowledgeMode.TRANSACTED if transacted or xa else AcknowledgeMode(acknowledge)
         core = self._link.core
-        state: SessionState = await self._link.ask(lambda future: core.open_session(SessionOptions(mode, xa), future))
-        return Session(self, self._link, state)
+        early = mode is AcknowledgeMode.PRE_ACKNOWLEDGE or core.options.pre_acknowledge
+        options = SessionOptions(mode, xa, early)
+        state: SessionState = await self._link.ask(lambda future: core.open_session(options, future))
+        return Session(self, self._link, state, creation_place())
 
     async def close(self) -> None:
         """Close its sessions and the transport. While failing over nothing is waited for."""
@@ -227,7 +219,7 @@ class Connection:
         try:
             for session in tuple(core.sessions.values()):
                 if core.closed is None and not core.failing_over:
-                    await _close_session(self._link, session)
+                    await close_session(self._link, session)
         finally:
             self._link.close()
 
@@ -235,276 +227,3 @@ class Connection:
         """Drop the transport now, without a word to the broker, which rolls back and delivers again."""
         self._closed = True
         self._link.close()
-
-
-async def _close_session(link: LoopLink, session: SessionState) -> None:
-    deadline = link.loop.time() + link.core.options.call_timeout_ms / 1000
-    while session.sends.busy and session.closed is None and link.loop.time() < deadline:
-        waiter: asyncio.Future[None] = link.loop.create_future()
-        session.sends.on_idle = lambda waiter=waiter: resolve(waiter)
-        timer = link.loop.call_at(deadline, resolve, waiter)
-        try:
-            await waiter
-        finally:
-            timer.cancel()
-    await link.ask(session.close)
-
-
-class Session:
-    """Producers, consumers and, if transacted, one transaction after the other.
-
-    Not for several tasks at once where order matters: it is one conversation.
-    """
-
-    def __init__(self, connection: Connection, link: LoopLink, state: SessionState) -> None:
-        self._connection = connection
-        self._link = link
-        self._state = state
-        self.make_received: MakeReceived = Received
-        """Makes what consumers give; ``sync`` has its own."""
-
-    async def __aenter__(self) -> Session:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self.close()
-
-    @property
-    def rollback_only(self) -> bool:
-        """Whether a failover undid the work of the open transaction."""
-        return self._state.rollback_only
-
-    @property
-    def xa(self) -> XaBranches:
-        """Branches of an XA session (``Connection.session(xa=True)``)."""
-        return XaBranches(self._link, self._state)
-
-    async def close(self) -> None:
-        """Wait for unconfirmed sends, at most callTimeout, then close; open work is rolled back."""
-        await _close_session(self._link, self._state)
-
-    def start(self) -> None:
-        """Let deliveries come again after ``stop``."""
-        self._state.start()
-
-    async def stop(self) -> None:
-        """Stop deliveries; what already arrived can still be received."""
-        await self._link.ask(self._state.stop)
-
-    async def commit(self) -> None:
-        """Raises:
-        TransactionRolledBack: everything in it was undone, for instance by a failover.
-        CommitOutcomeUnknown: the connection was lost before the answer.
-        DuplicateIdRejected: one of its messages had been sent before.
-        """
-        await self._link.ask(self._state.commit)
-
-    async def rollback(self) -> None:
-        """Undo the transaction; its messages are delivered again."""
-        await self._link.ask(self._state.rollback)
-
-    async def acknowledge(self, message: ReceivedMessage) -> bool:
-        """Acknowledge as the session's mode says; True once the broker confirmed it.
-
-        False: it came before a failover, or the connection was lost under way; expect it again.
-        In AUTO and TRANSACTED mode there is nothing to wait for and the answer is True.
-        """
-        answer: bool = await self._link.ask(lambda future: self._state.consumers.acknowledge(message, future))
-        return answer
-
-    async def add_metadata(self, key: str, value: str, *, unique: bool = False) -> None:
-        """Label the session for those who look at the broker.
-
-        Raises:
-            DuplicateMetadata: ``unique``, and another session has this pair.
-        """
-        await self._link.ask(lambda future: self._state.add_metadata(key, value, unique, future))
-
-    async def _request(self, request: Request) -> Any:
-        return await self._link.ask(
-            lambda future: self._state.request(
-                request.name, request.packet, request.expected, future, tolerated=request.tolerated
-            )
-        )
-
-    async def _converse(self, conversation: Conversation) -> None:
-        """Drive a conversation to its end."""
-        step: Callable[[], Request] = conversation.__next__
-        while True:
-            try:
-                request = step()
-            except StopIteration:
-                return
-            try:
-                answer = await self._request(request)
-            except BrokerError as error:
-                step = _thrower(conversation, error)
-            else:
-                step = _sender(conversation, answer)
-
-    async def query_queue(self, name: str) -> QueueQueryResponse:
-        """What the broker knows of a queue; ``exists`` says whether there is one."""
-        answer: QueueQueryResponse = await self._request(query_queue(name))
-        return answer
-
-    async def query_address(self, name: str) -> BindingQueryResponse:
-        """What the broker knows of an address and its queues."""
-        answer: BindingQueryResponse = await self._request(query_address(name))
-        return answer
-
-    async def create_address(self, name: str, routing: RoutingType | str = RoutingType.ANYCAST) -> None:
-        """Raises:
-        AddressExists: there is one already.
-        """
-        await self._request(create_address(name, routing_type(routing)))
-
-    async def create_queue(
-        self,
-        name: str,
-        *,
-        address: str | None = None,
-        routing: RoutingType | str = RoutingType.ANYCAST,
-        filter: str | None = None,  # noqa: A002  # the field's standard name
-        durable: bool = True,
-        temporary: bool = False,
-        max_consumers: int = -1,
-        purge_on_no_consumers: bool = False,
-    ) -> None:
-        """Raises:
-        QueueExists: there is one already.
-        """
-        packet = CreateQueueV2(address or name, name, filter, durable, temporary, True, False)
-        packet.routing_type = int(routing_type(routing))
-        packet.max_consumers = max_consumers
-        packet.purge_on_no_consumers = purge_on_no_consumers
-        await self._request(create_queue(packet))
-        if temporary:
-            self._state.temporary_queue_created(packet)
-
-    async def create_temporary_queue(self) -> str:
-        """The name of a new queue that lives as long as the connection, failovers included."""
-        name = uuid_text(self._link.entropy(16))
-        await self.create_queue(name, durable=False, temporary=True)
-        return name
-
-    async def delete_queue(self, name: str) -> None:
-        """Raises:
-        QueueNotFound: there is none.
-        """
-        await self._request(Request(f"delete queue {name}", DeleteQueue(name), NullResponse))
-        self._state.queue_deleted(name)
-
-    async def producer(
-        self,
-        address: str | None = None,
-        *,
-        routing: RoutingType | str | None = RoutingType.ANYCAST,
-        window: int = DEFAULT_WINDOW,
-        duplicate_ids: bool = True,
-        auto_create: bool = True,
-    ) -> Producer:
-        """A producer for one address, or, with None, for addresses given with each message.
-
-        Args:
-            window: Unconfirmed sends up to which ``wait_sendable`` does not wait.
-            duplicate_ids: Mark every message so that it can be sent again after a failover
-                without being doubled. Without it such a send raises ``SendOutcomeUnknown``.
-            auto_create: Ask for the address, and an anycast queue, if there is none.
-        """
-        if window < 1:
-            raise IllegalState(f"a window of {window} sends")
-        kind = None if routing is None else routing_type(routing)
-        if address is not None and auto_create and kind is not None:
-            if kind is RoutingType.ANYCAST:
-                await self._converse(ensure_queue(address, kind, producing=True))
-            else:
-                await self._converse(ensure_address(split_name(address)[0], kind))
-        state = self._state.open_producer(address, window)
-        marked = duplicate_ids and self._state.options.auto_commit_sends
-        prefix = uuid_text(self._link.entropy(16)) + ":" if marked else None
-        return Producer(self, self._link, self._state, state, kind, prefix)
-
-    async def consumer(
-        self,
-        queue: str,
-        *,
-        filter: str | None = None,  # noqa: A002  # the field's standard name
-        priority: int = 0,
-        window_bytes: int | None = None,
-        routing: RoutingType | str = RoutingType.ANYCAST,
-        auto_create: bool = True,
-    ) -> Consumer:
-        """A consumer of a queue.
-
-        Args:
-            window_bytes: Instead of the URL's consumerWindowSize.
-            auto_create: Create the queue if there is none.
-        """
-        if auto_create:
-            await self._converse(ensure_queue(queue, routing_type(routing)))
-        return await self._consumer(queue, filter, priority, window_bytes, browse=False)
-
-    async def subscriber(
-        self,
-        address: str,
-        *,
-        name: str | None = None,
-        filter: str | None = None,  # noqa: A002  # the field's standard name
-        window_bytes: int | None = None,
-    ) -> Consumer:
-        """A consumer of a multicast address.
-
-        Args:
-            name: Of a durable subscription's queue, which outlives us; None for one that does not.
-        """
-        await self._converse(ensure_address(address, RoutingType.MULTICAST))
-        if name is None:
-            queue = uuid_text(self._link.entropy(16))
-            await self.create_queue(
-                queue, address=address, routing=RoutingType.MULTICAST, filter=filter, durable=False, temporary=True
-            )
-        else:
-            queue = name
-            if not (await self.query_queue(name)).exists:
-                await self.create_queue(name, address=address, routing=RoutingType.MULTICAST, filter=filter)
-        return await self._consumer(queue, None, 0, window_bytes, browse=False)
-
-    async def browser(
-        self,
-        queue: str,
-        *,
-        filter: str | None = None,  # noqa: A002  # the field's standard name
-    ) -> Browser:
-        """A look at a queue's messages that takes none; iterate over it, several times if wanted.
-
-        Raises:
-            QueueNotFound: there is none.
-        """
-        await self.query_queue(queue)
-        return Browser(lambda: self._consumer(queue, filter, 0, None, browse=True))
-
-    async def _consumer(
-        self, queue: str, filter_text: str | None, priority: int, window_bytes: int | None, *, browse: bool
-    ) -> Consumer:
-        state: ConsumerState = await self._link.ask(
-            lambda future: self._state.consumers.open(
-                split_name(queue)[1],
-                future,
-                filter_text=filter_text,
-                browse_only=browse,
-                priority=priority,
-                window_bytes=window_bytes,
-                make_received=self.make_received,
-            )
-        )
-        return Consumer(self, self._link, self._state, state)
-
-
-def _thrower(conversation: Generator[Request, Any, None], error: BrokerError) -> Callable[[], Request]:
-    return lambda: conversation.throw(error)
-
-
-def _sender(conversation: Generator[Request, Any, None], answer: Any) -> Callable[[], Request]:
-    return lambda: conversation.send(answer)

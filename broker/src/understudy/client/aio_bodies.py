@@ -23,7 +23,7 @@ from understudy.client.large_sends import (
     small_if_compressed,
     without_body,
 )
-from understudy.client.url import ClientOptions
+from understudy.client.options import ClientOptions
 from understudy.errors import IllegalState, LimitExceeded
 from understudy.limits import FRAME_BYTES_MAX
 from understudy.message import Message

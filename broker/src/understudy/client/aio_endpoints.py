@@ -10,13 +10,15 @@ from typing import Any, cast
 
 from understudy.client.aio_bodies import Body, Received, is_stream, large_send, open_source, split_if_large
 from understudy.client.aio_link import LoopLink, resolve, take_all
-from understudy.client.bodies import build_message, complete_message
+from understudy.client.bodies import build_message, complete_message, delivery_properties
 from understudy.client.consumer_state import ConsumerState, ReceivedMessage
 from understudy.client.destinations import RoutingType
 from understudy.client.large_sends import BytesSource, LargeBodySend, Readable, without_body
+from understudy.client.rate import rate_limit
 from understudy.client.sends import ProducerState
 from understudy.client.session_state import SessionState
 from understudy.errors import IllegalState, ObjectClosed
+from understudy.ids import uuid_text
 from understudy.message import Message
 from understudy.properties import PropertyValue
 
@@ -41,6 +43,9 @@ class Producer:
         self._id_prefix = id_prefix
         self._count = 0
         self._room: list[asyncio.Future[None]] = []
+        options = link.core.options
+        self._group_id = uuid_text(link.entropy(16)) if options.auto_group else options.group_id
+        self._rate = rate_limit(options.producer_max_rate)
 
     async def __aenter__(self) -> Producer:
         return self
@@ -77,6 +82,10 @@ class Producer:
         durable: bool = True,
         priority: int = 4,
         time_to_live_ms: int = 0,
+        deliver_at_ms: int = 0,
+        group_id: str | None = None,
+        last_value_key: str | None = None,
+        duplicate_id: str | bytes | None = None,
     ) -> asyncio.Future[None]:
         """Send; the future is done when the broker has confirmed (durable, see the URL's
         blockOnDurableSend), or else when it is written.
@@ -88,29 +97,41 @@ class Producer:
                 is read piece by piece, on the loop's thread, while it is sent.
             address: For a producer without one.
             time_to_live_ms: After which it expires; 0 for never.
+            deliver_at_ms: Wall time, epoch ms, before which nobody gets it; 0 for at once.
+            group_id: Messages of one group go to one consumer, in order. Instead of the URL's groupID.
+            last_value_key: In a last-value queue it takes the place of the message with this key.
+            duplicate_id: The broker drops (in a transaction: refuses at the commit, with
+                ``DuplicateIdRejected``) what carries an id that it knows. Chosen by the application,
+                it says after a ``CommitOutcomeUnknown`` whether the transaction had committed.
 
         Raises:
             ObjectClosed: the producer is closed.
             IllegalState: no address, or far more sends wait than the window.
         """
-        target = address or self._state.address
-        options = self._link.core.options
-        whole = isinstance(body, bytes) and len(body) + 4 > options.min_large_message_size
-        duplicate_id = None
-        if self._id_prefix is not None:
+        if duplicate_id is None and self._id_prefix is not None:
             self._count += 1
             duplicate_id = f"{self._id_prefix}{self._count}"
+        if group_id is None:
+            group_id = self._group_id
+        if deliver_at_ms or group_id is not None or last_value_key is not None:
+            given = body.properties if isinstance(body, Message) else properties
+            properties = delivery_properties(
+                given, deliver_at_ms=deliver_at_ms, group_id=group_id, last_value_key=last_value_key
+            )
+            if isinstance(body, Message):
+                body = body.replace(properties=properties)
+        target = (body.address if isinstance(body, Message) else None) or address or self._state.address
+        if target is None:
+            raise IllegalState("a message without an address, from a producer without one")
+        options = self._link.core.options
+        whole = isinstance(body, bytes) and len(body) + 4 > options.min_large_message_size
+        streamed = is_stream(body)
         if isinstance(body, Message):
-            target = body.address or target
-            if target is None:
-                raise IllegalState("a message without an address, from a producer without one")
             message = complete_message(body, address=target, routing=self._routing, duplicate_id=duplicate_id)
         else:
-            if target is None:
-                raise IllegalState("a message without an address, from a producer without one")
             now_ms = self._link.clock.wall_ms()
             message = build_message(
-                b"" if whole or is_stream(body) else body,  # type: ignore[arg-type]  # not a stream here
+                b"" if whole or streamed else body,  # type: ignore[arg-type]  # not a stream here
                 address=target,
                 routing=self._routing,
                 duplicate_id=duplicate_id,
@@ -120,23 +141,16 @@ class Producer:
                 priority=priority,
                 expiration_ms=now_ms + time_to_live_ms if time_to_live_ms else 0,
             )
+        if self._rate is not None:
+            self._rate.count(self._link.loop.time() * 1000)
         future: asyncio.Future[None] = self._link.loop.create_future()
-        large: LargeBodySend | None
-        if is_stream(body):
-            source, file = open_source(body)
-            try:
-                message, large = large_send(message, source, options)
-                self._session_state.send(self._state, message, future, large)
-            except BaseException:
-                if file is not None:
-                    file.close()
-                raise
-            if file is not None:
-                future.add_done_callback(lambda _: file.close())
+        if streamed:
+            self._send_stream(message, body, future)
             return future
-        if isinstance(body, bytes) and whole:
-            message, large = large_send(message, BytesSource(body), options)
-        else:
+        large: LargeBodySend | None = None
+        if whole:
+            message, large = large_send(message, BytesSource(cast(bytes, body)), options)
+        elif message.header_offset > options.min_large_message_size:
             message, large = split_if_large(message, options)
         self._session_state.send(self._state, message, future, large)
         return future
@@ -161,8 +175,21 @@ class Producer:
         self._session_state.send(self._state, header, future, large)
         return future
 
+    def _send_stream(self, header: Message, body: Body, future: asyncio.Future[None]) -> None:
+        source, file = open_source(body)
+        try:
+            message, large = large_send(header, source, self._link.core.options)
+            self._session_state.send(self._state, message, future, large)
+        except BaseException:
+            if file is not None:
+                file.close()
+            raise
+        if file is not None:
+            future.add_done_callback(lambda _: file.close())
+
     async def wait_sendable(self) -> None:
-        """Wait until fewer sends than the window are open and the socket takes bytes.
+        """Wait until fewer sends than the window are open, the socket takes bytes and producerMaxRate
+        allows one more.
 
         Raises:
             ObjectClosed: the producer is closed.
@@ -178,6 +205,8 @@ class Producer:
                 self._room.append(future)
                 state.on_room = self._wake
                 await future
+            elif self._rate is not None and (delay_ms := self._rate.delay_ms(self._link.loop.time() * 1000)):
+                await asyncio.sleep(delay_ms / 1000)
             else:
                 return
 
@@ -199,6 +228,7 @@ class Consumer:
         self._session_state = session_state
         self._state = state
         self._waiters: list[asyncio.Future[None]] = []
+        self._rate = rate_limit(link.core.options.consumer_max_rate)
         # Weak: a consumer that nobody holds, and its connection, must be seen to be forgotten.
         wake = weakref.WeakMethod(self._wake)
         state.on_change = lambda: _call_if_alive(wake)
@@ -236,8 +266,25 @@ class Consumer:
         return self._state.buffered
 
     def take(self) -> Received | None:
-        """The next message if one is here; asks nobody."""
-        return cast("Received | None", self._state.take())
+        """The next message if one is here, and consumerMaxRate allows it; asks nobody."""
+        rate = self._rate
+        if rate is None:
+            return cast("Received | None", self._state.take())
+        now_ms = self._link.loop.time() * 1000
+        if rate.delay_ms(now_ms):
+            return None
+        received = self._state.take()
+        if received is not None:
+            rate.count(now_ms)
+        return cast("Received | None", received)
+
+    async def _paced(self, deadline: float | None) -> None:
+        """Wait until consumerMaxRate allows one more, at most until the deadline."""
+        if self._rate is not None:
+            now = self._link.loop.time()
+            delay_s = self._rate.delay_ms(now * 1000) / 1000
+            if delay_s:
+                await asyncio.sleep(delay_s if deadline is None else max(0.0, min(delay_s, deadline - now)))
 
     async def receive(self, timeout_s: float | None = None) -> Received | None:
         """The next message; None when nothing came within ``timeout_s`` seconds.
@@ -252,6 +299,7 @@ class Consumer:
         state = self._state
         deadline = None if timeout_s is None else self._link.loop.time() + timeout_s
         while True:
+            await self._paced(deadline)
             received = self.take()
             if received is not None:
                 return received
@@ -266,6 +314,7 @@ class Consumer:
     async def receive_nowait(self) -> Received | None:
         """The next message, or None if the broker says that the queue has none for us."""
         state = self._state
+        await self._paced(None)
         received = self.take()
         if received is not None:
             return received

@@ -7,14 +7,16 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import ssl
+import socket
 from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any
 
+from understudy.client.aio_tls import tls_context
+from understudy.client.options import ClientUrl, Connector
+from understudy.client.session_state import SessionState
 from understudy.client.state import ClientState
-from understudy.client.url import ClientUrl, Connector, TlsOptions
-from understudy.errors import ConnectionLost, Unreachable
+from understudy.errors import ConfigError, ConnectionLost, Unreachable
 
 _log = logging.getLogger("understudy.client")
 
@@ -95,11 +97,14 @@ class LoopLink:
         options: dict[str, Any] = {}
         try:
             if tls is not None:
-                options = {"ssl": _ssl_context(tls), "server_hostname": tls.sni_host or connector.host}
-            await self.loop.create_connection(
+                options = {"ssl": tls_context(tls), "server_hostname": tls.sni_host or connector.host}
+            if connector.local_address is not None or connector.local_port:
+                options["local_addr"] = (connector.local_address or "0.0.0.0", connector.local_port)
+            transport, _ = await self.loop.create_connection(
                 lambda: _Transport(self, attempt), connector.host, connector.port, **options
             )
-        except (OSError, ValueError) as error:
+            _tune(transport, connector)
+        except (OSError, ValueError, ConfigError) as error:
             self.core.transport_lost(attempt, Unreachable(f"{connector}: {error}"))
 
     def hang_up(self) -> None:
@@ -170,6 +175,11 @@ class LoopLink:
         start(future)
         return await future
 
+    def forget_session(self, session: SessionState) -> None:
+        """Close a session whose object the application lost."""
+        if session.closed is None and not self.loop.is_closed():
+            session.close(self.loop.create_future())
+
     def close(self) -> None:
         self._flush()
         self.core.close()
@@ -189,13 +199,14 @@ def resolve(future: asyncio.Future[None]) -> None:
         future.set_result(None)
 
 
-def _ssl_context(tls: TlsOptions) -> ssl.SSLContext:
-    """Raises OSError or ValueError if a store cannot be read."""
-    context = ssl.create_default_context(cafile=tls.trust_store_path)
-    if tls.key_store_path is not None:
-        context.load_cert_chain(tls.key_store_path, password=tls.key_store_password)
-    if tls.trust_all or not tls.verify_host:
-        context.check_hostname = False
-    if tls.trust_all:
-        context.verify_mode = ssl.CERT_NONE
-    return context
+def _tune(transport: asyncio.BaseTransport, connector: Connector) -> None:
+    """Socket options that the URL asks for; asyncio itself sets TCP_NODELAY."""
+    wanted = [
+        (socket.IPPROTO_TCP, socket.TCP_NODELAY, 0 if not connector.tcp_no_delay else None),
+        (socket.SOL_SOCKET, socket.SO_SNDBUF, connector.tcp_send_buffer_size or None),
+        (socket.SOL_SOCKET, socket.SO_RCVBUF, connector.tcp_receive_buffer_size or None),
+    ]
+    own = transport.get_extra_info("socket")
+    for level, option, value in wanted:
+        if value is not None and own is not None:
+            own.setsockopt(level, option, value)

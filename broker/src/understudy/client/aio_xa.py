@@ -13,7 +13,8 @@ class XaBranches:
     Send and receive between ``start`` and ``end``; outside of a branch everything counts at once.
     """
 
-    def __init__(self, link: LoopLink, state: SessionState) -> None:
+    def __init__(self, owner: object, link: LoopLink, state: SessionState) -> None:
+        self._owner = owner  # the session lives as long as we do
         self._link = link
         self._branches = state.branches
 

@@ -9,9 +9,19 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from understudy.errors import RemoteProtocolError
-from understudy.message import DUPLICATE_ID, ROUTING_TYPE, Message, MessageType
+from understudy.message import (
+    DUPLICATE_ID,
+    GROUP_ID,
+    LAST_VALUE,
+    ROUTING_TYPE,
+    SCHEDULED_DELIVERY,
+    Message,
+    MessageType,
+)
 from understudy.properties import (
     BYTE,
+    BYTES,
+    LONG,
     STRING,
     Properties,
     PropertyValue,
@@ -64,7 +74,7 @@ def build_message(
     *,
     address: str,
     routing: int | None,
-    duplicate_id: str | None,
+    duplicate_id: str | bytes | None,
     timestamp_ms: int,
     properties: Mapping[str, PropertyValue] | None = None,
     durable: bool = True,
@@ -87,7 +97,7 @@ def build_message(
     if routing is not None:
         typed.set_typed(ROUTING_TYPE, BYTE, routing)
     if duplicate_id is not None and DUPLICATE_ID not in typed:
-        typed.set_typed(DUPLICATE_ID, STRING, duplicate_id)
+        typed.set_typed(DUPLICATE_ID, _kind_of_id(duplicate_id), duplicate_id)
     if isinstance(body, str):
         kind, raw = MessageType.TEXT, encode_text(body)
     elif isinstance(body, Mapping):
@@ -109,7 +119,33 @@ def build_message(
     )
 
 
-def complete_message(message: Message, *, address: str, routing: int | None, duplicate_id: str | None) -> Message:
+def delivery_properties(
+    given: Mapping[str, PropertyValue] | None,
+    *,
+    deliver_at_ms: int = 0,
+    group_id: str | None = None,
+    last_value_key: str | None = None,
+) -> Properties:
+    """The properties with those that say how a message is delivered (core-protocol facts 5.1); what the
+    caller set among them itself stays.
+    """
+    typed = given.copy() if isinstance(given, Properties) else Properties(given)
+    if deliver_at_ms and SCHEDULED_DELIVERY not in typed:
+        typed.set_typed(SCHEDULED_DELIVERY, LONG, deliver_at_ms)
+    if group_id is not None and GROUP_ID not in typed:
+        typed.set_typed(GROUP_ID, STRING, group_id)
+    if last_value_key is not None and LAST_VALUE not in typed:
+        typed.set_typed(LAST_VALUE, STRING, last_value_key)
+    return typed
+
+
+def _kind_of_id(duplicate_id: str | bytes) -> int:
+    return BYTES if isinstance(duplicate_id, bytes) else STRING
+
+
+def complete_message(
+    message: Message, *, address: str, routing: int | None, duplicate_id: str | bytes | None
+) -> Message:
     """A caller's own message with what it lacks: address, routing type, duplicate id."""
     typed = message.properties
     lacks_routing = routing is not None and ROUTING_TYPE not in typed
@@ -120,5 +156,5 @@ def complete_message(message: Message, *, address: str, routing: int | None, dup
     if routing is not None and lacks_routing:
         typed.set_typed(ROUTING_TYPE, BYTE, routing)
     if duplicate_id is not None and lacks_id:
-        typed.set_typed(DUPLICATE_ID, STRING, duplicate_id)
+        typed.set_typed(DUPLICATE_ID, _kind_of_id(duplicate_id), duplicate_id)
     return message.replace(address=message.address or address, properties=typed)

@@ -150,11 +150,20 @@ class Calls:
             self._deadline(flying, self._timeout_ms)
         self._advance()
 
-    def suspend(self) -> None:
-        """The connection was lost; what that means is known at ``reset`` or ``open``."""
+    def suspend(self, release: BrokerError | None = None) -> None:
+        """The connection was lost; what that means is known at ``reset`` or ``open``.
+
+        Args:
+            release: What it was lost by, if no answer can come any more to the call in flight: one
+                whose outcome only the caller can find out is not kept waiting for a failover.
+        """
         if not self._open:
             return
         self._open = False
+        flying = self.in_flight
+        if release is not None and flying is not None and flying.interrupted is Interrupted.FAIL:
+            self._line.popleft()
+            _interrupt(flying, release)
         for call in self._line:
             call.deadline_ms = None
             if self._failover_timeout_ms >= 0:

@@ -29,6 +29,7 @@ from understudy.message import FORCED_DELIVERY, LARGE_COMPRESSED, Message
 from understudy.properties import Properties
 from understudy.wire.core.packets import (
     Acknowledge,
+    CreateSharedQueueV2,
     Expired,
     FlowToken,
     ForceConsumerDelivery,
@@ -56,6 +57,10 @@ class AcknowledgeMode(Enum):
     """When the application calls ``acknowledge``: that message alone."""
     TRANSACTED = "transacted"
     """With the commit of the session's transaction."""
+    DUPS_OK = "dups-ok"
+    """When dupsOKBatchSize bytes were taken, or at a close: fewer packets, more seen again after a failure."""
+    PRE_ACKNOWLEDGE = "pre"
+    """Before they are sent to us: at most once."""
 
 
 class ReceivedMessage:
@@ -152,7 +157,7 @@ class ConsumerHost(Protocol):
         ...
 
     def message_taken(self, consumer: ConsumerState) -> None:
-        """The application took a message: session modes count it."""
+        """The application took a message in a transaction."""
         ...
 
 
@@ -184,6 +189,8 @@ class ConsumerState:
         self.ack_batch_bytes = ack_batch_bytes
         self.queue_info: QueueQueryResponse | None = None
         """What the broker said of the queue, to create it again after a failover."""
+        self.shared_queue: CreateSharedQueueV2 | None = None
+        """How the queue of a shared subscription was asked for, to ask again after a failover."""
         self.on_change: Callable[[], None] | None = None
         """Called when ``take``, ``drained`` or ``ended`` may say something new."""
         self.ended: BrokerError | None = None
@@ -201,8 +208,10 @@ class ConsumerState:
         """Of the message taken last."""
         self._make_received = make_received
         self._taken: ReceivedMessage | None = None
+        """The last one handed out, with those before it not acknowledged."""
         self._taken_bytes = 0
-        self._ack_due = False
+        self._released: ReceivedMessage | None = None
+        """The last one that may be acknowledged."""
         self._errors: deque[BrokerError] = deque()
 
     @property
@@ -306,7 +315,10 @@ class ConsumerState:
         Raises:
             BrokerError: a message that cannot be handed over; the next call goes on behind it.
         """
-        if self.mode is AcknowledgeMode.AUTO:
+        mode = self.mode
+        if mode is AcknowledgeMode.AUTO or (
+            mode is AcknowledgeMode.DUPS_OK and self._taken_bytes >= self.ack_batch_bytes
+        ):
             self.acknowledge_taken()
         if self._reading is not None:
             self._reading.discard()
@@ -325,10 +337,10 @@ class ConsumerState:
                     received.stream.discard()
                 continue
             self._reading = received.stream
-            if not self.browse_only:
+            if not self.browse_only and mode is not AcknowledgeMode.PRE_ACKNOWLEDGE:
                 self._taken = received
                 self._taken_bytes += received.size_bytes
-                if self.mode is not AcknowledgeMode.AUTO:
+                if mode is AcknowledgeMode.TRANSACTED:
                     self.host.message_taken(self)
             return received
         return None
@@ -358,16 +370,21 @@ class ConsumerState:
         return self._forced
 
     def drained(self, sequence: int) -> bool:
-        """Whether the broker said that nothing was left at ``force`` number ``sequence``."""
-        return self._drained >= sequence
+        """Whether the broker said that nothing was left at ``force`` number ``sequence``, and a large
+        message that waits for credits in the middle of its body has come too.
+        """
+        return self._drained >= sequence and self._large is None
 
     # acknowledging
 
     def acknowledge_taken(self) -> None:
-        """Everything taken may be acknowledged; goes out with the next flush."""
-        if self._taken is not None and not self._ack_due:
-            self._ack_due = True
-            self.host.consumer_changed(self)
+        """Everything taken so far may be acknowledged; goes out with the next flush."""
+        taken = self._taken
+        if taken is not None:
+            if self._released is None:
+                self.host.consumer_changed(self)
+            self._released, self._taken = taken, None
+            self._taken_bytes = 0
 
     def acknowledgement(self, *, requires_response: bool = False, due_only: bool = True) -> Acknowledge | None:
         """The packet for what was taken, after which it counts as acknowledged; None if nothing.
@@ -375,13 +392,12 @@ class ConsumerState:
         Args:
             due_only: Only what ``acknowledge_taken`` released.
         """
-        taken = self._taken
-        if taken is None or (due_only and not self._ack_due):
-            return None
-        self._taken = None
-        self._taken_bytes = 0
-        self._ack_due = False
-        return Acknowledge(self.consumer_id, taken.message.message_id, requires_response)
+        last = self._released
+        if not due_only and self._taken is not None:
+            last, self._taken = self._taken, None
+            self._taken_bytes = 0
+        self._released = None
+        return None if last is None else Acknowledge(self.consumer_id, last.message.message_id, requires_response)
 
     @property
     def taken_bytes(self) -> int:
@@ -413,9 +429,8 @@ class ConsumerState:
         self._buffer.clear()
         self._consumed_bytes = 0
         self._large = None
-        self._taken = None
+        self._taken = self._released = None
         self._taken_bytes = 0
-        self._ack_due = False
 
     def rolled_back(self) -> None:
         """The broker takes back what it delivered: drop it and give the credits of it back."""
@@ -429,9 +444,8 @@ class ConsumerState:
             self._reading.discard()
         self._break_off(IllegalState("the message was rolled back"))
         self._large = None
-        self._taken = None
+        self._taken = self._released = None
         self._taken_bytes = 0
-        self._ack_due = False
 
     def end(self, error: BrokerError) -> None:
         """Nothing more will come."""

@@ -7,12 +7,12 @@ one consumer's buffer and credits (``consumer_state``), or commit and rollback (
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import fields
-from typing import Any, Protocol
+from dataclasses import fields, replace
+from typing import Any, Final, Protocol
 
 from understudy.client.calls import Call, Calls, Done, Interrupted, Waiter, settle
 from understudy.client.consumer_state import AcknowledgeMode, ConsumerState, MakeReceived, ReceivedMessage
-from understudy.client.url import ClientOptions
+from understudy.client.options import ClientOptions
 from understudy.errors import BrokerError, ObjectClosed, QueueNotFound
 from understudy.wire.core.packets import (
     Acknowledge,
@@ -20,6 +20,7 @@ from understudy.wire.core.packets import (
     ConsumerClose,
     CreateConsumer,
     CreateQueueV2,
+    CreateSharedQueueV2,
     DisconnectConsumer,
     IndividualAcknowledge,
     NullResponse,
@@ -30,6 +31,9 @@ from understudy.wire.core.packets import (
     ReceiveLargeMessage,
     ReceiveMessage,
 )
+
+_AT_CLOSE_OF_SESSION: Final = (AcknowledgeMode.AUTO, AcknowledgeMode.DUPS_OK)
+_ACKNOWLEDGED_AT_CLOSE: Final = (*_AT_CLOSE_OF_SESSION, AcknowledgeMode.TRANSACTED)
 
 
 class ConsumersHost(Protocol):
@@ -88,8 +92,13 @@ class Consumers:
         priority: int = 0,
         window_bytes: int | None = None,
         make_received: MakeReceived = ReceivedMessage,
+        shared: CreateSharedQueueV2 | None = None,
     ) -> None:
-        """Create a consumer; the waiter gets it once the broker has it."""
+        """Create a consumer; the waiter gets it once the broker has it.
+
+        Args:
+            shared: How its queue was asked for, if it is that of a shared subscription.
+        """
         settings = self._host.settings
         consumer = ConsumerState(
             self,
@@ -100,10 +109,15 @@ class Consumers:
             priority=priority,
             window_bytes=settings.consumer_window_size if window_bytes is None else window_bytes,
             mode=self._mode,
-            ack_batch_bytes=settings.ack_batch_size,
+            ack_batch_bytes=(
+                settings.dups_ok_ack_batch_size
+                if self._mode is AcknowledgeMode.DUPS_OK
+                else settings.transaction_ack_batch_size
+            ),
             make_received=make_received,
         )
         self._next_id += 1
+        consumer.shared_queue = shared
         said = window_bytes is not None or settings.consumer_window_size != ClientOptions().consumer_window_size
 
         def done(info: QueueQueryResponse | None, error: BaseException | None) -> None:
@@ -127,7 +141,7 @@ class Consumers:
             consumer.end(ObjectClosed("the consumer is closed"))
             settle(waiter)(None, None)
             return
-        if self._mode in (AcknowledgeMode.AUTO, AcknowledgeMode.TRANSACTED):
+        if self._mode in _ACKNOWLEDGED_AT_CLOSE:
             packet = consumer.acknowledgement(due_only=False)
             if packet is not None:
                 self._host.transmit_packet(packet)
@@ -160,10 +174,10 @@ class Consumers:
         self._changed[consumer.consumer_id] = consumer
 
     def message_taken(self, consumer: ConsumerState) -> None:
-        if self._mode is AcknowledgeMode.TRANSACTED:
-            self._host.work_done()
-            if consumer.taken_bytes >= consumer.ack_batch_bytes:
-                consumer.acknowledge_taken()
+        """In a transaction."""
+        self._host.work_done()
+        if consumer.taken_bytes >= consumer.ack_batch_bytes:
+            consumer.acknowledge_taken()
 
     # acknowledging
 
@@ -174,7 +188,9 @@ class Consumers:
         broker delivers it again (or, having been told, does not).
         """
         consumer = received.consumer
-        if received.generation != self._host.generation or self._host.closed is not None:
+        if self._mode is AcknowledgeMode.PRE_ACKNOWLEDGE:
+            settle(waiter)(True, None)
+        elif received.generation != self._host.generation or self._host.closed is not None:
             self._host.complaint(f"message {received.message_id} came before a failover: not acknowledged")
             settle(waiter)(False, None)
         elif self._mode is AcknowledgeMode.CLIENT:
@@ -183,7 +199,7 @@ class Consumers:
             packet = IndividualAcknowledge(consumer.consumer_id, received.message_id, True)
             self._confirmed_call(lambda _: packet, waiter)
         else:
-            if self._mode is AcknowledgeMode.AUTO:
+            if self._mode in _AT_CLOSE_OF_SESSION:
                 consumer.acknowledge_taken()
             settle(waiter)(True, None)
 
@@ -205,11 +221,13 @@ class Consumers:
                 self._host.transmit_packet(packet)
 
     def release_taken(self) -> None:
-        """The session closes: AUTO mode acknowledges the last message handed out."""
-        if self._mode is AcknowledgeMode.AUTO:
-            for consumer in self._consumers.values():
-                consumer.acknowledge_taken()
-        self.flush()
+        """The session closes: AUTO and DUPS_OK acknowledge what was handed out. The answer to the close
+        confirms it, so blockOnAcknowledge needs none of its own.
+        """
+        if self._mode in _AT_CLOSE_OF_SESSION:
+            self.acknowledge_all()
+        else:
+            self.flush()
 
     def flush(self) -> None:
         """Send the acknowledgements collected since the last flush."""
@@ -275,7 +293,9 @@ class Consumers:
     def _again(self, consumer: ConsumerState) -> Call:
         def build(_: int) -> Packet:
             info = consumer.queue_info
-            if isinstance(info, QueueQueryResponseV3) and info.exists and (not info.durable or info.auto_created):
+            if consumer.shared_queue is not None:
+                self._host.transmit_packet(replace(consumer.shared_queue, requires_response=False))
+            elif isinstance(info, QueueQueryResponseV3) and info.exists and (not info.durable or info.auto_created):
                 self._host.transmit_packet(_queue_like(info, consumer.queue))
             return _create(consumer)
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Generator
 from dataclasses import dataclass
 from enum import IntEnum
+from typing import TypedDict, Unpack
 
 from understudy.errors import (
     AddressExists,
@@ -26,6 +27,7 @@ from understudy.wire.core.packets import (
     BindingQueryResponseV3,
     CreateAddress,
     CreateQueueV2,
+    CreateSharedQueueV2,
     NullResponse,
     Packet,
     QueueQuery,
@@ -58,6 +60,39 @@ def routing_type(value: RoutingType | str) -> RoutingType:
         raise ConfigError(f"routing type {value!r}: anycast or multicast") from None
 
 
+class QueueAttributes(TypedDict, total=False):
+    """What a queue can be created with besides name, address and filter; what is left out is as the
+    address settings say. Meanings: the manual's chapters on queues, last-value queues and groups.
+    """
+
+    max_consumers: int
+    """-1 for any number."""
+    purge_on_no_consumers: bool
+    exclusive: bool
+    """One consumer at a time gets everything."""
+    last_value: bool
+    """Of the messages with one last-value key only the newest is kept."""
+    last_value_key: str
+    """The property that holds the key."""
+    non_destructive: bool
+    """Acknowledged messages stay."""
+    consumers_before_dispatch: int
+    delay_before_dispatch: int
+    """ms after which messages go out though there are fewer consumers than that; -1 for never."""
+    group_rebalance: bool
+    group_rebalance_pause_dispatch: bool
+    group_buckets: int
+    group_first_key: str
+    """The property that marks the first message of a group for a consumer."""
+    auto_delete: bool
+    auto_delete_delay: int
+    """ms."""
+    auto_delete_message_count: int
+    ring_size: int
+    """Messages; beyond it the oldest goes. -1 for any number."""
+    enabled: bool
+
+
 @dataclass(frozen=True, slots=True)
 class Request:
     """One step of a conversation."""
@@ -85,6 +120,39 @@ def create_address(address: str, routing: RoutingType, *, auto_created: bool = F
 
 def create_queue(packet: CreateQueueV2) -> Request:
     return Request(f"create queue {packet.name}", packet, NullResponse, (QueueExists,))
+
+
+def queue_request(
+    name: str,
+    address: str,
+    routing: RoutingType,
+    filter_text: str | None,
+    *,
+    durable: bool,
+    temporary: bool,
+    **attributes: Unpack[QueueAttributes],
+) -> CreateQueueV2:
+    """The packet that creates a queue and wants an answer."""
+    packet = CreateQueueV2(address, name, filter_text, durable, temporary, True, False, int(routing))
+    for key, value in attributes.items():
+        if key not in QueueAttributes.__annotations__:
+            raise TypeError(f"a queue has no attribute {key!r}")
+        setattr(packet, key, value)
+    return packet
+
+
+def create_shared_queue(packet: CreateSharedQueueV2) -> Request:
+    return Request(f"share queue {packet.name}", packet, NullResponse)
+
+
+def subscription_queue(name: str, client_id: str | None, *, durable: bool) -> str:
+    """The queue of a named subscription, as JMS clients call it (core-protocol facts 6.1.7)."""
+    parts = [_escaped(each) for each in (client_id, name) if each is not None]
+    return ".".join(parts if durable else ["nonDurable", *parts])
+
+
+def _escaped(part: str) -> str:
+    return part.replace("\\", "\\\\").replace(".", "\\.")
 
 
 def query_queue(name: str) -> Request:

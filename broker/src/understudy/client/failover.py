@@ -2,8 +2,9 @@
 
 A declared machine (``docs/machines/``): dialling, greeting (ping, CHECK_FOR_FAILOVER, topology),
 restoring sessions, connected, waiting for the next round, closed. One round dials, in this order,
-the current connector, the known backup of its node, the previous connector and the initial list
-(core-protocol facts 8.3, ha-behaviour facts s. 8); between rounds it waits ``retryInterval`` times
+where the broker sent us, the current connector, our own connector with the name of the known backup
+of its node, that backup, the previous connector and the initial list (core-protocol facts 8.3,
+ha-behaviour facts s. 8); between rounds it waits ``retryInterval`` times
 the multiplier, capped. The first connection and every failover run through the same states.
 
 Not here: bytes, sessions or clocks. What has to be done is asked of ``Steps``; what happened is
@@ -15,8 +16,8 @@ from __future__ import annotations
 from enum import Enum
 from typing import ClassVar, Final, Protocol
 
+from understudy.client.options import ClientOptions, Connector
 from understudy.client.topology import Topology
-from understudy.client.url import ClientOptions, Connector
 from understudy.errors import BrokerError, ConnectionLost, FailoverTimedOut, Unreachable
 from understudy.machine import IGNORED, ILLEGAL, Machine, To, table
 
@@ -161,6 +162,7 @@ class Reconnection(Machine[State, Event]):
         self._previous: Connector | None = None
         self._backup: Connector | None = None
         self._redirect: Connector | None = None
+        self._another_node = False
 
     @property
     def failing_over(self) -> bool:
@@ -189,9 +191,17 @@ class Reconnection(Machine[State, Event]):
                 self._backup = each
                 return
 
-    def redirect(self, connector: Connector) -> None:
-        """The broker named the place to go to next."""
+    def redirect(self, connector: Connector, *, another_node: bool) -> None:
+        """The broker named the place to go to next.
+
+        Args:
+            another_node: It is not a successor of our node: a connection router wants us there, even
+                if nothing else is to be tried after a failure (core-protocol facts 7.2).
+        """
         self._redirect = connector
+        self._another_node = another_node
+        if self.state is not State.CONNECTED:
+            self._candidates.insert(0, connector)
 
     def lived(self, lifetime_ms: int) -> None:
         """Told how long the connection that is about to be LOST had been working."""
@@ -209,15 +219,23 @@ class Reconnection(Machine[State, Event]):
         if not self._ever_connected:
             wanted = [*self._initial]
         elif self._beyond_own_node():
-            wanted = [each for node in self._topology for each in (node.primary, node.backup)]
+            wanted = [self._redirect]
+            wanted += [each for node in self._topology for each in (node.primary, node.backup)]
             wanted += self._initial
         else:
-            wanted = [self._redirect, self._settled, self._backup, self._previous, *self._initial]
+            wanted = [self._redirect, self._settled, self._own_backup(), self._backup, self._previous, *self._initial]
         found: dict[tuple[str, int], Connector] = {}
         for connector in wanted:
             if connector is not None:
                 found.setdefault(connector.place, connector)
         return list(found.values())
+
+    def _own_backup(self) -> Connector | None:
+        """Our own way to the backup: the connector of the URL that has its name (ha-behaviour facts s. 8)."""
+        backup = self._backup
+        if backup is None or not backup.name:
+            return None
+        return next((each for each in self._initial if each.name == backup.name), None)
 
     def _beyond_own_node(self) -> bool:
         """Whether the rounds for our own node are spent and any node of the cluster will do."""
@@ -237,6 +255,10 @@ class Reconnection(Machine[State, Event]):
             self.fire(Event.ROUND_OVER)
 
     def _allowed_rounds(self) -> int:
+        rounds = self._configured_rounds()
+        return 1 if rounds == 0 and self._another_node else rounds
+
+    def _configured_rounds(self) -> int:
         if not self._ever_connected:
             return self._options.initial_connect_attempts
         if self._options.reconnect_attempts < 0:
@@ -261,7 +283,8 @@ class Reconnection(Machine[State, Event]):
         self._steps.wait(int(min(options.retry_interval_ms * factor, longest_ms)))
 
     def _greet(self) -> None:
-        if self._beyond_own_node():
+        redirected = self._another_node and self.current == self._redirect
+        if redirected or self._beyond_own_node():
             self.node_id = None
         self._steps.greet(self.node_id)
 
@@ -274,6 +297,7 @@ class Reconnection(Machine[State, Event]):
             self._previous, self._backup = self._settled, None
         self._settled = self.current
         self._redirect = None
+        self._another_node = False
         self._rounds = 0
         self._error = None
         self.learn()

@@ -122,7 +122,8 @@ class LargeBodySend:
         self._piece_bytes = piece_bytes
         self._compress = compress
         self._level = level
-        self._began = False
+        self._left = False
+        """The beginning: a piece was dropped, so it cannot be had from memory."""
         self._reset()
 
     def _reset(self) -> None:
@@ -135,9 +136,11 @@ class LargeBodySend:
 
     def restart(self) -> bool:
         """Go to the beginning; False if it was left and cannot be had again."""
-        if self._began and not self._source.rewind():
+        if not self._left:
+            return True
+        if not self._source.rewind():
             return False
-        self._began = False
+        self._left = False
         self._reset()
         return True
 
@@ -154,11 +157,11 @@ class LargeBodySend:
     def drop(self) -> None:
         """The piece was sent."""
         self._waiting = None
+        self._left = True
 
     def _next(self) -> tuple[bytes, bool]:
         ready, wanted = self._ready, self._piece_bytes
         while len(ready) < wanted and not self._ended:
-            self._began = True
             data = self._source.read(wanted - len(ready) if self._deflater is None else wanted)
             self.original_bytes += len(data)
             if self._deflater is None:

@@ -14,8 +14,8 @@ from collections.abc import Callable
 from typing import Any, Protocol
 
 from understudy.client.calls import Call, Calls
+from understudy.client.options import Connector
 from understudy.client.session_state import SessionState
-from understudy.client.url import Connector
 from understudy.errors import (
     AuthenticationFailed,
     BrokerError,

@@ -250,9 +250,19 @@ class Sends:
             self._advance()
         self._backlog_shrank()
 
-    def suspend(self) -> None:
-        """The connection was lost: collect what comes, send nothing."""
+    def suspend(self, release: BrokerError | None = None) -> None:
+        """The connection was lost: collect what comes, send nothing.
+
+        Args:
+            release: What it was lost by, if no answer can come any more: sends that must not be
+                repeated are not kept waiting for a failover.
+        """
         self._attached = self._open = False
+        if release is not None:
+            for correlation_id, pending in tuple(self._unconfirmed.items()):
+                if not pending.resend:
+                    del self._unconfirmed[correlation_id]
+                    _fail(pending, _unknown(release))
 
     def resume(self) -> None:
         """The session works, for the first time or because it was reattached: go on."""
@@ -292,7 +302,7 @@ class Sends:
             if pending.resend:
                 again.append(pending)
             else:
-                _fail(pending, SendOutcomeUnknown(f"the connection was lost before the confirmation: {error}"))
+                _fail(pending, _unknown(error))
         if current is not None:
             # its last piece was never sent, so it is not there
             again.append(current)
@@ -451,6 +461,10 @@ class Sends:
             if not self.busy:
                 self._idle()
         self._advance()
+
+
+def _unknown(error: BrokerError) -> SendOutcomeUnknown:
+    return SendOutcomeUnknown(f"the connection was lost before the confirmation: {error}")
 
 
 def _address(pending: Pending) -> str:

@@ -6,7 +6,8 @@ protocol facts s. 6 (behaviour) and 8.3 (failover). While the connection is down
 with a confirmation window) or ``recreated`` (a new one on the same channel): then consumers,
 temporary queues and credits are set up again and unconfirmed sends repeated.
 
-Not here: the order of restoring several sessions (``state``), waiting and tasks (the shells).
+Not here: commit and rollback (``transactions``), the order of restoring several sessions
+(``restoration``), waiting and tasks (the shells).
 """
 
 from __future__ import annotations
@@ -20,24 +21,17 @@ from understudy.client.confirmations import Confirmations
 from understudy.client.consumer_state import AcknowledgeMode
 from understudy.client.consumers import Consumers
 from understudy.client.large_sends import LargeBodySend
+from understudy.client.options import ClientOptions
 from understudy.client.sends import Pending, ProducerState, Sends
-from understudy.client.url import ClientOptions
+from understudy.client.transactions import Transactions
 from understudy.client.xa import Branches
-from understudy.errors import (
-    BrokerError,
-    CommitOutcomeUnknown,
-    DuplicateMetadata,
-    IllegalState,
-    ObjectClosed,
-    TransactionRolledBack,
-)
+from understudy.errors import BrokerError, DuplicateMetadata, ObjectClosed
 from understudy.message import DUPLICATE_ID, Message
 from understudy.ports import Clock
 from understudy.wire.core.codec import encode, encode_send
 from understudy.wire.core.codes import error_of
 from understudy.wire.core.packets import (
     AddMetadataV2,
-    Commit,
     CreateProducer,
     CreateQueueV2,
     DisconnectConsumer,
@@ -51,7 +45,6 @@ from understudy.wire.core.packets import (
     ReceiveLargeMessage,
     ReceiveMessage,
     RemoveProducer,
-    Rollback,
     SessionClose,
     SessionStart,
     SessionStop,
@@ -70,6 +63,8 @@ class SessionOptions:
     """TRANSACTED with ``xa``."""
     xa: bool = False
     """Its transactions are XA branches."""
+    pre_acknowledge: bool = False
+    """The broker counts messages as acknowledged before it sends them."""
 
     @property
     def transacted(self) -> bool:
@@ -82,7 +77,12 @@ class SessionOptions:
 
     @property
     def auto_commit_acks(self) -> bool:
-        return self.mode in (AcknowledgeMode.AUTO, AcknowledgeMode.INDIVIDUAL)
+        return self.mode in (AcknowledgeMode.AUTO, AcknowledgeMode.DUPS_OK, AcknowledgeMode.INDIVIDUAL)
+
+    @property
+    def consumer_mode(self) -> AcknowledgeMode:
+        """How its consumers acknowledge."""
+        return AcknowledgeMode.PRE_ACKNOWLEDGE if self.pre_acknowledge else self.mode
 
 
 class SessionHost(Protocol):
@@ -135,10 +135,8 @@ class SessionState:
         self.generation = 0
         """Rises with every re-creation; a message of an older one cannot be acknowledged."""
         self.started = True
-        self.rollback_only = False
-        """A failover undid work of the open transaction or branch."""
         self.closed: BrokerError | None = None
-        self.consumers = Consumers(self, options.mode)
+        self.consumers = Consumers(self, options.consumer_mode)
         self.producers: dict[int, ProducerState] = {}
         self.last_confirmation_ms = 0
         """When the broker last confirmed a send, or had none to confirm."""
@@ -151,10 +149,10 @@ class SessionState:
             failover_timeout_ms=settings.call_failover_timeout_ms,
         )
         self.sends = Sends(self, self._encode_send, settings.producer_window_size)
+        self.transaction = Transactions(self)
         self.branches = Branches(self)
         self._confirmations = Confirmations(settings.confirmation_window_size)
         self._attached = False
-        self._work = False
         self._next_producer = 1
         self._temporary: dict[str, CreateQueueV2] = {}
         self._metadata: dict[str, str] = {}
@@ -205,7 +203,7 @@ class SessionState:
         self._host.session_changed(self)
 
     def work_done(self) -> None:
-        self._work = True
+        self.transaction.work_done(attached=self._attached)
 
     def complaint(self, text: str) -> None:
         self._host.complaint(text)
@@ -235,11 +233,14 @@ class SessionState:
         self.calls.open()
         self.sends.resume()
 
-    def suspend(self) -> None:
-        """The connection was lost."""
+    def suspend(self, error: BrokerError) -> None:
+        """The connection was lost. What nobody can repeat is released at once, unless the server may
+        still have the session and answer (ha-behaviour facts s. 8: UNBLOCKED).
+        """
         self._attached = False
-        self.calls.suspend()
-        self.sends.suspend()
+        release = None if self._confirmations.enabled else error
+        self.calls.suspend(release)
+        self.sends.suspend(release)
 
     def reattach_id(self) -> int:
         """Id of the last command received, for REATTACH_SESSION."""
@@ -250,6 +251,7 @@ class SessionState:
         for frame in self._confirmations.replay(last_confirmed):
             self._host.transmit(frame)
         self._attached = True
+        self.transaction.reattached()
         if self.sends.unconfirmed:
             self.awaiting_confirmation()
         if self.consumers.wants_flush():
@@ -265,11 +267,8 @@ class SessionState:
         """
         self.name = name
         self.generation += 1
-        doomed = (self._work and self.options.transacted) or self.branches.working_in is not None
+        doomed = self.transaction.session_lost(in_branch=self.branches.working_in is not None)
         self.consumers.session_lost()
-        self._work = False
-        # A commit or rollback in the line takes the news with it and the next work is a new transaction.
-        self.rollback_only = (doomed or self.rollback_only) and not self.calls.bound
         if doomed:
             self.sends.drop()
         self.calls.reset(error)
@@ -379,7 +378,8 @@ class SessionState:
 
     def open_producer(self, address: str | None, window: int) -> ProducerState:
         """Register a producer; answers nothing, so it is there at once."""
-        self._check_open()
+        if self.closed is not None:
+            raise self.closed
         producer = ProducerState(self._next_producer, address, window)
         self._next_producer += 1
         self.producers[producer.sender_id] = producer
@@ -420,11 +420,11 @@ class SessionState:
         else:
             # A failure of a transacted send surfaces at the commit (facts 6.2).
             confirm = False
-            if self.rollback_only:
+            if self.transaction.rollback_only:
                 if waiter is not None and not waiter.done():
                     waiter.set_result(None)
                 return
-            self._work = True
+            self.transaction.work_done(attached=self._attached)
         self.sends.add(Pending(producer, message, waiter, confirm, DUPLICATE_ID in message.properties, body))
 
     def _register(self, producer: ProducerState) -> None:
@@ -433,63 +433,18 @@ class SessionState:
 
     # transactions
 
+    @property
+    def rollback_only(self) -> bool:
+        """Whether a failover undid work of the open transaction or branch."""
+        return self.transaction.rollback_only
+
     def commit(self, waiter: Waiter[None]) -> None:
-        """Commit; fails with ``TransactionRolledBack`` or ``CommitOutcomeUnknown`` as they say."""
-        self._check_transacted()
-        # what still waits for credits belongs to the transaction: its commit must not overtake it
-        self.sends.when_none_waits(lambda: self._commit(waiter))
+        """See ``Transactions.commit``."""
+        self.transaction.commit(waiter)
 
-    def _commit(self, waiter: Waiter[None]) -> None:
-        if self.rollback_only:
-            self.rollback(waiter, TransactionRolledBack("a failover undid the work of this transaction"))
-            return
-
-        def build(correlation_id: int) -> Packet:
-            self.consumers.acknowledge_all()
-            self._work = False
-            return Commit(correlation_id)
-
-        def interruption(error: BrokerError, sent: bool) -> BaseException:
-            if sent:
-                return CommitOutcomeUnknown(f"the connection was lost before the answer to the commit: {error}")
-            return TransactionRolledBack(f"the connection was lost before the commit: {error}")
-
-        answered = settle(waiter, lambda _: None)
-        call = Call("commit", build, (NullResponse,), answered, Interrupted.FAIL, interruption, bound=True)
-        self.calls.add(call)
-
-    def rollback(self, waiter: Waiter[None], outcome: BrokerError | None = None) -> None:
-        """Undo the transaction: stop, acknowledge what was taken (so that its delivery count
-        stays), roll back, start (facts 6.4).
-
-        Args:
-            outcome: Error to hand to the waiter when done.
-        """
-        self._check_transacted()
-        self.sends.drop()
-
-        def stopped(packet: Any, error: BaseException | None) -> None:
-            self.consumers.rolled_back()
-
-        def done(packet: Any, error: BaseException | None) -> None:
-            self._work = self.rollback_only = False
-            if self.started:
-                self.transmit_packet(SessionStart())
-            settle(waiter, lambda _: None)(None, error or outcome)
-
-        stop = Call("stop", lambda _: SessionStop(), (NullResponse,), stopped, Interrupted.FORGET, bound=True)
-        self.calls.add(stop)
-        undo = Call("rollback", lambda _: Rollback(False), (NullResponse,), done, Interrupted.FORGET, bound=True)
-        self.calls.add(undo)
-
-    def _check_open(self) -> None:
-        if self.closed is not None:
-            raise self.closed
-
-    def _check_transacted(self) -> None:
-        self._check_open()
-        if not self.options.transacted:
-            raise IllegalState("the session is not transacted")
+    def rollback(self, waiter: Waiter[None]) -> None:
+        """See ``Transactions.rollback``."""
+        self.transaction.rollback(waiter)
 
     # arrivals
 

@@ -10,21 +10,25 @@ Invariant: at most one transport at a time, known by its ``attempt`` number; wha
 reports is ignored.
 
 Not here: the choice of the next connector (``failover``), the checks of a node and the restoring
-of sessions (``restoration``), what happens within a session (``session_state``).
+of sessions (``restoration``), new sessions (``session_creation``), what happens within a session
+(``session_state``), who hears of failures (``listeners``).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Final, Protocol
+from typing import Final, Protocol
 
-from understudy.client.calls import Call, Calls, Interrupted, Waiter, settle
+from understudy.client.calls import Calls, Waiter, settle
 from understudy.client.failover import Event, Reconnection, State
+from understudy.client.listeners import Listeners
+from understudy.client.options import ClientOptions, ClientUrl, Connector
 from understudy.client.pump import Pump
-from understudy.client.restoration import Restoration, login_error
+from understudy.client.restoration import Restoration
+from understudy.client.session_creation import SessionCreation
 from understudy.client.session_state import SessionOptions, SessionState
 from understudy.client.topology import Topology
-from understudy.client.url import ClientOptions, ClientUrl, Connector, connector_of
+from understudy.client.url import connector_of
 from understudy.errors import (
     BrokerError,
     CallTimedOut,
@@ -32,7 +36,6 @@ from understudy.errors import (
     IncompatibleVersion,
     ObjectClosed,
     ProtocolError,
-    SessionRejected,
 )
 from understudy.ids import uuid_text
 from understudy.ports import Clock, Entropy
@@ -43,10 +46,8 @@ from understudy.wire.core.packets import (
     ClusterTopology,
     ClusterTopologyV2,
     ClusterTopologyV4,
-    CreateSession,
-    CreateSessionResponse,
-    CreateSessionV2,
     Disconnect,
+    DisconnectReason,
     DisconnectV2,
     DisconnectV3,
     ExceptionResponse,
@@ -58,14 +59,9 @@ from understudy.wire.core.transport import TransportConfiguration
 
 CONNECTION_CHANNEL: Final = 0
 CONTROL_CHANNEL: Final = 1
-FIRST_SESSION_CHANNEL: Final = 10
 #: Oldest server version spoken: pipelined sends need correlation ids.
 OLDEST_VERSION: Final = 130
-_CLIENT_ID_SINCE: Final = 131
-#: Pause before a session is asked for again that a starting node rejected (facts 7.3).
-_REJECTED_PAUSE_MS: Final = 10
-
-FailureListener = Callable[[BrokerError, bool], None]
+_REDIRECTS: Final = (DisconnectReason.REDIRECT, DisconnectReason.REDIRECT_ON_CRITICAL_ERROR)
 
 
 class Link(Protocol):
@@ -130,16 +126,15 @@ class ClientState:
         self._changed: list[SessionState] = []
         self.pump = Pump(self._want_flush)
         """Large messages on their way; the shell tells it whether the socket takes bytes."""
-        self._next_channel = FIRST_SESSION_CHANNEL
-        self._control = self.new_calls()
+        self.control = self.new_calls()
+        """The calls of channel 1."""
+        self.listeners = Listeners(self.complaint)
+        self._creation = SessionCreation(self, url.options, self._user, self._password)
         self._restoration: Restoration | None = None
         self.cause: BrokerError = ConnectionLost("not connected yet")
         self._connect_waiter: Waiter[None] | None = None
-        self._listeners: list[FailureListener] = []
         self._phase_deadline_ms: int | None = None
         self._retry_ms: int | None = None
-        self._reject_ms: int | None = None
-        self._rejected: list[Callable[[], None]] = []
         self._received_ms = 0
         self._ping_ms: int | None = None
         self._connected_ms = 0
@@ -177,49 +172,9 @@ class ClientState:
         self._connect_waiter = waiter
         self._machine.fire(Event.START)
 
-    def add_failure_listener(self, listener: FailureListener) -> None:
-        """Call ``listener(error, failed_over)`` after every failure: True when a new connection
-        works and the sessions live on, False when there is none any more.
-        """
-        self._listeners.append(listener)
-
-    def remove_failure_listener(self, listener: FailureListener) -> None:
-        self._listeners.remove(listener)
-
     def open_session(self, options: SessionOptions, waiter: Waiter[SessionState]) -> None:
         """Create a session on the next channel."""
-        channel_id = self._next_channel
-        self._next_channel += 1
-        session = SessionState(self, channel_id, self.new_name(), options)
-        rejected_until_ms = self.clock.monotonic_ms() + self.options.call_timeout_ms
-
-        def build(_: int) -> Packet:
-            session.name = self.new_name()
-            return self.create_session(session)
-
-        def done(packet: Any, error: BaseException | None) -> None:
-            if isinstance(error, IncompatibleVersion) and self.lower_version():
-                self._control.add(call(), first=True)
-                return
-            if isinstance(error, SessionRejected) and self.clock.monotonic_ms() < rejected_until_ms:
-                self.later(lambda: self._control.add(call()))
-                return
-            if error is None:
-                self.learn_version(packet.server_version)
-                self.sessions[channel_id] = session
-                session.opened()
-                if waiter.done():
-                    # The caller was cancelled meanwhile.
-                    session.close(_Nobody())
-                    return
-            if isinstance(error, BrokerError):
-                error = login_error(error)
-            settle(waiter, lambda _: session)(packet, error)
-
-        def call() -> Call:
-            return Call("create session", build, (CreateSessionResponse,), done, Interrupted.REISSUE)
-
-        self._control.add(call())
+        self._creation.open(options, waiter)
 
     def close(self) -> None:
         """End everything now; sessions should have been closed before."""
@@ -287,10 +242,7 @@ class ClientState:
         if self._retry_ms is not None and now_ms >= self._retry_ms:
             self._retry_ms = None
             self._machine.fire(Event.RETRY_DUE)
-        if self._reject_ms is not None and now_ms >= self._reject_ms:
-            again, self._rejected, self._reject_ms = self._rejected, [], None
-            for each in again:
-                each()
+        self._creation.handle_deadline(now_ms)
         if self._phase_deadline_ms is not None and now_ms >= self._phase_deadline_ms:
             self._phase_deadline_ms = None
             self._lost(CallTimedOut(f"{self.connector}: no answer while {self.state.value}"))
@@ -356,6 +308,7 @@ class ClientState:
     def failover_begins(self, error: BrokerError) -> None:
         self.cause = error
         self._link.log("failover", f"connection to {self.connector} failed: {error}")
+        self.listeners.failure_detected()
 
     def connected(self, failed_over: bool) -> None:
         self._phase_deadline_ms = None
@@ -364,16 +317,15 @@ class ClientState:
         if self.options.client_failure_check_period_ms >= 0:
             self._ping_ms = now_ms + self.options.client_failure_check_period_ms
             self.wake_at(self._ping_ms)
-        self._control.reset(self.cause)
-        self._control.open()
+        self.control.reset(self.cause)
+        self.control.open()
         if self._connect_waiter is not None:
             settle(self._connect_waiter)(None, None)
             self._connect_waiter = None
         if failed_over:
             self.failovers += 1
             self._link.log("failover", f"failed over to {self.connector}")
-            for listener in tuple(self._listeners):
-                listener(self.cause, True)
+            self.listeners.failed_over(self.cause)
 
     def wait(self, delay_ms: int) -> None:
         self._retry_ms = self.clock.monotonic_ms() + delay_ms
@@ -387,17 +339,14 @@ class ClientState:
         for session in tuple(self.sessions.values()):
             session.end(end)
         self.sessions.clear()
-        self._control.end(end)
-        again, self._rejected = self._rejected, []
-        for each in again:
-            each()  # meets the end of the control channel and tells its caller
+        self.control.end(end)
+        self._creation.flush()  # meets the end of the control channel and tells the callers
         if self._connect_waiter is not None:
             settle(self._connect_waiter)(None, end)
             self._connect_waiter = None
         elif error is not None:
             self._link.log("failover", f"no connection left: {error}")
-            for listener in tuple(self._listeners):
-                listener(error, False)
+            self.listeners.disconnected(error)
 
     # ports for the restoration
 
@@ -414,24 +363,7 @@ class ClientState:
         self._limit_phase(self.options.call_timeout_ms)
 
     def create_session(self, session: SessionState, name: str | None = None) -> Packet:
-        options = session.options
-        common = (
-            name or session.name,
-            session.channel_id,
-            self.version,
-            self._user,
-            self._password,
-            self.options.min_large_message_size,
-            options.xa,
-            options.auto_commit_sends,
-            options.auto_commit_acks,
-            self.options.confirmation_window_size,
-            False,
-            None,
-        )
-        if self.version >= _CLIENT_ID_SINCE and self.options.client_id is not None:
-            return CreateSessionV2(*common, self.options.client_id)
-        return CreateSession(*common)
+        return self._creation.packet(session, name)
 
     def new_name(self) -> str:
         return uuid_text(self._entropy.token(16))
@@ -449,9 +381,7 @@ class ClientState:
         return True
 
     def later(self, again: Callable[[], None]) -> None:
-        self._rejected.append(again)
-        self._reject_ms = self.clock.monotonic_ms() + _REJECTED_PAUSE_MS
-        self.wake_at(self._reject_ms)
+        self._creation.later(again)
 
     # arrivals
 
@@ -487,13 +417,14 @@ class ClientState:
             if target is None and node is not None:
                 target = node.primary
         if target is not None:
-            self._machine.redirect(target)
+            elsewhere = isinstance(packet, DisconnectV3) and packet.reason in _REDIRECTS
+            self._machine.redirect(target, another_node=elsewhere)
         if packet.node_id is not None:
             self.topology.forget(packet.node_id)
         self._lost(ConnectionLost(f"the broker at {self.connector} disconnects us"))
 
     def _receive_control(self, packet: Packet) -> None:
-        calls = self._control if self._restoration is None else self._restoration.calls
+        calls = self.control if self._restoration is None else self._restoration.calls
         if isinstance(packet, ExceptionResponse):
             error = error_of(packet.error_code, packet.message)
             if not calls.fail(error):
@@ -502,7 +433,9 @@ class ClientState:
             calls.answer(packet)
 
     def _connector(self, configuration: TransportConfiguration | None) -> Connector | None:
-        return connector_of(configuration.parameters, self._template) if configuration is not None else None
+        if configuration is None:
+            return None
+        return connector_of(configuration.parameters, self._template, configuration.name)
 
     # time and loss
 
@@ -530,15 +463,15 @@ class ClientState:
             self._link.hang_up()
         if self.state is State.CONNECTED:
             self._machine.lived(self.clock.monotonic_ms() - self._connected_ms)
-            self._control.suspend()
+            self.control.suspend()
         else:
             self._link.log("dial", f"{self.connector}: {error}")
         for session in self.sessions.values():
-            session.suspend()
+            session.suspend(error)
         self._machine.fire(Event.LOST, error)
 
     def _expire_calls(self, now_ms: int) -> None:
-        lines = [self._control, *(each.calls for each in self.sessions.values())]
+        lines = [self.control, *(each.calls for each in self.sessions.values())]
         if self._restoration is not None:
             lines.append(self._restoration.calls)
         for calls in lines:
@@ -563,10 +496,10 @@ class ClientState:
             self._ping_ms = now_ms + options.client_failure_check_period_ms
 
     def _next_deadline_ms(self) -> int | None:
-        moments = [self._retry_ms, self._reject_ms, self._phase_deadline_ms]
+        moments = [self._retry_ms, self._creation.retry_ms, self._phase_deadline_ms]
         if self._restoration is not None:
             moments.append(self._restoration.calls.next_deadline_ms())
-        moments.append(self._control.next_deadline_ms())
+        moments.append(self.control.next_deadline_ms())
         moments += [session.calls.next_deadline_ms() for session in self.sessions.values()]
         if self.state is State.CONNECTED:
             moments.append(self._ping_ms)
@@ -582,16 +515,3 @@ class ClientState:
 
     def _send(self, channel_id: int, packet: Packet) -> None:
         self.transmit(encode(packet, channel_id, self.version))
-
-
-class _Nobody:
-    """A waiter for an outcome that nobody wants."""
-
-    def done(self) -> bool:
-        return True
-
-    def set_result(self, result: object, /) -> None:
-        raise AssertionError("done() is always true")
-
-    def set_exception(self, exception: BaseException, /) -> None:
-        raise AssertionError("done() is always true")

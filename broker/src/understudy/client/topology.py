@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Final
 
-from understudy.client.url import Connector
+from understudy.client.options import Connector
 
 #: Nodes remembered; a cluster is far smaller, and a peer must not fill our memory.
 _NODES_MAX: Final = 1024

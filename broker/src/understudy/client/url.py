@@ -3,122 +3,32 @@
 ``tcp://a:61616``, ``tcp://a:61616?reconnectAttempts=-1`` and
 ``(tcp://a:61616,tcp://b:61616?sslEnabled=true)?ha=true&reconnectAttempts=-1``: parameters behind
 the bracket belong to the connection, those inside it to one connector. Without brackets one list
-serves both, split by name. Names and defaults: ha-behaviour facts s. 8; connector keys:
+serves both, split by name. ``udp://231.7.7.7:9876?refreshTimeout=5000`` listens for brokers that
+broadcast their connectors. Names and defaults: ha-behaviour facts s. 8; connector keys:
 core-protocol facts 1.5.
 
-Not here: dialling, or the choice of the next connector (``failover``).
+Invariant: a parameter is honoured, listed as without effect, or refused by name (``parameters``);
+none is dropped silently. Not here: dialling, or the choice of the next connector (``failover``).
 """
 
 from __future__ import annotations
 
 import difflib
+import ipaddress
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, fields, replace
 from typing import Final
 from urllib.parse import parse_qsl
 
+from understudy.client.options import DISCOVERY_PORT, ClientOptions, ClientUrl, Connector, DiscoveryGroup, TlsOptions
+from understudy.client.parameters import ALIASES, REFUSED, WITHOUT_EFFECT
 from understudy.errors import ConfigError
 from understudy.units import parse_bytes
 
 DEFAULT_PORT: Final = 61616
 _CONNECTORS_MAX: Final = 64
-_PASSWORD: Final = re.compile(r"((?:keyStore)?password=)[^&;),]*", re.IGNORECASE)
-
-
-@dataclass(frozen=True, slots=True)
-class Connector:
-    """One place to dial."""
-
-    host: str
-    port: int
-    tls: TlsOptions | None = None
-    """None for plain TCP."""
-    connect_timeout_ms: int = 10_000
-    """How long a dial may take before the next connector is tried."""
-
-    @property
-    def place(self) -> tuple[str, int]:
-        """What makes two connectors the same: host and port, compared as text (facts 8.2)."""
-        return self.host, self.port
-
-    def __str__(self) -> str:
-        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
-
-
-@dataclass(frozen=True, slots=True)
-class TlsOptions:
-    """TLS of one connector; files are PEM."""
-
-    trust_store_path: str | None = None
-    """Certificates to trust; None for the system's."""
-    key_store_path: str | None = None
-    """Our own certificate and key, for servers that ask for one."""
-    key_store_password: str | None = field(default=None, repr=False)
-    verify_host: bool = True
-    """Whether the certificate must name the host dialled."""
-    trust_all: bool = False
-    """Believe any certificate: encryption without identity."""
-    sni_host: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class ClientOptions:
-    """How a connection behaves; field names are the URL parameters in Python spelling."""
-
-    ha: bool = False
-    """Whether a node that went down leaves our view of the topology."""
-    reconnect_attempts: int = 0
-    """Rounds over the connectors after a failure; 0 = a failure closes everything, -1 = endless."""
-    initial_connect_attempts: int = 1
-    """Rounds over the connectors for the first connection; -1 = endless, 0 is read as 1."""
-    failover_attempts: int = 0
-    """Rounds over the other nodes of the topology once reconnect_attempts are spent."""
-    retry_interval_ms: int = 2000
-    retry_interval_multiplier: float = 1.0
-    max_retry_interval_ms: int = 2000
-    failover_on_initial_connection: bool = False
-    """Accepted and without effect, as in Artemis: the first connection always tries every connector."""
-    call_timeout_ms: int = 30_000
-    """Longest wait for one answer; beyond it the connection counts as failed."""
-    call_failover_timeout_ms: int = 30_000
-    """Longest wait of a call for a failover to end; -1 = endless."""
-    connection_ttl_ms: int = 60_000
-    """Silence after which either side gives the other up; -1 = never."""
-    client_failure_check_period_ms: int = 30_000
-    """Time between pings; -1 = none."""
-    confirmation_window_size: int = -1
-    """Bytes after which received commands are confirmed, which lets a session be reattached; -1 = off."""
-    consumer_window_size: int = 1024 * 1024
-    """Bytes buffered per consumer; 0 = one message at a time, -1 = unlimited."""
-    producer_window_size: int = 64 * 1024
-    """Credits a producer asks for, bytes; -1 = no flow control."""
-    ack_batch_size: int = 1024 * 1024
-    """Bytes of taken messages after which a batching session sends its acknowledgements."""
-    min_large_message_size: int = 100 * 1024
-    """Above it a message is large: it travels in pieces of this size. Bytes."""
-    compress_large_message: bool = False
-    """Whether large messages travel and are kept as zlib streams."""
-    compression_level: int = -1
-    """Of zlib, 0 to 9; -1 = its own choice."""
-    block_on_durable_send: bool = True
-    block_on_non_durable_send: bool = False
-    block_on_acknowledge: bool = False
-    use_topology_for_load_balancing: bool = True
-    """Whether a further connection of one factory may start at a node learnt from the topology."""
-    load_balancing_policy: str = "RoundRobin"
-    """RoundRobin, Random, RandomSticky or FirstElement; URL: connectionLoadBalancingPolicyClassName."""
-    client_id: str | None = None
-    user: str | None = None
-    password: str | None = field(default=None, repr=False)
-
-
-@dataclass(frozen=True, slots=True)
-class ClientUrl:
-    """A parsed URL."""
-
-    connectors: tuple[Connector, ...]
-    options: ClientOptions = field(default_factory=ClientOptions)
+_PASSWORD: Final = re.compile(r"((?:keyStore|trustStore|socks)?password=)[^&;),]*", re.IGNORECASE)
 
 
 _POLICIES: Final = ("RoundRobin", "Random", "RandomSticky", "FirstElement")
@@ -131,6 +41,8 @@ _SPELLINGS: Final = {
     "client_failure_check_period_ms": "clientFailureCheckPeriod",
     "load_balancing_policy": "connectionLoadBalancingPolicyClassName",
     "client_id": "clientID",
+    "group_id": "groupID",
+    "dups_ok_batch_size": "dupsOKBatchSize",
 }
 #: Smallest sensible value; a smaller one is refused.
 _LEAST: Final = {
@@ -145,8 +57,12 @@ _LEAST: Final = {
     "client_failure_check_period_ms": -1,
     "confirmation_window_size": -1,
     "consumer_window_size": -1,
+    "consumer_max_rate": -1,
     "producer_window_size": -1,
+    "producer_max_rate": -1,
     "ack_batch_size": 0,
+    "dups_ok_batch_size": -1,
+    "transaction_batch_size": -1,
     "min_large_message_size": 1,
     "compression_level": -1,
 }
@@ -156,6 +72,8 @@ _BYTES: Final = frozenset(
         "consumer_window_size",
         "producer_window_size",
         "ack_batch_size",
+        "dups_ok_batch_size",
+        "transaction_batch_size",
         "min_large_message_size",
     }
 )
@@ -172,22 +90,51 @@ def _spelling(name: str) -> str:
 OPTION_PARAMETERS: Final[Mapping[str, str]] = {_spelling(each.name): each.name for each in fields(ClientOptions)}
 #: Parameters of one connector.
 CONNECTOR_PARAMETERS: Final = (
+    "name",
     "sslEnabled",
     "trustStorePath",
+    "trustStoreType",
     "keyStorePath",
+    "keyStoreType",
     "keyStorePassword",
+    "crlPath",
+    "enabledCipherSuites",
+    "enabledProtocols",
     "verifyHost",
     "trustAll",
     "sniHost",
+    "localAddress",
+    "localPort",
+    "tcpNoDelay",
+    "tcpSendBufferSize",
+    "tcpReceiveBufferSize",
     "connect-timeout-millis",
 )
+#: Parameters of a discovery group.
+GROUP_PARAMETERS: Final = ("refreshTimeout", "discoveryInitialWaitTimeout", "localBindAddress")
+_HONOURED: Final = tuple(each.lower() for each in (*OPTION_PARAMETERS, *CONNECTOR_PARAMETERS, *GROUP_PARAMETERS))
+_KNOWN: Final[Mapping[str, str]] = {
+    name.lower(): name
+    for name in (*OPTION_PARAMETERS, *CONNECTOR_PARAMETERS, *GROUP_PARAMETERS, *WITHOUT_EFFECT, *REFUSED, *ALIASES)
+}
+
+
+@dataclass(slots=True)
+class _Parameters:
+    """One query, by what its parameters belong to."""
+
+    connector: dict[str, str]
+    options: dict[str, str]
+    group: dict[str, str]
+    ignored: list[str]
 
 
 def parse_url(text: str) -> ClientUrl:
     """Read a client URL.
 
     Raises:
-        ConfigError: malformed, or an unknown parameter (named, with the nearest known one).
+        ConfigError: malformed, or an unknown parameter (named, with the nearest known one), or one
+            that is refused (named, with the reason).
     """
     url = text.strip()
     text = _PASSWORD.sub(r"\1***", url)  # errors show the URL, never its secrets
@@ -200,32 +147,40 @@ def parse_url(text: str) -> ClientUrl:
         query = behind[1:]
     else:
         inside, _, query = url.partition("?")
-    shared, own = _split(_pairs(query, text), text)
-    connectors = [_connector(part.strip(), shared, text) for part in inside.split(",")]
+    found = _split(_pairs(query, text), text)
+    options = _options(found.options, text)
+    ignored = list(found.ignored)
+    if inside.startswith("udp://"):
+        group = _group(inside.removeprefix("udp://"), found.group, text)
+        template = _settings(Connector("", 0), found.connector, text)
+        return ClientUrl((), options, group, template, tuple(ignored))
+    if found.group:
+        raise ConfigError(f"client URL {text!r}: {next(iter(found.group))!r} belongs to udp://")
+    connectors = [_connector(part.strip(), found.connector, ignored, text) for part in inside.split(",")]
     if len(connectors) > _CONNECTORS_MAX:
         raise ConfigError(f"client URL with {len(connectors)} connectors, limit {_CONNECTORS_MAX}")
-    return ClientUrl(tuple(connectors), _options(own, text))
+    return ClientUrl(tuple(connectors), options, ignored=tuple(ignored))
 
 
-def connector_of(parameters: Mapping[str, object], template: Connector | None = None) -> Connector | None:
-    """The connector a broker advertises in its topology, or None if it names no host.
+def connector_of(
+    parameters: Mapping[str, object], template: Connector | None = None, name: str = ""
+) -> Connector | None:
+    """The connector a broker advertises, or None if it names no host.
 
     Args:
         parameters: Keys of core-protocol facts 1.5; the port may be text or a number.
         template: Gives what a broker cannot know: our trust and key stores, our time limit.
+        name: Of the connector in the broker's configuration.
     """
     host = parameters.get("host")
     if not isinstance(host, str) or not host:
         return None
-    try:
-        port = int(str(parameters.get("port", DEFAULT_PORT)))
-    except ValueError:
+    text = str(parameters.get("port", DEFAULT_PORT))
+    if not text.isascii() or not text.isdigit() or len(text) > 5 or not 1 <= int(text) <= 65535:
         return None
     secure = str(parameters.get("sslEnabled", "false")).lower() == "true"
-    own = template.tls if template is not None else None
-    tls = (own or TlsOptions()) if secure else None
-    timeout_ms = template.connect_timeout_ms if template is not None else Connector("", 0).connect_timeout_ms
-    return Connector(host, port, tls, timeout_ms)
+    own = template if template is not None else Connector("", 0)
+    return replace(own, host=host, port=int(text), tls=(own.tls or TlsOptions()) if secure else None, name=name)
 
 
 def _pairs(query: str, url: str) -> dict[str, str]:
@@ -236,52 +191,119 @@ def _pairs(query: str, url: str) -> dict[str, str]:
     return dict(pairs)
 
 
-def _split(pairs: Mapping[str, str], url: str) -> tuple[dict[str, str], dict[str, str]]:
-    """Connector parameters and connection parameters; anything else is refused."""
-    shared: dict[str, str] = {}
-    own: dict[str, str] = {}
-    known = {name.lower(): name for name in (*OPTION_PARAMETERS, *CONNECTOR_PARAMETERS)}
+def _split(pairs: Mapping[str, str], url: str) -> _Parameters:
+    """Parameters by what they belong to; anything else is refused."""
+    found = _Parameters({}, {}, {}, [])
     for name, value in pairs.items():
-        exact = known.get(name.lower())
+        exact = _KNOWN.get(name.lower())
         if exact is None:
-            near = difflib.get_close_matches(name.lower(), known, n=1, cutoff=0.0)
+            near = difflib.get_close_matches(name.lower(), _HONOURED, n=1, cutoff=0.0)
             raise ConfigError(
-                f"client URL {url!r}: unknown parameter {name!r}", hint=f"the nearest known one is {known[near[0]]!r}"
+                f"client URL {url!r}: unknown parameter {name!r}", hint=f"the nearest known one is {_KNOWN[near[0]]!r}"
             )
-        (shared if exact in CONNECTOR_PARAMETERS else own)[exact] = value
-    return shared, own
+        exact = ALIASES.get(exact, exact)
+        if exact in CONNECTOR_PARAMETERS:
+            found.connector[exact] = value
+        elif exact in GROUP_PARAMETERS:
+            found.group[exact] = value
+        elif exact in OPTION_PARAMETERS:
+            found.options[exact] = value
+        elif exact in WITHOUT_EFFECT:
+            found.ignored.append(exact)
+        elif value.lower() not in {"", "false"}:
+            raise ConfigError(f"client URL {url!r}: {exact} is refused: {REFUSED[exact]}")
+    return found
 
 
-def _connector(part: str, shared: Mapping[str, str], url: str) -> Connector:
+def _group(place: str, values: Mapping[str, str], url: str) -> DiscoveryGroup:
+    host, port = _host_and_port(place.rstrip("/"), url, DISCOVERY_PORT)
+    try:
+        multicast = ipaddress.ip_address(host).is_multicast
+    except ValueError:
+        multicast = False
+    if not multicast:
+        raise ConfigError(f"client URL {url!r}: {host!r} is no multicast address")
+    defaults = DiscoveryGroup(host, port)
+    return replace(
+        defaults,
+        refresh_timeout_ms=_at_least(1, "refreshTimeout", values, defaults.refresh_timeout_ms, url),
+        initial_wait_timeout_ms=_at_least(
+            1, "discoveryInitialWaitTimeout", values, defaults.initial_wait_timeout_ms, url
+        ),
+        local_bind_address=values.get("localBindAddress"),
+    )
+
+
+def _connector(part: str, shared: Mapping[str, str], ignored: list[str], url: str) -> Connector:
     scheme, separator, rest = part.partition("://")
     if not separator or scheme != "tcp":
-        raise ConfigError(f"client URL {url!r}: {part!r} is no connector", hint="write tcp://host:port")
+        hint = "write tcp://host:port"
+        if scheme in {"jgroups", "vm"}:
+            hint = f"{scheme}:// exists in Java only"
+        raise ConfigError(f"client URL {url!r}: {part!r} is no connector", hint=hint)
     place, _, query = rest.partition("?")
-    inner, misplaced = _split(_pairs(query, url), url)
-    if misplaced:
-        raise ConfigError(f"client URL {url!r}: {next(iter(misplaced))!r} belongs behind the closing bracket")
-    values = {**shared, **inner}
+    inner = _split(_pairs(query, url), url)
+    for misplaced in (*inner.options, *inner.group):
+        raise ConfigError(f"client URL {url!r}: {misplaced!r} belongs behind the closing bracket")
+    ignored += inner.ignored
     host, port = _host_and_port(place.rstrip("/"), url)
+    return _settings(Connector(host, port), {**shared, **inner.connector}, url)
+
+
+def _settings(bare: Connector, values: Mapping[str, str], url: str) -> Connector:
+    """The connector with what its parameters say."""
     tls = None
     if _boolean("sslEnabled", values.get("sslEnabled", "false"), url):
-        tls = TlsOptions(
-            trust_store_path=values.get("trustStorePath"),
-            key_store_path=values.get("keyStorePath"),
-            key_store_password=values.get("keyStorePassword"),
-            verify_host=_boolean("verifyHost", values.get("verifyHost", "true"), url),
-            trust_all=_boolean("trustAll", values.get("trustAll", "false"), url),
-            sni_host=values.get("sniHost"),
-        )
-    name = "connect-timeout-millis"
-    if name not in values:
-        return Connector(host, port, tls)
-    timeout_ms = _whole(name, values[name], url)
-    if timeout_ms < 1:
-        raise ConfigError(f"client URL {url!r}: {name}={timeout_ms}, at least 1")
-    return Connector(host, port, tls, timeout_ms)
+        tls = _tls(values, url)
+    return replace(
+        bare,
+        tls=tls,
+        name=values.get("name", ""),
+        connect_timeout_ms=_at_least(1, "connect-timeout-millis", values, bare.connect_timeout_ms, url),
+        local_address=values.get("localAddress") or None,
+        local_port=_at_least(0, "localPort", values, 0, url),
+        tcp_no_delay=_boolean("tcpNoDelay", values.get("tcpNoDelay", "true"), url),
+        tcp_send_buffer_size=_buffer("tcpSendBufferSize", values, url),
+        tcp_receive_buffer_size=_buffer("tcpReceiveBufferSize", values, url),
+    )
 
 
-def _host_and_port(place: str, url: str) -> tuple[str, int]:
+def _tls(values: Mapping[str, str], url: str) -> TlsOptions:
+    for store in ("trustStore", "keyStore"):
+        _check_pem(store, values.get(f"{store}Path"), values.get(f"{store}Type"), url)
+    protocols = tuple(each.strip() for each in values.get("enabledProtocols", "").split(",") if each.strip())
+    for protocol in protocols:
+        if protocol not in {"TLSv1.2", "TLSv1.3"}:
+            raise ConfigError(f"client URL {url!r}: enabledProtocols: {protocol!r}, only TLSv1.2 and TLSv1.3")
+    return TlsOptions(
+        trust_store_path=values.get("trustStorePath"),
+        key_store_path=values.get("keyStorePath"),
+        key_store_password=values.get("keyStorePassword"),
+        verify_host=_boolean("verifyHost", values.get("verifyHost", "true"), url),
+        trust_all=_boolean("trustAll", values.get("trustAll", "false"), url),
+        sni_host=values.get("sniHost"),
+        crl_path=values.get("crlPath"),
+        cipher_suites=tuple(each.strip() for each in values.get("enabledCipherSuites", "").split(",") if each.strip()),
+        protocols=protocols,
+    )
+
+
+def _check_pem(store: str, path: str | None, kind: str | None, url: str) -> None:
+    """Refuse a store that its type or its name says is not PEM; Java's default is JKS."""
+    said = (kind or "").upper()
+    ending = path.rpartition(".")[2].lower() if path else ""
+    if said not in {"", "PEM"} or (not said and ending in {"jks", "jceks", "p12", "pfx"}):
+        raise ConfigError(f"client URL {url!r}: {store} {path or ''} is {said or ending.upper()}", hint=PEM_HINT)
+
+
+#: How to come from Java's key stores to PEM.
+PEM_HINT: Final = (
+    "this client reads PEM: keytool -importkeystore -srckeystore STORE.jks -destkeystore STORE.p12 "
+    "-deststoretype PKCS12, then openssl pkcs12 -in STORE.p12 -nodes -out STORE.pem"
+)
+
+
+def _host_and_port(place: str, url: str, default_port: int = DEFAULT_PORT) -> tuple[str, int]:
     if place.startswith("["):
         host, _, rest = place[1:].partition("]")
         port_text = rest.removeprefix(":")
@@ -290,7 +312,7 @@ def _host_and_port(place: str, url: str) -> tuple[str, int]:
     if not host:
         raise ConfigError(f"client URL {url!r}: a connector without a host")
     if not port_text:
-        return host, DEFAULT_PORT
+        return host, default_port
     if not port_text.isascii() or not port_text.isdigit() or not 1 <= int(port_text) <= 65535:
         raise ConfigError(f"client URL {url!r}: {port_text!r} is no port")
     return host, int(port_text)
@@ -331,6 +353,20 @@ def _whole(name: str, text: str, url: str) -> int:
         return int(text)
     except ValueError:
         raise ConfigError(f"client URL {url!r}: {name}={text!r} is no whole number") from None
+
+
+def _at_least(least: int, name: str, values: Mapping[str, str], default: int, url: str) -> int:
+    if name not in values:
+        return default
+    value = _whole(name, values[name], url)
+    if value < least:
+        raise ConfigError(f"client URL {url!r}: {name}={value}, at least {least}")
+    return value
+
+
+def _buffer(name: str, values: Mapping[str, str], url: str) -> int:
+    """Bytes; Java's -1 for the system's choice is our 0."""
+    return max(0, _size(name, values[name], url)) if name in values else 0
 
 
 def _size(name: str, text: str, url: str) -> int:

@@ -110,7 +110,7 @@ class Branches:
     def _left(self) -> None:
         self._working_in = None
         self.lost = False
-        self._session.rollback_only = False
+        self._session.transaction.rollback_only = False
 
     # -- outcomes ---------------------------------------------------------------------------------
 

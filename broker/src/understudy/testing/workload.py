@@ -18,6 +18,7 @@ from typing import Final
 
 from understudy.client import aio
 from understudy.client.consumer_state import ReceivedMessage
+from understudy.client.listeners import FailureCode
 from understudy.errors import (
     AddressFull,
     BrokerError,
@@ -287,7 +288,7 @@ async def _consume(plan: ClientPlan, job: ConsumerJob, name: str, connection: ai
     last, failovers = loop.time(), 0
     began_ms = plan.book.now_ms()
 
-    def failed_over(error: BrokerError, succeeded: bool) -> None:
+    def failed_over(error: BrokerError, succeeded: bool, code: FailureCode) -> None:
         nonlocal began_ms
         began_ms = plan.book.now_ms()
 

@@ -119,8 +119,14 @@ def test_auto_mode_acknowledges_the_one_before() -> None:
     assert consumer.acknowledgement() is None, "still in the application's hands"
     consumer.take()
     assert host.changed == [consumer]
+    assert consumer.acknowledgement() == Acknowledge(7, 1, False), "the second is still in the application's hands"
     consumer.take()
-    assert consumer.acknowledgement() == Acknowledge(7, 2, False), "cumulative: one packet for both"
+    assert consumer.acknowledgement() == Acknowledge(7, 2, False)
+    for message_id in (3, 4):
+        consumer.arrived(message(message_id), 1, 1)
+        consumer.take()
+    consumer.take()
+    assert consumer.acknowledgement() == Acknowledge(7, 4, False), "cumulative: one packet for both"
     assert consumer.acknowledgement(due_only=False) is None
 
 
@@ -130,9 +136,39 @@ def test_other_modes_acknowledge_when_told() -> None:
         consumer.arrived(message(message_id), 1, 1)
     consumer.take()
     consumer.take()
-    assert host.taken == 2
+    assert host.taken == 0, "no transaction"
     assert consumer.acknowledgement() is None
     assert consumer.acknowledgement(due_only=False, requires_response=True) == Acknowledge(7, 2, True)
+
+
+def test_transacted_mode_counts_the_work_and_acknowledges_in_batches() -> None:
+    consumer, host = make(mode=AcknowledgeMode.TRANSACTED)
+    for message_id in (1, 2):
+        consumer.arrived(message(message_id), 1, 200)
+        consumer.take()
+    assert (host.taken, consumer.taken_bytes) == (2, 400)
+
+
+def test_dups_ok_acknowledges_in_batches_what_the_application_is_done_with() -> None:
+    consumer, host = make(mode=AcknowledgeMode.DUPS_OK)
+    for message_id in (1, 2, 3, 4):
+        consumer.arrived(message(message_id), 1, 200)
+    for _ in range(3):
+        consumer.take()
+    assert host.changed == [], "600 bytes are taken, but the last of them is in the application's hands"
+    consumer.take()
+    assert consumer.acknowledgement() == Acknowledge(7, 3, False)
+    assert consumer.acknowledgement() is None
+    assert consumer.acknowledgement(due_only=False) == Acknowledge(7, 4, False), "at the close"
+
+
+def test_pre_acknowledge_acknowledges_nothing() -> None:
+    consumer, host = make(mode=AcknowledgeMode.PRE_ACKNOWLEDGE)
+    consumer.arrived(message(1), 1, 1)
+    assert consumer.take() is not None
+    consumer.take()
+    assert host.changed == []
+    assert consumer.acknowledgement(due_only=False) is None
 
 
 def test_a_browser_acknowledges_nothing() -> None:
@@ -267,6 +303,19 @@ def test_large_message_with_window_zero_does_not_stall() -> None:
     assert received.body == b"abcdef"
     consumer.ask()
     assert host.take() == [FlowToken(7, 60)]
+
+
+def test_a_queue_is_not_empty_while_a_large_message_waits_for_credits() -> None:
+    """A broker may answer a forced delivery in the middle of a body that ran out of credits."""
+    consumer, _ = make()
+    whole = message(5, b"abcdef")
+    sequence = consumer.force()
+    consumer.large_begins(header_of_message(whole), 1, 6, 50)
+    consumer.arrived(marker(sequence), 0, 1)
+    assert not consumer.drained(sequence)
+    consumer.large_continues(b"abcdef", False, 60)
+    assert consumer.drained(sequence)
+    assert consumer.take() is not None
 
 
 def test_compressed_large_messages_are_inflated() -> None:

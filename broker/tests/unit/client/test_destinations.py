@@ -11,8 +11,10 @@ from understudy.client.destinations import (
     RoutingType,
     ensure_address,
     ensure_queue,
+    queue_request,
     routing_type,
     split_name,
+    subscription_queue,
 )
 from understudy.errors import (
     AddressExists,
@@ -103,3 +105,18 @@ def test_names() -> None:
     assert routing_type(ANYCAST) is ANYCAST
     with pytest.raises(ConfigError):
         routing_type("unicast")
+
+
+def test_queues_of_subscriptions_are_called_as_jms_clients_call_them() -> None:
+    assert subscription_queue("sub", None, durable=True) == "sub"
+    assert subscription_queue("sub", "me", durable=True) == "me.sub"
+    assert subscription_queue("a.b", "m\\e", durable=True) == "m\\\\e.a\\.b"
+    assert subscription_queue("sub", "me", durable=False) == "nonDurable.me.sub"
+    assert subscription_queue("sub", None, durable=False) == "nonDurable.sub"
+
+
+def test_a_queue_takes_known_attributes_only() -> None:
+    packet = queue_request("q", "a", RoutingType.ANYCAST, None, durable=True, temporary=False, ring_size=3)
+    assert (packet.name, packet.address, packet.ring_size, packet.requires_response) == ("q", "a", 3, True)
+    with pytest.raises(TypeError, match="colour"):
+        queue_request("q", "a", RoutingType.ANYCAST, None, durable=True, temporary=False, colour=1)  # type: ignore[call-arg]

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from understudy.client.failover import SHORT_LIVED_MS, Event, Reconnection, State
+from understudy.client.options import ClientOptions, Connector
 from understudy.client.topology import Topology
-from understudy.client.url import ClientOptions, Connector
 from understudy.errors import (
     BrokerError,
     ConnectionLost,
@@ -193,7 +193,7 @@ def test_redirect_goes_first_and_once() -> None:
     made, steps = machine(A, reconnect_attempts=-1)
     made.fire(Event.START)
     connect(made, steps)
-    made.redirect(C)
+    made.redirect(C, another_node=False)
     made.lived(SHORT_LIVED_MS)
     made.fire(Event.LOST, LOST)
     assert ("dial", "c") in steps.take()
@@ -257,3 +257,38 @@ def test_a_server_that_drops_us_at_once_is_not_hammered() -> None:
 def test_diagram_draws_every_state() -> None:
     drawing = Reconnection.diagram()
     assert all(state.name in drawing for state in State)
+
+
+def test_redirects_to_another_node_need_no_attempts() -> None:
+    """A connection router sends us away: that is no failure, and the target does not carry on our node."""
+    made, steps = machine(A)
+    made.fire(Event.START)
+    connect(made, steps)
+    made.node_id = "n"
+    made.redirect(C, another_node=True)
+    made.lived(SHORT_LIVED_MS)
+    made.fire(Event.LOST, LOST)
+    assert ("dial", "c") in steps.take()
+    made.fire(Event.UP)
+    assert ("greet", None) in steps.take()
+    made.fire(Event.GREETED)
+    made.fire(Event.RESTORED)
+    made.fire(Event.LOST, LOST)
+    assert made.state is State.CLOSED, "the next failure is one"
+
+
+def test_a_backup_is_dialled_at_our_own_connector_of_its_name_first() -> None:
+    own, topology = Connector("seen-from-here", 1, name="backup"), Topology()
+    steps = Steps()
+    made = Reconnection((A, own), ClientOptions(reconnect_attempts=-1), topology, steps)
+    made.fire(Event.START)
+    topology.node_up("n", 1, A, Connector("seen-from-there", 1, name="backup"))
+    connect(made, steps)
+    made.lived(SHORT_LIVED_MS)
+    steps.take()
+    made.fire(Event.LOST, LOST)
+    dialled = [steps.take()[-1][1]]
+    for _ in range(2):
+        made.fire(Event.LOST, LOST)
+        dialled.append(steps.take()[-1][1])
+    assert dialled == ["a", "seen-from-here", "seen-from-there"]

@@ -52,6 +52,9 @@ CLIENT, INDIVIDUAL, TRANSACTED = AcknowledgeMode.CLIENT, AcknowledgeMode.INDIVID
 LOST = ConnectionLost("pulled")
 
 
+WINDOW = "&confirmationWindowSize=100000"
+
+
 class Talk:
     """One connected session, and its channel."""
 
@@ -148,13 +151,48 @@ def test_unconfirmed_sends_are_repeated_by_a_new_session() -> None:
 
 
 def test_a_send_without_duplicate_id_is_unknown_after_a_failover() -> None:
-    talk = Talk()
+    talk = Talk(url=WINDOW)
     outcome = talk.send(duplicate_id=False)
     talk.sent()
     talk.lose()
     assert not outcome.settled, "a reattached session would still answer it"
     assert sends_of(talk.recover()) == []
     assert isinstance(outcome.error, SendOutcomeUnknown)
+
+
+def test_what_nobody_can_repeat_or_answer_is_released_at_once() -> None:
+    """UNBLOCKED: without a confirmation window no session is reattached, so no answer can come."""
+    talk = Talk()
+    unmarked, marked = talk.send(b"1", duplicate_id=False), talk.send(b"2")
+    talk.sent()
+    talk.lose()
+    assert isinstance(unmarked.error, SendOutcomeUnknown)
+    assert not marked.settled
+    assert [body for body, _ in sends_of(talk.recover())] == [b"2"]
+    work = Talk(TRANSACTED)
+    work.send()
+    outcome = Outcome()
+    work.session.commit(outcome)
+    work.sent()
+    work.lose()
+    assert isinstance(outcome.error, CommitOutcomeUnknown)
+
+
+def test_work_begun_during_a_failover_is_not_lost_with_the_old_session() -> None:
+    talk = Talk(TRANSACTED)
+    talk.send(b"1")
+    first = Outcome()
+    talk.session.commit(first)
+    talk.sent()
+    talk.lose()
+    assert isinstance(first.error, CommitOutcomeUnknown)
+    talk.send(b"2")
+    second = Outcome()
+    talk.session.commit(second)
+    packets = talk.recover()
+    assert [body for body, _ in sends_of(packets)] == [b"2"]
+    assert isinstance(packets[-1], Commit)
+    assert not talk.session.rollback_only
 
 
 def test_closed_producer_refuses_and_lets_open_sends_end() -> None:
@@ -459,7 +497,7 @@ def test_an_idle_transaction_survives_a_failover() -> None:
 
 
 def test_a_commit_cut_off_is_unknown_and_the_next_work_is_new() -> None:
-    talk = Talk(TRANSACTED)
+    talk = Talk(TRANSACTED, url=WINDOW)
     talk.send()
     outcome = Outcome()
     talk.session.commit(outcome)

@@ -6,6 +6,7 @@ import pytest
 
 from support.client import NODE, Drive, Outcome, transport
 from understudy.client.failover import State
+from understudy.client.listeners import FailoverEvent, FailureCode
 from understudy.client.session_state import SessionOptions
 from understudy.errors import (
     AuthenticationFailed,
@@ -213,12 +214,14 @@ def test_failover_to_the_backup() -> None:
     drive = Drive("tcp://a:1?reconnectAttempts=-1&ha=true")
     drive.connect(primary=transport("a", 1), backup=transport("b", 2))
     session = drive.session()
-    heard: list[tuple[str, bool]] = []
+    heard: list[tuple[str, bool, FailureCode]] = []
+    events: list[FailoverEvent] = []
 
-    def listen(error: BrokerError, failed_over: bool) -> None:
-        heard.append((str(error), failed_over))
+    def listen(error: BrokerError, failed_over: bool, code: FailureCode) -> None:
+        heard.append((str(error), failed_over, code))
 
-    drive.core.add_failure_listener(listen)
+    drive.core.listeners.of_failures.append(listen)
+    drive.core.listeners.of_failovers.append(events.append)
     old_name = session.name
     drive.clock.now += 5000
     drive.refuse(LOST)
@@ -237,8 +240,8 @@ def test_failover_to_the_backup() -> None:
     drive.fail_over()
     assert drive.core.failovers == 1
     assert session.name != old_name
-    assert heard == [("pulled", True)]
-    drive.core.remove_failure_listener(listen)
+    assert heard == [("pulled", True, FailureCode.FAILOVER)]
+    assert events == [FailoverEvent.FAILURE_DETECTED, FailoverEvent.FAILOVER_COMPLETED]
 
 
 def test_a_node_that_does_not_carry_on_ours_is_left() -> None:
@@ -341,7 +344,7 @@ def test_the_end_of_all_attempts() -> None:
     drive.connect()
     session = drive.session()
     heard: list[bool] = []
-    drive.core.add_failure_listener(lambda error, failed_over: heard.append(failed_over))
+    drive.core.listeners.of_failures.append(lambda error, failed_over, code: heard.append(failed_over))
     pending = Outcome()
     drive.core.open_session(SessionOptions(), pending)
     drive.clock.now += 5000
@@ -360,7 +363,7 @@ def test_close() -> None:
     drive.connect()
     session = drive.session()
     heard: list[bool] = []
-    drive.core.add_failure_listener(lambda error, failed_over: heard.append(failed_over))
+    drive.core.listeners.of_failures.append(lambda error, failed_over, code: heard.append(failed_over))
     drive.core.close()
     drive.core.close()
     assert isinstance(session.closed, ObjectClosed)

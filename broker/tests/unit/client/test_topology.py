@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from understudy.client.options import Connector
 from understudy.client.topology import Topology
-from understudy.client.url import Connector
 
 A, B, C = Connector("a", 1), Connector("b", 2), Connector("c", 3)
 

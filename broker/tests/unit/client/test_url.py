@@ -6,15 +6,9 @@ import dataclasses
 
 import pytest
 
-from understudy.client.url import (
-    CONNECTOR_PARAMETERS,
-    OPTION_PARAMETERS,
-    ClientOptions,
-    Connector,
-    TlsOptions,
-    connector_of,
-    parse_url,
-)
+from understudy.client.options import ClientOptions, Connector, DiscoveryGroup, TlsOptions
+from understudy.client.parameters import ALIASES, REFUSED, WITHOUT_EFFECT
+from understudy.client.url import CONNECTOR_PARAMETERS, GROUP_PARAMETERS, OPTION_PARAMETERS, connector_of, parse_url
 from understudy.errors import ConfigError
 
 
@@ -155,3 +149,76 @@ def test_advertised_connector_takes_our_trust() -> None:
 def test_connector_parameters_are_no_options() -> None:
     assert not set(CONNECTOR_PARAMETERS) & set(OPTION_PARAMETERS)
     assert len(OPTION_PARAMETERS) == len(dataclasses.fields(ClientOptions))
+
+
+def test_discovery_groups() -> None:
+    parsed = parse_url(
+        "udp://231.7.7.7:9000?refreshTimeout=5&discoveryInitialWaitTimeout=6&localBindAddress=127.0.0.1"
+        "&ha=true&sslEnabled=true&trustStorePath=/ca.pem"
+    )
+    assert parsed.discovery == DiscoveryGroup("231.7.7.7", 9000, 5, 6, "127.0.0.1")
+    assert parsed.connectors == ()
+    assert parsed.options.ha
+    assert parsed.template is not None
+    assert parsed.template.tls == TlsOptions(trust_store_path="/ca.pem")
+    assert parse_url("udp://[ff02::1]").discovery == DiscoveryGroup("ff02::1")
+
+
+@pytest.mark.parametrize(
+    ("url", "named"),
+    [
+        ("udp://10.0.0.1:1", "10.0.0.1"),
+        ("udp://host:1", "host"),
+        ("tcp://a:1?refreshTimeout=5", "refreshTimeout"),
+        ("udp://231.7.7.7?refreshTimeout=0", "refreshTimeout"),
+        ("jgroups://x", "jgroups"),
+        ("vm://0", "vm"),
+    ],
+)
+def test_discovery_that_cannot_be(url: str, named: str) -> None:
+    with pytest.raises(ConfigError, match=named):
+        parse_url(url)
+
+
+@pytest.mark.parametrize("parameter", sorted(WITHOUT_EFFECT))
+def test_parameters_without_effect_are_taken_and_named(parameter: str) -> None:
+    assert parse_url(f"tcp://a:1?{parameter}=1").ignored == (parameter,)
+    assert parse_url(f"(tcp://a:1?{parameter}=1)").ignored == (parameter,)
+
+
+@pytest.mark.parametrize("parameter", sorted(REFUSED))
+def test_parameters_that_mean_something_else_are_refused(parameter: str) -> None:
+    with pytest.raises(ConfigError, match=parameter):
+        parse_url(f"tcp://a:1?{parameter}=true")
+    assert parse_url(f"tcp://a:1?{parameter}=false").options == ClientOptions()
+
+
+def test_no_parameter_is_two_things() -> None:
+    known = [*OPTION_PARAMETERS, *CONNECTOR_PARAMETERS, *GROUP_PARAMETERS, *WITHOUT_EFFECT, *REFUSED, *ALIASES]
+    assert len({each.lower() for each in known}) == len(known)
+
+
+@pytest.mark.parametrize(
+    "store",
+    ["keyStorePath=/me.jks", "trustStorePath=/ca.P12", "keyStorePath=/me&keyStoreType=JKS", "trustStoreType=PKCS12"],
+)
+def test_java_stores_are_refused_with_the_way_out(store: str) -> None:
+    with pytest.raises(ConfigError, match="openssl pkcs12"):
+        parse_url(f"tcp://a:1?sslEnabled=true&{store}")
+
+
+def test_connector_settings() -> None:
+    (found,) = parse_url(
+        "tcp://a:1?name=n&sslEnabled=true&crlPath=/crl&enabledProtocols=TLSv1.3,TLSv1.2&enabledCipherSuites=A,B"
+        "&localAddress=127.0.0.1&localPort=7&tcpNoDelay=false&tcpSendBufferSize=1K&tcpReceiveBufferSize=-1"
+    ).connectors
+    assert found.tls == TlsOptions(crl_path="/crl", protocols=("TLSv1.3", "TLSv1.2"), cipher_suites=("A", "B"))
+    assert (found.name, found.local_address, found.local_port, found.tcp_no_delay) == ("n", "127.0.0.1", 7, False)
+    assert (found.tcp_send_buffer_size, found.tcp_receive_buffer_size) == (1024, 0)
+    with pytest.raises(ConfigError, match="SSLv3"):
+        parse_url("tcp://a:1?sslEnabled=true&enabledProtocols=SSLv3")
+
+
+def test_batch_sizes_follow_ack_batch_size() -> None:
+    options = parse_url("tcp://a:1?ackBatchSize=5&dupsOKBatchSize=7").options
+    assert (options.dups_ok_ack_batch_size, options.transaction_ack_batch_size) == (7, 5)

@@ -1,0 +1,74 @@
+"""Who wants to know of failures of a connection, and what they are told.
+
+ha-behaviour facts s. 8: failure listeners are called after every failure, always, with whether a new
+connection carries the sessions on, and the code that a JMS ExceptionListener gets for it. Failover
+listeners hear when it begins too. A listener that raises is logged and keeps nobody else from hearing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from enum import Enum
+
+from understudy.errors import BrokerError
+
+
+class FailureCode(Enum):
+    """What became of the connection."""
+
+    FAILOVER = "FAILOVER"
+    """A new one works and carries the sessions on."""
+    DISCONNECT = "DISCONNECT"
+    """There is none any more: the sessions are closed."""
+
+
+class FailoverEvent(Enum):
+    """How far a failure has come."""
+
+    FAILURE_DETECTED = "FAILURE_DETECTED"
+    FAILOVER_COMPLETED = "FAILOVER_COMPLETED"
+    FAILOVER_FAILED = "FAILOVER_FAILED"
+
+
+FailureListener = Callable[[BrokerError, bool, FailureCode], None]
+"""What ended the connection, whether a new one carries on, and that as a code."""
+
+FailoverListener = Callable[[FailoverEvent], None]
+
+
+class Listeners:
+    """See the module's text."""
+
+    def __init__(self, log: Callable[[str], None]) -> None:
+        self._log = log
+        self.of_failures: list[FailureListener] = []
+        self.of_failovers: list[FailoverListener] = []
+
+    def failure_detected(self) -> None:
+        """A working connection was lost."""
+        self._tell(FailoverEvent.FAILURE_DETECTED)
+
+    def failed_over(self, error: BrokerError) -> None:
+        """``error`` ended the connection, and a new one works."""
+        self._tell(FailoverEvent.FAILOVER_COMPLETED)
+        self._tell_failure(error, FailureCode.FAILOVER)
+
+    def disconnected(self, error: BrokerError) -> None:
+        """``error`` is why no connection is left."""
+        self._tell(FailoverEvent.FAILOVER_FAILED)
+        self._tell_failure(error, FailureCode.DISCONNECT)
+
+    def _tell(self, event: FailoverEvent) -> None:
+        for listener in tuple(self.of_failovers):
+            try:
+                listener(event)
+            except Exception as raised:
+                # the application's own, met in the middle of our state's change
+                self._log(f"a failover listener raised {raised!r}")
+
+    def _tell_failure(self, error: BrokerError, code: FailureCode) -> None:
+        for listener in tuple(self.of_failures):
+            try:
+                listener(error, code is FailureCode.FAILOVER, code)
+            except Exception as raised:
+                self._log(f"a failure listener raised {raised!r}")
