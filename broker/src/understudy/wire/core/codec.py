@@ -17,7 +17,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import ClassVar, Final, Literal, NamedTuple
+from typing import ClassVar, Final, Literal, NamedTuple, Protocol
 
 from understudy.errors import LimitExceeded, LocalProtocolError, RemoteProtocolError, UnsupportedPacket
 from understudy.limits import FRAME_BYTES_BEFORE_LOGIN_MAX, FRAME_BYTES_MAX
@@ -40,6 +40,8 @@ from understudy.wire.core.packets import (
 MAGIC: Final = b"ARTEMIS"
 #: Length, type and channel.
 FRAME_HEAD_BYTES: Final = 13
+#: Bytes of a ``ReceiveMessage`` beside its message.
+RECEIVE_OVERHEAD_BYTES: Final = 25
 #: Smallest value of the length field: type and channel.
 LENGTH_MIN: Final = 9
 
@@ -111,6 +113,26 @@ def encode_receive(message: Message, channel_id: int, consumer_id: int, delivery
             _RECEIVE_TAIL.pack(consumer_id, delivery_count),
         )
     )
+
+
+class Delivery(Protocol):
+    """A message on its way to a consumer, and how often it was tried."""
+
+    message: Message | None
+    delivery_count: int
+
+
+def encode_receives(deliveries: Sequence[Delivery], channel_id: int, consumer_id: int) -> bytes:
+    """The frames of one ``ReceiveMessage`` for each, whose delivery it counts, in one piece."""
+    pack_head, pack_tail = _HEAD.pack, _RECEIVE_TAIL.pack
+    parts: list[bytes] = []
+    for delivery in deliveries:
+        count = delivery.delivery_count = delivery.delivery_count + 1
+        message = delivery.message
+        assert message is not None
+        encoded = message.encoded
+        parts += (pack_head(len(encoded) + 21, _TYPE_RECEIVE, channel_id), encoded, pack_tail(consumer_id, count))
+    return b"".join(parts)
 
 
 def encode_null_response(channel_id: int, correlation_id: int = -1, version: int = VERSION) -> bytes:
