@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import click
 
+from benchmarks.logins import logins
 from benchmarks.peers import CASES, PERF_CLIENT, TARGETS, peers
 from benchmarks.soak import soak
 from benchmarks.takeover import takeover
 
-BENCHMARKS = ("peers", "soak", "takeover")
+BENCHMARKS = ("logins", "peers", "soak", "takeover")
 
 
 @click.command()
@@ -25,10 +26,8 @@ def main(names: tuple[str, ...], as_json: bool, rounds: int, cases: str, targets
     for name in names or BENCHMARKS:
         if name == "peers":
             peers(as_json=as_json, rounds=rounds, cases=chosen_cases, targets=chosen_targets, quick=quick)
-        elif name == "soak":
-            soak(as_json=as_json)
         else:
-            takeover(as_json=as_json)
+            {"logins": logins, "soak": soak, "takeover": takeover}[name](as_json=as_json)
 
 
 def _chosen(text: str, known: tuple[str, ...]) -> list[str]:

@@ -262,6 +262,7 @@ class FakeCallback:
     forced: list[tuple[int, int, int]] = field(default_factory=list)
     """Consumer, sequence, number of deliveries before it."""
     disconnected: list[int] = field(default_factory=list)
+    killed: list[str] = field(default_factory=list)
     credits: list[tuple[str, int]] = field(default_factory=list)
     refused: list[tuple[str, int]] = field(default_factory=list)
     errors: list[BrokerError] = field(default_factory=list)
@@ -308,6 +309,9 @@ class FakeCallback:
     def forced_delivery(self, consumer_id: int, sequence: int) -> None:
         self.forced.append((consumer_id, sequence, len(self.delivered)))
 
+    def kill_connection(self, reason: str) -> None:
+        self.killed.append(reason)
+
     def disconnect_consumer(self, consumer_id: int) -> None:
         self.disconnected.append(consumer_id)
 
@@ -335,6 +339,7 @@ class FakeSecurity:
     """Allows everything that is not in ``denied``."""
 
     user = "tester"
+    permission_ms = 10_000
 
     def __init__(self, *denied: Permission) -> None:
         self.denied = set(denied)

@@ -55,7 +55,7 @@ def take_plain(
     """
     first = messages[0]
     address = office.directory.addresses.get(first.address or "")
-    if address is None or address.limited or address.alters_expiration or office.store.full:
+    if address is None or address.limited or address.alters_messages or office.store.full:
         return 0, 0
     queue = address.sole_queue
     if queue is None:
@@ -138,7 +138,8 @@ def _arrive(
     """Released: visible to consumers, and their producer may know."""
     address = queue.address
     if (
-        address.memory_bytes > address.memory_max_bytes
+        queue.kind is not None
+        or address.memory_bytes > address.memory_max_bytes
         or office.memory_bytes > office.memory_max_bytes
         or address.counts_messages
         or office.counts_messages

@@ -51,6 +51,10 @@ class SessionCallback(Protocol):
         """No credits: the address is full and fails (PRODUCER_FAIL_CREDITS)."""
         ...
 
+    def kill_connection(self, reason: str) -> None:
+        """End the client's connection with all its sessions; they are closed soon, not in this call."""
+        ...
+
     def operation_failed(self, error: BrokerError) -> None:
         """A request that wanted no answer failed; there is only the log to tell."""
         ...
