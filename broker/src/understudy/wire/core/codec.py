@@ -284,19 +284,30 @@ class FrameDecoder:
         """
         if self._error is not None:
             raise self._error
-        pending = self._pending
-        if pending:
-            pending += data
-            if len(pending) < self._wanted_bytes:
-                return []
-            data = bytes(pending)
-            self._pending = bytearray()
-        elif type(data) is not bytes:
+        if type(data) is not bytes:
             data = bytes(data)
+        pending = self._pending
+        missing = 0
+        if pending:
+            missing = self._wanted_bytes - len(pending)
+            if len(data) < missing:
+                pending += data
+                return []
+            if self._expects_magic or self._wanted_bytes <= FRAME_HEAD_BYTES:
+                # not even the length was there
+                data, missing = bytes(pending) + data, 0
+            else:
+                # only what the first frame lacks is copied, not all that came behind it
+                pending += data[:missing]
+            self._pending = bytearray()
         try:
             if self._expects_magic:
                 return self._receive_magic(data)
-            return self._decode(data, 0)
+            if not missing:
+                return self._decode(data, 0)
+            frames = self._decode(bytes(pending), 0)
+            self._consumed_bytes -= missing
+            return frames + self._decode(data, missing)
         except RemoteProtocolError as error:
             self._error = error
             self._pending = bytearray()
