@@ -141,12 +141,25 @@ class Understudy(Broker):
 
     def prepare(self) -> None:
         super().prepare()
-        self._pair = Pair(self.directory)
-        self.port = self._pair.primary.port
+        self._node = Pair(self.directory).primary
+        self.port = self._node.port
+        # as an installed one is: with its modules compiled
+        checked = subprocess.run(
+            [*self.command(), "--check"],
+            env={**os.environ, **self.environment()}, capture_output=True, text=True, check=False,
+        )  # fmt: skip
+        if checked.returncode:
+            raise CannotRun(checked.stderr[-400:])
+
+    def environment(self) -> dict[str, str]:
+        return {"PYTHONPYCACHEPREFIX": str(self.directory / "compiled"), "PYTHONDONTWRITEBYTECODE": ""}
 
     def command(self) -> Sequence[str]:
-        node = self._pair.primary
-        return [str(COMMAND), "run", "--config", str(node.config), "--instance", str(node.directory), "--http", "off"]
+        node = self._node
+        return [
+            str(COMMAND), "run", "--config", str(node.config), "--instance", str(node.directory),
+            "--http", f"127.0.0.1:{node.http_port}",
+        ]  # fmt: skip
 
     def link(self) -> Link:
         return CoreLink(self.port)

@@ -276,6 +276,21 @@ class FakeCallback:
     unfinished: dict[int, bytearray] = field(default_factory=dict)
     """Consumer to what came of a body so far."""
 
+    runs: bool = False
+    """Whether deliveries may come several at a time."""
+
+    @property
+    def delivery_overhead_bytes(self) -> int:
+        return 25 if self.runs and self.frame_bytes is None else 0
+
+    def deliver_run(self, consumer_id: int, references: Sequence[MessageReference]) -> int:
+        charged = 0
+        for reference in references:
+            assert reference.message is not None
+            reference.delivery_count += 1
+            charged += self.deliver(consumer_id, reference.message, reference.delivery_count)
+        return charged
+
     def deliver(self, consumer_id: int, message: Message, delivery_count: int) -> int:
         self.delivered.append((consumer_id, message, delivery_count))
         return len(message.encoded) + 25 if self.frame_bytes is None else self.frame_bytes

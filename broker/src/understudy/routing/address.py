@@ -10,7 +10,7 @@ Sizes count every message once, however many queues it is in. ``size_bytes`` is 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import TYPE_CHECKING
 
 from understudy.config.model import AddressFullPolicy, RoutingType
@@ -209,6 +209,28 @@ class Address:
             return 0
         self.memory_bytes -= size_bytes
         return size_bytes
+
+    def discharge_all(self, references: Collection[MessageReference]) -> tuple[int, int]:
+        """``discharge`` for each of them. Returns the bodies that leave memory, and their bytes."""
+        bodies = bodies_bytes = 0
+        if self._shared.counts:
+            for reference in references:
+                freed_bytes = self.discharge(reference)
+                if freed_bytes:
+                    bodies += 1
+                    bodies_bytes += freed_bytes
+            return bodies, bodies_bytes
+        size_bytes = 0
+        for reference in references:
+            size_bytes += reference.size_bytes
+            if reference.message is not None:
+                bodies += 1
+                bodies_bytes += reference.size_bytes
+        self.size_bytes -= size_bytes
+        self.message_count -= len(references)
+        self.paged_count -= len(references) - bodies
+        self.memory_bytes -= bodies_bytes
+        return bodies, bodies_bytes
 
     def adopt(self, size_bytes: int, count: int) -> None:
         """Count restored messages of one queue; no body is in memory yet."""

@@ -17,6 +17,7 @@ from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Final
 
 from understudy.message import GROUP_ID, Message
+from understudy.properties import NO_PROPERTIES
 from understudy.routing.filter import Filter
 from understudy.store.reference import MessageReference
 
@@ -38,7 +39,9 @@ _GROUP_SEQUENCE: Final = "_AMQ_GROUP_SEQUENCE"
 class Consumer(ABC):
     """The routing side of a consumer."""
 
-    __slots__ = ("allowance_bytes", "credits", "cursors", "filter", "priority", "queue", "started")
+    __slots__ = (
+        "allowance_bytes", "credits", "cursors", "filter", "overhead_bytes", "priority", "queue", "started",
+    )  # fmt: skip
 
     def __init__(self, queue: Queue, filter: Filter | None, priority: int) -> None:  # noqa: A002
         self.queue = queue
@@ -48,6 +51,8 @@ class Consumer(ABC):
         """Bytes it may still be sent; below one it waits."""
         self.allowance_bytes = 0
         """Bytes until ``writable`` is asked again."""
+        self.overhead_bytes = 0
+        """What every delivery costs beside its message, if it is always the same; 0 = takes no runs."""
         self.started = False
         self.cursors: dict[int, int] = {}
         """Priority to the position before which nothing waits for this consumer."""
@@ -59,6 +64,10 @@ class Consumer(ABC):
     @abstractmethod
     def deliver(self, reference: MessageReference, message: Message) -> None:
         """Send it; charges credits and allowance, and owns the reference from here on."""
+
+    @abstractmethod
+    def deliver_run(self, references: list[MessageReference]) -> None:
+        """``deliver`` for each of several plain ones, whose messages are in memory."""
 
     @abstractmethod
     def disconnect(self) -> None:
@@ -142,6 +151,16 @@ def _dispatch_plain(queue: Queue, group: ConsumerGroup, ready: list[Consumer], n
             break
         pop = level.pop
         while ready:
+            if len(ready) == 1 and ready[0].overhead_bytes:
+                only = ready[0]
+                run = level.pop_run(min(only.credits, only.allowance_bytes), only.overhead_bytes)
+                if run:
+                    consumer = only
+                    consumer.deliver_run(run)
+                    taken += len(run)
+                    if not consumer.ready:
+                        ready.clear()
+                        break
             reference = pop()
             if reference is None:
                 break
@@ -156,7 +175,8 @@ def _dispatch_plain(queue: Queue, group: ConsumerGroup, ready: list[Consumer], n
                     break
                 queue.read_back_left -= 1
                 message = queue.read(reference)
-            if GROUP_ID in message.properties and queue.configuration.group_buckets != 0:
+            properties = message.properties
+            if properties is not NO_PROPERTIES and GROUP_ID in properties and queue.configuration.group_buckets != 0:
                 waiting.put_back((reference,))
                 grouping = True
                 break

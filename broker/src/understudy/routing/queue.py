@@ -10,7 +10,7 @@ the order of waiting references (``waiting``), who gets the next one (``delivery
 from __future__ import annotations
 
 import zlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Protocol
 
 from understudy.config.model import RoutingType
@@ -323,24 +323,18 @@ class Queue:
         self.messages_acknowledged += count
         self.forget(references)
 
-    def forget(self, references: Iterable[MessageReference]) -> None:
+    def forget(self, references: Collection[MessageReference]) -> None:
         """References that were taken out of every place leave the counts."""
         office = self._office
-        discharge = self.address.discharge
-        count = bodies = bodies_bytes = 0
+        bodies, bodies_bytes = self.address.discharge_all(references)
         for reference in references:
-            count += 1
             if reference.expiration:
                 self.expiring_count -= 1
-            freed_bytes = discharge(reference)
-            if freed_bytes:
-                bodies += 1
-                bodies_bytes += freed_bytes
             if not reference.durable and reference.location is not None:
                 office.paging.release(reference.location)
             if isinstance(reference, LargeReference):
                 self.store.large.release(reference.file_id)
-        self.message_count -= count
+        self.message_count -= len(references)
         office.memory_bytes -= bodies_bytes
         office.memory_count -= bodies
 

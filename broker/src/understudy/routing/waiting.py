@@ -28,6 +28,8 @@ from collections.abc import Iterable, Iterator
 from itertools import islice
 from operator import attrgetter
 
+from understudy.message import GROUP_ID
+from understudy.properties import NO_PROPERTIES
 from understudy.store.backlog import Backlog
 from understudy.store.columns import Columns
 from understudy.store.reference import Location, MessageReference
@@ -124,6 +126,40 @@ class Level:
             self._refill()
             return self.pop()
         return None
+
+    def pop_run(self, room_bytes: int, overhead_bytes: int) -> list[MessageReference]:
+        """Take the first ones as long as there is room before each of them, but stop before whatever needs a look of
+        its own: one that was put back, may have expired, is large, belongs to a group, or has its body elsewhere.
+
+        Args:
+            room_bytes: Used up by what is taken; the last one may take more.
+            overhead_bytes: Counted with the size of each.
+        """
+        run: list[MessageReference] = []
+        if self.returned:
+            return run
+        entries, position = self.entries, self.base + self.head
+        for reference in islice(entries, self.head, None):
+            if room_bytes <= 0 or reference is None or reference.expiration:
+                break
+            message = reference.message
+            if message is None or message.is_large:
+                break
+            properties = message.properties
+            if properties is not NO_PROPERTIES and GROUP_ID in properties:
+                break
+            reference.position = position
+            position += 1
+            room_bytes -= reference.size_bytes + overhead_bytes
+            run.append(reference)
+        count = len(run)
+        head = self.head + count
+        entries[self.head : head] = [None] * count
+        self.head = head
+        self.count -= count
+        if head > _CUT_MIN and head + head > len(entries):
+            self.cut()
+        return run
 
     def cut(self) -> None:
         """Drop the taken entries at the front."""

@@ -49,10 +49,11 @@ class ThreadLogWriter:
         self._under_way = 0
         """Jobs whose end has not been told yet."""
         self._batch_ns = AT_ONCE_NS_MAX + 1
-        """What a batch has taken of late. Unknown counts as slow."""
+        """What a batch has taken of late; unknown counts as slow. Either thread sets it, never both at a time."""
         threading.Thread(target=self._serve, name="journal-writer", daemon=True).start()
 
     def submit(self, file: File, offset: int, buffers: Sequence[bytes], done: _Done) -> None:
+        assert not self._closed, "log writer used after close"
         if (
             self._at_once
             and not self._under_way

@@ -8,10 +8,20 @@ from typing import Protocol
 from understudy.errors import BrokerError
 from understudy.message import LargeMessage, Message
 from understudy.routing.post_office import Done
+from understudy.store.reference import MessageReference
 
 
 class SessionCallback(Protocol):
     """The protocol side of one session. Calls come in the order in which the client must see them."""
+
+    @property
+    def delivery_overhead_bytes(self) -> int:
+        """What ``deliver`` costs beside the message, if it is always the same; else 0."""
+        ...
+
+    def deliver_run(self, consumer_id: int, references: Sequence[MessageReference]) -> int:
+        """``deliver`` for each message, counting its delivery. Returns the bytes of all."""
+        ...
 
     def deliver(self, consumer_id: int, message: Message, delivery_count: int) -> int:
         """Send a message. Returns the bytes it cost on the wire, which credits are charged."""

@@ -55,6 +55,7 @@ class ServerConsumer(Consumer):
         self.session = session
         self._callback = callback
         self._send = callback.deliver
+        self.overhead_bytes = callback.delivery_overhead_bytes
         self._pre_acknowledge = pre_acknowledge
         self.delivering: OrderedDict[int, MessageReference] = OrderedDict()
         """Message id to reference, in the order of delivery."""
@@ -89,6 +90,17 @@ class ServerConsumer(Consumer):
             self.queue.acknowledge((reference,))
         else:
             self.delivering[reference.message_id] = reference
+
+    def deliver_run(self, references: list[MessageReference]) -> None:
+        charged = self._callback.deliver_run(self.consumer_id, references)
+        self.credits -= charged
+        self.allowance_bytes -= charged
+        self.messages_delivered += len(references)
+        if self._pre_acknowledge:
+            self.messages_acknowledged += len(references)
+            self.queue.acknowledge(references)
+        else:
+            self.delivering.update([(reference.message_id, reference) for reference in references])
 
     def _deliver_large(self, reference: MessageReference, message: LargeMessage) -> None:
         if not self._begin_large(reference, message, reference.delivery_count + 1):

@@ -46,15 +46,16 @@ class LiveIndex:
         masks = self.queues.get(queue_id)
         if masks is None:
             return
+        # neighbours mostly leave together: one change per block of them
+        block, gone = -1, 0
         for message_id in message_ids:
-            block = message_id >> 6
-            mask = masks.get(block)
-            if mask is not None:
-                mask &= ~(1 << (message_id & 63))
-                if mask:
-                    masks[block] = mask
-                else:
-                    del masks[block]
+            if message_id >> 6 != block:
+                if gone:
+                    _clear(masks, block, gone)
+                block, gone = message_id >> 6, 0
+            gone |= 1 << (message_id & 63)
+        if gone:
+            _clear(masks, block, gone)
 
     def remove_queue(self, queue_id: int) -> None:
         """The queue is gone with all that was in it."""
@@ -80,3 +81,11 @@ class LiveIndex:
     def count(self) -> int:
         """Live messages, once per queue. Walks everything: for tests and tools."""
         return sum(mask.bit_count() for masks in self.queues.values() for mask in masks.values())
+
+
+def _clear(masks: dict[int, int], block: int, gone: int) -> None:
+    left = masks.get(block, 0) & ~gone
+    if left:
+        masks[block] = left
+    else:
+        masks.pop(block, None)

@@ -17,7 +17,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import ClassVar, Final, Literal, NamedTuple
+from typing import ClassVar, Final, Literal, NamedTuple, Protocol
 
 from understudy.errors import LimitExceeded, LocalProtocolError, RemoteProtocolError, UnsupportedPacket
 from understudy.limits import FRAME_BYTES_BEFORE_LOGIN_MAX, FRAME_BYTES_MAX
@@ -40,6 +40,8 @@ from understudy.wire.core.packets import (
 MAGIC: Final = b"ARTEMIS"
 #: Length, type and channel.
 FRAME_HEAD_BYTES: Final = 13
+#: Bytes of a ``ReceiveMessage`` beside its message.
+RECEIVE_OVERHEAD_BYTES: Final = 25
 #: Smallest value of the length field: type and channel.
 LENGTH_MIN: Final = 9
 
@@ -111,6 +113,26 @@ def encode_receive(message: Message, channel_id: int, consumer_id: int, delivery
             _RECEIVE_TAIL.pack(consumer_id, delivery_count),
         )
     )
+
+
+class Delivery(Protocol):
+    """A message on its way to a consumer, and how often it was tried."""
+
+    message: Message | None
+    delivery_count: int
+
+
+def encode_receives(deliveries: Sequence[Delivery], channel_id: int, consumer_id: int) -> bytes:
+    """The frames of one ``ReceiveMessage`` for each, whose delivery it counts, in one piece."""
+    pack_head, pack_tail = _HEAD.pack, _RECEIVE_TAIL.pack
+    parts: list[bytes] = []
+    for delivery in deliveries:
+        count = delivery.delivery_count = delivery.delivery_count + 1
+        message = delivery.message
+        assert message is not None
+        encoded = message.encoded
+        parts += (pack_head(len(encoded) + 21, _TYPE_RECEIVE, channel_id), encoded, pack_tail(consumer_id, count))
+    return b"".join(parts)
 
 
 def encode_null_response(channel_id: int, correlation_id: int = -1, version: int = VERSION) -> bytes:
@@ -262,19 +284,30 @@ class FrameDecoder:
         """
         if self._error is not None:
             raise self._error
-        pending = self._pending
-        if pending:
-            pending += data
-            if len(pending) < self._wanted_bytes:
-                return []
-            data = bytes(pending)
-            self._pending = bytearray()
-        elif type(data) is not bytes:
+        if type(data) is not bytes:
             data = bytes(data)
+        pending = self._pending
+        missing = 0
+        if pending:
+            missing = self._wanted_bytes - len(pending)
+            if len(data) < missing:
+                pending += data
+                return []
+            if self._expects_magic or self._wanted_bytes <= FRAME_HEAD_BYTES:
+                # not even the length was there
+                data, missing = bytes(pending) + data, 0
+            else:
+                # only what the first frame lacks is copied, not all that came behind it
+                pending += data[:missing]
+            self._pending = bytearray()
         try:
             if self._expects_magic:
                 return self._receive_magic(data)
-            return self._decode(data, 0)
+            if not missing:
+                return self._decode(data, 0)
+            frames = self._decode(bytes(pending), 0)
+            self._consumed_bytes -= missing
+            return frames + self._decode(data, missing)
         except RemoteProtocolError as error:
             self._error = error
             self._pending = bytearray()
