@@ -178,14 +178,25 @@ class Rig:
     """Nodes that take turns on one volume, and the model of what they did."""
 
     def __init__(
-        self, stream: random.Random, *, segment_bytes: int = SEGMENT_BYTES_MIN, id_cache_size: int = 5
+        self,
+        stream: random.Random,
+        *,
+        segment_bytes: int = SEGMENT_BYTES_MIN,
+        id_cache_size: int = 5,
+        compact_segments_min: int = 0,
+        compact_percent: int = 60,
     ) -> None:
         self.stream = stream
         self.volume = SimVolume()
         self.volume.disk("setup").make_directory(DIRECTORY)
         self.time = ManualTime()
         self.model = Model(id_cache_size)
-        self.settings = StoreSettings(segment_bytes=segment_bytes, id_cache_size=id_cache_size)
+        self.settings = StoreSettings(
+            segment_bytes=segment_bytes,
+            id_cache_size=id_cache_size,
+            compact_segments_min=compact_segments_min,
+            compact_percent=compact_percent,
+        )
         self.store: MessageStore | None = None
         self.writer: SimLogWriter | None = None
         self.failures: list[BaseException] = []

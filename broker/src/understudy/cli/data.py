@@ -152,6 +152,12 @@ def _print_report(report: VerifyReport, output: TextIO) -> None:
             format_bytes(segment.tail_bytes) if segment.tail_bytes else "",
         )
     console.print(table)
+    for snapshot in report.snapshots:
+        state = "damaged" if snapshot.problem is not None else "in use" if snapshot.used else "kept"
+        console.print(
+            f"{os.path.basename(snapshot.file)}: {state}, {snapshot.references} messages in queues up to sequence"
+            f" {snapshot.sequence}, {format_bytes(snapshot.size_bytes)}"
+        )
     console.print(
         f"node {report.node_id}, epoch {report.epoch}: {report.records} records up to sequence"
         f" {report.last_sequence}, {report.live_messages} messages in queues"

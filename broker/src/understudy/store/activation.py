@@ -29,7 +29,9 @@ from understudy.store.segment import (
     frame,
     parse_name,
     seed_of,
+    segment_name,
 )
+from understudy.store.snapshot import temporary_names
 from understudy.store.state import StoreState
 
 log = logging.getLogger(__name__)
@@ -77,6 +79,8 @@ def begin_epoch(
     epoch = newest_epoch(names) + 1
     number = highest_number(names) + 1
     ends = follower.ends()
+    for end in ends:
+        state.segments[end.number].end = end.end
     try:
         _settle(follower, disk)
         sequence = state.sequence + 1
@@ -96,6 +100,7 @@ def begin_epoch(
     location = pack_location(number, HEADER_BLOCK_BYTES, HEADER_BYTES + len(payload))
     state.apply(EpochRecord(uuid_bytes(node_id), epoch, clock.wall_ms(), tuple(ends)), sequence, number, location)
     _tidy(disk, directory, names, epoch, ends)
+    _remove_dropped(disk, directory, state, names)
     return Epoch(state, file, number, position)
 
 
@@ -158,6 +163,17 @@ def _remove_unused(disk: Disk, directory: str, names: list[str], epoch: int, end
             if not parsed[2] or _is_blank(disk, path):
                 disk.remove(path)
                 log.info("unused segment removed", extra={"path": path})
+
+
+def _remove_dropped(disk: Disk, directory: str, state: StoreState, names: list[str]) -> None:
+    """Remove what the node before had trimmed, dropped or begun and not removed or finished; only room."""
+    present = set(names)
+    dropped = [segment_name(*segment) for segment in state.removable.items()]
+    state.removable.clear()
+    for name in [*(name for name in dropped if name in present), *temporary_names(names)]:
+        with suppress(StoreError, FileNotFoundError):
+            disk.remove(f"{directory}/{name}")
+            log.info("dropped file removed", extra={"path": f"{directory}/{name}"})
 
 
 def _cut(disk: Disk, path: str, end: int) -> None:

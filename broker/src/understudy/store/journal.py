@@ -26,9 +26,10 @@ from dataclasses import dataclass
 from enum import Enum, auto
 from typing import Final
 
-from understudy.errors import DiskFailed, DiskFull, StoreError
+from understudy.errors import DiskFailed, DiskFull, LockLost, StoreError
 from understudy.ids import NodeId
 from understudy.ports import Clock, Disk, LogWriter
+from understudy.store.log_chain import newest_epoch
 from understudy.store.operation_context import OperationContext
 from understudy.store.records import HEADER_BYTES, SEAL_FIXED_BYTES, RecordType, SealRecord
 from understudy.store.reserve import keep_reserve
@@ -154,6 +155,7 @@ class Journal:
         self._queue: deque[_Batch | _Seal] = deque()
         self._under_way: _Batch | _Seal | None = None
         self._queued_bytes = 0
+        self._sealed_bytes = 0
         self._to_prepare: deque[_Segment] = deque()
         self._preparing = False
         self._prepare_at_ms = 0
@@ -251,6 +253,7 @@ class Journal:
             if following.readiness is _Readiness.READY:
                 self._prepare(following)
         self._queue_seal(following)
+        self._sealed_bytes += self.use.end
         self._segment = following
         self.number = following.number
         self.offset = self.batch = HEADER_BLOCK_BYTES
@@ -276,9 +279,15 @@ class Journal:
             self.use.message_id_max,
             (),
         )
+        self.use.end = self.offset + SEAL_FIXED_BYTES + 4 * len(self.offsets)
         self.sequence += 1
         self._context.appended = self.sequence
         self._queue.append(_Seal(self._segment, following, record, self.seed, self.offsets, self.sequence))
+
+    @property
+    def appended_bytes(self) -> int:
+        """Bytes of the log that this journal has filled so far."""
+        return self._sealed_bytes + self.offset
 
     @property
     def backlog_bytes(self) -> int:
@@ -428,10 +437,14 @@ class Journal:
 
     # --- removing and closing -------------------------------------------------------------------
 
-    def remove_segments(self, paths: list[str], done: Callable[[BaseException | None], None]) -> None:
-        """Remove files in order, each for good before the next; stops at the first error."""
+    def remove_files(self, paths: list[str], done: Callable[[BaseException | None], None]) -> None:
+        """Remove files in order, each for good before the next; stops at the first error. Nothing if
+        another node has begun an epoch: for it they may be part of the log.
+        """
 
         def work() -> None:
+            if newest_epoch(self._disk.list(self._directory)) > self.epoch:
+                raise LockLost(f"another node has taken {self._directory} over")
             for path in paths:
                 if self._disk.exists(path):
                     self._disk.remove(path)

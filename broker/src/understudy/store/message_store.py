@@ -27,7 +27,9 @@ from understudy.limits import DUPLICATE_ID_BYTES_MAX, ID_CACHE_SIZE, RECORD_BYTE
 from understudy.message import Message
 from understudy.ports import Clock, Disk, File, LogWriter
 from understudy.store.activation import begin_epoch
+from understudy.store.consolidator import Consolidator
 from understudy.store.follower import Follower
+from understudy.store.forwarding import Forwarding
 from understudy.store.journal import SEGMENT_BYTES, Journal
 from understudy.store.operation_context import OperationContext
 from understudy.store.records import (
@@ -42,6 +44,7 @@ from understudy.store.records import (
     MESSAGE_REST,
     AddressRecord,
     MessageRecord,
+    MoveRecord,
     QueueRecord,
     RecordType,
     decode,
@@ -55,7 +58,7 @@ from understudy.store.records import (
 from understudy.store.reference import Location, unpack_location
 from understudy.store.segment import SegmentFile, log_size_bytes, seed_of, segment_name
 from understudy.store.state import SegmentUse, StoreState
-from understudy.store.trimming import LogTrimmer
+from understudy.store.trimming import FileRemover, LogTrimmer
 
 _MESSAGE_ADD: Final = int(RecordType.MESSAGE_ADD)
 _ACKNOWLEDGE: Final = int(RecordType.ACKNOWLEDGE)
@@ -80,6 +83,10 @@ class StoreSettings:
     """Refuse messages above it (max-disk-usage); -1 or 100 for never."""
     disk_free_bytes_min: int = -1
     """Refuse messages below it (min-disk-free); -1 for never."""
+    compact_segments_min: int = 10
+    """Segments between snapshots, and before messages are copied (journal-compact-min-files); 0 for never."""
+    compact_percent: int = 30
+    """Live share of a segment below which its messages are copied (journal-compact-percentage); 0 for never."""
 
 
 class MessageStore:
@@ -131,7 +138,8 @@ class MessageStore:
         self._live_queues = state.live.queues
         self._readers: dict[int, File] = {}
         self._epochs = {segment: use.epoch for segment, use in state.segments.items()}
-        self._trim_pending = False
+        self._segment_began = True
+        self._forwarding = Forwarding()
         self._journal = Journal(
             disk=disk,
             directory=directory,
@@ -150,8 +158,22 @@ class MessageStore:
             on_segment=self._begin_segment,
             on_space=self._update_full,
         )
-        self._trimmer = LogTrimmer(
-            self._journal, state, context, directory, settings.segment_bytes, self._forget_segment
+        remover = FileRemover(self._journal, state, directory, self._forget_segment)
+        self._consolidator = Consolidator(
+            disk=disk,
+            directory=directory,
+            writer=writer,
+            clock=clock,
+            node_id=self.node_id,
+            journal=self._journal,
+            state=state,
+            context=context,
+            forwarding=self._forwarding,
+            trimmer=LogTrimmer(self._journal, state, context, settings.segment_bytes, remover),
+            remover=remover,
+            segment_bytes=settings.segment_bytes,
+            segments_min=settings.compact_segments_min,
+            percent=settings.compact_percent,
         )
 
     @classmethod
@@ -227,8 +249,13 @@ class MessageStore:
         return len(self._epochs)
 
     def size_bytes(self) -> int:
-        """Bytes of the directory's segments on the disk, the prepared one included."""
+        """Bytes of the directory's segments and snapshots on the disk, the prepared segment included."""
         return log_size_bytes(self._disk, self._directory)
+
+    @property
+    def live_bytes(self) -> int:
+        """Bytes of the log known to be needed: what lived at the last snapshot, and everything since."""
+        return self._consolidator.live_bytes
 
     # --- bindings -------------------------------------------------------------------------------
 
@@ -474,7 +501,12 @@ class MessageStore:
             JournalCorrupt: the bytes there are not that record any more.
             DiskFailed: they cannot be read.
         """
-        number, offset, length = unpack_location(location)
+        try:
+            number, offset, length = unpack_location(self._forwarding.resolve(location, self._epochs))
+        except KeyError:
+            number, offset, _ = unpack_location(location)
+            path = f"{self._directory}/segment-{number:012d}"
+            raise JournalCorrupt("the segment was dropped: nothing in it was live", file=path, offset=offset) from None
         raw = self._journal.pending(number, offset, length)
         if raw is None:
             raw = self._reader(number).read(offset, length)
@@ -486,7 +518,7 @@ class MessageStore:
             raise JournalCorrupt("message is damaged", file=path, offset=offset)
         try:
             record = decode(kind, flags, raw[HEADER_BYTES:])
-            if not isinstance(record, MessageRecord):
+            if not isinstance(record, MessageRecord | MoveRecord):
                 raise JournalCorrupt(f"record of type {kind} where a message was", file=path, offset=offset)
             return Message.decode(record.encoded)
         except (ValueError, RemoteProtocolError) as error:
@@ -507,10 +539,11 @@ class MessageStore:
 
     def flush(self) -> None:
         """Hand the collected records to the writer if it is free; once per turn."""
-        if self._trim_pending:
-            self._trim_pending = False
-            self._trimmer.trim()
+        if self._segment_began:
+            self._segment_began = False
+            self._consolidator.segment_began()
         self._journal.flush()
+        self._consolidator.turn()
 
     def check_disk(self) -> None:
         """Compare the disk with ``max-disk-usage`` and ``min-disk-free``; every few seconds
@@ -539,6 +572,7 @@ class MessageStore:
         for file in self._readers.values():
             file.close()
         self._readers.clear()
+        self._consolidator.stop()
         self._journal.close(done)
 
     # --- segments -------------------------------------------------------------------------------
@@ -546,7 +580,7 @@ class MessageStore:
     def _begin_segment(self, number: int, first_sequence: int) -> SegmentUse:
         self._epochs[number] = self.epoch
         # not now: the journal is in the middle of an append
-        self._trim_pending = True
+        self._segment_began = True
         return self.state.begin_segment(number, self.epoch, first_sequence)
 
     def _forget_segment(self, number: int) -> int | None:
