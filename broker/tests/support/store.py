@@ -382,13 +382,16 @@ class Rig:
             self.store.store_duplicate_id(address_id, duplicate_id)
             self.model.add(self.store.last_sequence, "duplicate", 0, address_id, duplicate_id)
 
-    def settle(self) -> None:
-        """Let everything that was appended become durable."""
+    def settle(self, each_turn: Callable[[], object] = lambda: None) -> None:
+        """Let everything that was appended become durable, and the consolidator finish."""
         assert self.store is not None
         for _ in range(2000):
+            each_turn()
             self.store.flush()
             self.time.advance(10)
-            if not self.store.backlog_bytes and self.writer is not None and self.writer.idle:
+            if self.store.consolidating or self.store.backlog_bytes:
+                continue
+            if self.writer is not None and self.writer.idle:
                 return
         raise AssertionError("the store does not settle")
 

@@ -54,8 +54,10 @@ log = logging.getLogger(__name__)
 
 #: A snapshot takes in at most so many times the segments after which it is due.
 _CATCH_UP: Final = 4
-#: Segments from which messages are copied in one run, in the same measure.
+#: Segments from which messages are copied in one run for each segment it has taken in.
 _COPY: Final = 2
+#: Above it, copying frees less than it writes, and copies would soon be copied again.
+_PERCENT_MAX: Final = 75
 _MESSAGES: Final = (RecordType.MESSAGE_ADD, RecordType.MESSAGE_MOVE)
 
 _Run = Generator[Job | Durable, Any, None]
@@ -97,7 +99,7 @@ class Consolidator:
             remover: For what was dropped.
             segment_bytes: Size of an ordinary segment.
             segments_min: Segments between snapshots, and before anything is copied; 0 for never.
-            percent: Live share of a segment below which its messages are copied; 0 for never.
+            percent: Live share of a segment below which its messages are copied; 0 for never, more than 75 is 75.
         """
         self._disk = disk
         self._directory = directory
@@ -110,7 +112,7 @@ class Consolidator:
         self._remover = remover
         self._segment_bytes = segment_bytes
         self._segments_min = segments_min
-        self._percent = percent
+        self._percent = min(percent, _PERCENT_MAX)
         self._background = Background(journal, writer, context)
         self._snapshots: list[SnapshotHeader] = []
         """Newest first: what can be begun with; older ones than two are being removed."""
@@ -127,6 +129,11 @@ class Consolidator:
         Nothing from there on is dropped."""
         if segments_min:
             self._snapshots = self._find_snapshots()
+
+    @property
+    def busy(self) -> bool:
+        """Whether a run is under way."""
+        return self._background.busy
 
     @property
     def live_bytes(self) -> int:
@@ -223,6 +230,8 @@ class Consolidator:
         if built is None:
             return
         header = built.header
+        before = self._snapshots[0].number if self._snapshots else 0
+        taken = sum(before < number <= header.number for number in self._state.segments)
         record = SnapshotRecord(header.epoch, header.sequence, header.number, built.size_bytes)
         sequence = self._journal.append(RecordType.SNAPSHOT, encode_snapshot(record))
         self._state.announced = record
@@ -232,7 +241,7 @@ class Consolidator:
         self._live = built.live
         self._live_bytes = sum(built.live.values())
         yield from self._drop()
-        yield from self._copy_forward()
+        yield from self._copy_forward(_COPY * taken)
         self._forwarding.sweep(self._state.live)
 
     def _build(self, last: int) -> Generator[Job | Durable, Any, Built | None]:
@@ -275,15 +284,14 @@ class Consolidator:
             log.info("segments dropped", extra={"segments": len(dead), "sequence": sequence})
         kept = [header.name for header in self._snapshots]
         names = yield Job(lambda: self._disk.list(self._directory))
-        oldest = parse_snapshot_name(kept[-1])
-        assert oldest is not None
-        stale = [name for name in snapshot_names(names) if name not in kept and _key(name) < oldest[:2]]
+        # older ones, damaged ones, and those of nodes that had lost the store
+        stale = [name for name in snapshot_names(names) if name not in kept and _key(name) < _key(kept[0])]
         self._remover.remove(dead, [*stale, *temporary_names(names)])
 
     # --- copying forward ----------------------------------------------------------------------------
 
-    def _copy_forward(self) -> _Run:
-        """Append live messages of nearly dead segments again."""
+    def _copy_forward(self, segments_max: int) -> _Run:
+        """Append live messages of nearly dead segments again, the emptiest first."""
         state = self._state
         newest = self._snapshots[0].number
         kept = {number: use.end for number, use in state.segments.items() if number <= newest}
@@ -293,7 +301,7 @@ class Consolidator:
             (number for number, end in kept.items() if self._is_sparse(number, end)),
             key=lambda number: self._live[number] / kept[number],
         )
-        for number in sorted(sparse[: _COPY * self._interval()]):
+        for number in sorted(sparse[:segments_max]):
             try:
                 yield from self._copy_segment(number)
             except DiskFull:

@@ -253,6 +253,11 @@ class MessageStore:
         return log_size_bytes(self._disk, self._directory)
 
     @property
+    def consolidating(self) -> bool:
+        """Whether the log is being consolidated."""
+        return self._consolidator.busy
+
+    @property
     def live_bytes(self) -> int:
         """Bytes of the log known to be needed: what lived at the last snapshot, and everything since."""
         return self._consolidator.live_bytes
@@ -505,8 +510,7 @@ class MessageStore:
             number, offset, length = unpack_location(self._forwarding.resolve(location, self._epochs))
         except KeyError:
             number, offset, _ = unpack_location(location)
-            path = f"{self._directory}/segment-{number:012d}"
-            raise JournalCorrupt("the segment was dropped: nothing in it was live", file=path, offset=offset) from None
+            raise JournalCorrupt(f"segment {number} was dropped", file=self._directory, offset=offset) from None
         raw = self._journal.pending(number, offset, length)
         if raw is None:
             raw = self._reader(number).read(offset, length)
