@@ -28,8 +28,8 @@ from understudy.testing.sim_disk import SimVolume
 SEEDS = st.integers(0, 2**32 - 1)
 
 
-def churn(rig: Rig, count: int, *, keep: float = 0.03, follower: Follower | None = None) -> None:
-    """Everything a store can be told, most of it gone soon; a share ``keep`` of the messages stays."""
+def churn(rig: Rig, count: int, *, follower: Follower | None = None, current: bool = False) -> None:
+    """Everything a store can be told, most of it gone soon; a few messages stay."""
     store, stream = rig.store, rig.stream
     assert store is not None
     while len(rig.queue_ids) < 3:
@@ -40,15 +40,18 @@ def churn(rig: Rig, count: int, *, keep: float = 0.03, follower: Follower | None
             rig.operate()
         else:
             added = rig.send()
-            if stream.random() > keep:
+            if stream.random() > 0.03:
                 for queue_id, message_id in added:
                     store.store_acknowledge(queue_id, message_id)
                     rig.model.add(store.last_sequence, "acknowledge", 0, queue_id, (message_id,))
                 rig.live = [entry for entry in rig.live if entry not in added]
         if draw < 0.5:
             store.flush()
-            rig.time.advance(stream.randrange(12))
-        if follower is not None and draw > 0.9:
+            for _ in range(stream.randrange(12)):
+                rig.time.advance(1)
+                if follower is not None and current:
+                    follower.poll(1 << 20)
+        if follower is not None and draw > 0.9 and not current:
             follower.poll(stream.choice((200, 20_000, 1 << 20)))
 
 
@@ -116,7 +119,7 @@ def test_a_follower_stays_current_through_consolidation(seed: int) -> None:
     rig.activate("a")
     follower = rig.follower("b")
     for _ in range(6):
-        churn(rig, 40, follower=follower)
+        churn(rig, 40, follower=follower, current=True)
         while follower.poll(1 << 20) or not follower.caught_up:
             continue
         fresh = Follower(rig.volume.copy().disk("c"), DIRECTORY, id_cache_size=rig.model.id_cache_size)

@@ -156,9 +156,20 @@ _STORE: Final[tuple[Element, ...]] = (
     row("min-disk-free", BYTES, "-1", "Free space below which producers are stopped; -1 uses max-disk-usage."),
     row("disk-scan-period", MS, "5000", "How often the disk is looked at.", minimum=1),
     row("global-max-size", BYTES, "-1", "Message bytes in memory over all addresses; -1 is half of the memory."),
+    row(
+        "journal-compact-percentage",
+        PERCENT,
+        "30",
+        "Live share below which what lives in a segment is copied forward; 0 is never, 75 at most.",
+        maximum=100,
+    ),
+    row(
+        "journal-compact-min-files",
+        INTEGER,
+        "10",
+        "Segments after which the log is consolidated; 0 is never: only its dead beginning goes.",
+    ),
     *not_yet(
-        row("journal-compact-percentage", PERCENT, "30", "Share of live data below which it compacts.", maximum=100),
-        row("journal-compact-min-files", INTEGER, "10", "Files before the log is compacted; 0 is never."),
         row(
             "journal-retention-directory",
             PATH,

@@ -51,6 +51,13 @@ class StoreFacts:
     full: bool
     durable_sequence: int
     """Everything up to here is synced; for a follower: everything up to here is applied."""
+    live_bytes: int | None = None
+    """Bytes of the log known to be needed: live at the last snapshot, or younger; None in a follower."""
+
+    @property
+    def amplification(self) -> float | None:
+        """Bytes kept for each byte needed."""
+        return self.bytes / self.live_bytes if self.live_bytes else None
 
 
 @dataclass(frozen=True, slots=True)

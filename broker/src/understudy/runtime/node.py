@@ -371,6 +371,8 @@ class BrokerNode:
             id_cache_size=configuration.id_cache_size,
             disk_usage_percent_max=configuration.max_disk_usage_percent,
             disk_free_bytes_min=configuration.min_disk_free_bytes,
+            compact_segments_min=configuration.journal_compact_min_files,
+            compact_percent=configuration.journal_compact_percentage,
         )
 
     def _global_max_size_bytes(self) -> int:

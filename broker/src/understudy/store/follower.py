@@ -72,6 +72,8 @@ class Follower:
         """How often it had to start over."""
         self.rejected: dict[str, JournalCorrupt] = {}
         """Names of snapshots that cannot be used, and why."""
+        self._left_behind: list[str] = []
+        """What the directory held when segments had gone that were not read."""
         self._loader: SnapshotLoader | None = None
         self._loader_file: File | None = None
         self._reset()
@@ -262,6 +264,9 @@ class Follower:
             if self.state.refuted and self._refuse_base():
                 # the chain is read anew as well
                 return max(applied, 1)
+            if self._stop is Stop.BAD and self._was_left_behind(cursor):
+                self._restart()
+                return max(applied, 1)
             if self._stop is None:
                 self._measure_lag(cursor, self._index)
                 return applied
@@ -349,6 +354,30 @@ class Follower:
         self._index = next(index for index, link in enumerate(self.chain.links) if link.number == header.number)
         log.info("snapshot loaded", extra={"file": header.name, "sequence": header.sequence})
         return read
+
+    def _was_left_behind(self, cursor: Cursor) -> bool:
+        """Whether segments between the one before and this one were dropped before they were read.
+
+        Raises:
+            JournalCorrupt: they are missing, and beginning again has not helped.
+        """
+        if not cursor.sequence or cursor.offset != HEADER_BLOCK_BYTES:
+            return False
+        header = self._read_range(cursor.path, cursor.offset, HEADER_BYTES)
+        length = HEADER.unpack(header)[1] if len(header) == HEADER_BYTES else 0
+        if length > RECORD_BYTES_MAX:
+            return False
+        frame = read_frame(self._read_range(cursor.path, cursor.offset, length), 0, cursor.offset, cursor.seed)
+        if frame is None or frame.sequence <= cursor.sequence + 1:
+            return False
+        if self._left_behind == self._names:
+            raise JournalCorrupt(
+                f"records {cursor.sequence + 1} to {frame.sequence - 1} are missing",
+                file=cursor.path,
+                offset=cursor.offset,
+            )
+        self._left_behind = self._names
+        return True
 
     def _open_next(self, index: int) -> bool:
         """Go to that link; False if there is none (yet)."""
