@@ -14,13 +14,16 @@ from understudy.config.model import Configuration
 from understudy.limits import JOURNAL_BACKLOG_BYTES_PAUSE
 from understudy.ports import Clock, Connection, Entropy, Timers
 from understudy.protocols.core.connection import CoreConnection
+from understudy.protocols.core.reattachment import Reattachments
 from understudy.protocols.core.services import CoreServices
 from understudy.routing.post_office import PostOffice
 from understudy.routing.settings import AddressSettingsRepository
 from understudy.security.authorization import SecurityPolicy
 from understudy.security.login_guard import LoginGuard
 from understudy.session.registry import SessionRegistry
+from understudy.session.resource_registry import ResourceRegistry
 from understudy.store.message_store import MessageStore
+from understudy.store.pages import Pages
 
 
 class Broker:
@@ -39,6 +42,7 @@ class Broker:
         entropy: Entropy,
         wake: Callable[[], None],
         global_max_size_bytes: int,
+        pages: Pages | None = None,
     ) -> None:
         self.store = store
         self.post_office = PostOffice(
@@ -51,12 +55,22 @@ class Broker:
             id_cache_size=configuration.id_cache_size,
             persist_id_cache=configuration.persist_id_cache,
             global_max_size_bytes=global_max_size_bytes,
+            global_max_messages=configuration.global_max_messages,
+            pages=pages,
             message_expiry_scan_period_ms=configuration.message_expiry_scan_period_ms,
             address_queue_scan_period_ms=configuration.address_queue_scan_period_ms,
             wildcard_routing=configuration.wildcards.routing_enabled,
             wake=wake,
         )
         self.post_office.restore(store.state)
+        self.resources = ResourceRegistry(
+            self.post_office,
+            clock,
+            timers,
+            timeout_ms=configuration.transaction_timeout_ms,
+            scan_period_ms=configuration.transaction_timeout_scan_period_ms,
+        )
+        self.resources.restore(store.state)
         self.post_office.directory.deploy(configuration.addresses)
         self.services = CoreServices(
             node_id=store.node_id,
@@ -67,6 +81,8 @@ class Broker:
             clock=clock,
             entropy=entropy,
             registry=SessionRegistry(),
+            resources=self.resources,
+            reattachments=Reattachments(clock, timers),
             login_guard=LoginGuard(clock),
             credentials=credentials,
             connection_ttl_override_ms=configuration.connection_ttl_override_ms,
@@ -91,5 +107,7 @@ class Broker:
         self.services.accepting = False
 
     def close(self) -> None:
-        """End timers; connections were closed before."""
+        """End timers and what waits for its client; connections were closed before."""
+        self.services.reattachments.close()
+        self.resources.close()
         self.post_office.close()

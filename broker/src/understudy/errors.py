@@ -24,6 +24,7 @@
             TransactionRolledBack   everything in it was undone
             RollbackOnly            it can only be rolled back
             UnknownTransaction      no such transaction here
+            XaError                 a request about an XA branch; ``xa_code`` as of an XAException
             DuplicateIdRejected     a duplicate id inside a transaction
         AddressError
             AddressNotFound | AddressExists | AddressHasBindings | AddressFull
@@ -47,6 +48,7 @@ Each class carries a unique ``code`` (stable text for logs, JSON and tests), whe
 
 from __future__ import annotations
 
+from enum import IntEnum
 from typing import ClassVar
 
 
@@ -216,6 +218,36 @@ class UnknownTransaction(TransactionError):
     """No such transaction here."""
 
     code = "unknown-transaction"
+
+
+class XaCode(IntEnum):
+    """Outcomes of requests about XA branches (X/Open XA; facts 4.5). 100 to 107: it was rolled back."""
+
+    OK = 0
+    HEURISTIC_ROLLBACK = 6
+    HEURISTIC_COMMIT = 7
+    ROLLED_BACK = 100
+    ROLLED_BACK_OTHER = 104
+    ROLLED_BACK_TIMEOUT = 106
+    RESOURCE_MANAGER_ERROR = -3
+    UNKNOWN_XID = -4
+    INVALID = -5
+    PROTOCOL = -6
+    RESOURCE_MANAGER_FAILED = -7
+    DUPLICATE_XID = -8
+
+
+class XaError(TransactionError):
+    """A request about an XA branch was refused; ``xa_code`` says why, as an XAException does."""
+
+    code = "xa"
+
+    def __init__(
+        self, message: str = "", *, xa_code: int = XaCode.RESOURCE_MANAGER_ERROR, hint: str | None = None
+    ) -> None:
+        super().__init__(message, hint=hint)
+        self.xa_code = xa_code
+        """One of ``XaCode``, or another number of X/Open XA."""
 
 
 class DuplicateIdRejected(TransactionError):

@@ -22,6 +22,8 @@ TRANSPORT_PARAMETERS_MAX = 256
 LIST_ITEMS_MAX = 64 * 1024
 #: Largest branch qualifier or global transaction id of an XA transaction (X/Open XA). Bytes.
 XID_PART_BYTES_MAX = 64
+#: XA branches of one node, prepared ones included.
+XA_BRANCHES_MAX = 10_000
 #: Largest nonce or proof of a cluster link (login). Bytes.
 AUTHENTICATION_BYTES_MAX = 256
 #: Largest selector text. Characters.
@@ -47,6 +49,19 @@ CONSUMERS_PER_SESSION_MAX = 10_000
 PRODUCERS_PER_SESSION_MAX = 10_000
 #: Metadata entries of one session.
 METADATA_PER_SESSION_MAX = 64
+#: Shortest session name that can be reattached: names are secrets there (ADR 0009). Characters.
+REATTACH_NAME_CHARACTERS_MIN = 32
+#: Names of sessions that one host asks for in vain within a minute before it is not looked up any
+#: more (login). A failover asks once per session.
+REATTACH_GUESSES_OF_HOST_MAX = 10_000
+#: Sessions that wait for their client after a lost connection, per node and per host.
+DETACHED_SESSIONS_MAX = 10_000
+DETACHED_SESSIONS_OF_HOST_MAX = 2_000
+#: Longest time a session waits for its client, whatever connection TTL that asked for.
+DETACHED_SESSION_MS_MAX = 300_000
+#: Bytes sent and not confirmed that are kept for a reattachment, per session and per node.
+RESEND_BYTES_OF_SESSION_MAX = 16 * 1024 * 1024
+RESEND_BYTES_OF_NODE_MAX = 512 * 1024 * 1024
 #: Bytes waiting in our memory for one slow reader of a socket before deliveries to it pause.
 OUTGOING_BYTES_PAUSE = 4 * 1024 * 1024
 #: Bytes waiting for one socket that never reads, after which it is closed.

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import click
 
+from benchmarks.soak import soak
 from benchmarks.takeover import takeover
 
-BENCHMARKS = {"takeover": takeover}
+BENCHMARKS = {"soak": soak, "takeover": takeover}
 
 
 @click.command()

@@ -72,8 +72,8 @@ def pair(tmp_path: Path) -> Iterator[Pair]:
 def java(java_classpath: str) -> Callable[..., subprocess.Popen[str]]:
     """Start one of the scenario classes."""
 
-    def start(name: str, *arguments: str) -> subprocess.Popen[str]:
+    def start(name: str, *arguments: str, stdin: int | None = None) -> subprocess.Popen[str]:
         command = ["java", "-cp", java_classpath, f"understudy.interop.{name}", *arguments]
-        return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        return subprocess.Popen(command, stdin=stdin, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
 
     return start

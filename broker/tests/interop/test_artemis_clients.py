@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from support.processes import COMMAND, Pair
+from support.proxy import proxy_to
 
 pytestmark = pytest.mark.maven
 
@@ -74,3 +75,41 @@ def test_jms_client_keeps_receiving_across_a_kill(java: Java, pair: Pair) -> Non
     assert producer.returncode == 0, produced
     assert consumer.returncode == 0, "".join(seen) + rest
     assert f"done {count} distinct, 0 seen again" in rest, rest[-500:]
+
+
+def test_jms_transactions_survive_cut_connections(java: Java, pair: Pair) -> None:
+    """With a confirmation window the stock client reattaches: nothing is rolled back, lost or repeated."""
+    with proxy_to(pair.primary.port) as proxy:
+        url = (
+            f"tcp://127.0.0.1:{proxy.port}?reconnectAttempts=-1&retryInterval=50&confirmationWindowSize=1048576"
+            "&useTopologyForLoadBalancing=false"
+        )
+        client = java("AcrossCuts", url, "interop.cuts", "2000")
+        assert client.stdout is not None
+        lines, cuts = [], 0
+        for line in client.stdout:
+            lines.append(line)
+            if re.match(r"at \d+50$", line):
+                cuts += proxy.cut() > 0
+        assert client.wait(60) == 0, "".join(lines[-30:])
+        assert lines[-1] == "done\n"
+    assert cuts >= 15
+    assert pair.primary.log.read_text().count("session reattached") >= cuts
+
+
+def test_xa_with_a_commit_after_failover(java: Java, pair: Pair) -> None:
+    """Branches as a transaction manager has them; the prepared one is in doubt at the other node and commits there."""
+    process = java("Xa", pair.url, stdin=subprocess.PIPE)
+    assert process.stdout is not None
+    seen = []
+    for line in process.stdout:
+        seen.append(line)
+        if line == "prepared\n":
+            break
+    assert process.poll() is None, "".join(seen)
+    pair.primary.kill()
+    pair.backup.wait_ready("active")
+    output, _ = process.communicate("go\n", timeout=120)
+    assert process.returncode == 0, "".join(seen) + output
+    assert sum(line.startswith("ok ") for line in seen) == 5
+    assert output.endswith("ok failover\ndone\n"), output

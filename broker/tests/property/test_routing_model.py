@@ -26,6 +26,8 @@ from support.routing import Answers, FakeCallback, World, text
 from understudy.routing import waiting
 from understudy.routing.queue import Queue
 from understudy.session.session import ServerSession
+from understudy.store.pages import Pages
+from understudy.testing.sim_disk import SimVolume
 
 PRODUCERS = 2
 CONSUMERS = 3
@@ -102,6 +104,7 @@ class Model:
             },
             automatic=False,
             message_expiry_scan_period_ms=scan_ms,
+            pages=Pages(SimVolume().disk("a"), "/paging", 1),
         )
         self.queue: Queue = self.world.queue()
         self.dead, self.expired = self.world.queue("DLQ"), self.world.queue("EXP")
@@ -115,6 +118,8 @@ class Model:
         self.owner: dict[int, int] = {}
         self.durable: set[int] = set()
         self.staged: list[int] = []
+        self.committing = 0
+        """Acknowledged in commits that the log does not have on the medium yet."""
         self.lost: set[int] = set()
         """Sent in a transaction that was rolled back."""
         self.answers = [Answers() for _ in range(PRODUCERS + 1)]
@@ -220,9 +225,15 @@ class Model:
 
     def commit(self, reader: int) -> None:
         each = self.readers[reader]
-        each.session.commit()
-        self.settle(each.acknowledged)
-        each.acknowledged = []
+        numbers, each.acknowledged = each.acknowledged, []
+        self.committing += len(numbers)
+
+        def done(error: object) -> None:
+            assert error is None
+            self.committing -= len(numbers)
+
+        each.session.commit(done)
+        self.settle(numbers)
 
     def settle(self, numbers: list[int]) -> None:
         self.settled.update(numbers)
@@ -250,7 +261,7 @@ class Model:
 
     def check(self) -> None:
         queue = self.queue
-        assert queue.delivering_count == len(self.out)
+        assert queue.delivering_count == len(self.out) + self.committing
         assert queue.message_count == len(queue.waiting) + queue.delivering_count
         for asked, answers in zip(self.asked, self.answers, strict=True):
             assert answers.names == asked[: len(answers.names)]
@@ -317,8 +328,12 @@ class Model:
 
 @pytest.fixture(autouse=True)
 def _cut_early(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Taken entries are cut off at once, as they are in long queues only."""
+    """Taken entries are cut off, and waiting ones leave memory, at once, as in long queues only."""
     monkeypatch.setattr(waiting, "_CUT_MIN", 1)
+    monkeypatch.setattr(waiting, "_BLOCK", 2)
+    monkeypatch.setattr(waiting, "_INLET_MAX", 5)
+    monkeypatch.setattr(waiting, "_OPEN_BLOCKS", 1)
+    monkeypatch.setattr(waiting, "_MEMORY_BLOCKS", 2)
 
 
 @settings(max_examples=400, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])

@@ -8,6 +8,8 @@ operation, loses or tears what was not synced, and is activated again by the sam
 from __future__ import annotations
 
 import random
+from collections.abc import Iterator
+from unittest import mock
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -15,6 +17,7 @@ from hypothesis import strategies as st
 from tests.support.store import DIRECTORY, Crashed, Rig, contents_of, order_of
 
 from understudy.errors import JournalCorrupt
+from understudy.store import backlog
 from understudy.store.follower import Follower, recover
 from understudy.store.inspect import verify
 from understudy.store.records import HEADER_BYTES
@@ -24,6 +27,13 @@ from understudy.testing.sim_disk import SimVolume
 
 SEEDS = st.integers(0, 2**32 - 1)
 RELAXED = {"deadline": None, "suppress_health_check": list(HealthCheck), "derandomize": True, "database": None}
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _small_blocks() -> Iterator[None]:
+    """A follower's references are packed at once, as in deep queues only."""
+    with mock.patch.object(backlog, "BLOCK_REFERENCES", 3), mock.patch.object(backlog, "_OPEN_BLOCKS", 1):
+        yield
 
 
 def work(rig: Rig, count: int, follower: Follower | None = None) -> None:
@@ -83,7 +93,7 @@ def one_life(
 def check_bodies(rig: Rig, stream: random.Random) -> None:
     """Messages are read back as they were stored."""
     assert rig.store is not None
-    references = [r for queue in rig.store.state.references.values() for r in queue.values()]
+    references = [r for queue in rig.store.state.references.values() for r in queue.references()]
     for reference in stream.sample(references, min(len(references), 5)):
         assert reference.location is not None
         assert rig.store.read_message(reference.location).encoded == rig.bodies[reference.message_id]
@@ -288,7 +298,7 @@ def test_a_damaged_message_is_never_served(seed: int) -> None:
     rig.settle()
     rig.die(power_loss=False)
     store = rig.activate("d")
-    references = [r for queue in store.state.references.values() for r in queue.values()]
+    references = [r for queue in store.state.references.values() for r in queue.references()]
     reference = stream.choice(references)
     assert reference.location is not None
     number, offset, length = unpack_location(reference.location)

@@ -164,10 +164,10 @@ class Drive:
         assert self.connected.settled
         assert self.connected.error is None
 
-    def session(self, mode: AcknowledgeMode = AcknowledgeMode.AUTO) -> SessionState:
+    def session(self, mode: AcknowledgeMode = AcknowledgeMode.AUTO, *, xa: bool = False) -> SessionState:
         """A new session; what it sends first is swallowed."""
         outcome = Outcome()
-        self.core.open_session(SessionOptions(mode), outcome)
+        self.core.open_session(SessionOptions(mode, xa), outcome)
         request = self.sent_one(CreateSession)
         self.answer(1, CreateSessionResponse(136))
         self.sent()

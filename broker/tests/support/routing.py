@@ -7,8 +7,9 @@ a crash: ``FakeStore.survivors`` is what a restart would find.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from types import SimpleNamespace
 from typing import Any
 
 from understudy.config.model import Permission, RoutingType
@@ -20,6 +21,7 @@ from understudy.routing.queue import Queue
 from understudy.routing.settings import AddressSettingsRepository
 from understudy.session.connection_scope import ConnectionScope
 from understudy.session.registry import SessionRegistry
+from understudy.session.resource_registry import ResourceRegistry
 from understudy.session.session import ServerSession
 from understudy.store.operation_context import OperationContext
 from understudy.store.reference import MessageReference
@@ -85,6 +87,7 @@ class FakeStore:
         self.delivery_counts: dict[tuple[int, int], int] = {}
         self.duplicate_ids: list[tuple[int, bytes]] = []
         self.transactions: dict[int, list[tuple[Any, ...]]] = {}
+        self.prepared: dict[int, bytes] = {}
         self.reads = 0
         self._last_id = 0
 
@@ -177,7 +180,13 @@ class FakeStore:
         else:
             self.duplicate_ids.append((address_id, duplicate_id))
 
+    def store_prepare(self, tx_id: int, xid: bytes) -> int:
+        self.transactions.setdefault(tx_id, [])
+        self.prepared[tx_id] = xid
+        return self._append()
+
     def store_commit(self, tx_id: int) -> int:
+        self.prepared.pop(tx_id, None)
         for kind, *rest in self.transactions.pop(tx_id, []):
             if kind == "add":
                 self._add(*rest)
@@ -189,11 +198,16 @@ class FakeStore:
 
     def store_rollback(self, tx_id: int) -> int:
         self.transactions.pop(tx_id, None)
+        self.prepared.pop(tx_id, None)
         return self._append()
 
-    def read_message(self, location: int) -> Message:
+    def read_message(self, location: int, upcoming: Iterable[int | None] = ()) -> Message:
         self.reads += 1
         return Message.decode(self.bodies[location].encoded)
+
+    def reader(self, run_bytes: int, messages_max: int) -> Any:
+        """Reads every message by itself."""
+        return SimpleNamespace(read=self.read_message)
 
     def survivors(self, queue: Queue) -> list[int]:
         """Ids of the messages that a restart would find in a queue."""
@@ -206,10 +220,10 @@ class FakeStore:
         state.queues = dict(self.queues)
         locations = {message.message_id: location for location, message in self.bodies.items()}
         for queue_id, messages in self.references.items():
-            state.references[queue_id] = {
-                message_id: _reference(queue_id, message, locations[message_id], self.delivery_counts)
-                for message_id, message in messages.items()
-            }
+            for message_id, message in messages.items():
+                reference = _reference(queue_id, message, locations[message_id], self.delivery_counts)
+                state.backlog(queue_id).append_reference(reference)
+                state.live.add(queue_id, message_id)
         for address_id, duplicate_id in self.duplicate_ids:
             state.remember_duplicate(address_id, duplicate_id)
         return state
@@ -332,6 +346,7 @@ class World:
             **options,
         )
         self.registry = SessionRegistry()
+        self.resources = ResourceRegistry(self.office, self.clock, self.clock, scan_period_ms=-1)
         self.answers = Answers()
         self._sessions = 0
 
@@ -356,6 +371,7 @@ class World:
             callback=callback or FakeCallback(),
             connection=connection or ConnectionScope(f"c{self._sessions}"),
             registry=self.registry,
+            resources=self.resources,
             **options,
         )
         if start:

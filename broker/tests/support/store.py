@@ -151,7 +151,7 @@ def contents_of(state: StoreState) -> dict[str, Any]:
                     reference.size_bytes,
                     reference.delivery_count,
                 ]
-                for reference in references.values()
+                for reference in references.references()
             }
             for queue_id, references in state.references.items()
             if references
@@ -170,8 +170,11 @@ def contents_of(state: StoreState) -> dict[str, Any]:
 
 
 def order_of(contents: dict[str, Any]) -> dict[int, list[int]]:
-    """Message ids per queue, in order."""
-    return {queue_id: list(messages) for queue_id, messages in contents["messages"].items()}
+    """Message ids per queue, in the order of delivery: priority by priority, each in log order."""
+    return {
+        queue_id: sorted(messages, key=lambda message_id: -messages[message_id][0])
+        for queue_id, messages in contents["messages"].items()
+    }
 
 
 class Rig:

@@ -16,25 +16,27 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 from rich.table import Table
 
+from understudy.cli.data_compare import compare_stores
+from understudy.cli.data_transfer import export_messages, import_messages, replay_messages
+from understudy.cli.stores import STORE, open_store
 from understudy.runtime.disk import RealDisk
-from understudy.store.inspect import LoggedRecord, VerifyReport, describe, is_store, read_log, segment_links, verify
+from understudy.store.inspect import LoggedRecord, VerifyReport, describe, read_log, segment_links, verify
 from understudy.store.records import RecordType
 from understudy.units import format_bytes
 
-_DIRECTORY = click.argument("directory", type=click.Path(exists=True, file_okay=False, resolve_path=True))
+_DIRECTORY = click.argument("directory", type=STORE)
 _JSON = click.option("--json", "as_json", is_flag=True, help="JSON instead of text.")
 
 
 @click.group()
 def data() -> None:
-    """Look into the journal of a broker, running or not; nothing is ever changed."""
+    """Look into the journal of a broker, running or not; no journal is ever changed."""
 
 
-def _check_store(directory: str) -> RealDisk:
-    disk = RealDisk()
-    if not is_store(disk, directory):
-        raise click.UsageError(f"{directory} holds no journal: no file is named segment-*.log")
-    return disk
+data.add_command(compare_stores)
+data.add_command(export_messages)
+data.add_command(import_messages)
+data.add_command(replay_messages)
 
 
 @data.command("print")
@@ -65,7 +67,7 @@ def print_records(
     limit: int | None,
 ) -> None:
     """Print the records of the log in DIRECTORY, one a line, without message bodies."""
-    disk = _check_store(directory)
+    disk = open_store(directory)
     node_id = segment_links(disk, directory)[0].node_id
     wanted = {kind.upper() for kind in kinds}
     shown = 0
@@ -115,7 +117,7 @@ def _text(value: object) -> str:
 @click.pass_context
 def verify_store(context: click.Context, directory: str, as_json: bool) -> None:
     """Check every byte of the journal in DIRECTORY. Exit code 1 if anything is damaged."""
-    disk = _check_store(directory)
+    disk = open_store(directory)
     report = _verify(disk, directory, show_progress=not as_json and sys.stderr.isatty())
     if as_json:
         click.echo(json.dumps(asdict(report)))

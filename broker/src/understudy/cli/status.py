@@ -254,6 +254,7 @@ _QUEUE_COLUMNS: Final = {
     "messages_acknowledged": "acknowledged",
     "messages_expired": "expired",
     "messages_killed": "killed",
+    "spilled_count": "spilled",
 }
 
 

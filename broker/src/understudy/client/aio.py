@@ -19,6 +19,7 @@ from typing import Any, Final
 
 from understudy.client.aio_endpoints import Body, Browser, Consumer, Producer
 from understudy.client.aio_link import LoopLink, resolve, system_wall_ms
+from understudy.client.aio_xa import XaBranches
 from understudy.client.consumer_state import AcknowledgeMode, ConsumerState, ReceivedMessage
 from understudy.client.destinations import (
     Conversation,
@@ -198,20 +199,21 @@ class Connection:
         self._link.core.remove_failure_listener(listener)
 
     async def session(
-        self, acknowledge: AcknowledgeMode | str = AcknowledgeMode.AUTO, *, transacted: bool = False
+        self, acknowledge: AcknowledgeMode | str = AcknowledgeMode.AUTO, *, transacted: bool = False, xa: bool = False
     ) -> Session:
         """A new session, started.
 
         Args:
             acknowledge: "auto", "client", "individual" or "transacted".
             transacted: The same as ``acknowledge="transacted"``.
+            xa: Its transactions are the branches of ``Session.xa``.
 
         Raises:
             AuthenticationFailed: user or password are wrong.
         """
-        mode = AcknowledgeMode.TRANSACTED if transacted else AcknowledgeMode(acknowledge)
+        mode = AcknowledgeMode.TRANSACTED if transacted or xa else AcknowledgeMode(acknowledge)
         core = self._link.core
-        state: SessionState = await self._link.ask(lambda future: core.open_session(SessionOptions(mode), future))
+        state: SessionState = await self._link.ask(lambda future: core.open_session(SessionOptions(mode, xa), future))
         return Session(self, self._link, state)
 
     async def close(self) -> None:
@@ -269,6 +271,11 @@ class Session:
     def rollback_only(self) -> bool:
         """Whether a failover undid the work of the open transaction."""
         return self._state.rollback_only
+
+    @property
+    def xa(self) -> XaBranches:
+        """Branches of an XA session (``Connection.session(xa=True)``)."""
+        return XaBranches(self._link, self._state)
 
     async def close(self) -> None:
         """Wait for unconfirmed sends, at most callTimeout, then close; open work is rolled back."""

@@ -5,13 +5,17 @@ other side confirms. After a lost connection the server may still hold the sessi
 sends again what the other had not confirmed, and nothing is lost or doubled. Without a window
 (-1, the default) all of this is off and a session is always re-created.
 
-A server does not count a command that it answered with EXCEPTION; ``discount`` keeps both numbers
-in step.
+Commands that were answered by EXCEPTION count like all others, as at every stock client and at our
+broker. An Artemis broker leaves them out, so after one it may be sent a command again that it
+carried out; duplicate ids make that harmless for sends. Leaving them out here would lose commands at
+brokers that count them.
 """
 
 from __future__ import annotations
 
 from collections import deque
+
+from understudy.wire.core.commands import command_id, distance
 
 
 class Confirmations:
@@ -31,7 +35,7 @@ class Confirmations:
     @property
     def last_received(self) -> int:
         """Id of the last command from the server, -1 if none."""
-        return self._received
+        return command_id(self._received)
 
     def __len__(self) -> int:
         return len(self._kept)
@@ -51,24 +55,17 @@ class Confirmations:
         if self._received_bytes == 0:
             return None
         self._received_bytes = 0
-        return self._received
+        return command_id(self._received)
 
-    def confirmed(self, command_id: int) -> None:
+    def confirmed(self, last_received: int) -> None:
         """PACKETS_CONFIRMED: drop what the server has."""
-        for _ in range(min(command_id - self._first + 1, len(self._kept))):
+        for _ in range(min(distance(last_received + 1, self._first), len(self._kept))):
             self._kept.popleft()
             self._first += 1
 
-    def discount(self, frame: bytes) -> None:
-        """The command was answered with EXCEPTION, which the server does not count."""
-        for index, kept in enumerate(self._kept):
-            if kept is frame:
-                del self._kept[index]
-                return
-
-    def replay(self, command_id: int) -> tuple[bytes, ...]:
+    def replay(self, last_received: int) -> tuple[bytes, ...]:
         """The session was reattached with this last command known to the server: what to send again."""
-        self.confirmed(command_id)
+        self.confirmed(last_received)
         return tuple(self._kept)
 
     def reset(self) -> None:

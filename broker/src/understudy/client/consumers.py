@@ -238,6 +238,10 @@ class Consumers:
     def rolled_back(self) -> None:
         """Deliveries stopped, a rollback follows: acknowledge what was taken, drop the rest."""
         self.acknowledge_all()
+        self.returned()
+
+    def returned(self) -> None:
+        """The broker takes back everything it delivered: drop it."""
         for consumer in self._consumers.values():
             consumer.rolled_back()
 

@@ -169,15 +169,15 @@ class Sends:
             self._idle()
         return True
 
-    def refused(self, correlation_id: int, error: BrokerError) -> bytes | None:
-        """An EXCEPTION for a send; the frame of the send that it was for, None if there is none."""
+    def refused(self, correlation_id: int, error: BrokerError) -> bool:
+        """An EXCEPTION for a send; whether there is one it was for."""
         pending = self._unconfirmed.pop(correlation_id, None)
         if pending is None:
-            return None
+            return False
         _fail(pending, error)
         if not self._unconfirmed:
             self._idle()
-        return pending.frame
+        return True
 
     def credits_arrived(self, credits_bytes: int, address: str) -> None:
         """SESS_PRODUCER_CREDITS."""

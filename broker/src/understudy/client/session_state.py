@@ -21,6 +21,7 @@ from understudy.client.consumer_state import AcknowledgeMode
 from understudy.client.consumers import Consumers
 from understudy.client.sends import Pending, ProducerState, Sends
 from understudy.client.url import ClientOptions
+from understudy.client.xa import Branches
 from understudy.errors import (
     BrokerError,
     CommitOutcomeUnknown,
@@ -65,10 +66,14 @@ class SessionOptions:
     """What a session is created with."""
 
     mode: AcknowledgeMode = AcknowledgeMode.AUTO
+    """TRANSACTED with ``xa``."""
+    xa: bool = False
+    """Its transactions are XA branches."""
 
     @property
     def transacted(self) -> bool:
-        return self.mode is AcknowledgeMode.TRANSACTED
+        """Whether it has local transactions."""
+        return self.mode is AcknowledgeMode.TRANSACTED and not self.xa
 
     @property
     def auto_commit_sends(self) -> bool:
@@ -126,7 +131,7 @@ class SessionState:
         """Rises with every re-creation; a message of an older one cannot be acknowledged."""
         self.started = True
         self.rollback_only = False
-        """A failover undid work of the open transaction."""
+        """A failover undid work of the open transaction or branch."""
         self.closed: BrokerError | None = None
         self.consumers = Consumers(self, options.mode)
         self.producers: dict[int, ProducerState] = {}
@@ -141,13 +146,13 @@ class SessionState:
             failover_timeout_ms=settings.call_failover_timeout_ms,
         )
         self.sends = Sends(self, self._encode_send, settings.producer_window_size)
+        self.branches = Branches(self)
         self._confirmations = Confirmations(settings.confirmation_window_size)
         self._attached = False
         self._work = False
         self._next_producer = 1
         self._temporary: dict[str, CreateQueueV2] = {}
         self._metadata: dict[str, str] = {}
-        self._call_frame = b""
         self._handlers: dict[type[Packet], Callable[[Any, int], None]] = {
             NullResponse: self._on_null_response,
             ReceiveMessage: self.consumers.on_message,
@@ -203,7 +208,7 @@ class SessionState:
             self.consumers.flush()
 
     def _send_call(self, packet: Packet) -> None:
-        self._call_frame = frame = encode(packet, self.channel_id, self._host.version)
+        frame = encode(packet, self.channel_id, self._host.version)
         if packet.counts_as_command:
             self.transmit(frame)
         else:
@@ -252,7 +257,7 @@ class SessionState:
         """
         self.name = name
         self.generation += 1
-        doomed = self._work and self.options.transacted
+        doomed = (self._work and self.options.transacted) or self.branches.working_in is not None
         self.consumers.session_lost()
         self._work = False
         # A commit or rollback in the line takes the news with it and the next work is a new transaction.
@@ -267,6 +272,7 @@ class SessionState:
         for producer in self.producers.values():
             self._register(producer)
         self.consumers.create_again()
+        self.branches.session_recreated()
         for key, value in self._metadata.items():
             self.transmit_packet(AddMetadataV2(key, value, requires_confirmation=False))
         if self.started:
@@ -498,14 +504,9 @@ class SessionState:
         error = error_of(packet.error_code, packet.message)
         correlation_id = packet.correlation_id
         if correlation_id is not None and correlation_id > 0:
-            frame = self.sends.refused(correlation_id, error)
-            if frame is None:
+            if not self.sends.refused(correlation_id, error):
                 self._host.complaint(f"the broker refused a send: {error}")
-            elif self._confirmations.enabled:
-                self._confirmations.discount(frame)
             return
-        if self._confirmations.enabled and self.calls.in_flight is not None:
-            self._confirmations.discount(self._call_frame)
         if not self.calls.fail(error):
             self._host.complaint(f"the broker reports: {error}")
 

@@ -408,7 +408,7 @@ class ClientState:
             self._user,
             self._password,
             self.options.min_large_message_size,
-            False,
+            options.xa,
             options.auto_commit_sends,
             options.auto_commit_acks,
             self.options.confirmation_window_size,

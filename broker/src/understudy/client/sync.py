@@ -26,6 +26,7 @@ from understudy.client.aio_link import system_wall_ms
 from understudy.client.consumer_state import AcknowledgeMode, ReceivedMessage
 from understudy.client.destinations import RoutingType
 from understudy.client.state import FailureListener
+from understudy.client.sync_xa import XaBranches
 from understudy.client.url import ClientUrl, Connector
 from understudy.errors import IllegalState, ObjectClosed
 from understudy.properties import PropertyValue
@@ -215,10 +216,10 @@ class Connection:
         self._thread.call(self._connection.remove_failure_listener, listener)
 
     def session(
-        self, acknowledge: AcknowledgeMode | str = AcknowledgeMode.AUTO, *, transacted: bool = False
+        self, acknowledge: AcknowledgeMode | str = AcknowledgeMode.AUTO, *, transacted: bool = False, xa: bool = False
     ) -> Session:
         """See ``aio.Connection.session``."""
-        session = self._thread.run(self._connection.session(acknowledge, transacted=transacted))
+        session = self._thread.run(self._connection.session(acknowledge, transacted=transacted, xa=xa))
         return Session(self._thread, session)
 
     def close(self) -> None:
@@ -249,6 +250,11 @@ class Session:
     def rollback_only(self) -> bool:
         """See ``aio.Session.rollback_only``."""
         return self._session.rollback_only
+
+    @property
+    def xa(self) -> XaBranches:
+        """See ``aio.Session.xa``."""
+        return XaBranches(self._thread, self._session.xa)
 
     def close(self) -> None:
         """See ``aio.Session.close``."""

@@ -401,7 +401,7 @@ class Configuration:
     journal_lock_acquisition_timeout_ms: int = _CORE.number("journal-lock-acquisition-timeout")
     journal_file_size_bytes: int = _CORE.number("journal-file-size")
     journal_compact_min_files: int = _CORE.number("journal-compact-min-files")
-    journal_compact_percentage: int = _CORE.number("journal-compact-percentage")
+    journal_compact_percentage_percent: int = _CORE.number("journal-compact-percentage")
     create_bindings_dir: bool = _CORE.boolean("create-bindings-dir")
     create_journal_dir: bool = _CORE.boolean("create-journal-dir")
     max_disk_usage_percent: int = _CORE.number("max-disk-usage")

@@ -32,7 +32,7 @@ PERMISSIONS: Final = (
 
 _ROUTING: Final = ("ANYCAST", "MULTICAST")
 _REPLACED: Final = "auto-create-queues and auto-delete-queues took its place"
-_PAGING: Final = "queues spill references and read bodies back from the log; there are no page files"
+_PAGING: Final = "what is read back from pages is bounded by max-read-page-bytes, and queues need no buffers"
 
 FILTER: Final = container("filter", "Only matching messages.", attributes=(named("The expression.", "string"),))
 
@@ -127,8 +127,18 @@ _DEAD_AND_EXPIRED: Final = (
 )
 
 _FULL: Final = (
-    row("max-size-bytes", BYTES, "-1", "Message bytes in memory before the address is full; -1 is no limit."),
-    row("max-size-messages", LONG, "-1", "Messages in memory before the address is full; -1 is no limit."),
+    row(
+        "max-size-bytes",
+        BYTES,
+        "-1",
+        "Message bytes (under PAGE: in memory) before the address is full; -1: no limit.",
+    ),
+    row(
+        "max-size-messages",
+        LONG,
+        "-1",
+        "Messages (under PAGE: in memory) before the address is full; -1 is no limit.",
+    ),
     row("address-full-policy", CHOICE, "PAGE", "What a full address does.", choices=("DROP", "FAIL", "PAGE", "BLOCK")),
     row("page-limit-bytes", BYTES, "-1", "Bytes in all that a paging address may hold; -1 is no limit."),
     row("page-limit-messages", LONG, "-1", "Messages in all that a paging address may hold; -1 is no limit."),
@@ -137,14 +147,14 @@ _FULL: Final = (
         row("max-size-bytes-reject-threshold", BYTES, "-1", "Size at which BLOCK turns into refusing; -1 is never."),
         row("disk-full-policy", CHOICE, None, "What a full disk does.", choices=("DROP", "FAIL", "BLOCK")),
     ),
+    row("page-size-bytes", BYTES, "10M", "Size of a page file; it goes when nothing in it is needed. 64K to 1G."),
+    row("max-read-page-messages", INTEGER, "-1", "Paged messages read ahead at a time for each queue; -1 is no limit."),
+    row("max-read-page-bytes", BYTES, "20M", "Paged bytes read ahead at a time for each queue; never more than 256K."),
+    row("prefetch-page-messages", INTEGER, "-1", "The same; the smaller of the two counts."),
+    row("prefetch-page-bytes", BYTES, "-1", "The same; the smaller of the two counts."),
     *no_effect(
         _PAGING,
-        row("page-size-bytes", BYTES, "10M", "Size of a page file."),
         row("page-max-cache-size", INTEGER, "5", "Pages kept in memory."),
-        row("max-read-page-messages", INTEGER, "-1", "Paged messages read into memory for each queue."),
-        row("max-read-page-bytes", BYTES, "20M", "Paged bytes read into memory for each queue."),
-        row("prefetch-page-messages", INTEGER, "-1", "Paged messages kept ready for each queue."),
-        row("prefetch-page-bytes", BYTES, "-1", "Paged bytes kept ready for each queue."),
         row("initial-queue-buffer-size", INTEGER, "8192", "First size of a queue's intermediate buffer."),
     ),
 )

@@ -17,7 +17,7 @@ MS, BYTES, NS, PERCENT, CHOICE = Kind.MILLISECONDS, Kind.BYTES, Kind.NANOSECONDS
 _JVM: Final = "there is no Java machine here"
 _CLASSES: Final = "Java classes cannot be loaded here"
 _ONE_LOG: Final = "one append-only log with group commit takes the place of the Artemis journals"
-_PAGING: Final = "queues spill references and read bodies back from the log; there are no page files"
+_PAGING: Final = "page files are never synced, and go when nothing in them is needed"
 _SYNCED: Final = "a confirmation always waits until its data are synced"
 _THREADS: Final = "one thread runs the broker and one writes the log"
 
@@ -135,9 +135,9 @@ _LIFE: Final[tuple[Element, ...]] = (
         row("mirror-ack-manager-warn-unacked", BOOLEAN, "false", "Warn when all of those retries failed."),
         row("mirror-page-transaction", BOOLEAN, "false", "Use page transactions on a mirror's target."),
     ),
+    row("transaction-timeout", MS, "300000", "Age at which an XA branch that is not prepared is rolled back."),
+    row("transaction-timeout-scan-period", MS, "1000", "How often XA branches are looked at for their age."),
     *not_yet(
-        row("transaction-timeout", MS, "300000", "Age at which an unfinished transaction may be rolled back."),
-        row("transaction-timeout-scan-period", MS, "1000", "How often transactions are looked at for their age."),
         row("graceful-shutdown-enabled", BOOLEAN, "false", "On stop, wait for clients to leave by themselves."),
         row("graceful-shutdown-timeout", MS, "-1", "Longest graceful wait; -1 is for ever."),
         row("persist-delivery-count-before-delivery", BOOLEAN, "false", "Store delivery counts before delivering."),
@@ -148,13 +148,19 @@ _STORE: Final[tuple[Element, ...]] = (
     row("bindings-directory", PATH, "data/bindings", "Directory of addresses and queues."),
     row("journal-directory", PATH, "data/journal", "Directory of the message log."),
     row("large-messages-directory", PATH, "data/largemessages", "Directory of large messages."),
-    row("paging-directory", PATH, "data/paging", "Directory of spilled references."),
+    row(
+        "paging-directory",
+        PATH,
+        "data/paging",
+        "Directory of page files: what left memory and is not in the log.",
+    ),
     row("node-manager-lock-directory", PATH, None, "Directory of the lock files; the journal-directory by default."),
     row("journal-lock-acquisition-timeout", MS, "-1", "Longest wait for the store's lock; -1 is for ever."),
     row("journal-file-size", BYTES, "10M", "Size of one segment of the log.", minimum=1024 * 1024, maximum=2**31),
     row("max-disk-usage", PERCENT, "90", "Use of the disk at which producers are stopped; -1 is never.", maximum=100),
     row("min-disk-free", BYTES, "-1", "Free space below which producers are stopped; -1 uses max-disk-usage."),
     row("disk-scan-period", MS, "5000", "How often the disk is looked at.", minimum=1),
+    row("global-max-messages", LONG, "-1", "Messages in memory over all addresses before they page; -1 is no limit."),
     row("global-max-size", BYTES, "-1", "Message bytes in memory over all addresses; -1 is half of the memory."),
     row(
         "journal-compact-percentage",
@@ -222,9 +228,6 @@ _STORE: Final[tuple[Element, ...]] = (
         "missing directories are always made, also where a mount is missing",
         row("create-bindings-dir", BOOLEAN, "true", "Make the bindings-directory if it is missing."),
         row("create-journal-dir", BOOLEAN, "true", "Make the journal-directory if it is missing."),
-    ),
-    *not_yet(
-        row("global-max-messages", LONG, "-1", "Messages in memory over all addresses; -1 is no limit."),
     ),
 )
 

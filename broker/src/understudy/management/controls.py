@@ -77,6 +77,12 @@ class QueueFacts:
     messages_acknowledged: int
     messages_expired: int
     messages_killed: int
+    paging: bool
+    """Whether its address holds messages whose bodies are not in memory."""
+    memory_bytes: int
+    """Bytes of bodies that its address has in memory."""
+    spilled_count: int
+    """References of the queue that are in page files."""
 
 
 class NodeView(Protocol):

@@ -30,6 +30,9 @@ _QUEUE_GAUGES: Final = (
     ("message_count", "understudy_queue_messages", "Messages in the queue, those being delivered included."),
     ("delivering_count", "understudy_queue_delivering", "Messages handed to consumers and not acknowledged."),
     ("consumer_count", "understudy_queue_consumers", "Consumers of the queue."),
+    ("paging", "understudy_queue_paging", "1 when its address holds messages whose bodies are not in memory."),
+    ("memory_bytes", "understudy_queue_address_memory_bytes", "Bytes of bodies its address has in memory."),
+    ("spilled_count", "understudy_queue_spilled", "References of the queue in page files."),
 )
 _QUEUE_COUNTERS: Final = (
     ("messages_added", "understudy_queue_messages_added", "Messages routed to the queue since the activation."),

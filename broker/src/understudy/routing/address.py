@@ -5,7 +5,7 @@ matching binding (manual, "Address Model"). A message that names no routing type
 ways.
 
 Sizes count every message once, however many queues it is in. ``size_bytes`` is all messages held,
-``memory_bytes`` those whose body is in memory.
+``memory_bytes`` those whose body is in memory. Under PAGE the maximum is for the latter.
 """
 
 from __future__ import annotations
@@ -18,6 +18,8 @@ from understudy.message import Message
 from understudy.routing.binding import Binding
 from understudy.routing.duplicate_ids import DuplicateIdCache
 from understudy.routing.settings import AddressSettings
+from understudy.routing.shared_messages import SharedMessages
+from understudy.store.pages import PageChain
 from understudy.store.reference import MessageReference
 
 if TYPE_CHECKING:
@@ -38,6 +40,7 @@ class Address:
         "alters_expiration",
         "auto_created",
         "bindings",
+        "counts_messages",
         "duplicate_ids",
         "empty_since_ms",
         "internal",
@@ -45,11 +48,14 @@ class Address:
         "linked",
         "memory_bytes",
         "memory_max_bytes",
+        "memory_max_messages",
         "message_count",
         "messages_dropped",
         "messages_routed",
         "messages_unrouted",
         "name",
+        "paged_count",
+        "pages",
         "routing_types",
         "settings",
         "size_bytes",
@@ -83,11 +89,14 @@ class Address:
         self._sole: tuple[Queue, ...] | None = None
         """The answer for every message of either type, when it is always the same."""
         self.turn = 0
-        self._shared: dict[int, int] = {}
-        """Message id to the number of queues still holding it, for those in more than one."""
+        self._shared = SharedMessages()
         self.size_bytes = 0
         self.message_count = 0
         self.memory_bytes = 0
+        self.paged_count = 0
+        """Messages of ``message_count`` whose body is not in memory."""
+        self.pages: PageChain | None = None
+        """Where it spills to; None = nowhere."""
         self.messages_routed = 0
         self.messages_unrouted = 0
         self.messages_dropped = 0
@@ -104,6 +113,8 @@ class Address:
         self.settings = settings
         paging = settings.address_full_policy is AddressFullPolicy.PAGE
         self.memory_max_bytes = settings.max_size_bytes if paging and settings.max_size_bytes >= 0 else _UNLIMITED
+        self.counts_messages = paging and settings.max_size_messages >= 0
+        self.memory_max_messages = settings.max_size_messages if self.counts_messages else _UNLIMITED
         if paging:
             page_limits = settings.page_limit_bytes >= 0 or settings.page_limit_messages >= 0
             self.limited = settings.page_full_policy is not None and page_limits
@@ -151,29 +162,28 @@ class Address:
             return settings.address_full_policy
         return None
 
+    @property
+    def paging(self) -> bool:
+        """Whether messages wait whose body is not in memory."""
+        return self.paged_count > 0
+
     def charge(self, message_id: int, size_bytes: int, queue_count: int) -> None:
         """A message came to that many queues of this address, with its body in memory."""
         self.size_bytes += size_bytes
         self.memory_bytes += size_bytes
         self.message_count += 1
         if queue_count > 1:
-            self._shared[message_id] = queue_count
+            self._shared.add(message_id, queue_count)
 
     def discharge(self, reference: MessageReference) -> int:
         """One queue is through with a message. Returns the bytes of memory that frees."""
-        if self._shared:
-            left = self._shared.get(reference.message_id, 1) - 1
-            if left > 1:
-                self._shared[reference.message_id] = left
-                return 0
-            if left == 1:
-                # One queue left: it frees the message like any other.
-                del self._shared[reference.message_id]
-                return 0
+        if self._shared.counts and self._shared.release(reference.message_id):
+            return 0
         size_bytes = reference.size_bytes
         self.size_bytes -= size_bytes
         self.message_count -= 1
         if reference.message is None:
+            self.paged_count -= 1
             return 0
         self.memory_bytes -= size_bytes
         return size_bytes
@@ -182,13 +192,21 @@ class Address:
         """Count restored messages of one queue; no body is in memory yet."""
         self.size_bytes += size_bytes
         self.message_count += count
+        self.paged_count += count
 
-    def share(self, counts: dict[int, int], sizes: dict[int, int]) -> None:
-        """Correct the counts for restored messages that are in several queues."""
-        for message_id, queue_count in counts.items():
-            self._shared[message_id] = queue_count
-            self.size_bytes -= sizes[message_id] * (queue_count - 1)
-            self.message_count -= queue_count - 1
+    def hold(self, message_id: int, queue_count: int) -> None:
+        """A message that is counted already is in that many queues of this address."""
+        if queue_count > 1:
+            self._shared.add(message_id, queue_count)
+
+    def share(self, shared: SharedMessages, size_bytes: int, count: int) -> None:
+        """Correct that for restored messages that are in several queues, by what they are counted
+        too often.
+        """
+        self._shared = shared
+        self.size_bytes -= size_bytes
+        self.message_count -= count
+        self.paged_count -= count
 
     # -- bindings -------------------------------------------------------------------------------
 

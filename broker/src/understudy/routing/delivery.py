@@ -192,7 +192,7 @@ def next_for(queue: Queue, consumer: Consumer, now_ms: int) -> tuple[MessageRefe
         while True:
             reference = level.next_from(position)
             if reference is None:
-                cursors[level.priority] = level.base + len(level.entries)
+                cursors[level.priority] = level.end
                 break
             if reference.expiration and reference.expiration <= now_ms:
                 level.remove(reference)

@@ -143,6 +143,8 @@ class Directory:
             duplicate_ids=DuplicateIdCache(capacity, duplicate_ids),
         )
         address.empty_since_ms = self._office.clock.wall_ms()
+        address.pages = self._office.paging.chain(settings)
+        address.counts_messages = address.counts_messages or self._office.counts_messages
         self.addresses[name] = address
         if self._wildcard_routing:
             self._link(address)
@@ -210,6 +212,8 @@ class Directory:
                     other.linked.remove(address)
                     other.refresh()
         self._office.starved.pop(address, None)
+        if address.pages is not None:
+            address.pages.close()
         for listener in self.listeners:
             listener.address_removed(address)
 
@@ -312,7 +316,7 @@ class Directory:
         queue.deleted = True
         del self.queues[queue.name]
         # With the queue's record its references go from the log: none of them is acknowledged.
-        queue.forget(queue.waiting.clear())
+        queue.forget_waiting()
         scheduled = self._office.scheduled.remove(queue)
         queue.scheduled_count -= len(scheduled)
         queue.forget(scheduled)

@@ -38,12 +38,14 @@ from understudy.routing.configuration import QueueConfiguration, split_fqqn
 from understudy.routing.dead_letters import DeadLetters
 from understudy.routing.directory import Directory
 from understudy.routing.duplicate_ids import duplicate_id_bytes
-from understudy.routing.queue import Queue
+from understudy.routing.paging import Paging
+from understudy.routing.queue import EXPIRED_AT_ONCE, Queue
 from understudy.routing.restore import restore
 from understudy.routing.scheduled import ScheduledDeliveries
 from understudy.routing.settings import AddressSettingsRepository
 from understudy.routing.sweep import Sweep
 from understudy.store.message_store import MessageStore
+from understudy.store.pages import Pages
 from understudy.store.reference import Location, MessageReference
 from understudy.store.state import StoreState
 
@@ -90,6 +92,8 @@ class PostOffice:
         id_cache_size: int = 20_000,
         persist_id_cache: bool = True,
         global_max_size_bytes: int = -1,
+        global_max_messages: int = -1,
+        pages: Pages | None = None,
         wildcard_routing: bool = True,
         message_expiry_scan_period_ms: int = 30_000,
         address_queue_scan_period_ms: int = 30_000,
@@ -103,6 +107,8 @@ class PostOffice:
         id_cache_size: Duplicate ids remembered per address.
         persist_id_cache: Whether ids of messages that are not in the log go there too.
         global_max_size_bytes: Bytes of bodies in memory over all addresses, -1 = no limit.
+        global_max_messages: Bodies in memory over all addresses, -1 = no limit.
+        pages: For what leaves memory and is not in the log; None keeps that in memory.
         wildcard_routing: Whether queues of wildcard addresses get messages of the addresses they
             cover.
         message_expiry_scan_period_ms: How often queues are searched for expired messages; those
@@ -114,8 +120,12 @@ class PostOffice:
         self.store = store
         self.context = store.context
         self.clock = clock
-        self.memory_bytes = 0
+        self.memory_bytes = self.memory_count = 0
         self.memory_max_bytes = global_max_size_bytes if global_max_size_bytes >= 0 else 1 << 62
+        self.counts_messages = global_max_messages >= 0
+        self.memory_max_count = global_max_messages if global_max_messages >= 0 else 1 << 62
+        self.paging = Paging(self, pages)
+        self.paging.begin(timers.call_later)
         self.persist_id_cache = persist_id_cache
         self.dirty: list[Queue] = []
         self.starved: dict[Address, dict[object, Callable[[], None]]] = {}
@@ -154,6 +164,7 @@ class PostOffice:
         self.scheduled.close()
         self.starved.clear()
         self.dirty.clear()
+        self.paging.close()
 
     # -- the turn -------------------------------------------------------------------------------
 
@@ -317,10 +328,9 @@ class PostOffice:
         store = self.store
         size_bytes = len(message.encoded)
         message_id = message.message_id
-        durable = message.durable or address.memory_bytes > address.memory_max_bytes
         location = None
         transaction_id = 0
-        if durable:
+        if message.durable:
             if len(queues) == 1:
                 durable_ids: tuple[int, ...] = (queues[0].queue_id,) if queues[0].durable else ()
             else:
@@ -376,6 +386,7 @@ class PostOffice:
 
     def _charge(self, message_id: int, size_bytes: int, queues: tuple[Queue, ...]) -> None:
         self.memory_bytes += size_bytes
+        self.memory_count += 1
         if len(queues) == 1:
             queue = queues[0]
             queue.incoming += 1
@@ -387,6 +398,7 @@ class PostOffice:
             counts[queue.address] = counts.get(queue.address, 0) + 1
         # With wildcard addresses several hold it: each counts it for its own limit.
         self.memory_bytes += size_bytes * (len(counts) - 1)
+        self.memory_count += len(counts) - 1
         for address, count in counts.items():
             address.charge(message_id, size_bytes, count)
 
@@ -394,15 +406,17 @@ class PostOffice:
         """Released: visible to consumers, and its producer may know."""
         reference = references[0]
         address = queues[0].address
-        if reference.durable and (
-            address.memory_bytes > address.memory_max_bytes or self.memory_bytes > self.memory_max_bytes
+        if (
+            address.memory_bytes > address.memory_max_bytes
+            or self.memory_bytes > self.memory_max_bytes
+            or (address.counts_messages and self._holds_too_many(address))
         ):
-            self._page(queues, references)
+            self.paging.page_out(queues, references)
         if reference.scheduled_ms and reference.scheduled_ms > self.clock.wall_ms():
             for queue, scheduled in zip(queues, references, strict=True):
                 queue.incoming -= 1
                 if queue.deleted:
-                    self.memory_bytes -= queue.address.discharge(scheduled)
+                    self._discharge(queue, scheduled)
                 else:
                     queue.schedule(scheduled)
                     self.scheduled.add(queue, scheduled, scheduled.scheduled_ms)
@@ -414,22 +428,26 @@ class PostOffice:
         if done is not None:
             done(None)
 
+    def _holds_too_many(self, address: Address) -> bool:
+        return (
+            address.message_count - address.paged_count > address.memory_max_messages
+            or self.memory_count > self.memory_max_count
+        )
+
     def discard(self, queues: tuple[Queue, ...], references: list[MessageReference]) -> None:
         """Messages of a transaction that was rolled back leave the counts; no queue saw them."""
         for queue, reference in zip(queues, references, strict=True):
             queue.incoming -= 1
-            self.memory_bytes -= queue.address.discharge(reference)
+            self._discharge(queue, reference)
 
-    def _page(self, queues: tuple[Queue, ...], references: list[MessageReference]) -> None:
-        """The body leaves memory; the log has it."""
-        if not all(reference.durable for reference in references):
-            return
-        size_bytes = references[0].size_bytes
-        for address in {queue.address for queue in queues}:
-            address.memory_bytes -= size_bytes
-            self.memory_bytes -= size_bytes
-        for reference in references:
-            reference.message = None
+    def _discharge(self, queue: Queue, reference: MessageReference) -> None:
+        """A reference that no queue counts yet is gone."""
+        freed_bytes = queue.address.discharge(reference)
+        if freed_bytes:
+            self.memory_bytes -= freed_bytes
+            self.memory_count -= 1
+        if reference.location is not None and not reference.durable:
+            self.paging.release(reference.location)
 
     def answer(self, order: Order, done: Done | None, sequence: int = 0, error: BrokerError | None = None) -> None:
         """Answer a request in its session's order, when ``sequence`` is durable too."""
@@ -495,10 +513,10 @@ class PostOffice:
         """A reference in no place any more whose time is over."""
         self.dead_letters.expire(queue, reference)
 
-    def _expire_overdue(self) -> None:
+    def _expire_overdue(self) -> bool:
         now_ms = self.clock.wall_ms()
-        for queue in self.queues():
-            queue.expire_overdue(now_ms)
+        expired = [queue.expire_overdue(now_ms) for queue in self.queues()]
+        return max(expired, default=0) >= EXPIRED_AT_ONCE
 
     def cancel(self, queue: Queue, references: list[MessageReference], *, delay_redelivery: bool = True) -> None:
         """Deliveries that failed: each goes back to its place, or waits for redelivery, or, tried

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
-from operator import attrgetter
 from typing import TYPE_CHECKING, Protocol
 
 from understudy.config.model import RoutingType
@@ -21,14 +20,16 @@ from understudy.routing.configuration import QueueConfiguration
 from understudy.routing.delivery import Consumer, ConsumerGroup, dispatch
 from understudy.routing.filter import Filter
 from understudy.routing.waiting import Waiting
+from understudy.store.backlog import Backlog
 from understudy.store.message_store import MessageStore
 from understudy.store.reference import MessageReference
 
 if TYPE_CHECKING:
     from understudy.routing.address import Address
+    from understudy.routing.paging import Paging
 
-_expiration = attrgetter("expiration")
-
+#: Expired messages taken out of a queue before something else has its turn.
+EXPIRED_AT_ONCE = 10_000
 #: Message groups of one queue that are told apart; further ones share an owner by hash.
 _GROUPS_MAX = 100_000
 
@@ -37,7 +38,9 @@ class QueueOffice(Protocol):
     """What a queue uses of the post office."""
 
     store: MessageStore
+    paging: Paging
     memory_bytes: int
+    memory_count: int
 
     def mark_dirty(self, queue: Queue) -> None:
         """Dispatch the queue in this turn."""
@@ -112,7 +115,7 @@ class Queue:
         self.internal = configuration.internal
         self.exclusive = bool(configuration.exclusive)
         self.purge_on_no_consumers = bool(configuration.purge_on_no_consumers)
-        self.waiting = Waiting()
+        self.waiting = Waiting(address.pages)
         self.groups_by_priority: list[ConsumerGroup] = []
         """Highest priority first; empty without consumers. Browsers are not in here."""
         self.consumer_count = 0
@@ -154,17 +157,17 @@ class Queue:
             self.expiring_count += 1
         if self.deleted:
             # It was on its way when the queue went.
-            self.forget(self.waiting.clear())
+            self.forget_waiting()
             return
         if not self.dirty and self.groups_by_priority:
             self._office.mark_dirty(self)
 
-    def adopt(self, references: list[MessageReference], single_priority: int | None) -> None:
-        """Take over restored references, in order, at start-up or takeover."""
-        self.waiting.adopt(references, single_priority)
-        self.message_count += len(references)
-        self.messages_added += len(references)
-        self.expiring_count += len(references) - list(map(_expiration, references)).count(0)
+    def adopt(self, backlog: Backlog) -> None:
+        """Take over what the log says waits, at start-up or takeover."""
+        self.message_count += backlog.count
+        self.messages_added += backlog.count
+        self.expiring_count += backlog.expiring_count
+        self.waiting.adopt(backlog)
 
     def put_back(self, references: Iterable[MessageReference]) -> None:
         """Cancelled deliveries: back to where they were taken from."""
@@ -243,40 +246,56 @@ class Queue:
         """References that were taken out of every place leave the counts."""
         office = self._office
         discharge = self.address.discharge
+        count = bodies = bodies_bytes = 0
         for reference in references:
-            self.message_count -= 1
+            count += 1
             if reference.expiration:
                 self.expiring_count -= 1
-            office.memory_bytes -= discharge(reference)
+            freed_bytes = discharge(reference)
+            if freed_bytes:
+                bodies += 1
+                bodies_bytes += freed_bytes
+            if not reference.durable and reference.location is not None:
+                office.paging.release(reference.location)
+        self.message_count -= count
+        office.memory_bytes -= bodies_bytes
+        office.memory_count -= bodies
+
+    def forget_waiting(self) -> None:
+        """Everything that waits leaves the counts; the log knows."""
+        for references in self.waiting.drain():
+            self.forget(references)
+        self._office.paging.forget_readers(self)
 
     def expire_waiting(self, reference: MessageReference) -> None:
         """One that was taken out of ``waiting`` because its time is over."""
         self._office.expire(self, reference)
 
     def expire_overdue(self, now_ms: int) -> int:
-        """Take out everything whose time is over. Returns how many."""
+        """Take out what expired, about ``EXPIRED_AT_ONCE`` at a time. Returns how many."""
         if not self.expiring_count:
             return 0
-        overdue = [reference for reference in self.waiting if 0 < reference.expiration <= now_ms]
-        self.waiting.discard(overdue)
+        overdue = self.waiting.take_overdue(now_ms, EXPIRED_AT_ONCE)
         for reference in overdue:
             self._office.expire(self, reference)
         return len(overdue)
 
     def purge(self) -> int:
         """Drop everything that waits. Returns how many."""
-        taken = self.waiting.clear()
-        self.log_acknowledges(taken)
-        self.messages_killed += len(taken)
-        self.forget(taken)
-        return len(taken)
+        count = 0
+        for taken in self.waiting.drain():
+            self.log_acknowledges(taken)
+            self.messages_killed += len(taken)
+            self.forget(taken)
+            count += len(taken)
+        self._office.paging.forget_readers(self)
+        return count
 
     def read(self, reference: MessageReference) -> Message:
         """The message of a reference whose body is not in memory."""
         if reference.message is not None:
             return reference.message
-        assert reference.location is not None, "a body leaves memory only when the log has it"
-        return self._store.read_message(reference.location)
+        return self._office.paging.read(self, reference)
 
     def browse(self, position: tuple[int, int]) -> Iterator[tuple[tuple[int, int], MessageReference]]:
         """Waiting references from a position on, each with the position to go on from; the queue
@@ -385,3 +404,5 @@ class Queue:
         """Deliver until empty or nobody can take more."""
         if self.groups_by_priority and not self.paused and not self.deleted:
             dispatch(self, self._office.now_ms())
+            if self.address.paged_count and self.waiting.first_level() is None:
+                self._office.paging.forget_readers(self)

@@ -1,29 +1,27 @@
 """Taking over what the log says at activation: addresses, queues, duplicate ids, references.
 
 This is on the way of every failover, so the backlog must cost next to nothing: references are
-adopted in bulk, nothing is done per message in Python, and bodies stay in the log until they are
-delivered.
+taken over in blocks, nothing is done per message in Python, and bodies stay in the log until they
+are delivered. The one exception are messages in several queues of an address of which some queues
+are through with one part and some with another: what they are counted too often is then added up
+message by message.
 """
 
 from __future__ import annotations
 
-from collections import Counter
-from operator import attrgetter
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from understudy.config.model import RoutingType
 from understudy.routing.address import Address
 from understudy.routing.directory import queue_configuration
 from understudy.routing.queue import Queue
-from understudy.store.reference import MessageReference
+from understudy.routing.shared_messages import SharedMessages
+from understudy.store.backlog import Backlog
 from understudy.store.state import StoreState
 
 if TYPE_CHECKING:
     from understudy.routing.post_office import PostOffice
-
-_priority = attrgetter("priority")
-_scheduled = attrgetter("scheduled_ms")
-_size = attrgetter("size_bytes")
 
 
 def restore(office: PostOffice, state: StoreState) -> int:
@@ -40,7 +38,7 @@ def restore(office: PostOffice, state: StoreState) -> int:
             duplicate_ids=state.duplicate_ids.get(record.address_id, ()),
         )
     total = 0
-    shared: dict[Address, list[dict[int, MessageReference]]] = {}
+    held: dict[Address, list[tuple[Queue, Backlog]]] = {}
     for entry in state.queues.values():
         address = by_id.get(entry.address_id)
         if address is None:
@@ -49,40 +47,61 @@ def restore(office: PostOffice, state: StoreState) -> int:
         settings = directory.settings.of(address.name)
         configuration = queue_configuration(entry, address.name).filled(settings)
         queue = directory.adopt_queue(entry.queue_id, configuration, address)
-        references = state.take_references(entry.queue_id)
-        if references:
-            total += len(references)
-            _adopt(office, queue, address, list(references.values()))
-            shared.setdefault(address, []).append(references)
-    for address, held in shared.items():
-        if len(held) > 1:
-            _share(address, held)
+        backlog = state.take_references(entry.queue_id)
+        if backlog.count:
+            total += backlog.count
+            held.setdefault(address, []).append((queue, backlog))
+    for address, backlogs in held.items():
+        for _, backlog in backlogs:
+            address.adopt(backlog.size_bytes, backlog.count)
+        if len(backlogs) > 1:
+            _share(address, backlogs, state)
+        for queue, backlog in backlogs:
+            _adopt(office, queue, backlog)
     return total
 
 
-def _adopt(office: PostOffice, queue: Queue, address: Address, references: list[MessageReference]) -> None:
-    address.adopt(sum(map(_size, references)), len(references))
-    if max(map(_scheduled, references)):
-        now_ms = office.clock.wall_ms()
-        for reference in references:
-            if reference.scheduled_ms > now_ms:
-                queue.schedule(reference)
-                office.scheduled.add(queue, reference, reference.scheduled_ms)
-        references = [reference for reference in references if reference.scheduled_ms <= now_ms]
-    priorities = set(map(_priority, references))
-    queue.adopt(references, priorities.pop() if len(priorities) == 1 else None)
+def _adopt(office: PostOffice, queue: Queue, backlog: Backlog) -> None:
+    for reference in backlog.scheduled_after(office.clock.wall_ms()):
+        queue.schedule(reference)
+        office.scheduled.add(queue, reference, reference.scheduled_ms)
+    queue.adopt(backlog)
 
 
-def _share(address: Address, held: list[dict[int, MessageReference]]) -> None:
+def _share(address: Address, backlogs: list[tuple[Queue, Backlog]], state: StoreState) -> None:
     """Messages in several queues of an address count once."""
-    seen: Counter[int] = Counter()
-    for references in held:
-        seen.update(references.keys())
-    counts = {message_id: count for message_id, count in seen.items() if count > 1}
-    if not counts:
-        return
-    sizes: dict[int, int] = {}
-    for references in held:
-        for message_id in counts.keys() & references.keys():
-            sizes[message_id] = references[message_id].size_bytes
-    address.share(counts, sizes)
+    shared = SharedMessages()
+    seen: dict[int, int] = {}
+    surplus_bytes = surplus = 0
+    # The fullest first: mostly the others then hold nothing that it does not hold too.
+    for queue, backlog in sorted(backlogs, key=lambda pair: -pair[1].count):
+        masks = _live_masks(state, queue.queue_id)
+        before = dict(seen)
+        overlap = shared.overlay(masks, seen)
+        surplus += overlap
+        if overlap == backlog.count:
+            surplus_bytes += backlog.size_bytes
+        elif overlap:
+            surplus_bytes += sum(
+                reference.size_bytes
+                for reference in backlog.references()
+                if before.get(reference.message_id >> 6, 0) >> (reference.message_id & 63) & 1
+            )
+    address.share(shared, surplus_bytes, surplus)
+
+
+def _live_masks(state: StoreState, queue_id: int) -> Mapping[int, int]:
+    """What a queue holds, as ``store.live_index`` has it, without what open transactions add."""
+    masks = state.live.queues.get(queue_id, {})
+    staged = [
+        message_id
+        for transaction in state.transactions.values()
+        for owner_id, message_id in transaction.added_ids
+        if owner_id == queue_id
+    ]
+    if not staged:
+        return masks
+    own = dict(masks)
+    for message_id in staged:
+        own[message_id >> 6] = own.get(message_id >> 6, 0) & ~(1 << (message_id & 63))
+    return own

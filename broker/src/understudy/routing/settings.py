@@ -39,6 +39,15 @@ class AddressSettings:
     page_limit_messages: int = -1
     page_full_policy: AddressFullPolicy | None = None
     """DROP or FAIL; None = no limit is enforced."""
+    page_size_bytes: int = 10 * 1024 * 1024
+    """Size of a page file."""
+    max_read_page_bytes: int = 20 * 1024 * 1024
+    """Most bytes of bodies read ahead for a queue."""
+    max_read_page_messages: int = -1
+    """Most bodies read ahead for a queue."""
+    prefetch_page_bytes: int = -1
+    """The smaller of this and ``max_read_page_bytes`` counts."""
+    prefetch_page_messages: int = -1
     dead_letter_address: str | None = None
     auto_create_dead_letter_resources: bool = False
     dead_letter_queue_prefix: str = "DLQ."

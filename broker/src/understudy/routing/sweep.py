@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Final
 
 from understudy.ports import Timer, Timers
 
+#: Pause before the rest, in which others have their turn.
+_SOON_MS: Final = 10
+
 
 class Sweep:
-    """Calls once per period, counted from the end of the last call."""
+    """Calls once per period, counted from the end of the last call; sooner when that says True,
+    because there was more to do than may be done at once.
+    """
 
     __slots__ = ("_call", "_period_ms", "_timer", "_timers")
 
-    def __init__(self, timers: Timers, period_ms: int, call: Callable[[], None]) -> None:
+    def __init__(self, timers: Timers, period_ms: int, call: Callable[[], bool | None]) -> None:
         """A period below one means never."""
         self._timers = timers
         self._period_ms = period_ms
@@ -25,8 +31,10 @@ class Sweep:
             self._timer = self._timers.call_later(self._period_ms, self._fire)
 
     def _fire(self) -> None:
-        self._call()
-        self._arm()
+        if self._call() and self._period_ms > _SOON_MS:
+            self._timer = self._timers.call_later(_SOON_MS, self._fire)
+        else:
+            self._arm()
 
     def close(self) -> None:
         """No further calls."""

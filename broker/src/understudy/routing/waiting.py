@@ -11,36 +11,90 @@ back restores the order exactly; taken entries at the front are cut off now and 
 put back after its place was cut off goes to ``returned``, sorted by position, which comes before
 ``entries``.
 
+A deep level has three parts: ``entries`` at the front, ``blocks`` behind them (``reference_block``:
+about 20 bytes a reference, a few when packed, next to nothing when spilled to a page file), and the
+newest ones, objects again, in ``inlet``. When ``entries`` is used up the first block becomes the
+new one. A shallow level is ``entries`` only, and ``inlet`` is the same list.
+
 Invariants: every position in ``returned`` is below ``base``; ``entries[:head]`` is all None;
-``count`` is the number of references in both.
+``count`` is the number of references in all parts; positions of the parts follow each other
+without a gap.
 """
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterable, Iterator
+from itertools import islice
 from operator import attrgetter
 
-from understudy.store.reference import MessageReference
+from understudy.store.backlog import Backlog
+from understudy.store.columns import Columns
+from understudy.store.reference import Location, MessageReference
+from understudy.store.reference_block import BLOCK_REFERENCES, Block, BlockPages
 
 #: Taken entries at the front before they are cut off, if they are more than half of the list.
 _CUT_MIN = 512
+#: References in one block.
+_BLOCK = BLOCK_REFERENCES
+#: Objects in ``inlet`` before they are turned into blocks.
+_INLET_MAX = 4 * BLOCK_REFERENCES
+#: Blocks of a level that stay open, next to be handed out ...
+_OPEN_BLOCKS = 2
+#: ... and in memory; further ones are spilled.
+_MEMORY_BLOCKS = 8
 
 _position = attrgetter("position")
+_base = attrgetter("base")
 
 
 class Level:
     """The waiting references of one priority."""
 
-    __slots__ = ("base", "count", "entries", "head", "priority", "returned")
+    __slots__ = (
+        "_opened",
+        "_opened_columns",
+        "_pages",
+        "_tail_base",
+        "base",
+        "blocks",
+        "count",
+        "entries",
+        "head",
+        "inlet",
+        "priority",
+        "returned",
+    )
 
-    def __init__(self, priority: int, references: Iterable[MessageReference] = ()) -> None:
+    def __init__(self, priority: int, pages: BlockPages | None = None) -> None:
         self.priority = priority
-        self.entries: list[MessageReference | None] = list(references)
+        self.entries: list[MessageReference | None] = []
         self.base = 0
         self.head = 0
-        self.count = len(self.entries)
+        self.count = 0
         self.returned: list[MessageReference] = []
         """Latest position first, so that the next one is popped from the end."""
+        self.blocks: list[Block] = []
+        self.inlet = self.entries
+        """What ``append`` adds to."""
+        self._tail_base = 0
+        """Position of ``inlet[0]`` while there are blocks."""
+        self._pages = pages
+        self._opened: Block | None = None
+        """The packed block that was looked into last, and its columns."""
+        self._opened_columns: Columns | None = None
+
+    @property
+    def end(self) -> int:
+        """Position of the next reference that is appended."""
+        return self._tail_base + len(self.inlet) if self.blocks else self.base + len(self.entries)
+
+    @property
+    def spilled_count(self) -> int:
+        """References in page files."""
+        return sum(block.count for block in self.blocks if block.spilled)
+
+    # --- the front --------------------------------------------------------------------------------
 
     def pop(self) -> MessageReference | None:
         """Take the first one; None if there is none."""
@@ -63,6 +117,9 @@ class Level:
                 return reference
             head += 1
         self.head = head
+        if self.blocks:
+            self._refill()
+            return self.pop()
         return None
 
     def cut(self) -> None:
@@ -72,21 +129,119 @@ class Level:
         self.base += head
         self.head = 0
 
+    def _refill(self) -> None:
+        """``entries`` is used up: the next block that has anything takes its place."""
+        while self.blocks:
+            block = self.blocks[0]
+            count = block.count
+            entries = block.entries() if count else []
+            del self.blocks[0]
+            block.drop()
+            self.base = block.base if count else block.base + block.size
+            self.head = 0
+            if not self.blocks:
+                entries += self.inlet
+                self.inlet = entries
+            self.entries = entries
+            if count:
+                break
+        self._opened = self._opened_columns = None
+
+    def take_front(self) -> list[MessageReference]:
+        """Take all that is before the next block."""
+        taken = [*reversed(self.returned), *(each for each in self.entries if each is not None)]
+        self.returned.clear()
+        # The base moves over all of them: whoever holds a taken one may still put it back.
+        self.base += len(self.entries)
+        self.entries.clear()
+        self.head = 0
+        self.count -= len(taken)
+        if self.blocks:
+            self._refill()
+        return taken
+
+    # --- the end ----------------------------------------------------------------------------------
+
+    def compact(self) -> None:
+        """``inlet`` is long: turn the oldest of it into blocks, but for the front of the queue."""
+        inlet = self.inlet
+        if inlet is self.entries:
+            self.cut()
+            if 2 * len(inlet) < _INLET_MAX:
+                return
+            self._tail_base = self.base + _BLOCK
+            inlet = self.inlet = self.entries[_BLOCK:]
+            del self.entries[_BLOCK:]
+        closed = 0
+        while len(inlet) - closed >= 2 * _BLOCK or not self.blocks:
+            self._close_block(inlet[closed : closed + _BLOCK])
+            closed += _BLOCK
+        del inlet[:closed]
+
+    def _close_block(self, references: list[MessageReference | None]) -> None:
+        gone = None
+        if None in references:
+            gone = bytearray([each is None for each in references])
+        block = Block(Columns.of(references, self.priority), gone)
+        block.base = self._tail_base
+        self._tail_base += block.size
+        self.blocks.append(block)
+        if block.in_memory or len(self.blocks) <= _OPEN_BLOCKS:
+            return
+        if self._pages is None or len(self.blocks) <= _MEMORY_BLOCKS or not block.spill(self._pages):
+            block.pack()
+
+    def adopt(self, blocks: list[Block]) -> None:
+        """Take over blocks, in order, into an empty level."""
+        assert not self.count
+        self._tail_base = self.base = self.end
+        self.head = 0
+        self.entries = []
+        for block in blocks:
+            block.base = self._tail_base
+            self._tail_base += block.size
+            self.count += block.count
+        self.blocks = blocks
+        self.inlet = [] if blocks else self.entries
+
+    # --- anywhere ---------------------------------------------------------------------------------
+
     def put_back(self, references: Iterable[MessageReference]) -> None:
         """Back to their positions, which ``pop`` or ``next_from`` set."""
-        base = self.base
         early = False
         for reference in references:
-            index = reference.position - base
+            index = reference.position - self.base
             if index < 0:
                 self.returned.append(reference)
                 early = True
-            else:
+            elif index < len(self.entries):
                 self.entries[index] = reference
                 self.head = min(self.head, index)
+            else:
+                block = self._block_at(reference.position)
+                if block is not None:
+                    block.put_back(reference.position - block.base, reference)
+                else:
+                    self.inlet[reference.position - self._tail_base] = reference
             self.count += 1
         if early:
             self.returned.sort(key=_position, reverse=True)
+
+    def _block_at(self, position: int) -> Block | None:
+        """The block of a position behind ``entries``; None if it lies in ``inlet``."""
+        if position >= self._tail_base:
+            return None
+        opened = self._opened
+        if opened is not None and 0 <= position - opened.base < opened.size:
+            return opened
+        return self.blocks[bisect_right(self.blocks, position, key=_base) - 1]
+
+    def _columns(self, block: Block) -> Columns:
+        if block.columns is not None:
+            return block.columns
+        if block is not self._opened or self._opened_columns is None:
+            self._opened, self._opened_columns = block, block.open()
+        return self._opened_columns
 
     def next_from(self, position: int) -> MessageReference | None:
         """The first one at or behind a position, with its position set; it stays."""
@@ -100,30 +255,101 @@ class Level:
             if found is not None:
                 found.position = self.base + index
                 return found
+        if not self.blocks:
+            return None
+        first = max(bisect_right(self.blocks, position, key=_base) - 1, 0)
+        for block in islice(self.blocks, first, None):
+            if not block.count:
+                continue
+            for row in block.rows_from(max(position - block.base, 0)):
+                return block.reference(self._columns(block), row)
+        for index in range(max(position - self._tail_base, 0), len(self.inlet)):
+            found = self.inlet[index]
+            if found is not None:
+                found.position = self._tail_base + index
+                return found
         return None
 
     def remove(self, reference: MessageReference) -> None:
         """Take the one that ``next_from`` just gave."""
         index = reference.position - self.base
+        self.count -= 1
         if index < 0:
             self.returned.remove(reference)
-        else:
+        elif index < len(self.entries):
             self.entries[index] = None
             if index == self.head:
                 self.head = index + 1
                 if index >= _CUT_MIN and index + index > len(self.entries):
                     self.cut()
-        self.count -= 1
+        else:
+            block = self._block_at(reference.position)
+            if block is not None:
+                block.take(reference.position - block.base)
+            else:
+                self.inlet[reference.position - self._tail_base] = None
+
+    def locations_behind(self, position: int) -> Iterator[Location | None]:
+        """Where the messages behind a position are stored, in order, as far as they are cheap to
+        list; None for one that is in memory.
+        """
+        index = position - self.base
+        if index < 0:
+            return
+        if index < len(self.entries):
+            for reference in islice(self.entries, index + 1, None):
+                if reference is not None:
+                    yield reference.location if reference.message is None else None
+            return
+        block = self._block_at(position)
+        if block is not None and block.count:
+            columns = self._columns(block)
+            for row in block.rows_from(position - block.base + 1):
+                yield block.location(columns, row)
+
+    def take_overdue(self, now_ms: int, limit: int) -> list[MessageReference]:
+        """Take about ``limit`` of those that expire by then."""
+
+        def overdue(reference: MessageReference | None) -> bool:
+            return reference is not None and 0 < reference.expiration <= now_ms
+
+        taken = [reference for reference in self.returned if overdue(reference)]
+        self.returned = [reference for reference in self.returned if not overdue(reference)]
+        for part in (self.entries, self.inlet) if self.blocks else (self.entries,):
+            for index, reference in enumerate(part):
+                if reference is not None and overdue(reference):
+                    taken.append(reference)
+                    part[index] = None
+        for block in self.blocks:
+            if len(taken) >= limit:
+                break
+            taken += block.take_overdue(now_ms)
+        self.count -= len(taken)
+        return taken
+
+    def __iter__(self) -> Iterator[MessageReference]:
+        yield from reversed(self.returned)
+        for reference in self.entries:
+            if reference is not None:
+                yield reference
+        if self.blocks:
+            for block in self.blocks:
+                yield from block.references()
+            for reference in self.inlet:
+                if reference is not None:
+                    yield reference
 
 
 class Waiting:
     """The levels of a queue."""
 
-    __slots__ = ("_by_priority", "_levels")
+    __slots__ = ("_by_priority", "_levels", "_pages")
 
-    def __init__(self) -> None:
+    def __init__(self, pages: BlockPages | None = None) -> None:
+        """``pages``: where the references of a deep queue are spilled to; None keeps them in memory."""
         self._by_priority: list[Level | None] = [None] * 10
         self._levels: list[Level] = []
+        self._pages = pages
 
     def __len__(self) -> int:
         return sum(level.count for level in self._levels)
@@ -131,21 +357,23 @@ class Waiting:
     def __iter__(self) -> Iterator[MessageReference]:
         """All of them in delivery order; the structure must not change meanwhile."""
         for level in self._levels:
-            yield from reversed(level.returned)
-            for reference in level.entries:
-                if reference is not None:
-                    yield reference
+            yield from level
 
     @property
     def levels(self) -> list[Level]:
         """Highest priority first; empty levels included."""
         return self._levels
 
+    @property
+    def spilled_count(self) -> int:
+        """References in page files."""
+        return sum(level.spilled_count for level in self._levels)
+
     def level(self, priority: int) -> Level:
         """The level of a priority, made when first needed."""
         found = self._by_priority[priority]
         if found is None:
-            found = self._by_priority[priority] = Level(priority)
+            found = self._by_priority[priority] = Level(priority, self._pages)
             self._levels.append(found)
             self._levels.sort(key=lambda level: -level.priority)
         return found
@@ -154,22 +382,18 @@ class Waiting:
         level = self._by_priority[reference.priority]
         if level is None:
             level = self.level(reference.priority)
-        level.entries.append(reference)
+        inlet = level.inlet
+        inlet.append(reference)
         level.count += 1
+        if len(inlet) > _INLET_MAX:
+            level.compact()
 
-    def adopt(self, references: list[MessageReference], single_priority: int | None) -> None:
-        """Take over many at once, in order, into an empty structure.
-
-        ``single_priority`` spares looking at each when all share it (start-up and takeover: the
-        backlog must cost next to nothing).
+    def adopt(self, backlog: Backlog) -> None:
+        """Take over what the log says waits, into an empty structure. Nothing is done per message:
+        start-up and takeover with a backlog must cost next to nothing.
         """
-        if single_priority is not None:
-            level = self.level(single_priority)
-            level.entries.extend(references)
-            level.count += len(references)
-            return
-        for reference in references:
-            self.append(reference)
+        for priority, blocks in backlog.blocks().items():
+            self.level(priority).adopt(blocks)
 
     def first_level(self) -> Level | None:
         """The highest level with anything in it."""
@@ -186,26 +410,35 @@ class Waiting:
         for priority, group in by_priority.items():
             self.level(priority).put_back(group)
 
-    def discard(self, references: Iterable[MessageReference]) -> None:
-        """Take these out, wherever they are; one pass over everything, for sweeps."""
-        gone = set(map(id, references))
-        if not gone:
-            return
-        for level in self._levels:
-            level.returned = [reference for reference in level.returned if id(reference) not in gone]
-            entries = level.entries
-            for index in range(level.head, len(entries)):
-                if id(entries[index]) in gone:
-                    entries[index] = None
-            level.count = len(level.returned) + sum(entry is not None for entry in entries)
+    def locations_behind(self, reference: MessageReference) -> Iterator[Location | None]:
+        """Where those lie that come after a reference that ``pop`` or ``next_from`` just gave."""
+        level = self._by_priority[reference.priority]
+        return level.locations_behind(reference.position) if level is not None else iter(())
 
-    def clear(self) -> list[MessageReference]:
-        """Take everything."""
-        taken = list(self)
+    def take(self, message_ids: Iterable[int]) -> list[MessageReference]:
+        """Take the messages of these ids, looking from the front; they can be put back."""
+        wanted = set(message_ids)
+        taken: list[MessageReference] = []
         for level in self._levels:
-            # The base moves over all of them: whoever holds a taken one may still put it back.
-            level.base += len(level.entries)
-            level.entries.clear()
-            level.returned.clear()
-            level.head = level.count = 0
+            position = -1
+            while wanted and (reference := level.next_from(position)) is not None:
+                position = reference.position + 1
+                if reference.message_id in wanted:
+                    wanted.discard(reference.message_id)
+                    level.remove(reference)
+                    taken.append(reference)
         return taken
+
+    def take_overdue(self, now_ms: int, limit: int) -> list[MessageReference]:
+        """Take those that expire by then; about ``limit`` at a time, empty when there are none."""
+        taken: list[MessageReference] = []
+        for level in self._levels:
+            if len(taken) < limit:
+                taken += level.take_overdue(now_ms, limit - len(taken))
+        return taken
+
+    def drain(self) -> Iterator[list[MessageReference]]:
+        """Take everything, a part at a time."""
+        for level in self._levels:
+            while level.count:
+                yield level.take_front()

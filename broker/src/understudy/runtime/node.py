@@ -29,6 +29,7 @@ from understudy.security.authorization import SecurityPolicy
 from understudy.store.follower import Follower
 from understudy.store.message_store import MessageStore, StoreSettings
 from understudy.store.node_lock import NodeLock
+from understudy.store.pages import Pages
 from understudy.wire.core.transport import TransportConfiguration
 
 log = logging.getLogger(__name__)
@@ -270,6 +271,7 @@ class BrokerNode:
             entropy=environment.entropy,
             wake=self._turn.request,
             global_max_size_bytes=self._global_max_size_bytes(),
+            pages=Pages(environment.disk, configuration.paging_directory, self.store.epoch),
         )
         self._turn.work = self._work
         self._turn.on_error = self._store_failed
@@ -372,7 +374,7 @@ class BrokerNode:
             disk_usage_percent_max=configuration.max_disk_usage_percent,
             disk_free_bytes_min=configuration.min_disk_free_bytes,
             compact_segments_min=configuration.journal_compact_min_files,
-            compact_percent=configuration.journal_compact_percentage,
+            compact_percent=configuration.journal_compact_percentage_percent,
         )
 
     def _global_max_size_bytes(self) -> int:

@@ -158,4 +158,7 @@ def _facts(queue: Queue) -> QueueFacts:
         messages_acknowledged=queue.messages_acknowledged,
         messages_expired=queue.messages_expired,
         messages_killed=queue.messages_killed,
+        paging=queue.address.paging,
+        memory_bytes=queue.address.memory_bytes,
+        spilled_count=queue.waiting.spilled_count,
     )

@@ -20,6 +20,15 @@ class ConnectionScope:
         self.temporary_queues: dict[str, None] = {}
         """Names, in the order they were made."""
 
+    def adopt(self, other: ConnectionScope) -> None:
+        """The client has come back on this connection: what went with the other stays with this."""
+        if other is self:
+            return
+        self.temporary_queues |= other.temporary_queues
+        other.temporary_queues.clear()
+        if self.client_id is None:
+            self.client_id = other.client_id
+
     def delete_temporary_queues(self, office: PostOffice) -> None:
         """The connection is gone, and all its sessions are closed."""
         for name in list(self.temporary_queues):

@@ -49,5 +49,5 @@ class SessionRegistry:
         if owner is None:
             owner = next((other for other in self if other.metadata.get(key) == value), None)
         if owner is not None and owner is not session:
-            raise DuplicateMetadata(f"session {owner.name!r} has {key}={value!r}")
+            raise DuplicateMetadata(f"session {owner.alias} has {key}={value!r}")
         self._unique[key, value] = session

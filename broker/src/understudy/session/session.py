@@ -12,6 +12,7 @@ the session's transaction. Not here: packets, channels, confirmation windows.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Collection
 from dataclasses import replace
 from typing import Any, Final
@@ -38,8 +39,10 @@ from understudy.session.queries import (
     describe_queue,
 )
 from understudy.session.registry import SessionRegistry
+from understudy.session.resource_registry import ResourceRegistry
 from understudy.session.security import SessionSecurity
 from understudy.session.transaction import Transaction
+from understudy.session.xa import XaRequests
 from understudy.store.reference import MessageReference
 
 #: How long a granted permission to send to an address is not asked again; the default of
@@ -72,6 +75,7 @@ class ServerSession:
         callback: SessionCallback,
         connection: ConnectionScope,
         registry: SessionRegistry,
+        resources: ResourceRegistry,
         min_large_message_size: int = 100 * 1024,
         auto_commit_sends: bool = True,
         auto_commit_acks: bool = True,
@@ -99,15 +103,22 @@ class ServerSession:
         self._clock = clock
         self._callback = callback
         self._registry = registry
-        self._order = Order()
+        self.order = Order()
+        """In which its requests are answered."""
         self._targets: dict[str, SendTarget] = {}
+        self.branches = XaRequests(self, resources)
         self._transaction: Transaction | None = None
         if not xa and not (auto_commit_sends and auto_commit_acks):
             self._transaction = self._begin()
         registry.add(self)
 
+    @property
+    def alias(self) -> str:
+        """What it is called where others can read it: its name is a secret (ADR 0009)."""
+        return hashlib.sha256(self.name.encode("utf-8", "surrogatepass")).hexdigest()[:12]
+
     def __repr__(self) -> str:
-        return f"<ServerSession {self.name!r} of {self.connection.connection_id}>"
+        return f"<ServerSession {self.alias} of {self.connection.connection_id}>"
 
     def wall_ms(self) -> int:
         """Wall time now."""
@@ -128,8 +139,8 @@ class ServerSession:
         answers. For answers to requests that arrange something.
         """
         context = self._office.context
-        if max(self._order.sequence, context.appended) > context.durable:
-            self._order.sequence = context.appended
+        if max(self.order.sequence, context.appended) > context.durable:
+            self.order.sequence = context.appended
             context.when_durable(context.appended, call, *args)
         else:
             call(*args)
@@ -226,7 +237,7 @@ class ServerSession:
         """
         self._check_open()
         if consumer_id in self.consumers:
-            raise IllegalState(f"session {self.name!r} has a consumer {consumer_id}")
+            raise IllegalState(f"session {self.alias} has a consumer {consumer_id}")
         if len(self.consumers) >= CONSUMERS_PER_SESSION_MAX:
             raise LimitExceeded(f"{len(self.consumers)} consumers in a session, limit {CONSUMERS_PER_SESSION_MAX}")
         queue = self._directory.queue(queue_name)
@@ -266,7 +277,7 @@ class ServerSession:
     def _consumer(self, consumer_id: int) -> ServerConsumer:
         consumer = self.consumers.get(consumer_id)
         if consumer is None:
-            raise IllegalState(f"session {self.name!r} has no consumer {consumer_id}")
+            raise IllegalState(f"session {self.alias} has no consumer {consumer_id}")
         return consumer
 
     def receive_consumer_credits(self, consumer_id: int, credit_bytes: int) -> None:
@@ -292,6 +303,11 @@ class ServerSession:
             if not consumer.browse_only:
                 consumer.started = False
 
+    def pause_deliveries(self) -> None:
+        """The socket is gone: ask before the next delivery."""
+        for consumer in self.consumers.values():
+            consumer.allowance_bytes = 0
+
     def resume_deliveries(self) -> None:
         """The socket takes data again."""
         for consumer in self.consumers.values():
@@ -312,7 +328,7 @@ class ServerSession:
             if target is None or target.permitted_until_ms < office.now_ms():
                 target = self._permit_send(name)
             target.used_bytes += len(message.encoded)
-            office.send(message, self._order, done, transaction, target.used_bytes <= target.granted_bytes)
+            office.send(message, self.order, done, transaction, target.used_bytes <= target.granted_bytes)
         except BrokerError as error:
             self._failed(error, done, transaction)
 
@@ -337,7 +353,7 @@ class ServerSession:
         if transaction is not None:
             transaction.fail(error)
         if done is not None:
-            self._office.answer(self._order, done, error=error)
+            self._office.answer(self.order, done, error=error)
         else:
             self._callback.operation_failed(error)
 
@@ -352,7 +368,7 @@ class ServerSession:
             self._failed(error, done, transaction)
             return
         if done is not None:
-            self._office.answer(self._order, done, self._office.context.appended)
+            self._office.answer(self.order, done, self._office.context.appended)
 
     def individual_acknowledge(self, consumer_id: int, message_id: int, done: Done | None = None) -> None:
         """This one delivery is done."""
@@ -365,7 +381,7 @@ class ServerSession:
             self._failed(error, done, transaction)
             return
         if done is not None:
-            self._office.answer(self._order, done, self._office.context.appended)
+            self._office.answer(self.order, done, self._office.context.appended)
 
     @staticmethod
     def _settle(queue: Queue, references: list[MessageReference], transaction: Transaction | None) -> None:
@@ -386,16 +402,20 @@ class ServerSession:
     def _begin(self) -> Transaction:
         return Transaction(self._office, started_ms=self._clock.monotonic_ms())
 
+    def enlist(self, transaction: Transaction | None) -> None:
+        """Work in this transaction from now on, or in none (XA)."""
+        self._transaction = transaction
+
     def commit(self, done: Done | None = None) -> None:
         """Make the open transaction count; a new one begins. Without one nothing happens."""
         transaction = self._transaction
-        if transaction is None:
+        if transaction is None or self.xa:
             if done is not None:
-                self._office.answer(self._order, done)
+                self._office.answer(self.order, done)
             return
         self._transaction = self._begin()
         try:
-            transaction.commit(self._order, done)
+            transaction.commit(self.order, done)
         except BrokerError as error:
             for queue, references in transaction.roll_back().items():
                 self._office.cancel(queue, references)
@@ -403,15 +423,26 @@ class ServerSession:
 
     def rollback(self, consider_last_message_as_delivered: bool = False, done: Done | None = None) -> None:
         """Undo the open transaction and give back everything outstanding (facts 6.4)."""
+        if self.xa:
+            self.give_back({}, keep_first=consider_last_message_as_delivered)
+            if done is not None:
+                self._office.answer(self.order, done)
+            return
         self._roll_back(failed=False, keep_first=consider_last_message_as_delivered)
         if done is not None:
-            self._office.answer(self._order, done)
+            self._office.answer(self.order, done)
 
     def _roll_back(self, *, failed: bool, keep_first: bool) -> None:
         returned: dict[Queue, list[MessageReference]] = {}
         if self._transaction is not None:
             transaction, self._transaction = self._transaction, self._begin()
             returned = transaction.roll_back()
+        self.give_back(returned, failed=failed, keep_first=keep_first)
+
+    def give_back(
+        self, returned: dict[Queue, list[MessageReference]], *, failed: bool = False, keep_first: bool = False
+    ) -> None:
+        """Deliveries of a transaction that was rolled back, and with them everything outstanding."""
         for consumer in self.consumers.values():
             outstanding = consumer.cancel(failed=failed, keep_first=keep_first)
             if outstanding:
@@ -483,7 +514,7 @@ class ServerSession:
 
     def _check_open(self) -> None:
         if self.closed:
-            raise ObjectClosed(f"session {self.name!r} is closed")
+            raise ObjectClosed(f"session {self.alias} is closed")
 
     def close(self, failed: bool) -> None:
         """Roll back what is open and give everything back.
@@ -497,6 +528,7 @@ class ServerSession:
         self.started = False
         for consumer in self.consumers.values():
             consumer.started = False
+        self.branches.close()
         if self._transaction is not None:
             self._roll_back(failed=failed, keep_first=False)
             self._transaction = None

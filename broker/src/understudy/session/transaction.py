@@ -3,7 +3,7 @@
 What is durable goes to the log at once, under the transaction's id; the commit record is what makes
 it count, and only when that record is durable does anything become visible or answered.
 
-Not here: which session or XA branch it belongs to (``session``, ``resource_manager``).
+Not here: which session or XA branch it belongs to (``session``, ``xa``).
 """
 
 from __future__ import annotations
@@ -27,6 +27,8 @@ class State(Enum):
 
     ACTIVE = auto()
     ROLLBACK_ONLY = auto()
+    PREPARED = auto()
+    """Only the outcome is missing; it survives a crash."""
     COMMITTED = auto()
     ROLLED_BACK = auto()
 
@@ -38,6 +40,7 @@ class Event(Enum):
     """A send or an acknowledgement in it."""
     FAIL = auto()
     """An operation in it failed."""
+    PREPARE = auto()
     COMMIT = auto()
     ROLL_BACK = auto()
 
@@ -48,13 +51,22 @@ _TABLE: Final = table(
     {
         (State.ACTIVE, Event.WORK): To(State.ACTIVE),
         (State.ACTIVE, Event.FAIL): To(State.ROLLBACK_ONLY),
+        (State.ACTIVE, Event.PREPARE): To(State.PREPARED),
         (State.ACTIVE, Event.COMMIT): To(State.COMMITTED),
         (State.ACTIVE, Event.ROLL_BACK): To(State.ROLLED_BACK),
         (State.ROLLBACK_ONLY, Event.WORK): To(State.ROLLBACK_ONLY),
         (State.ROLLBACK_ONLY, Event.FAIL): To(State.ROLLBACK_ONLY),
         (State.ROLLBACK_ONLY, Event.ROLL_BACK): To(State.ROLLED_BACK),
+        (State.PREPARED, Event.COMMIT): To(State.COMMITTED),
+        (State.PREPARED, Event.ROLL_BACK): To(State.ROLLED_BACK),
     },
-    otherwise={Event.WORK: ILLEGAL, Event.FAIL: ILLEGAL, Event.COMMIT: ILLEGAL, Event.ROLL_BACK: ILLEGAL},
+    otherwise={
+        Event.WORK: ILLEGAL,
+        Event.FAIL: ILLEGAL,
+        Event.PREPARE: ILLEGAL,
+        Event.COMMIT: ILLEGAL,
+        Event.ROLL_BACK: ILLEGAL,
+    },
 )
 
 
@@ -121,6 +133,41 @@ class Transaction(Machine[State, Event]):
             self.failure = error
         self.fire(Event.FAIL)
 
+    # -- XA --------------------------------------------------------------------------------------
+
+    def prepare(self, name: bytes) -> None:
+        """Promise that it can commit, in the log; the caller answers when that is durable.
+
+        Args:
+            name: Of the branch, to be found again after a crash.
+
+        Raises:
+            BrokerError: as ``commit``; nothing has happened.
+        """
+        if self._state is State.ROLLBACK_ONLY:
+            raise self.failure or RollbackOnly("the transaction can only be rolled back")
+        self._check_duplicate_ids()
+        self._office.store.store_prepare(self.log_id(), name)
+        self.fire(Event.PREPARE)
+
+    @classmethod
+    def restored(
+        cls,
+        office: PostOffice,
+        log_id: int,
+        sends: list[tuple[Queue, MessageReference]],
+        acknowledged: dict[Queue, list[MessageReference]],
+        duplicate_ids: list[tuple[Address, bytes]],
+    ) -> Transaction:
+        """A prepared one that the log has; its parts are counted as they were before the crash."""
+        transaction = cls(office)
+        transaction._log_id = log_id
+        transaction._sends = [((queue,), [reference]) for queue, reference in sends]
+        transaction._acknowledged = acknowledged
+        transaction._duplicate_ids = duplicate_ids
+        transaction.fire(Event.PREPARE)
+        return transaction
+
     # -- outcome ---------------------------------------------------------------------------------
 
     def commit(self, order: Order, done: Done | None) -> None:
@@ -133,13 +180,16 @@ class Transaction(Machine[State, Event]):
         """
         if self._state is State.ROLLBACK_ONLY:
             raise self.failure or RollbackOnly("the transaction can only be rolled back")
-        self._check_duplicate_ids()
+        if self._state is not State.PREPARED:
+            self._check_duplicate_ids()
         office = self._office
         if self._log_id:
             office.store.store_commit(self._log_id)
         self.fire(Event.COMMIT)
         for address, duplicate_id in self._duplicate_ids:
-            address.duplicate_ids.add(duplicate_id, office.store.last_sequence)
+            # a prepared one commits even if the same id came by another way meanwhile
+            if duplicate_id not in address.duplicate_ids:
+                address.duplicate_ids.add(duplicate_id, office.store.last_sequence)
         context = office.context
         sequence = office.store.last_sequence if self._log_id else order.sequence
         if sequence > context.durable:

@@ -220,7 +220,7 @@ def verify(disk: Disk, directory: str, progress: Callable[[int, int], None] = la
         tuple(snapshots),
         sum(report.records for report in reports if report.part_of_log),
         sequence,
-        sum(map(len, follower.state.references.values())) if follower is not None else 0,
+        sum(len(backlog) for backlog in follower.state.references.values()) if follower is not None else 0,
         tuple(problems),
     )
 

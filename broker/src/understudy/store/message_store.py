@@ -21,33 +21,30 @@ from dataclasses import dataclass
 from typing import Final
 from zlib import crc32
 
-from understudy.errors import DiskFull, JournalCorrupt, LimitExceeded, RemoteProtocolError
+from understudy.errors import DiskFull, LimitExceeded
 from understudy.ids import EPOCH_SHIFT, NodeId, first_id_of_epoch
 from understudy.limits import DUPLICATE_ID_BYTES_MAX, ID_CACHE_SIZE, RECORD_BYTES_MAX
 from understudy.message import Message
-from understudy.ports import Clock, Disk, File, LogWriter
+from understudy.ports import Clock, Disk, LogWriter
 from understudy.store.activation import begin_epoch
 from understudy.store.consolidator import Consolidator
 from understudy.store.follower import Follower
 from understudy.store.forwarding import Forwarding
 from understudy.store.journal import SEGMENT_BYTES, Journal
 from understudy.store.operation_context import OperationContext
+from understudy.store.read_ahead import RUN_BYTES, RunReader
+from understudy.store.read_back import ReadBack
 from understudy.store.records import (
     ACKNOWLEDGE_HEADER_BYTES,
     ACKNOWLEDGE_ONE_REST,
     ACKNOWLEDGE_REST,
-    HEADER,
-    HEADER_BYTES,
     MESSAGE_HEADER_BYTES,
     MESSAGE_LARGE,
     MESSAGE_ONE_REST,
     MESSAGE_REST,
     AddressRecord,
-    MessageRecord,
-    MoveRecord,
     QueueRecord,
     RecordType,
-    decode,
     encode_address,
     encode_delivery_count,
     encode_duplicate_id,
@@ -55,8 +52,8 @@ from understudy.store.records import (
     encode_prepare,
     encode_queue,
 )
-from understudy.store.reference import Location, unpack_location
-from understudy.store.segment import SegmentFile, log_size_bytes, seed_of, segment_name
+from understudy.store.reference import Location
+from understudy.store.segment import SegmentFile, log_size_bytes
 from understudy.store.state import SegmentUse, StoreState
 from understudy.store.trimming import FileRemover, LogTrimmer
 
@@ -65,8 +62,6 @@ _ACKNOWLEDGE: Final = int(RecordType.ACKNOWLEDGE)
 _MESSAGE_ONE_BYTES: Final = MESSAGE_HEADER_BYTES + 8
 _ACKNOWLEDGE_ONE_BYTES: Final = ACKNOWLEDGE_HEADER_BYTES + 8
 
-#: Segments kept open for reading messages back.
-_OPEN_FILES_MAX: Final = 64
 #: Most ids in one ACKNOWLEDGE record.
 _ACKNOWLEDGE_IDS_MAX: Final = 64 * 1024
 
@@ -136,7 +131,6 @@ class MessageStore:
         self._last_id = first_id_of_epoch(self.epoch) - 1
         self._live = state.live
         self._live_queues = state.live.queues
-        self._readers: dict[int, File] = {}
         self._epochs = {segment: use.epoch for segment, use in state.segments.items()}
         self._segment_began = True
         self._forwarding = Forwarding()
@@ -158,6 +152,7 @@ class MessageStore:
             on_segment=self._begin_segment,
             on_space=self._update_full,
         )
+        self._read_back = ReadBack(disk, directory, self._journal, self._epochs, self._forwarding)
         remover = FileRemover(self._journal, state, directory, self._forget_segment)
         self._consolidator = Consolidator(
             disk=disk,
@@ -500,44 +495,12 @@ class MessageStore:
     # --- reading back ---------------------------------------------------------------------------
 
     def read_message(self, location: Location) -> Message:
-        """The message of a record, from memory while it is not written yet, else from its segment.
+        """The message of a record; raises as ``ReadBack.read``."""
+        return self._read_back.read(location)
 
-        Raises:
-            JournalCorrupt: the bytes there are not that record any more.
-            DiskFailed: they cannot be read.
-        """
-        try:
-            number, offset, length = unpack_location(self._forwarding.resolve(location, self._epochs))
-        except KeyError:
-            number, offset, _ = unpack_location(location)
-            raise JournalCorrupt(f"segment {number} was dropped", file=self._directory, offset=offset) from None
-        raw = self._journal.pending(number, offset, length)
-        if raw is None:
-            raw = self._reader(number).read(offset, length)
-        path = f"{self._directory}/{segment_name(number, self._epochs[number])}"
-        if len(raw) != length or length < HEADER_BYTES:
-            raise JournalCorrupt(f"record of {length} bytes cut off", file=path, offset=offset)
-        crc, found, _, _, kind, flags, _ = HEADER.unpack_from(raw)
-        if crc32(raw[4:], seed_of(number, self._epochs[number])) != crc or found != length:
-            raise JournalCorrupt("message is damaged", file=path, offset=offset)
-        try:
-            record = decode(kind, flags, raw[HEADER_BYTES:])
-            if not isinstance(record, MessageRecord | MoveRecord):
-                raise JournalCorrupt(f"record of type {kind} where a message was", file=path, offset=offset)
-            return Message.decode(record.encoded)
-        except (ValueError, RemoteProtocolError) as error:
-            raise JournalCorrupt(f"message cannot be decoded: {error}", file=path, offset=offset) from error
-
-    def _reader(self, number: int) -> File:
-        file = self._readers.pop(number, None)
-        if file is None:
-            name = segment_name(number, self._epochs[number])
-            file = self._disk.open(f"{self._directory}/{name}", read_only=True)
-            if len(self._readers) >= _OPEN_FILES_MAX:
-                self._readers.pop(next(iter(self._readers))).close()
-        # last in the dict is the most recently used
-        self._readers[number] = file
-        return file
+    def reader(self, run_bytes: int = RUN_BYTES, messages_max: int = -1) -> RunReader:
+        """Reads many messages of one queue back, neighbours together."""
+        return self._read_back.reader(run_bytes, messages_max)
 
     # --- turns, disk, end -----------------------------------------------------------------------
 
@@ -573,9 +536,7 @@ class MessageStore:
         """Write what was appended, seal the segment, then call ``done``. Nothing may be stored
         afterwards.
         """
-        for file in self._readers.values():
-            file.close()
-        self._readers.clear()
+        self._read_back.close()
         self._consolidator.stop()
         self._journal.close(done)
 
@@ -589,9 +550,7 @@ class MessageStore:
 
     def _forget_segment(self, number: int) -> int | None:
         """It is trimmed: nothing will be read back from it."""
-        reader = self._readers.pop(number, None)
-        if reader is not None:
-            reader.close()
+        self._read_back.forget(number)
         return self._epochs.pop(number, None)
 
 

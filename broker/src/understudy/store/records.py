@@ -443,7 +443,7 @@ def decode(kind: int, flags: int, payload: bytes) -> Record:
 
 def _decode(kind: int, flags: int, payload: bytes) -> Record:
     if kind == RecordType.MESSAGE_ADD:
-        return _decode_message(payload)
+        return decode_message(payload)
     if kind == RecordType.ACKNOWLEDGE:
         queue_id, tx_id, count, _ = ACKNOWLEDGE.unpack_from(payload)
         ids = struct.unpack_from(f"<{count}Q", payload, ACKNOWLEDGE.size)
@@ -470,7 +470,7 @@ def _decode(kind: int, flags: int, payload: bytes) -> Record:
     if kind == RecordType.CHECKPOINT:
         return _decode_checkpoint(flags, payload)
     if kind == RecordType.MESSAGE_MOVE:
-        message = _decode_message(payload)
+        message = decode_message(payload)
         source = message.tx_id
         return MoveRecord(message.message_id, source >> 32, source & 0xFFFF_FFFF, message.queue_ids, message.encoded)
     if kind == RecordType.SNAPSHOT:
@@ -509,7 +509,8 @@ def _decode_item(kind: int, payload: bytes) -> AddressRecord | QueueRecord | Dup
     raise ValueError(f"unknown record type {kind}")
 
 
-def _decode_message(payload: bytes) -> MessageRecord:
+def decode_message(payload: bytes) -> MessageRecord:
+    """The payload of MESSAGE_ADD; that of MESSAGE_MOVE is the same with the source as ``tx_id``."""
     message_id, tx_id, address_id, expiration, scheduled_ms, priority, flags, duplicate_bytes, count = (
         _MESSAGE.unpack_from(payload)
     )

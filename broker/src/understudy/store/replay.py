@@ -17,6 +17,7 @@ from typing import Final
 from zlib import crc32
 
 from understudy.errors import JournalCorrupt
+from understudy.store.backlog import Backlog
 from understudy.store.records import (
     ACKNOWLEDGE_HEADER_BYTES,
     HEADER,
@@ -25,7 +26,7 @@ from understudy.store.records import (
     RecordType,
     decode,
 )
-from understudy.store.reference import MessageReference, pack_location
+from understudy.store.reference import Location, pack_location
 from understudy.store.segment import HEADER_BLOCK_BYTES
 from understudy.store.state import StoreState
 
@@ -85,7 +86,7 @@ def replay(state: StoreState, cursor: Cursor, data: bytes) -> Stop:
     base = number << 64
     live_queues = state.live.queues
     last_queue = -1
-    references: dict[int, MessageReference] = {}
+    backlog = Backlog()
     masks: dict[int, int] = {}
     stop = Stop.ENDED
     while at < size:
@@ -111,11 +112,11 @@ def replay(state: StoreState, cursor: Cursor, data: bytes) -> Stop:
         if plain and use is not None:
             if queue_id != last_queue:
                 last_queue = queue_id
-                references = state.references.setdefault(queue_id, {})
+                backlog = state.backlog(queue_id)
                 masks = live_queues.setdefault(queue_id, {})
-            references[message_id] = MessageReference(
-                message_id, priority, expiration, scheduled_ms, length - _MESSAGE_ONE_BYTES, True,
-                base | origin + at << 32 | length,  # pack_location, in line
+            backlog.append(
+                message_id, priority, expiration, scheduled_ms, length - _MESSAGE_ONE_BYTES,
+                Location(base | origin + at << 32 | length),  # pack_location, in line
             )  # fmt: skip
             block = message_id >> 6
             masks[block] = masks.get(block, 0) | 1 << (message_id & 63)
@@ -128,7 +129,7 @@ def replay(state: StoreState, cursor: Cursor, data: bytes) -> Stop:
         stop = _apply(state, cursor, data, at, end)
         use = state.segments.get(number)
         if data[at + 20] != 10:
-            # it may have replaced the dicts of the queue
+            # it may have replaced what belongs to the queue
             last_queue = -1
         sequence, batch, at = found, found_batch, end
         if stop is not Stop.ENDED:

@@ -20,6 +20,7 @@ from typing import Any, Final
 
 from understudy.ids import NodeId, uuid_text
 from understudy.limits import ID_CACHE_SIZE
+from understudy.store.backlog import Backlog
 from understudy.store.live_index import LiveIndex
 from understudy.store.records import (
     AcknowledgeRecord,
@@ -125,9 +126,9 @@ class StoreState:
         """Of the last record applied."""
         self.addresses: dict[int, AddressRecord] = {}
         self.queues: dict[int, QueueRecord] = {}
-        self.references: dict[int, dict[int, MessageReference]] = {}
-        """Queue id to message id to reference, in log order. Routing takes these dicts over at
-        the activation; the store does not look at them afterwards."""
+        self.references: dict[int, Backlog] = {}
+        """Queue id to what waits there. Routing takes these over at the activation; the store does
+        not look at them afterwards."""
         self.duplicate_ids: dict[int, deque[bytes]] = {}
         """Address id to ids, oldest first."""
         self.transactions: dict[int, TransactionRecord] = {}
@@ -155,25 +156,33 @@ class StoreState:
         self._checkpoint: list[AddressRecord | QueueRecord | DuplicateIdRecord] | None = None
         self._checkpoint_began = 0
 
-    def take_references(self, queue_id: int) -> dict[int, MessageReference]:
+    def take_references(self, queue_id: int) -> Backlog:
         """The references of a queue, now the caller's."""
-        return self.references.pop(queue_id, {})
+        return self.references.pop(queue_id, None) or Backlog()
+
+    def backlog(self, queue_id: int) -> Backlog:
+        """What waits in a queue, for one more."""
+        backlog = self.references.get(queue_id)
+        if backlog is None:
+            backlog = self.references[queue_id] = Backlog()
+        return backlog
 
     def add_reference(self, queue_id: int, reference: MessageReference) -> None:
         """The message waits in the queue, behind all others."""
-        self.references.setdefault(queue_id, {})[reference.message_id] = reference
+        self.backlog(queue_id).append_reference(reference)
 
     def relocate(self, queue_id: int, message_id: int, location: Location) -> bool:
         """The message lies there now. Whether it waits in the queue."""
-        reference = self.references.get(queue_id, {}).get(message_id)
-        if reference is not None:
-            reference.location = location
-        return reference is not None
+        backlog = self.references.get(queue_id)
+        # asked first because a search for what is not there is long
+        return (
+            backlog is not None and self.live.is_live(queue_id, message_id) and backlog.relocate(message_id, location)
+        )
 
     def waiting(self) -> Iterator[tuple[int, MessageReference]]:
         """Queue id and reference of all that waits; per queue in order."""
         for queue_id, references in self.references.items():
-            for reference in references.values():
+            for reference in references.references():
                 yield queue_id, reference
 
     @property
@@ -235,10 +244,13 @@ class StoreState:
 
     def remove_references(self, queue_id: int, message_ids: Iterable[int]) -> None:
         """The messages have left the queue."""
-        references = self.references.get(queue_id)
-        if references:
+        backlog = self.references.get(queue_id)
+        if backlog is not None:
+            is_live = self.live.is_live
             for message_id in message_ids:
-                references.pop(message_id, None)
+                # asked first because a search for what is not there is long
+                if is_live(queue_id, message_id):
+                    backlog.remove(message_id)
         self.live.remove(queue_id, message_ids)
 
     def remove_queue(self, queue_id: int) -> None:
@@ -325,9 +337,9 @@ class StoreState:
             self.remove_references(record.queue_id, record.message_ids)
 
     def _apply_delivery_count(self, record: DeliveryCountRecord, segment: int, location: Location) -> None:
-        reference = self.references.get(record.queue_id, {}).get(record.message_id)
-        if reference is not None:
-            reference.delivery_count = record.count
+        backlog = self.references.get(record.queue_id)
+        if backlog is not None and self.live.is_live(record.queue_id, record.message_id):
+            backlog.set_delivery_count(record.message_id, record.count)
         elif self.late is not None:
             self.late.counts[record.queue_id, record.message_id] = record.count
 

@@ -108,7 +108,7 @@ def pair_configuration(role: str, options: PairOptions) -> Configuration:
         loaded.configuration,
         journal_file_size_bytes=options.segment_bytes,
         journal_compact_min_files=options.compact_min_files,
-        journal_compact_percentage=options.compact_percentage,
+        journal_compact_percentage_percent=options.compact_percentage,
     )
 
 

@@ -15,6 +15,8 @@ MODULES = (
     "understudy.cluster.announcer",
     "understudy.client.failover",
     "understudy.session.transaction",
+    "understudy.session.branch",
+    "understudy.protocols.core.channel",
 )
 
 

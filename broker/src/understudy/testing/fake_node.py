@@ -27,6 +27,9 @@ def fake_queue(name: str = "orders", **changes: object) -> QueueFacts:
         "messages_acknowledged": 11,
         "messages_expired": 1,
         "messages_killed": 3,
+        "paging": True,
+        "memory_bytes": 512,
+        "spilled_count": 4,
     }
     return QueueFacts(**(fields | changes))  # type: ignore[arg-type]
 

@@ -31,6 +31,8 @@ LIVENESS_S: Final = 240.0
 #: Virtual seconds the storage server keeps the locks of a host it does not hear of. Short: NFSv4
 #: servers take 10 to 90.
 LEASE_S: Final = 4.0
+#: Virtual seconds after which a node has noticed that a connection TTL is over.
+_NOTICED_S: Final = 5.0
 #: Virtual seconds a node has to stop cleanly at the end.
 STOP_S: Final = 60.0
 
@@ -75,6 +77,9 @@ def draw_plan(seed: int) -> Plan:
     consumers = tuple(_draw_consumer(stream, f"c{number}") for number in range(stream.choice((1, 1, 2))))
     clients = [job.name for job in producers] + [job.name for job in consumers]
     ttl_ms = stream.choice((2_000, 6_000))
+    for job in consumers:
+        # what a dead client's session holds comes back when its connection TTL has been noticed
+        job.idle_s = ttl_ms / 1000 + _NOTICED_S
     url = _URL.format(
         call_timeout_ms=stream.choice((3_000, 10_000)),
         ttl_ms=ttl_ms,

@@ -554,7 +554,7 @@ def test_received_commands_are_confirmed() -> None:
     assert PacketsConfirmed(0) in talk.sent(), "with every ping"
 
 
-def test_refused_commands_keep_the_counts_in_step() -> None:
+def test_refused_commands_count_like_all_others() -> None:
     talk = Talk(url="&confirmationWindowSize=100000")
     refused, fine = talk.send(b"a"), talk.send(b"b")
     talk.answer(ExceptionResponse(210, "full", 1))
@@ -563,8 +563,8 @@ def test_refused_commands_keep_the_counts_in_step() -> None:
     talk.answer(ExceptionResponse(100, "no"))
     talk.sent()
     talk.lose()
-    # Counted there: start 0, producer 1, send b 2. Nothing is left to repeat.
-    assert talk.recover(reattached=2) == []
+    # Counted there: start 0, producer 1, sends 2 and 3, consumer 4. Nothing is left to repeat.
+    assert talk.recover(reattached=4) == []
     assert isinstance(refused.error, AddressFull)
     talk.answer(NullResponse(2))
     assert fine.settled

@@ -57,6 +57,9 @@ def test_an_active_node() -> None:
         "messages_acknowledged": 11,
         "messages_expired": 1,
         "messages_killed": 3,
+        "paging": True,
+        "memory_bytes": 512,
+        "spilled_count": 4,
     }
 
 

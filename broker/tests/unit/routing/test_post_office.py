@@ -9,6 +9,8 @@ from understudy.config.model import RoutingType
 from understudy.errors import AddressFull, AddressNotFound, QueueNotFound, UnexpectedRoutingType
 from understudy.limits import PAGING_SLACK_BYTES
 from understudy.message import DUPLICATE_ID, ROUTING_TYPE
+from understudy.store.pages import Pages
+from understudy.testing.sim_disk import SimVolume
 
 
 def consumer(world: World, queue: str = "q") -> FakeCallback:
@@ -291,16 +293,20 @@ def test_paging_by_the_global_maximum_and_for_several_queues() -> None:
     assert world.office.memory_bytes == 0
 
 
-def test_non_durable_messages_are_paged_too_once_memory_is_full() -> None:
+def test_non_durable_messages_are_paged_too_and_never_to_the_log() -> None:
     size = text("x" * 100, durable=False).encode_size
-    world = World({"#": {"max_size_bytes": size}})
+    world = World({"#": {"max_size_bytes": size}}, pages=Pages(SimVolume().disk("a"), "/paging", 1))
     queue = world.queue()
     session = world.session()
     for _ in range(4):
         session.send(text("x" * 100, durable=False))
     assert queue.message_count == 4
-    assert queue.address.memory_bytes <= 2 * size
-    assert len(world.store.survivors(queue)) == 2
+    assert queue.address.memory_bytes <= size
+    assert queue.address.paged_count == 3
+    assert world.store.survivors(queue) == []
+    reader = consumer(world, "q")
+    world.turn()
+    assert reader.bodies() == [b"x" * 100] * 4
 
 
 def test_what_cannot_be_paged_blocks_producers() -> None:

@@ -127,6 +127,35 @@ def test_messages_in_several_queues_count_once() -> None:
     assert (address.size_bytes, address.message_count) == (0, 0)
 
 
+def test_messages_in_some_queues_of_several_count_once_each() -> None:
+    """Whoever is through with what: the books are those of the node before."""
+    world = World()
+    queues = [world.queue(name, address="t", routing_type=RoutingType.MULTICAST) for name in "abc"]
+    session = world.session()
+    for number in range(200):
+        session.send(text("x" * number, "t"))
+    # the first ones of a, some from the middle of b, few of c: no queue holds all that another does
+    for queue, done in zip(queues, (range(50), range(40, 120), range(10, 20)), strict=True):
+        reader = world.session()
+        reader.create_consumer(0, queue.name)
+        reader.receive_consumer_credits(0, -1)
+        world.turn()
+        ids = [message.message_id for _, message, _ in callback_of(reader).delivered]
+        for number in done:
+            reader.individual_acknowledge(0, ids[number])
+        reader.close(failed=False)
+    before = world.office.directory.addresses["t"]
+    following = successor(world)
+    address = following.office.directory.addresses["t"]
+    assert (address.size_bytes, address.message_count) == (before.size_bytes, before.message_count)
+    assert address.paged_count == address.message_count
+    for name in "cab":
+        queue = following.office.find_queue(name)
+        assert queue is not None
+        queue.purge()
+    assert (address.size_bytes, address.message_count, address.paged_count) == (0, 0, 0)
+
+
 def test_priorities_and_expirations_are_kept() -> None:
     world = World()
     world.queue()

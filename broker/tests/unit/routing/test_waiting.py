@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from understudy.routing.waiting import Level, Waiting
+from understudy.store.backlog import Backlog
 from understudy.store.reference import MessageReference
 
 
 def reference(message_id: int, priority: int = 4) -> MessageReference:
     return MessageReference(message_id, priority, 0, 0, 10, False, None)
+
+
+def backlog(references: Iterable[MessageReference]) -> Backlog:
+    made = Backlog()
+    for each in references:
+        made.append_reference(each)
+    return made
 
 
 def ids(waiting: Waiting) -> list[int]:
@@ -85,36 +95,21 @@ def test_next_from_sees_returned_ones_below_the_base() -> None:
     assert len(waiting) == 500
 
 
-def test_clear_keeps_positions_valid_for_what_is_out() -> None:
+def test_drained_positions_stay_valid_for_what_is_out() -> None:
     waiting = filled(10)
     level = waiting.level(4)
     seventh = level.next_from(7)
     assert seventh is not None
     level.remove(seventh)
-    assert len(waiting.clear()) == 9
+    assert sum(map(len, waiting.drain())) == 9
     waiting.append(reference(100))
     waiting.put_back((seventh,))
     assert ids(waiting) == [7, 100]
 
 
-def test_discard_takes_from_everywhere() -> None:
-    waiting = filled(3000)
-    level = waiting.level(4)
-    taken = [level.pop() for _ in range(2500)]
-    early = taken[3]
-    assert early is not None
-    waiting.put_back((early,))
-    gone = [each for each in waiting if each.message_id in (3, 2600)]
-    waiting.discard(gone)
-    assert len(waiting) == 499
-    assert 2600 not in ids(waiting)
-    waiting.discard([])
-    assert len(waiting) == 499
-
-
 def test_adopting_many_of_one_priority_keeps_order_and_positions() -> None:
     waiting = Waiting()
-    waiting.adopt([reference(number) for number in range(5)], 4)
+    waiting.adopt(backlog(reference(number) for number in range(5)))
     level = waiting.level(4)
     first, second = level.pop(), level.pop()
     assert first is not None
@@ -125,7 +120,7 @@ def test_adopting_many_of_one_priority_keeps_order_and_positions() -> None:
 
 def test_adopting_mixed_priorities() -> None:
     waiting = Waiting()
-    waiting.adopt([reference(1, 0), reference(2, 9), reference(3, 0)], None)
+    waiting.adopt(backlog((reference(1, 0), reference(2, 9), reference(3, 0))))
     assert ids(waiting) == [2, 1, 3]
 
 

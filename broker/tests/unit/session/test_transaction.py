@@ -234,5 +234,5 @@ def test_the_machine_refuses_what_comes_after_the_end() -> None:
     failed.fire(Event.FAIL)
     assert failed.rollback_only
     with pytest.raises(RollbackOnly):
-        failed.commit(World().session()._order, None)
+        failed.commit(World().session().order, None)
     assert failed.state is State.ROLLBACK_ONLY

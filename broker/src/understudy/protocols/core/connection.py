@@ -61,6 +61,7 @@ class CoreConnection:
         self.connection = connection
         self.services = services
         self.scope = ConnectionScope(services.entropy.token(8).hex(), remote_address=connection.peer)
+        self._host = connection.peer.rpartition(":")[0]
         self.decoder = FrameDecoder(role="server", limit_bytes=FRAME_BYTES_BEFORE_LOGIN_MAX)
         self._opened_ms = services.clock.monotonic_ms()
         self._last_data_ms = self._opened_ms
@@ -70,6 +71,8 @@ class CoreConnection:
         self._unsubscribe: Callable[[], None] = lambda: None
         self._cluster = _ClusterChannel(self)
         self._closed = False
+        self._forfeited = False
+        """Its sessions end with it, whatever their windows."""
         self.held_back = False
         """Deliveries wait for the socket; ``resume_deliveries`` ends that."""
         services.connections[self] = None
@@ -84,23 +87,35 @@ class CoreConnection:
         """
         self._last_data_ms = self.services.clock.monotonic_ms()
         sessions = self.sessions
-        for frame in self.decoder.receive_data(data):
-            session = sessions.get(frame.channel_id)
-            if session is not None:
-                session.receive(frame.packet, frame.size_bytes)
-            else:
-                self._receive_setup(frame)
+        try:
+            for frame in self.decoder.receive_data(data):
+                session = sessions.get(frame.channel_id)
+                if session is not None:
+                    session.receive(frame.packet, frame.size_bytes)
+                else:
+                    self._receive_setup(frame)
+        except BrokerError:
+            # whoever breaks the protocol has no sessions to come back to
+            self._forfeited = True
+            raise
 
     def connection_lost(self, reason: str) -> None:
-        """The socket is gone. Sessions end; what they had not acknowledged is delivered again."""
+        """The socket is gone. Sessions with a confirmation window wait for their client; the others
+        end, and what they had not acknowledged is delivered again.
+        """
         if self._closed:
             return
         self._closed = True
         self._unsubscribe()
+        waiting = False
         for session in list(self.sessions.values()):
-            session.close(failed=True)
+            if self._forfeited or not self.services.accepting:
+                session.close(failed=True)
+            elif session.lose(self._ttl_ms):
+                waiting = True
         self.sessions.clear()
-        self.scope.delete_temporary_queues(self.services.post_office)
+        if not waiting:
+            self.scope.delete_temporary_queues(self.services.post_office)
         self._cluster.close()
         self.services.connections.pop(self, None)
         log.debug("connection closed", extra={"peer": self.connection.peer, "reason": reason})
@@ -113,11 +128,12 @@ class CoreConnection:
         """
         now_ms = self.services.clock.monotonic_ms()
         if 0 < self._ttl_ms < now_ms - self._last_data_ms:
+            self._forfeited = True
             raise RemoteProtocolError(f"nothing received for {now_ms - self._last_data_ms} ms (connection-ttl)")
         if not self._logged_in and now_ms - self._opened_ms > LOGIN_TIMEOUT_MS:
             raise RemoteProtocolError(f"no login within {LOGIN_TIMEOUT_MS} ms")
         for session in self.sessions.values():
-            session.flush_confirmations()
+            session.channel.flush_confirmations()
 
     def writable(self) -> bool:
         """Whether the peer takes what we send; deliveries pause while it does not."""
@@ -216,25 +232,14 @@ class CoreConnection:
                 log.info("session refused", extra={"peer": self.connection.peer, "error": str(error)})
                 self.send(packets.ExceptionResponse(code_of(error), str(error), None), SESSION_SETUP_CHANNEL)
         elif isinstance(packet, packets.ReattachSession):
-            # the client creates it anew; what is left of the old one must not act any more, nor hold
-            # messages (facts 7.1)
-            self._end_session(packet.name)
-            self.send(packets.ReattachSessionResponse(-1, False), SESSION_SETUP_CHANNEL)
+            if not self._reattach(packet):
+                # also the answer of a name that never was (ADR 0009); the client creates it anew
+                self.send(packets.ReattachSessionResponse(-1, False), SESSION_SETUP_CHANNEL)
         elif isinstance(packet, packets.CheckForFailover):
             ok = packet.node_id is None or packet.node_id == self.services.node_id
             self.send(packets.CheckForFailoverReply(ok), SESSION_SETUP_CHANNEL)
         else:
             raise UnsupportedPacket(f"{type(packet).__name__} on channel 1")
-
-    def _end_session(self, name: str) -> None:
-        """Close the session of that name, whichever connection it is on. Names are random UUIDs of
-        the client's own making: who knows one is its owner.
-        """
-        for connection in list(self.services.connections):
-            for channel_id, session in list(connection.sessions.items()):
-                if session.session.name == name:
-                    del connection.sessions[channel_id]
-                    session.close(failed=True)
 
     def _create_session(self, packet: packets.CreateSession | packets.CreateSessionV2) -> None:
         services = self.services
@@ -254,7 +259,7 @@ class CoreConnection:
         client_id = getattr(packet, "client_id", None)
         if client_id is not None:
             self.scope.client_id = client_id
-        handler.session = ServerSession(
+        session = ServerSession(
             packet.name,
             post_office=services.post_office,
             security=PrincipalSecurity(services.security, principal),
@@ -262,6 +267,7 @@ class CoreConnection:
             callback=handler,
             connection=self.scope,
             registry=services.registry,
+            resources=services.resources,
             min_large_message_size=packet.min_large_message_size,
             auto_commit_sends=packet.auto_commit_sends,
             auto_commit_acks=packet.auto_commit_acks,
@@ -269,14 +275,49 @@ class CoreConnection:
             xa=packet.xa,
             default_address=packet.default_address,
         )
+        handler.made(session)
         self.sessions[packet.session_channel_id] = handler
-        self._logged_in = True
-        self.decoder.frame_limit_bytes = FRAME_BYTES_MAX
+        services.reattachments.add(handler, self._host)
+        self._proved()
         self.send(packets.CreateSessionResponse(SERVER_VERSION), SESSION_SETUP_CHANNEL)
 
-    def _authenticate(self, user: str | None, password: str | None) -> Principal:
+    def _proved(self) -> None:
+        """The peer has shown who it is: by a login, a session's secret name or the cluster password."""
+        self._logged_in = True
+        self.decoder.frame_limit_bytes = FRAME_BYTES_MAX
+
+    def _reattach(self, packet: packets.ReattachSession) -> bool:
+        """Move a session of this peer here (facts 7.1); False, with the session ended, if that cannot
+        be done without losing or repeating something.
+        """
         services = self.services
-        host = self.connection.peer.rpartition(":")[0]
+        found = services.reattachments.find(packet.name, self._host) if services.accepting else None
+        if found is None:
+            return False
+        channel = found.channel
+        self.scope.adopt(found.session.connection)
+        frames = channel.frames_after(packet.last_confirmed_command_id)
+        if frames is None or channel.channel_id in self.sessions or len(self.sessions) >= SESSIONS_PER_CONNECTION_MAX:
+            found.close(failed=True)
+            return False
+        old = channel.connection
+        services.reattachments.found_again(found)
+        self._learn_version(old.decoder.version)
+        found.move(self, frames)
+        old.session_ended(found)
+        self.sessions[channel.channel_id] = found
+        self._proved()
+        log.info("session reattached", extra={"peer": self.connection.peer, "from": old.connection.peer})
+        # the client forgets what the answer covers, so that must be durable first
+        found.session.when_durable(self._reattached, found, channel.last_received)
+        return True
+
+    def _reattached(self, handler: CoreSession, last_received: int) -> None:
+        if handler.channel.connection is self:
+            self.send(packets.ReattachSessionResponse(last_received, True), SESSION_SETUP_CHANNEL)
+
+    def _authenticate(self, user: str | None, password: str | None) -> Principal:
+        services, host = self.services, self._host
         services.login_guard.check(host)
         try:
             return services.security.authenticate(user, password)
@@ -284,14 +325,15 @@ class CoreConnection:
             services.login_guard.failed(host)
             raise
 
-    def session_closed(self, channel_id: int) -> None:
-        """A session ended by its own request."""
-        self.sessions.pop(channel_id, None)
+    def session_ended(self, handler: CoreSession) -> None:
+        """A session has closed, or moved to another connection."""
+        channel_id = handler.channel.channel_id
+        if self.sessions.get(channel_id) is handler:
+            del self.sessions[channel_id]
 
     def cluster_authorized(self) -> None:
         """The peer proved the cluster credentials."""
-        self._logged_in = True
-        self.decoder.frame_limit_bytes = FRAME_BYTES_MAX
+        self._proved()
 
 
 class _ClusterChannel:

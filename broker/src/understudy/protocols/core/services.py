@@ -9,10 +9,13 @@ from understudy.cluster.credentials import ClusterCredentials
 from understudy.cluster.topology import Topology
 from understudy.config.model import Permission
 from understudy.ports import Clock, Entropy
+from understudy.protocols.core.reattachment import Reattachments
+from understudy.protocols.core.resend import ResendBudget
 from understudy.routing.post_office import PostOffice
 from understudy.security.authorization import Principal, SecurityPolicy
 from understudy.security.login_guard import LoginGuard
 from understudy.session.registry import SessionRegistry
+from understudy.session.resource_registry import ResourceRegistry
 from understudy.store.message_store import MessageStore
 
 if TYPE_CHECKING:
@@ -48,15 +51,18 @@ class CoreServices:
     clock: Clock
     entropy: Entropy
     registry: SessionRegistry
+    resources: ResourceRegistry
+    reattachments: Reattachments
     login_guard: LoginGuard
     credentials: ClusterCredentials | None
     """None when no cluster-connection is configured: cluster links are refused."""
     connection_ttl_override_ms: int = -1
     accepting: bool = True
     """False while stopping: new sessions are rejected, clients try again elsewhere."""
+    resend_budget: ResendBudget = field(default_factory=ResendBudget)
     connections: dict[CoreConnection, None] = field(default_factory=dict)
     """In the order they came."""
 
     def session_count(self) -> int:
-        """Sessions of all connections."""
-        return sum(len(connection.sessions) for connection in self.connections)
+        """Sessions of all connections, and those that wait for theirs."""
+        return sum(len(connection.sessions) for connection in self.connections) + self.reattachments.detached_count

@@ -1,10 +1,10 @@
 """One session channel: each packet becomes a session call, each answer a packet.
 
-Facts: core-protocol s. 3.3 (correlation), 4.2 to 4.4 (packets), 6 (behaviour), 7.1 (confirmation
-window). A request that fails is answered by EXCEPTION when an answer was wanted; otherwise the
-session has already marked its transaction, and the failure is logged.
+Facts: core-protocol s. 3.3 (correlation), 4.2 to 4.4 (packets), 6 (behaviour). A request that fails
+is answered by EXCEPTION when an answer was wanted; otherwise the session has already marked its
+transaction, and the failure is logged.
 
-Not here: what a call does (``session.session``).
+Not here: what a call does (``session.session``), command ids and connections (``channel``).
 """
 
 from __future__ import annotations
@@ -18,6 +18,8 @@ from typing import TYPE_CHECKING, Any, Final, cast
 from understudy.config.model import RoutingType
 from understudy.errors import BrokerError, DiskFull, StoreError, UnsupportedPacket
 from understudy.message import FORCED_DELIVERY, Message, MessageType
+from understudy.protocols.core import xa
+from understudy.protocols.core.channel import Event, SessionChannel
 from understudy.routing.configuration import QueueConfiguration
 from understudy.wire.core import packets
 from understudy.wire.core.codec import encode_null_response, encode_receive
@@ -38,18 +40,21 @@ class CoreSession:
     """The handler of one channel and the callback of its ``ServerSession``."""
 
     session: ServerSession
-    """Set by the connection right after it is made."""
+    """Set by ``made``."""
 
     def __init__(self, connection: CoreConnection, channel_id: int, confirmation_window: int) -> None:
-        self._connection = connection
+        self.channel = SessionChannel(connection, channel_id, confirmation_window)
         self._channel_id = channel_id
-        self._send = connection.connection.send
-        self._window = confirmation_window
+        self._version = connection.decoder.version
+        self._send = self.channel.send
+        self._counts = confirmation_window >= 0
         self._queue_names: dict[int, str] = {}
         """By consumer id."""
-        self._received_commands = 0
-        self._confirmed_commands = 0
-        self._unconfirmed_bytes = 0
+
+    def made(self, session: ServerSession) -> None:
+        """Its session is there."""
+        self.session = session
+        self.channel.when_durable = session.when_durable
 
     # --- incoming ------------------------------------------------------------------------------
 
@@ -62,9 +67,8 @@ class CoreSession:
             handler(self, packet)
         except BrokerError as error:
             self._refuse(packet, error)
-            return
-        if self._window >= 0:
-            self._count(packet, size_bytes)
+        if self._counts:
+            self.channel.received(packet, size_bytes)
 
     def _refuse(self, packet: packets.Packet, error: BrokerError) -> None:
         if type(packet) in _ALWAYS_ANSWERED or getattr(packet, "requires_response", False):
@@ -74,27 +78,32 @@ class CoreSession:
             log.info("request failed", extra={"packet": type(packet).__name__, "error": str(error)})
 
     def _fail(self, correlation_id: int | None, error: BrokerError) -> None:
+        if not self.gives_up(error):
+            self._reply(packets.ExceptionResponse(code_of(error), str(error), correlation_id))
+
+    def gives_up(self, error: BrokerError) -> bool:
+        """Whether the store has failed and the node ends: what became of the request is unknown, and
+        an answer would tell the client that it failed for certain.
+        """
         if isinstance(error, StoreError) and not isinstance(error, DiskFull):
-            # the store has failed and the node ends: what became of the request is unknown, and an
-            # answer would tell the client that it failed for certain
-            self._connection.connection.abort()
-            return
-        self._reply(packets.ExceptionResponse(code_of(error), str(error), correlation_id))
+            self.channel.connection.connection.abort()
+            return True
+        return False
 
     def _reply(self, packet: packets.Packet) -> None:
-        self._connection.send(packet, self._channel_id)
+        self.channel.send_packet(packet)
 
     def _done(self, error: BrokerError | None) -> None:
         """Answer a request that carries no correlation id."""
         if error is None:
-            self._send(encode_null_response(self._channel_id, NO_CORRELATION, self._connection.decoder.version))
+            self._send(encode_null_response(self._channel_id, NO_CORRELATION, self._version))
         else:
             self._fail(None, error)
 
     def _done_with(self, correlation_id: int, error: BrokerError | None) -> None:
         """Answer a request that carries a correlation id."""
         if error is None:
-            self._send(encode_null_response(self._channel_id, correlation_id, self._connection.decoder.version))
+            self._send(encode_null_response(self._channel_id, correlation_id, self._version))
         else:
             self._fail(correlation_id, error)
 
@@ -125,11 +134,11 @@ class CoreSession:
         self._reply(self._queue_response(packet.name))
 
     def _queue_response(self, name: str) -> packets.Packet:
-        kind = packets.queue_query_response_type(self._connection.decoder.version)
+        kind = packets.queue_query_response_type(self._version)
         return _copied(kind, self.session.query_queue(name))
 
     def _query_address(self, packet: packets.BindingQuery) -> None:
-        kind = packets.binding_query_response_type(self._connection.decoder.version)
+        kind = packets.binding_query_response_type(self._version)
         self._reply(_copied(kind, self.session.query_address(packet.address)))
 
     # --- producing -----------------------------------------------------------------------------
@@ -201,10 +210,13 @@ class CoreSession:
         self.session.rollback(packet.consider_last_message_as_delivered, self._done)
 
     def _close(self, _: packets.SessionClose) -> None:
-        self.flush_confirmations()
+        self.channel.flush_confirmations()
         self.session.close(failed=False)
-        self._done_when_durable(True)
-        self._connection.session_closed(self._channel_id)
+        self.session.when_durable(self._closed)
+
+    def _closed(self) -> None:
+        self._done(None)
+        self.end()
 
     def _add_metadata(self, packet: packets.AddMetadata | packets.AddMetadataV2) -> None:
         self.session.add_metadata(packet.key, packet.value)
@@ -217,24 +229,7 @@ class CoreSession:
             self._done(None)
 
     def _confirmed(self, packet: packets.PacketsConfirmed) -> None:
-        """We keep nothing for replay yet, so there is nothing to drop."""
-
-    # --- confirmation window -------------------------------------------------------------------
-
-    def _count(self, packet: packets.Packet, size_bytes: int) -> None:
-        if not packet.counts_as_command:
-            return
-        self._received_commands += 1
-        self._unconfirmed_bytes += size_bytes
-        if self._unconfirmed_bytes >= self._window:
-            self.flush_confirmations()
-
-    def flush_confirmations(self) -> None:
-        """Tell the client which of its packets it need not keep any more."""
-        if self._window >= 0 and self._received_commands > self._confirmed_commands:
-            self._confirmed_commands = self._received_commands
-            self._unconfirmed_bytes = 0
-            self._reply(packets.PacketsConfirmed(self._received_commands - 1))
+        self.channel.confirmed(packet.command_id)
 
     # --- callback of the session ---------------------------------------------------------------
 
@@ -257,7 +252,7 @@ class CoreSession:
 
     def operation_failed(self, error: BrokerError) -> None:
         """A request that wanted no answer failed; its transaction, if any, is marked."""
-        log.info("request failed", extra={"session": self.session.name, "error": str(error)})
+        log.info("request failed", extra={"session": self.session.alias, "error": str(error)})
 
     def disconnect_consumer(self, consumer_id: int) -> None:
         """Its queue was deleted."""
@@ -270,11 +265,37 @@ class CoreSession:
         self._reply(packets.ProducerFailCredits(credit_bytes, address))
 
     def writable(self) -> bool:
-        return self._connection.writable()
+        return not self.channel.detached and self.channel.connection.writable()
+
+    # --- life ------------------------------------------------------------------------------------
+
+    def lose(self, ttl_ms: int) -> bool:
+        """The connection is gone under it. True: it waits for its client; False: it has ended."""
+        if self.channel.connection.services.reattachments.keep(self, ttl_ms):
+            self.channel.fire(Event.LOSE)
+            self.session.pause_deliveries()
+            return True
+        self.close(failed=True)
+        return False
+
+    def move(self, connection: CoreConnection, frames: list[bytes]) -> None:
+        """Go on at another connection, which first sends these frames."""
+        self.channel.fire(Event.MOVE, connection, frames)
+        self._version = connection.decoder.version
+        self.session.connection = connection.scope
+        self.session.resume_deliveries()
 
     def close(self, *, failed: bool) -> None:
-        """The connection ends under the session."""
+        """End it without being asked by its client."""
         self.session.close(failed=failed)
+        self.end()
+
+    def end(self) -> None:
+        """The session is closed: nobody can find the channel any more."""
+        connection = self.channel.connection
+        self.channel.fire(Event.END)
+        connection.services.reattachments.remove(self)
+        connection.session_ended(self)
 
 
 def _copied(kind: type[packets.Packet], result: object) -> packets.Packet:
@@ -364,4 +385,5 @@ _HANDLERS: Final[dict[type, Handler]] = {
     packets.AddMetadataV2: CoreSession._add_metadata,
     packets.UniqueAddMetadata: CoreSession._add_unique_metadata,
     packets.PacketsConfirmed: CoreSession._confirmed,
+    **xa.HANDLERS,
 }

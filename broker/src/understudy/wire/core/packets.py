@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from understudy.errors import XaCode
 from understudy.wire.core.layout import VERSION, VERSION_MIN, Packet
 from understudy.wire.core.packets_address import (
     ROUTING_TYPE_UNSET,
@@ -107,7 +108,6 @@ from understudy.wire.core.packets_session import (
     send_tail_bytes,
 )
 from understudy.wire.core.packets_xa import (
-    XaCode,
     XaCommit,
     XaEnd,
     XaFailed,

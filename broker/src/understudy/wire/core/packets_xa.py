@@ -3,25 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from enum import IntEnum
 from typing import ClassVar
 
+from understudy.errors import XaCode
 from understudy.wire.core.layout import I32, Flag, Packet, TextOrNull, XidField, Xids
-
-
-class XaCode(IntEnum):
-    """Codes of an ``XaResponse`` (X/Open XA); 100 and up are rollback codes."""
-
-    OK = 0
-    HEURISTIC_ROLLBACK = 6
-    HEURISTIC_COMMIT = 7
-    ROLLED_BACK = 100
-    RESOURCE_MANAGER_ERROR = -3
-    UNKNOWN_XID = -4
-    INVALID = -5
-    PROTOCOL = -6
-    RESOURCE_MANAGER_FAILED = -7
-    DUPLICATE_XID = -8
 
 
 @dataclass(slots=True)

@@ -27,6 +27,7 @@ public final class ReceiveAcrossFailover {
     String queue = arguments[1];
     int count = Integer.parseInt(arguments[2]);
     Set<Long> committed = new HashSet<>();
+    Set<Long> undecided = new HashSet<>();
     int again = 0;
     try (ActiveMQConnectionFactory factory = new ActiveMQConnectionFactory(url);
         Connection connection = factory.createConnection()) {
@@ -44,7 +45,7 @@ public final class ReceiveAcrossFailover {
           if (batch.size() >= BATCH || committed.size() + batch.size() >= count) {
             session.commit();
             for (Long number : batch) {
-              if (!committed.add(number)) {
+              if (!committed.add(number) && !undecided.remove(number)) {
                 again++;
               }
             }
@@ -57,9 +58,10 @@ public final class ReceiveAcrossFailover {
           System.out.println("rolled back " + batch.size());
           batch.clear();
         } catch (JMSException unknown) {
-          // the outcome of the commit was cut off: what was committed will not come again
+          // the outcome of the commit was cut off: it was done and nothing comes again, or all of it does, once
           System.out.println("unknown outcome of " + batch.size() + ": " + unknown.getMessage());
           committed.addAll(batch);
+          undecided.addAll(batch);
           batch.clear();
         }
       }

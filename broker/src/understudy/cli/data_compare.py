@@ -1,0 +1,230 @@
+"""``understudy data compare``: which copy of a store is newest, where they split, what to do.
+
+Exit codes: 0 all are identical or one the beginning of the other, 1 some went different ways or one
+is damaged, 2 usage (also: not of one node), 3 one cannot be read.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from contextlib import nullcontext
+from dataclasses import asdict
+from enum import Enum
+
+import click
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from understudy.cli.stores import STORE, open_store
+from understudy.errors import DiskFailed, StoreVersionUnsupported, WrongNode
+from understudy.store.compare import Comparison, Pair, Place, Relation, Side, compare
+from understudy.store.log_copy import CopyState
+
+
+@click.command("compare")
+@click.argument("directories", nargs=-1, required=True, type=STORE)
+@click.option("--full", is_flag=True, help="Check every byte of sealed segments too, instead of trusting their seals.")
+@click.option(
+    "--list",
+    "sample",
+    type=click.IntRange(min=0),
+    default=10,
+    show_default=True,
+    help="Messages of each replay set to list with --json.",
+)
+@click.option("--json", "as_json", is_flag=True, help="JSON instead of text.")
+@click.pass_context
+def compare_stores(
+    context: click.Context, directories: tuple[str, ...], full: bool, sample: int, as_json: bool
+) -> None:
+    """Compare copies of one node's journal: DIRECTORY DIRECTORY [DIRECTORY ...].
+
+    Newest is decided by epoch and sequence, never by file times. Nothing is changed.
+    """
+    if len(directories) < 2 or len(set(directories)) < len(directories):
+        raise click.UsageError("at least two different directories are wanted")
+    disk = open_store(*directories)
+    console = Console(stderr=True)
+    quiet = as_json or not console.is_terminal
+    try:
+        with nullcontext() if quiet else console.status("comparing") as status:
+            comparison = compare(
+                disk,
+                directories,
+                full=full,
+                sample=sample,
+                progress=(lambda doing: None) if status is None else status.update,
+            )
+    except WrongNode as error:
+        raise click.UsageError(str(error)) from error
+    except (StoreVersionUnsupported, DiskFailed, OSError) as error:
+        click.echo(f"understudy: {error}", err=True)
+        context.exit(3)
+    plan = plan_of(comparison)
+    if as_json:
+        click.echo(json.dumps({**_plain(comparison), "plan": plan}))
+    else:
+        _print(comparison, plan)
+    context.exit(1 if comparison.diverged or comparison.damaged else 0)
+
+
+def _plain(comparison: Comparison) -> dict[str, object]:
+    values = asdict(comparison, dict_factory=lambda items: {k: v.value if isinstance(v, Enum) else v for k, v in items})
+    directories = [copy.directory for copy in comparison.copies]
+    values["newest"] = [directories[index] for index in comparison.newest]
+    for pair, plain in zip(comparison.pairs, values["pairs"], strict=True):
+        plain["left"], plain["right"] = directories[pair.left], directories[pair.right]
+        plain["left_only"]["replay_messages"] = pair.left_only.replay_messages
+        plain["right_only"]["replay_messages"] = pair.right_only.replay_messages
+    return values
+
+
+# --- the plan -----------------------------------------------------------------------------------------
+
+
+def plan_of(comparison: Comparison) -> list[str]:
+    """What to do, in words, step by step."""
+    copies, plan = comparison.copies, list[str]()
+    plan += [
+        f"{copy.directory} is damaged ({copy.problem.file} at offset {copy.problem.offset}: {copy.problem.message})."
+        " Only what lies before counts here; look for a copy that is whole, and keep this one."
+        for copy in copies
+        if copy.state == CopyState.DAMAGED.value and copy.problem is not None
+    ]
+    best = _to_start(comparison)
+    if best is None:
+        plan.append(
+            "No copy is newest: two of them end at the same epoch and sequence and differ. Choose by what each has"
+            " alone, start that one, and bring the rest over as below."
+        )
+        best = comparison.newest[0]
+    base = copies[best].directory
+    twins = [
+        copies[pair.left + pair.right - best].directory for pair in _pairs_of(comparison, best, Relation.IDENTICAL)
+    ]
+    same = f" ({', '.join(twins)}: the same, record by record)" if twins else ""
+    plan.append(
+        f"Start from {base}{same}: it ends at epoch {copies[best].epoch}, sequence {copies[best].last_sequence}."
+    )
+    problem = copies[best].problem
+    if copies[best].state == CopyState.SHORT.value and problem is not None:
+        plan.append(
+            f"But a node refuses to start from {base} as it is ({problem.message}): the copy was interrupted. Copy it"
+            " again from where it came from."
+        )
+    exported: list[str] = []
+    for pair in comparison.pairs:
+        if best not in (pair.left, pair.right) or pair.relation is Relation.IDENTICAL:
+            continue
+        other = pair.left + pair.right - best
+        side, facing = (pair.left_only, pair.right_only) if pair.left == other else (pair.right_only, pair.left_only)
+        plan += _steps(comparison, pair, base, copies[other].directory, side, facing, exported)
+    return plan
+
+
+def _to_start(comparison: Comparison) -> int | None:
+    """The newest copy, the soundest of several; None if they contradict each other."""
+    newest = comparison.newest
+    for pair in comparison.pairs:
+        if pair.left in newest and pair.right in newest and pair.relation is not Relation.IDENTICAL:
+            return None
+    order = [CopyState.WHOLE, CopyState.CUT, CopyState.SHORT, CopyState.DAMAGED]
+    return min(newest, key=lambda index: order.index(CopyState(comparison.copies[index].state)))
+
+
+def _pairs_of(comparison: Comparison, index: int, relation: Relation) -> list[Pair]:
+    return [pair for pair in comparison.pairs if index in (pair.left, pair.right) and pair.relation is relation]
+
+
+def _steps(
+    comparison: Comparison, pair: Pair, base: str, other: str, side: Side, facing: Side, exported: list[str]
+) -> list[str]:
+    if pair.relation is Relation.UNKNOWN:
+        return [
+            (
+                f"{other} has no record in common with {base}: one begins behind the end of the other. Nothing proves"
+                " that it is an older state of the same log; keep it until you know."
+            )
+        ]
+    if pair.relation is not Relation.DIVERGED:
+        return [f"{other} is the beginning of {base} and has nothing of its own: it is not needed."]
+    steps = [
+        (
+            f"{other} went its own way from sequence {pair.sequence} on: {side.messages} messages,"
+            f" {side.acknowledgements} acknowledgements and {side.commits} commits are only there."
+        )
+    ]
+    if side.replay_messages:
+        without = " ".join(f"--only-in-not {directory}" for directory in (base, *exported))
+        steps.append(
+            f"Bring over the {side.replay_messages} live messages that only {other} has:"
+            f" understudy data export {other} {without} -o FILE, then, with the broker running,"
+            " understudy data import FILE --url URL. Twice is once."
+        )
+        exported.append(other)
+    if facing.settled:
+        steps.append(
+            f"{facing.settled} messages that still live in {base} have left their queue in {other}: consumers have"
+            " had them, and will get them again."
+        )
+    steps.append(f"Keep {other} until that is done; never start a node from it afterwards.")
+    return steps
+
+
+# --- for people -----------------------------------------------------------------------------------------
+
+
+def _print(comparison: Comparison, plan: list[str]) -> None:
+    # not wrapped when piped, so that every line stays one line
+    console = Console(file=sys.stdout, width=None if sys.stdout.isatty() else 250, highlight=False)
+    table = Table(box=None, header_style="bold")
+    for name in ("", "copy", "epoch", "sequences", "segments", "live", "state"):
+        table.add_column(name, justify="right" if name in ("epoch", "segments", "live") else "left", overflow="fold")
+    for index, copy in enumerate(comparison.copies):
+        table.add_row(
+            "newest" if index in comparison.newest else "",
+            Text(copy.directory),
+            str(copy.epoch),
+            f"{copy.first_sequence}-{copy.last_sequence}" if copy.last_sequence else "empty",
+            str(copy.segments),
+            "" if copy.live_messages is None else f"{copy.live_messages:,}",
+            copy.state,
+        )
+    console.print(table)
+    for pair in comparison.pairs:
+        _print_pair(console, comparison, pair)
+    console.print()
+    for number, step in enumerate(plan, 1):
+        console.print(Text(f"{number}. {step}"), soft_wrap=True)
+
+
+def _print_pair(console: Console, comparison: Comparison, pair: Pair) -> None:
+    left, right = comparison.copies[pair.left].directory, comparison.copies[pair.right].directory
+    words = {
+        Relation.IDENTICAL: f"{left} and {right} are identical",
+        Relation.PREFIX: f"{left} is a prefix of {right}, which goes on from sequence {pair.sequence}",
+        Relation.EXTENSION: f"{right} is a prefix of {left}, which goes on from sequence {pair.sequence}",
+        Relation.DIVERGED: f"{left} and {right} diverged at sequence {pair.sequence}",
+        Relation.UNKNOWN: f"{left} and {right} have no record in common",
+    }
+    console.print()
+    console.print(Text(words[pair.relation], style="bold"), soft_wrap=True)
+    for directory, place, side in ((left, pair.left_place, pair.left_only), (right, pair.right_place, pair.right_only)):
+        if place is not None:
+            _print_side(console, directory, place, side)
+
+
+def _print_side(console: Console, directory: str, place: Place, side: Side) -> None:
+    console.print(
+        Text(
+            f"  only in {directory}, from epoch {place.epoch}, {place.file} at byte {place.offset}: {side.records:,}"
+            f" records: {side.messages:,} messages, {side.acknowledgements:,} acknowledgements,"
+            f" {side.commits:,} commits, {side.rollbacks:,} rollbacks, {side.prepares:,} prepared"
+        ),
+        soft_wrap=True,
+    )
+    for share in side.replay:
+        line = f"    alive only there: {share.messages:,} messages, {share.size_bytes:,} bytes, queue {share.queue!a}"
+        console.print(Text(line), soft_wrap=True)

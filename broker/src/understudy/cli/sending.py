@@ -1,0 +1,258 @@
+"""Sending known messages into a running broker: queues first, every send confirmed, resumable."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from functools import partial
+from itertools import islice
+from pathlib import Path
+from typing import Any, Final
+
+import click
+
+from understudy.cli.load import Meter, connected, print_summary, run, show_progress, until_interrupted
+from understudy.client import aio
+from understudy.client.destinations import RoutingType
+from understudy.client.url import parse_url
+from understudy.errors import AddressExists, ConfigError, InvalidQueueConfiguration, QueueExists
+from understudy.limits import ID_CACHE_SIZE
+from understudy.message import Message
+from understudy.store.transfer import ExportedQueue
+from understudy.wire.core.packets import QueueQueryResponse
+
+_WINDOW: Final = 500
+#: Confirmations between two notes of how far it is.
+_NOTE_EVERY: Final = 2_000
+_LAST_CONFIRMATIONS_S: Final = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class SendPlan:
+    """What to send."""
+
+    queues: Mapping[str, ExportedQueue]
+    """To make before, if they are missing."""
+    messages: Callable[[], Iterator[Message]]
+    """With address (or ``address::queue``) and duplicate id; the same in the same order each time."""
+    total: int
+    addresses: Mapping[str, int]
+    """Messages for each: duplicate ids count per address."""
+    source: str
+    """What is sent, so that the progress of something else is not taken for it."""
+    rate: float | None
+    """Messages a second; None for no limit."""
+    dry_run: bool
+
+
+class _Progress:
+    """How many of the first messages are confirmed, in a file beside the export."""
+
+    def __init__(self, file: Path | None, source: str, target: str | None) -> None:
+        """
+        Args:
+            file: None keeps nothing.
+            source: What is being sent; progress of anything else does not count.
+            target: Node id of the broker; progress with another does not count.
+        """
+        self._file = file
+        self._key = {"source": source, "target": target}
+        self.confirmed = 0
+        self._done: set[int] = set()
+        self._noted = 0
+        if file is not None and target is not None and file.exists():
+            try:
+                noted = json.loads(file.read_text(encoding="utf-8"))
+                if {name: noted[name] for name in self._key} == self._key:
+                    self.confirmed = self._noted = int(noted["confirmed"])
+            except (ValueError, KeyError, TypeError) as error:
+                raise ConfigError("is no progress of an import", file=str(file), hint="remove it") from error
+
+    def confirm(self, number: int) -> None:
+        """That message, counted from 0, is safe."""
+        self._done.add(number)
+        while self.confirmed in self._done:
+            self._done.remove(self.confirmed)
+            self.confirmed += 1
+        if self.confirmed - self._noted >= _NOTE_EVERY:
+            self.note()
+
+    def note(self) -> None:
+        """Write it down."""
+        if self._file is None or self.confirmed == self._noted:
+            return
+        self._noted = self.confirmed
+        temporary = self._file.with_name(self._file.name + ".part")
+        temporary.write_text(json.dumps({**self._key, "confirmed": self.confirmed}), encoding="utf-8")
+        os.replace(temporary, self._file)
+
+    def finish(self) -> None:
+        """Everything is confirmed: another time begins at the beginning."""
+        if self._file is not None:
+            self._file.unlink(missing_ok=True)
+
+
+class _Sending:
+    """One run."""
+
+    def __init__(self, plan: SendPlan, meter: Meter) -> None:
+        self._plan = plan
+        self._meter = meter
+        self.sent = 0
+        self.skipped = 0
+        self.created: list[str] = []
+        self.error: BaseException | None = None
+        self.failovers = 0
+
+    async def use(self, connection: aio.Connection, progress_of: Callable[[str | None], _Progress]) -> None:
+        """Make what is missing, then send.
+
+        Raises:
+            BrokerError: the broker refused; what was confirmed before stands.
+        """
+        session = await connection.session()
+        for queue in self._plan.queues.values():
+            await self._ensure(session, queue)
+        if self._plan.dry_run:
+            return
+        progress = progress_of(connection.node_id)
+        self.skipped = progress.confirmed
+        producer = await session.producer(routing=None, duplicate_ids=False, window=_WINDOW)
+        painter = asyncio.create_task(show_progress(self._meter, connection))
+        try:
+            interrupted = await until_interrupted(self._send(producer, progress))
+            deadline_s = time.monotonic() + _LAST_CONFIRMATIONS_S
+            while producer.in_flight and self.error is None and (not interrupted or time.monotonic() < deadline_s):
+                await asyncio.sleep(0.005)
+        finally:
+            painter.cancel()
+            progress.note()
+            self.failovers = connection.failovers
+        if self.error is not None:
+            raise self.error
+        if progress.confirmed == self._plan.total:
+            progress.finish()
+
+    async def _ensure(self, session: aio.Session, queue: ExportedQueue) -> None:
+        """Raises:
+        InvalidQueueConfiguration: there is one of the name that is another.
+        """
+        answer: QueueQueryResponse = await session.query_queue(queue.name)
+        if answer.exists:
+            if (answer.address or queue.name) != queue.address or (answer.filter or None) != (queue.filter or None):
+                raise InvalidQueueConfiguration(
+                    f"queue {queue.name!r} is at address {answer.address!r} with filter {answer.filter!r} there,"
+                    f" and was at {queue.address!r} with filter {queue.filter!r}",
+                    hint="its messages could be lost on the way; move it aside, or edit the line 'queue' of the file",
+                )
+            return
+        self.created.append(queue.name)
+        if self._plan.dry_run:
+            return
+        routing = RoutingType(queue.routing_type)
+        if not (await session.query_address(queue.address)).exists:
+            try:
+                await session.create_address(queue.address, routing)
+            except AddressExists:
+                pass  # somebody was faster
+        try:
+            await session.create_queue(
+                queue.name, address=queue.address, routing=routing, filter=queue.filter, durable=queue.durable
+            )
+        except QueueExists:
+            pass  # somebody was faster
+
+    async def _send(self, producer: aio.Producer, progress: _Progress) -> None:
+        started_s = time.monotonic()
+        rate = self._plan.rate
+        first = progress.confirmed
+        for number, message in enumerate(islice(self._plan.messages(), first, None), first):
+            if self.error is not None:
+                return
+            if rate is not None:
+                ahead_s = self.sent / rate - (time.monotonic() - started_s)
+                if ahead_s > 0:
+                    await asyncio.sleep(ahead_s)
+            await producer.wait_sendable()
+            self.sent += 1
+            future = producer.send_nowait(message)
+            future.add_done_callback(partial(self._done, progress, number))
+
+    def _done(self, progress: _Progress, number: int, future: asyncio.Future[None]) -> None:
+        error = None if future.cancelled() else future.exception()
+        if error is not None:
+            self.error = self.error or error
+        elif not future.cancelled():
+            progress.confirm(number)
+            self._meter.add()
+
+
+def send_all(
+    plan: SendPlan,
+    title: str,
+    url: str,
+    user: str | None,
+    password: str | None,
+    *,
+    as_json: bool,
+    progress_file: Path | None,
+) -> int:
+    """Carry out a plan and print its summary; the exit code.
+
+    Raises:
+        BrokerError: nobody there, or the broker refused.
+    """
+    _warn_of_the_cache(plan.addresses)
+    parsed = parse_url(url)
+    # otherwise nothing would answer for messages that are not durable
+    parsed = replace(parsed, options=replace(parsed.options, block_on_non_durable_send=True))
+    meter = Meter("confirmed", plan.total, quiet=as_json or plan.dry_run)
+    sending = _Sending(plan, meter)
+    ended_well = False
+    try:
+        with meter:
+            run(
+                lambda: connected(
+                    parsed,
+                    user,
+                    password,
+                    lambda connection: sending.use(
+                        connection, lambda node_id: _Progress(progress_file, plan.source, node_id)
+                    ),
+                )
+            )
+        ended_well = True
+    finally:
+        if ended_well or sending.sent:
+            print_summary(title, _summary(plan, sending, meter, as_json=as_json), as_json=as_json)
+    return 0 if plan.dry_run or sending.skipped + meter.count == plan.total else 1
+
+
+def _warn_of_the_cache(addresses: Mapping[str, int]) -> None:
+    for address, count in addresses.items():
+        if count > ID_CACHE_SIZE:
+            click.echo(
+                f"note: {count:,} messages to {address!a}: a broker remembers the newest id-cache-size duplicate ids"
+                f" of an address ({ID_CACHE_SIZE:,} by default), so do this once only, or raise id-cache-size before",
+                err=True,
+            )
+
+
+def _summary(plan: SendPlan, sending: _Sending, meter: Meter, *, as_json: bool) -> dict[str, Any]:
+    return {
+        "messages": plan.total,
+        "addresses": dict(sorted(plan.addresses.items())) if as_json else len(plan.addresses),
+        "created_queues": sending.created if as_json else len(sending.created),
+        "skipped": sending.skipped,
+        "sent": sending.sent,
+        "confirmed": meter.count,
+        "seconds": round(meter.elapsed_s, 3),
+        "rate": round(meter.rate, 1),
+        "failovers": sending.failovers,
+        "dry_run": plan.dry_run,
+        "error": str(sending.error) if sending.error is not None else None,
+    }

@@ -1,0 +1,250 @@
+"""XA branches of one client session (core-protocol facts 4.5), across failovers.
+
+A branch that was prepared is the broker's promise: deciding it is asked again until it is answered.
+Work that was not prepared went with the server's session, so the branch is lost: the broker is told
+(XA_FAILED), what is still sent in it is dropped, and ending it fails with a rollback code.
+
+Every refusal is an ``XaError`` with the code that an XAException would have.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+from understudy.client.calls import Call, Interrupted, Waiter, settle
+from understudy.errors import BrokerError, IllegalState, XaCode, XaError
+from understudy.ids import Xid
+from understudy.wire.core.packets import (
+    NullResponse,
+    Packet,
+    SessionStart,
+    SessionStop,
+    XaCommit,
+    XaEnd,
+    XaFailed,
+    XaForget,
+    XaGetTimeout,
+    XaGetTimeoutResponse,
+    XaInDoubt,
+    XaInDoubtResponse,
+    XaJoin,
+    XaPrepare,
+    XaResponse,
+    XaResume,
+    XaRollback,
+    XaSetTimeout,
+    XaSetTimeoutResponse,
+    XaStart,
+    XaSuspend,
+)
+
+if TYPE_CHECKING:
+    from understudy.client.session_state import SessionState
+
+_ROLLED_BACK: Final = range(XaCode.ROLLED_BACK, 108)
+
+
+class Branches:
+    """See the module's text."""
+
+    def __init__(self, session: SessionState) -> None:
+        self._session = session
+        self._working_in: Xid | None = None
+        self.lost = False
+        """A failover undid the work of the branch."""
+
+    @property
+    def working_in(self) -> Xid | None:
+        """The branch that sends and acknowledgements belong to."""
+        return self._working_in
+
+    # -- its own part -----------------------------------------------------------------------------
+
+    def start(self, xid: Xid, waiter: Waiter[None], *, join: bool = False, resume: bool = False) -> None:
+        """Work in a branch: a new one, one that another session began, or a suspended one."""
+        self._check()
+        packet = XaJoin(xid) if join else XaResume(xid) if resume else XaStart(xid)
+
+        def begun() -> None:
+            self._left()
+            self._working_in = xid
+
+        self._ask("start branch", lambda: packet, waiter, Interrupted.FAIL, begun)
+
+    def suspend(self, waiter: Waiter[None]) -> None:
+        """Leave the branch for now; ``start`` with ``resume`` goes on."""
+        self._check()
+        self._when_sent(
+            lambda: self._ask(
+                "suspend branch", lambda: self._settled(XaSuspend()), waiter, Interrupted.FAIL, self._left
+            )
+        )
+
+    def end(self, xid: Xid, waiter: Waiter[None], *, failed: bool = False) -> None:
+        """The session's part is done; what was received is acknowledged in the branch."""
+        self._check()
+        self._when_sent(lambda: self._end(xid, waiter, failed))
+
+    def _when_sent(self, call: Callable[[], None]) -> None:
+        """What still waits for credits belongs to the branch: its end must not overtake it."""
+        self._session.sends.when_none_waits(call)
+
+    def _end(self, xid: Xid, waiter: Waiter[None], failed: bool) -> None:
+        undone: list[BrokerError] = []
+
+        def build() -> Packet:
+            # known only when it is sent: it may have waited for the failover to end
+            if self.lost and self._working_in == xid:
+                undone.append(XaError("a failover undid the work of this branch", xa_code=XaCode.ROLLED_BACK_OTHER))
+                return XaRollback(xid)
+            return self._settled(XaEnd(xid, failed))
+
+        left = self._left if self._working_in == xid else None
+        self._ask("end branch", build, waiter, Interrupted.FAIL, left, whatever=left, undone=undone)
+
+    def _settled(self, packet: Packet) -> Packet:
+        self._session.consumers.acknowledge_all()
+        return packet
+
+    def _left(self) -> None:
+        self._working_in = None
+        self.lost = False
+        self._session.rollback_only = False
+
+    # -- outcomes ---------------------------------------------------------------------------------
+
+    def prepare(self, xid: Xid, waiter: Waiter[None]) -> None:
+        """Have the broker promise that the branch can commit."""
+        self._check()
+        # asked again after a failover: a branch that is prepared already refuses with PROTOCOL
+        self._ask(
+            "prepare branch", lambda: XaPrepare(xid), waiter, Interrupted.REISSUE, None, again_means={XaCode.PROTOCOL}
+        )
+
+    def commit(self, xid: Xid, waiter: Waiter[None], *, one_phase: bool = False) -> None:
+        """Commit a prepared branch, or in one phase one that only this session worked in."""
+        self._check()
+        interrupted = Interrupted.FAIL if one_phase else Interrupted.REISSUE
+        # asked again: a prepared branch that is gone was committed by the first time
+        self._ask(
+            "commit branch",
+            lambda: XaCommit(xid, one_phase),
+            waiter,
+            interrupted,
+            None,
+            again_means={XaCode.UNKNOWN_XID},
+        )
+
+    def roll_back(self, xid: Xid, waiter: Waiter[None]) -> None:
+        """Undo a branch; what the session received is delivered again."""
+        self._check()
+        session = self._session
+
+        def stopped(packet: Any, error: BaseException | None) -> None:
+            session.consumers.returned()
+
+        def undone() -> None:
+            if session.started:
+                session.transmit_packet(SessionStart())
+
+        session.calls.add(Call("stop", lambda _: SessionStop(), (NullResponse,), stopped, Interrupted.FORGET))
+        self._ask(
+            "roll back branch",
+            lambda: XaRollback(xid),
+            waiter,
+            Interrupted.REISSUE,
+            undone,
+            again_means={XaCode.UNKNOWN_XID},
+            whatever=undone,
+        )
+
+    def forget(self, xid: Xid, waiter: Waiter[None]) -> None:
+        """The broker need not remember a heuristic outcome any more."""
+        self._check()
+        self._ask(
+            "forget branch",
+            lambda: XaForget(xid),
+            waiter,
+            Interrupted.REISSUE,
+            None,
+            again_means={XaCode.UNKNOWN_XID},
+        )
+
+    def in_doubt(self, waiter: Waiter[tuple[Xid, ...]]) -> None:
+        """Branches that wait for their outcome, or whose heuristic outcome waits to be forgotten."""
+        self._check()
+        answered = settle(waiter, lambda packet: tuple(packet.xids))
+        self._session.calls.add(Call("branches in doubt", lambda _: XaInDoubt(), (XaInDoubtResponse,), answered))
+
+    def set_timeout(self, timeout_s: int, waiter: Waiter[bool]) -> None:
+        """Of branches started from now on; 0 = the broker's."""
+        self._check()
+        answered = settle(waiter, lambda packet: packet.ok)
+        self._session.calls.add(
+            Call("branch timeout", lambda _: XaSetTimeout(timeout_s), (XaSetTimeoutResponse,), answered)
+        )
+
+    def timeout(self, waiter: Waiter[int]) -> None:
+        """Seconds after which the broker gives up a branch that is not prepared."""
+        self._check()
+        answered = settle(waiter, lambda packet: packet.timeout_s)
+        self._session.calls.add(Call("branch timeout", lambda _: XaGetTimeout(), (XaGetTimeoutResponse,), answered))
+
+    # -- life -------------------------------------------------------------------------------------
+
+    def session_recreated(self) -> None:
+        """The server's session is a new one: the branch cannot commit, and the broker must know."""
+        if self._working_in is not None:
+            self.lost = True
+            self._session.transmit_packet(XaFailed(self._working_in))
+
+    def _check(self) -> None:
+        session = self._session
+        if session.closed is not None:
+            raise session.closed
+        if not session.options.xa:
+            raise IllegalState("the session is not an XA session")
+
+    def _ask(
+        self,
+        name: str,
+        build: Callable[[], Packet],
+        waiter: Waiter[None],
+        interrupted: Interrupted,
+        succeeded: Callable[[], None] | None,
+        *,
+        again_means: frozenset[int] | set[XaCode] = frozenset(),
+        undone: Sequence[BrokerError] = (),
+        whatever: Callable[[], None] | None = None,
+    ) -> None:
+        """Args:
+        again_means: Codes that mean "already done" when it had been asked before.
+        undone: The error to end with even if it was carried out.
+        whatever: Called when it was refused.
+        """
+
+        def done(packet: Any, error: BaseException | None) -> None:
+            if error is None and undone:
+                error = undone[0]
+            elif error is None and packet is not None and packet.error:
+                code = packet.response_code
+                if not (call.reissued and code in again_means):
+                    error = XaError(packet.message or f"{name}: code {code}", xa_code=code)
+            if error is None:
+                if succeeded is not None:
+                    succeeded()
+            elif whatever is not None:
+                whatever()
+            settle(waiter, lambda _: None)(None, error)
+
+        def interruption(error: BrokerError, sent: bool) -> BaseException:
+            return XaError(f"{name}: the connection was lost: {error}", xa_code=XaCode.RESOURCE_MANAGER_FAILED)
+
+        call = Call(name, lambda _: build(), (XaResponse,), done, interrupted, interruption)
+        self._session.calls.add(call)
+
+
+def is_rollback(error: XaError) -> bool:
+    """Whether the branch was rolled back: nothing of it is left to be decided."""
+    return error.xa_code in _ROLLED_BACK

@@ -1,0 +1,80 @@
+"""What a session has sent and its client has not confirmed: to be sent again after a reattachment.
+
+Facts 7.1. Bounded per session and per node: above a bound the oldest frames are dropped, and the
+session can then only be reattached by a client that has received those. Nothing is lost by it: a
+client that cannot be served again creates its session anew, as without a window.
+
+Invariant: the kept frames are the commands ``_first`` to ``_first + len - 1`` of this direction.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+
+from understudy.limits import RESEND_BYTES_OF_NODE_MAX, RESEND_BYTES_OF_SESSION_MAX
+from understudy.wire.core.commands import distance
+
+
+class ResendBudget:
+    """Bytes kept by all sessions of a node."""
+
+    __slots__ = ("used_bytes",)
+
+    def __init__(self) -> None:
+        self.used_bytes = 0
+
+
+class ResendCache:
+    """See the module's text."""
+
+    __slots__ = ("_budget", "_bytes", "_first", "_frames")
+
+    def __init__(self, budget: ResendBudget) -> None:
+        self._budget = budget
+        self._frames: deque[bytes] = deque()
+        self._bytes = 0
+        self._first = 0
+
+    def __len__(self) -> int:
+        return len(self._frames)
+
+    def sent(self, frame: bytes) -> None:
+        """One counted command went out, or would have."""
+        self._frames.append(frame)
+        self._bytes += len(frame)
+        budget = self._budget
+        budget.used_bytes += len(frame)
+        while self._frames and (
+            self._bytes > RESEND_BYTES_OF_SESSION_MAX or budget.used_bytes > RESEND_BYTES_OF_NODE_MAX
+        ):
+            self._drop_oldest()
+
+    def confirmed(self, last_received: int) -> None:
+        """The client has everything up to this id; an id that was never given counts as the last."""
+        for _ in range(min(distance(last_received + 1, self._first), len(self._frames))):
+            self._drop_oldest()
+
+    def after(self, last_received: int) -> list[bytes] | None:
+        """What to send again to a client that received everything up to this id (-1 = nothing).
+
+        Returns:
+            None when that cannot be told: it was dropped, or the id was never given.
+        """
+        skipped = distance(last_received + 1, self._first)
+        if not 0 <= skipped <= len(self._frames):
+            return None
+        self.confirmed(last_received)
+        return list(self._frames)
+
+    def clear(self) -> None:
+        """The session has ended."""
+        self._budget.used_bytes -= self._bytes
+        self._bytes = 0
+        self._first += len(self._frames)
+        self._frames.clear()
+
+    def _drop_oldest(self) -> None:
+        frame = self._frames.popleft()
+        self._bytes -= len(frame)
+        self._budget.used_bytes -= len(frame)
+        self._first += 1

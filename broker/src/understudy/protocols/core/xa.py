@@ -1,0 +1,83 @@
+"""The XA packets of a session channel (facts 4.5): each answered by XA_RESP, its code an XAException's."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Final
+
+from understudy.errors import BrokerError, XaCode, XaError
+from understudy.wire.core import packets
+
+if TYPE_CHECKING:
+    from understudy.protocols.core.session import CoreSession
+    from understudy.session.xa import XaRequests
+
+_OK: Final = packets.XaResponse(False, XaCode.OK, None)
+
+_REQUESTS: Final[dict[type, Callable[[XaRequests, Any], None]]] = {
+    packets.XaStart: lambda requests, packet: requests.start(packet.xid),
+    packets.XaJoin: lambda requests, packet: requests.join(packet.xid),
+    packets.XaResume: lambda requests, packet: requests.resume(packet.xid),
+    packets.XaSuspend: lambda requests, packet: requests.suspend(),
+    packets.XaEnd: lambda requests, packet: requests.end(packet.xid, failed=packet.failed),
+    packets.XaPrepare: lambda requests, packet: requests.prepare(packet.xid),
+    packets.XaRollback: lambda requests, packet: requests.roll_back(packet.xid),
+    packets.XaForget: lambda requests, packet: requests.forget(packet.xid),
+}
+
+
+def _request(handler: CoreSession, packet: Any) -> None:
+    answer: packets.Packet = _OK
+    try:
+        _REQUESTS[type(packet)](handler.session.branches, packet)
+    except BrokerError as error:
+        if handler.gives_up(error):
+            return
+        answer = _refusal(error)
+    handler.session.when_durable(handler.channel.send_packet, answer)
+
+
+def _commit(handler: CoreSession, packet: packets.XaCommit) -> None:
+    def done(error: BrokerError | None) -> None:
+        if error is None:
+            handler.channel.send_packet(_OK)
+        elif not handler.gives_up(error):
+            handler.channel.send_packet(_refusal(error))
+
+    try:
+        handler.session.branches.commit(packet.xid, one_phase=packet.one_phase, done=done)
+    except BrokerError as error:
+        if handler.gives_up(error):
+            return
+        handler.session.when_durable(handler.channel.send_packet, _refusal(error))
+
+
+def _refusal(error: BrokerError) -> packets.Packet:
+    code = error.xa_code if isinstance(error, XaError) else XaCode.RESOURCE_MANAGER_ERROR
+    return packets.XaResponse(True, code, str(error))
+
+
+def _failed(handler: CoreSession, packet: packets.XaFailed) -> None:
+    handler.session.branches.failed(packet.xid)
+
+
+def _in_doubt(handler: CoreSession, _: packets.XaInDoubt) -> None:
+    handler.channel.send_packet(packets.XaInDoubtResponse(handler.session.branches.in_doubt()))
+
+
+def _set_timeout(handler: CoreSession, packet: packets.XaSetTimeout) -> None:
+    handler.channel.send_packet(packets.XaSetTimeoutResponse(handler.session.branches.set_timeout(packet.timeout_s)))
+
+
+def _get_timeout(handler: CoreSession, _: packets.XaGetTimeout) -> None:
+    handler.channel.send_packet(packets.XaGetTimeoutResponse(handler.session.branches.timeout_s))
+
+
+HANDLERS: Final[dict[type, Callable[[CoreSession, Any], None]]] = {
+    **dict.fromkeys(_REQUESTS, _request),
+    packets.XaCommit: _commit,
+    packets.XaFailed: _failed,
+    packets.XaInDoubt: _in_doubt,
+    packets.XaSetTimeout: _set_timeout,
+    packets.XaGetTimeout: _get_timeout,
+}

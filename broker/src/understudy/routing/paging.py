@@ -1,0 +1,140 @@
+"""What leaves memory and how it comes back (manual, "Paging"; docs/adr/0008-bounded-memory.md).
+
+Under PAGE a message that arrives while its address (``max-size-bytes``, ``max-size-messages``) or
+the node (``global-max-size``, ``global-max-messages``) holds its maximum in memory is queued
+without its body. If it is durable the log has the body already; if not, the body goes to a page
+file. References leave memory by themselves when a queue is deep (``waiting``).
+
+Not here: page files (``store.pages``), who is refused (``post_office``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final
+
+from understudy.message import Message
+from understudy.routing.settings import AddressSettings
+from understudy.store.columns import PAGE_SEGMENT
+from understudy.store.pages import PageChain, Pages
+from understudy.store.read_ahead import RUN_BYTES, RunReader
+from understudy.store.reference import Location, MessageReference
+
+if TYPE_CHECKING:
+    from understudy.routing.post_office import PostOffice
+    from understudy.routing.queue import Queue
+
+#: Queues that keep what they have read ahead.
+_READERS_MAX: Final = 64
+_UNLIMITED: Final = 1 << 62
+_FIRST_PAGE: Final = PAGE_SEGMENT << 64
+
+
+class Paging:
+    """Bodies of one node, out of memory and back."""
+
+    __slots__ = ("_office", "_pages", "_readers")
+
+    def __init__(self, office: PostOffice, pages: Pages | None) -> None:
+        """Args:
+        office: Counts what is in memory; its store has the bodies of durable messages.
+        pages: For the others and for references; None keeps them in memory.
+        """
+        self._office = office
+        self._pages = pages
+        self._readers: dict[tuple[Queue, bool], RunReader] = {}
+        """By queue and whether it reads page files; the one made last is last."""
+
+    def begin(self, later: Callable[[int, Callable[[], None]], object]) -> None:
+        """Remove what earlier activations left, bit by bit (``Pages.remove_leftovers``)."""
+        if self._pages is not None:
+            self._pages.remove_leftovers(later)
+
+    def chain(self, settings: AddressSettings) -> PageChain | None:
+        """Where an address pages to."""
+        return self._pages.chain(settings.page_size_bytes) if self._pages is not None else None
+
+    # --- out --------------------------------------------------------------------------------------
+
+    def page_out(self, queues: tuple[Queue, ...], references: list[MessageReference]) -> None:
+        """The body of an arriving message leaves memory, if it is kept anywhere else."""
+        if references[0].message is None:
+            # of a prepared transaction that the log brought back
+            return
+        homeless = [reference for reference in references if reference.location is None]
+        if homeless and not self._store_page(queues[0].address.pages, homeless):
+            return
+        size_bytes = references[0].size_bytes
+        office = self._office
+        for address in {queue.address for queue in queues}:
+            address.memory_bytes -= size_bytes
+            address.paged_count += 1
+            office.memory_bytes -= size_bytes
+            office.memory_count -= 1
+        for reference in references:
+            reference.message = None
+
+    @staticmethod
+    def _store_page(chain: PageChain | None, references: list[MessageReference]) -> bool:
+        message = references[0].message
+        if chain is None or message is None:
+            return False
+        location = chain.store(message.encoded, len(references))
+        if location is None:
+            return False
+        for reference in references:
+            reference.location = location
+        return True
+
+    def release(self, location: Location) -> None:
+        """A reference to a page is gone."""
+        if self._pages is not None:
+            self._pages.release(location)
+
+    # --- back -------------------------------------------------------------------------------------
+
+    def read(self, queue: Queue, reference: MessageReference) -> Message:
+        """The message of a reference whose body is not in memory."""
+        location = reference.location
+        assert location is not None, "a body leaves memory only when it is kept elsewhere"
+        key = (queue, location >= _FIRST_PAGE)
+        reader = self._readers.get(key)
+        if reader is None:
+            reader = self._open_reader(key)
+        return reader.read(location, queue.waiting.locations_behind(reference))
+
+    def _open_reader(self, key: tuple[Queue, bool]) -> RunReader:
+        queue, paged = key
+        settings = queue.address.settings
+        run_bytes = _smallest(RUN_BYTES, settings.max_read_page_bytes, settings.prefetch_page_bytes)
+        count = _smallest(_UNLIMITED, settings.max_read_page_messages, settings.prefetch_page_messages)
+        if len(self._readers) >= _READERS_MAX:
+            del self._readers[next(iter(self._readers))]
+        if paged:
+            assert self._pages is not None
+            pages = self._pages
+
+            def decode(location: Location, raw: bytes | memoryview) -> Message:
+                return Message.decode(pages.check(location, raw))
+
+            reader = RunReader(pages.read_raw, decode, run_bytes, count)
+        else:
+            reader = self._office.store.reader(run_bytes, count)
+        self._readers[key] = reader
+        return reader
+
+    def forget_readers(self, queue: Queue) -> None:
+        """The queue is empty or gone: what it has read ahead is of no use."""
+        if self._readers:
+            self._readers.pop((queue, False), None)
+            self._readers.pop((queue, True), None)
+
+    def close(self) -> None:
+        """Let go of files and bytes."""
+        self._readers.clear()
+        if self._pages is not None:
+            self._pages.close()
+
+
+def _smallest(limit: int, *settings: int) -> int:
+    return min([limit, *(setting for setting in settings if setting > 0)])

@@ -1,0 +1,87 @@
+"""Messages that are in several queues of one address: how many still hold each of them.
+
+Small enough for any depth: ids rise with the log, so one array of counts serves 64 neighbours,
+about six bytes a message.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Iterator, Mapping
+from typing import Final
+
+#: Ids per array; behind their counts it has the number of them that are not 0.
+_SPAN: Final = 64
+_FULL: Final = (1 << _SPAN) - 1
+
+
+class SharedMessages:
+    """Message id to number of queues, for those in more than one."""
+
+    __slots__ = ("counts",)
+
+    def __init__(self) -> None:
+        self.counts: dict[int, array[int]] = {}
+        """Id // 64 to its array; empty when nothing is shared."""
+
+    def add(self, message_id: int, queue_count: int) -> None:
+        """A message is in that many queues, at least two."""
+        counts = self.counts.get(message_id >> 6)
+        if counts is None:
+            counts = self.counts[message_id >> 6] = array("I", bytes(4 * _SPAN + 4))
+        slot = message_id & 63
+        if not counts[slot]:
+            counts[_SPAN] += 1
+        counts[slot] = queue_count
+
+    def release(self, message_id: int) -> int:
+        """One queue is through with a message. How many others still hold it."""
+        counts = self.counts.get(message_id >> 6)
+        if counts is None:
+            return 0
+        slot = message_id & 63
+        left = counts[slot] - 1
+        if left < 0:
+            return 0
+        if left > 1:
+            counts[slot] = left
+            return left
+        # One queue left: it frees the message like any other.
+        counts[slot] = 0
+        counts[_SPAN] -= 1
+        if not counts[_SPAN]:
+            del self.counts[message_id >> 6]
+        return left
+
+    def overlay(self, masks: Mapping[int, int], seen: dict[int, int]) -> int:
+        """One more queue holds what ``masks`` says; ``seen`` is what the queues before it hold, and
+        is brought up to date. How many messages of ``masks`` were seen before.
+
+        Both are as in ``store.live_index``: id // 64 to a mask of ids.
+        """
+        overlap = 0
+        for block, mask in masks.items():
+            before = seen.get(block, 0)
+            seen[block] = before | mask
+            common = before & mask
+            if common:
+                overlap += common.bit_count()
+                self._count_again(block, common)
+        return overlap
+
+    def _count_again(self, block: int, common: int) -> None:
+        counts = self.counts.get(block)
+        if counts is None and common == _FULL:
+            self.counts[block] = array("I", [2] * _SPAN + [_SPAN])
+            return
+        for slot in _bits(common):
+            count = counts[slot] if counts is not None else 0
+            self.add(block << 6 | slot, max(count, 1) + 1)
+            counts = self.counts[block]
+
+
+def _bits(mask: int) -> Iterator[int]:
+    while mask:
+        low = mask & -mask
+        yield low.bit_length() - 1
+        mask ^= low

@@ -1,0 +1,148 @@
+"""A branch of an XA transaction: a transaction that others decide about, perhaps after a crash.
+
+Its work is done by the sessions that are associated with it; once all of them have ended their part
+it can be prepared, and then only its outcome is missing. What a prepared branch is called in the log
+(``encode_name``) is how it is found again after a restart or takeover.
+
+Facts: core-protocol s. 4.5, X/Open XA. Not here: which branches there are (``resource_registry``),
+what sessions ask (``xa``).
+"""
+
+from __future__ import annotations
+
+import struct
+from enum import Enum, auto
+from typing import TYPE_CHECKING, ClassVar, Final
+
+from understudy.errors import StoreError, XaCode, XaError
+from understudy.ids import Xid
+from understudy.machine import ILLEGAL, Machine, Refusal, To, table
+from understudy.session.transaction import Transaction
+
+if TYPE_CHECKING:
+    from understudy.session.session import ServerSession
+
+
+class State(Enum):
+    """Life of a branch."""
+
+    NEW = auto()
+    ACTIVE = auto()
+    """Sessions work in it."""
+    SUSPENDED = auto()
+    IDLE = auto()
+    """Nobody works in it any more; it can be prepared or decided."""
+    PREPARED = auto()
+    DECIDED = auto()
+    """Committed, rolled back, or given up for its age."""
+
+
+class Event(Enum):
+    """What happens to it."""
+
+    START = auto()
+    RESTORE = auto()
+    """The log has it as prepared."""
+    FAILED = auto()
+    """A client reports a branch whose work a failover undid."""
+    JOIN = auto()
+    LEAVE = auto()
+    """A session ended its part, or closed."""
+    SUSPEND = auto()
+    RESUME = auto()
+    PREPARE = auto()
+    COMMIT_ONE_PHASE = auto()
+    COMMIT = auto()
+    ROLL_BACK = auto()
+    EXPIRE = auto()
+    """It is older than its timeout and nobody works in it."""
+
+
+_TABLE: Final = table(
+    State,
+    Event,
+    {
+        (State.NEW, Event.START): To(State.ACTIVE),
+        (State.NEW, Event.RESTORE): To(State.PREPARED),
+        (State.NEW, Event.FAILED): To(State.IDLE),
+        (State.ACTIVE, Event.JOIN): To(State.ACTIVE),
+        (State.ACTIVE, Event.LEAVE): To(State.IDLE),
+        (State.ACTIVE, Event.SUSPEND): To(State.SUSPENDED),
+        (State.SUSPENDED, Event.RESUME): To(State.ACTIVE),
+        (State.SUSPENDED, Event.LEAVE): To(State.IDLE),
+        (State.SUSPENDED, Event.EXPIRE): To(State.DECIDED),
+        (State.IDLE, Event.JOIN): To(State.ACTIVE),
+        (State.IDLE, Event.PREPARE): To(State.PREPARED),
+        (State.IDLE, Event.COMMIT_ONE_PHASE): To(State.DECIDED),
+        (State.IDLE, Event.ROLL_BACK): To(State.DECIDED),
+        (State.IDLE, Event.EXPIRE): To(State.DECIDED),
+        (State.PREPARED, Event.COMMIT): To(State.DECIDED),
+        (State.PREPARED, Event.ROLL_BACK): To(State.DECIDED),
+    },
+    otherwise=dict.fromkeys(Event, ILLEGAL),
+)
+
+
+class Branch(Machine[State, Event]):
+    """See the module's text."""
+
+    STATES: ClassVar[type[Enum]] = State
+    EVENTS: ClassVar[type[Enum]] = Event
+    INITIAL: ClassVar[Enum] = State.NEW
+    TABLE = _TABLE
+
+    def __init__(self, xid: Xid, transaction: Transaction, *, expires_ms: int) -> None:
+        """Args:
+        expires_ms: Monotonic time at which it may be rolled back unless it is prepared.
+        """
+        super().__init__()
+        self.xid = xid
+        self.transaction = transaction
+        self.expires_ms = expires_ms
+        self.expired = False
+        """Its work was undone for its age while sessions were working in it."""
+        self.sessions: list[ServerSession] = []
+        """Those that work in it."""
+
+    def require(self, event: Event) -> None:
+        """Raises XaError(PROTOCOL) if the event cannot be taken now."""
+        if isinstance(self.TABLE[self._state, event], Refusal):
+            name = event.name.lower().replace("_", " ")
+            raise XaError(f"{name} of a branch that is {self._state.name.lower()}", xa_code=XaCode.PROTOCOL)
+
+    def take(self, event: Event) -> None:
+        """The event, as somebody's request; raises XaError(PROTOCOL)."""
+        self.require(event)
+        self.fire(event)
+
+
+# -- names in the log --------------------------------------------------------------------------------
+
+_NAME: Final = struct.Struct("<BiBB")
+
+
+class Kind(Enum):
+    """What a prepared transaction of the log stands for."""
+
+    BRANCH = 0
+    HEURISTICALLY_COMMITTED = 1
+    """Nothing is in it: it keeps the memory of a decision that the transaction manager did not take."""
+    HEURISTICALLY_ROLLED_BACK = 2
+
+
+def encode_name(kind: Kind, xid: Xid) -> bytes:
+    """Little endian: kind, i32 format id, lengths of both parts, global transaction id, qualifier."""
+    parts = (xid.global_transaction_id, xid.branch_qualifier)
+    return _NAME.pack(kind.value, xid.format_id, *map(len, parts)) + b"".join(parts)
+
+
+def decode_name(name: bytes) -> tuple[Kind, Xid]:
+    """Raises StoreError: nobody of us wrote it."""
+    try:
+        kind, format_id, first, second = _NAME.unpack_from(name)
+        rest = name[_NAME.size :]
+        if len(rest) != first + second:
+            raise ValueError(f"{len(rest)} bytes of {first + second}")
+        return Kind(kind), Xid(format_id, rest[:first], rest[first:])
+    except (struct.error, ValueError) as error:
+        raise StoreError(f"name of a prepared transaction: {error}") from error

@@ -1,0 +1,287 @@
+"""The XA branches of a node: under way, in doubt, and decided by somebody else than their manager.
+
+Branches that nobody prepared are rolled back when they are too old (``transaction-timeout``); a
+prepared one waits for its transaction manager for ever, through restarts and takeovers, unless an
+operator decides (a *heuristic* outcome), which is remembered until the manager forgets it.
+
+Not here: what a session asks about branches (``xa``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Final
+
+from understudy.errors import TransactionError, TransactionRolledBack, XaCode, XaError
+from understudy.ids import Xid
+from understudy.limits import XA_BRANCHES_MAX
+from understudy.ports import Clock, Timers
+from understudy.routing.address import Address
+from understudy.routing.post_office import Done, Order, PostOffice
+from understudy.routing.queue import Queue
+from understudy.routing.sweep import Sweep
+from understudy.session.branch import Branch, Event, Kind, State, decode_name, encode_name
+from understudy.session.transaction import Transaction
+from understudy.store.reference import MessageReference
+from understudy.store.state import StoreState, TransactionRecord
+
+if TYPE_CHECKING:
+    from understudy.session.session import ServerSession
+
+_HEURISTIC_CODES: Final = {
+    Kind.HEURISTICALLY_COMMITTED: XaCode.HEURISTIC_COMMIT,
+    Kind.HEURISTICALLY_ROLLED_BACK: XaCode.HEURISTIC_ROLLBACK,
+}
+
+
+class ResourceRegistry:
+    """See the module's text."""
+
+    def __init__(
+        self,
+        office: PostOffice,
+        clock: Clock,
+        timers: Timers,
+        *,
+        timeout_ms: int = 300_000,
+        scan_period_ms: int = 1_000,
+    ) -> None:
+        """Args:
+        timeout_ms: Age at which a branch that is not prepared is rolled back (transaction-timeout).
+        scan_period_ms: How often ages are looked at (transaction-timeout-scan-period).
+        """
+        self.timeout_ms = timeout_ms
+        self._office = office
+        self._clock = clock
+        self._branches: dict[Xid, Branch] = {}
+        self._heuristics: dict[Xid, tuple[Kind, int]] = {}
+        """Kind, and the transaction of the log that remembers it."""
+        self._order = Order()
+        self._sweep = Sweep(timers, scan_period_ms, self._expire)
+
+    def __len__(self) -> int:
+        return len(self._branches)
+
+    def close(self) -> None:
+        """The node stops; what is not prepared is rolled back by the next activation."""
+        self._sweep.close()
+
+    # -- branches ---------------------------------------------------------------------------------
+
+    def create(self, xid: Xid, event: Event, timeout_ms: int) -> Branch:
+        """A new branch. Raises XaError: the name is taken, or there are too many."""
+        if xid in self._branches or xid in self._heuristics:
+            raise XaError("there is a branch of this name", xa_code=XaCode.DUPLICATE_XID)
+        if len(self._branches) >= XA_BRANCHES_MAX:
+            raise XaError(f"{len(self._branches)} branches, limit {XA_BRANCHES_MAX}")
+        now_ms = self._clock.monotonic_ms()
+        branch = Branch(xid, Transaction(self._office, started_ms=now_ms), expires_ms=now_ms + timeout_ms)
+        branch.fire(event)
+        self._branches[xid] = branch
+        return branch
+
+    def find(self, xid: Xid) -> Branch | None:
+        return self._branches.get(xid)
+
+    def get(self, xid: Xid) -> Branch:
+        """Raises XaError: no such branch, or its outcome was heuristic."""
+        branch = self._branches.get(xid)
+        if branch is None:
+            heuristic = self._heuristics.get(xid)
+            if heuristic is not None:
+                raise XaError(f"the branch was {heuristic[0].name.lower()}", xa_code=_HEURISTIC_CODES[heuristic[0]])
+            raise XaError("no branch of this name", xa_code=XaCode.UNKNOWN_XID)
+        return branch
+
+    def prepare(self, branch: Branch) -> None:
+        """Raises XaError: it cannot be, and was rolled back."""
+        branch.require(Event.PREPARE)
+        try:
+            branch.transaction.prepare(encode_name(Kind.BRANCH, branch.xid))
+        except TransactionError as error:
+            raise self._undone(branch, error) from error
+        branch.fire(Event.PREPARE)
+
+    def commit(self, branch: Branch, one_phase: bool, order: Order, done: Done) -> None:
+        """Raises XaError: it cannot be, and with a rollback code it was rolled back."""
+        event = Event.COMMIT_ONE_PHASE if one_phase else Event.COMMIT
+        branch.require(event)
+        try:
+            branch.transaction.commit(order, done)
+        except TransactionError as error:
+            raise self._undone(branch, error) from error
+        branch.fire(event)
+        del self._branches[branch.xid]
+
+    def roll_back(self, branch: Branch) -> dict[Queue, list[MessageReference]]:
+        """Undo it. Returns the acknowledged deliveries, which the caller gives back.
+
+        Raises:
+            XaError: it cannot be decided now.
+        """
+        branch.take(Event.ROLL_BACK)
+        del self._branches[branch.xid]
+        return branch.transaction.roll_back()
+
+    def _undone(self, branch: Branch, error: TransactionError) -> XaError:
+        expired = branch.expired
+        self._give_back(self.roll_back(branch))
+        code = XaCode.ROLLED_BACK_TIMEOUT if expired else XaCode.ROLLED_BACK
+        return XaError(f"the branch was rolled back: {error}", xa_code=code)
+
+    def left(self, branch: Branch, session: ServerSession) -> None:
+        """A session no longer works in it."""
+        branch.sessions.remove(session)
+        if not branch.sessions:
+            branch.fire(Event.LEAVE)
+            if branch.expired:
+                branch.fire(Event.EXPIRE)
+                del self._branches[branch.xid]
+
+    def _give_back(self, returned: dict[Queue, list[MessageReference]]) -> None:
+        for queue, references in returned.items():
+            self._office.cancel(queue, references)
+
+    # -- ages -------------------------------------------------------------------------------------
+
+    def _expire(self) -> None:
+        now_ms = self._clock.monotonic_ms()
+        overdue = [
+            branch
+            for branch in self._branches.values()
+            if branch.expires_ms <= now_ms and branch.state is not State.PREPARED and not branch.expired
+        ]
+        for branch in overdue:
+            dead = branch.transaction
+            branch.expired = True
+            if branch.state is State.ACTIVE:
+                # whoever works in it learns it by the next request; the messages need not wait for that
+                branch.transaction = Transaction(self._office)
+                branch.transaction.fail(TransactionRolledBack("the branch took longer than its timeout"))
+                for session in branch.sessions:
+                    session.enlist(branch.transaction)
+            else:
+                branch.fire(Event.EXPIRE)
+                del self._branches[branch.xid]
+            self._give_back(dead.roll_back())
+
+    # -- in doubt ---------------------------------------------------------------------------------
+
+    def prepared(self) -> Iterator[Branch]:
+        """Branches that wait for their outcome."""
+        return (branch for branch in self._branches.values() if branch.state is State.PREPARED)
+
+    def in_doubt(self) -> tuple[Xid, ...]:
+        """What a recovering transaction manager must be told: prepared, and decided without it."""
+        return (*(branch.xid for branch in self.prepared()), *self._heuristics)
+
+    def heuristic(self, kind: Kind) -> list[Xid]:
+        """Branches that an operator decided so and nobody has forgotten."""
+        return [xid for xid, (known, _) in self._heuristics.items() if known is kind]
+
+    def decide(self, xid: Xid, *, commit: bool) -> None:
+        """Decide a prepared branch in place of its transaction manager; remembered until ``forget``.
+
+        Raises:
+            XaError: no such branch is prepared.
+        """
+        branch = self.get(xid)
+        if branch.state is not State.PREPARED:
+            raise XaError("the branch is not prepared", xa_code=XaCode.PROTOCOL)
+        kind = Kind.HEURISTICALLY_COMMITTED if commit else Kind.HEURISTICALLY_ROLLED_BACK
+        # the memory first: a crash in between finds both, and then carries out the decision
+        store = self._office.store
+        memory = store.next_id()
+        store.store_prepare(memory, encode_name(kind, xid))
+        self._heuristics[xid] = (kind, memory)
+        self._carry_out(branch, commit)
+
+    def _carry_out(self, branch: Branch, commit: bool) -> None:
+        if commit:
+            branch.transaction.commit(self._order, None)
+            branch.fire(Event.COMMIT)
+            del self._branches[branch.xid]
+        else:
+            self._give_back(self.roll_back(branch))
+
+    def forget(self, xid: Xid) -> None:
+        """The manager knows the heuristic outcome. Raises XaError(UNKNOWN_XID)."""
+        found = self._heuristics.pop(xid, None)
+        if found is None:
+            raise XaError("no heuristic outcome of this name", xa_code=XaCode.UNKNOWN_XID)
+        self._office.store.store_rollback(found[1])
+
+    # -- after a crash ----------------------------------------------------------------------------
+
+    def restore(self, state: StoreState) -> None:
+        """Take over what the log says is prepared; once, behind ``PostOffice.restore``.
+
+        Raises:
+            StoreError: the name of one cannot be read.
+        """
+        records = [record for record in state.transactions.values() if record.xid is not None]
+        if not records:
+            return
+        directory = self._office.directory
+        queues = {queue.queue_id: queue for queue in directory.queues.values()}
+        addresses = {address.address_id: address for address in directory.addresses.values()}
+        held = _take_held(self._office, records, queues)
+        for record in records:
+            kind, xid = decode_name(record.xid or b"")
+            if kind is not Kind.BRANCH:
+                self._heuristics[xid] = (kind, record.tx_id)
+                continue
+            sends = [(queues[queue_id], reference) for queue_id, reference in record.adds if queue_id in queues]
+            _count_sends(sends)
+            acknowledged: dict[Queue, list[MessageReference]] = {}
+            for key in record.acknowledges:
+                reference = held.get(key)
+                if reference is not None:
+                    acknowledged.setdefault(queues[key[0]], []).append(reference)
+            duplicate_ids = [(addresses[key], value) for key, value in record.duplicate_ids if key in addresses]
+            transaction = Transaction.restored(self._office, record.tx_id, sends, acknowledged, duplicate_ids)
+            branch = Branch(xid, transaction, expires_ms=0)
+            branch.fire(Event.RESTORE)
+            self._branches[xid] = branch
+        for xid, (kind, _) in self._heuristics.items():
+            undecided = self._branches.get(xid)
+            if undecided is not None:
+                self._carry_out(undecided, kind is Kind.HEURISTICALLY_COMMITTED)
+
+
+def _take_held(
+    office: PostOffice, records: list[TransactionRecord], queues: dict[int, Queue]
+) -> dict[tuple[int, int], MessageReference]:
+    """What prepared branches have acknowledged: out of the queues' reach, as if delivered."""
+    wanted: dict[int, set[int]] = {}
+    for record in records:
+        for queue_id, message_id in record.acknowledges:
+            wanted.setdefault(queue_id, set()).add(message_id)
+    held: dict[tuple[int, int], MessageReference] = {}
+    for queue_id, message_ids in wanted.items():
+        queue = queues.get(queue_id)
+        if queue is None:
+            continue
+        taken = queue.waiting.take(message_ids)
+        if len(taken) < len(message_ids):
+            # a clock that went back: what was delivered already is scheduled again
+            for reference in office.scheduled.remove(queue):
+                if reference.message_id in message_ids:
+                    queue.scheduled_count -= 1
+                    taken.append(reference)
+                else:
+                    office.scheduled.add(queue, reference, reference.scheduled_ms)
+        queue.delivering_count += len(taken)
+        held.update({(queue_id, reference.message_id): reference for reference in taken})
+    return held
+
+
+def _count_sends(sends: list[tuple[Queue, MessageReference]]) -> None:
+    """They count for their addresses, a message in several queues once, and are not visible."""
+    copies: dict[tuple[Address, int], list[MessageReference]] = {}
+    for queue, reference in sends:
+        queue.incoming += 1
+        copies.setdefault((queue.address, reference.message_id), []).append(reference)
+    for (address, _), references in copies.items():
+        address.adopt(references[0].size_bytes, 1)
+        address.hold(references[0].message_id, len(references))

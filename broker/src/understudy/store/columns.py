@@ -1,0 +1,250 @@
+"""References as columns of numbers: about 20 bytes each in memory, a few once packed.
+
+A queue's waiting messages beyond the next few are not objects but a row each in a ``Columns``.
+Ids, offsets and lengths of neighbours hardly differ, so what is packed are their differences,
+deflated. The packed form lives no longer than the process (memory and page files); the log is
+what lasts, so its byte order is the machine's and it has no version.
+
+Not here: which rows are still waiting (``reference_block``).
+"""
+
+from __future__ import annotations
+
+import struct
+from array import array
+from collections.abc import Sequence
+from itertools import accumulate, chain, islice
+from operator import add, lt, sub
+from typing import Final
+from zlib import compress, decompress
+
+from understudy.store.reference import Location, MessageReference, pack_location, unpack_location
+
+_HEADER: Final = struct.Struct("<IBBQIQ")
+"""Rows, optional columns, priority, first id, first offset, segment."""
+_SEGMENTS: Final = 1
+_EXPIRATIONS: Final = 2
+_SCHEDULED: Final = 4
+_COUNTS: Final = 8
+_FIELD: Final = 0xFFFF_FFFF
+
+#: Segment numbers from here on are page files, not the log (``pages``).
+PAGE_SEGMENT: Final = 1 << 62
+
+
+class Columns:
+    """Rows of references of one priority. ``lengths`` is 0 where nothing is stored anywhere."""
+
+    __slots__ = (
+        "bodies",
+        "counts",
+        "expirations",
+        "ids",
+        "lengths",
+        "offsets",
+        "priority",
+        "scheduled",
+        "segment",
+        "segments",
+        "sizes",
+    )
+
+    def __init__(self, priority: int) -> None:
+        self.priority = priority
+        self.ids = array("Q")
+        self.offsets = array("I")
+        self.lengths = array("I")
+        self.sizes = array("I")
+        self.segment = 0
+        """Of every row, unless there are ``segments``."""
+        self.segments: array[int] | None = None
+        self.expirations: array[int] | None = None
+        self.scheduled: array[int] | None = None
+        self.counts: array[int] | None = None
+        """Delivery counts."""
+        self.bodies: list[bytes | None] | None = None
+        """Encoded messages that are still in memory."""
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    def append(
+        self,
+        message_id: int,
+        expiration: int,
+        scheduled_ms: int,
+        size_bytes: int,
+        location: Location | None,
+        delivery_count: int = 0,
+    ) -> None:
+        """One more row."""
+        row = len(self.ids)
+        place = location or 0
+        segment = place >> 64
+        if segment != self.segment:
+            self._other_segment(segment, row)
+        self.ids.append(message_id)
+        self.offsets.append(place >> 32 & _FIELD)
+        self.lengths.append(place & _FIELD)
+        self.sizes.append(size_bytes)
+        if self.segments is not None:
+            self.segments.append(segment)
+        if expiration or self.expirations is not None:
+            if self.expirations is None:
+                self.expirations = array("q", bytes(8 * row))
+            self.expirations.append(expiration)
+        if scheduled_ms or self.scheduled is not None:
+            if self.scheduled is None:
+                self.scheduled = array("q", bytes(8 * row))
+            self.scheduled.append(scheduled_ms)
+        if delivery_count or self.counts is not None:
+            if self.counts is None:
+                self.counts = array("I", bytes(4 * row))
+            self.counts.append(delivery_count)
+
+    def _other_segment(self, segment: int, row: int) -> None:
+        if not row:
+            self.segment = segment
+        elif self.segments is None:
+            self.segments = array("Q", [self.segment]) * row
+
+    @classmethod
+    def of(cls, references: Sequence[MessageReference | None], priority: int) -> Columns:
+        """Rows for references that wait; None becomes a row with id 0."""
+        self = cls(priority)
+        if None in references:
+            references = [each if each is not None else _NOTHING for each in references]
+        rows: list[MessageReference] = references  # type: ignore[assignment]  # no None is left
+        self.ids.extend([each.message_id for each in rows])
+        self.sizes.extend([each.size_bytes for each in rows])
+        places = [each.location or 0 for each in rows]
+        self.offsets.extend([place >> 32 & _FIELD for place in places])
+        self.lengths.extend([place & _FIELD for place in places])
+        segments = [place >> 64 for place in places]
+        self.segment = segments[0]
+        if segments.count(segments[0]) != len(segments):
+            self.segments = array("Q", segments)
+        expirations = [each.expiration for each in rows]
+        if any(expirations):
+            self.expirations = array("q", expirations)
+        counts = [each.delivery_count for each in rows]
+        if any(counts):
+            self.counts = array("I", counts)
+        bodies = [each.message.encoded if each.message is not None else None for each in rows]
+        if bodies.count(None) != len(bodies):
+            self.bodies = bodies
+        return self
+
+    def location(self, row: int) -> Location | None:
+        """Where the message of a row is stored."""
+        length = self.lengths[row]
+        if not length:
+            return None
+        return pack_location(self.segment if self.segments is None else self.segments[row], self.offsets[row], length)
+
+    def set_location(self, row: int, location: Location) -> None:
+        """Write where the message of a row is stored."""
+        segment, self.offsets[row], self.lengths[row] = unpack_location(location)
+        if self.segments is None and segment != self.segment:
+            self.segments = array("Q", [self.segment]) * len(self.ids)
+        if self.segments is not None:
+            self.segments[row] = segment
+
+    def reference(self, row: int) -> MessageReference:
+        """The row as an object, without its body."""
+        location = self.location(row)
+        reference = MessageReference(
+            self.ids[row],
+            self.priority,
+            self.expirations[row] if self.expirations is not None else 0,
+            self.scheduled[row] if self.scheduled is not None else 0,
+            self.sizes[row],
+            location is not None and location < PAGE_SEGMENT << 64,
+            location,
+        )
+        if self.counts is not None:
+            reference.delivery_count = self.counts[row]
+        return reference
+
+    def references(self) -> list[MessageReference]:
+        """Every row as an object."""
+        lengths = self.lengths
+        plain = self.segments is None and self.expirations is None and self.scheduled is None and self.counts is None
+        if not plain or lengths.count(0):
+            return list(map(self.reference, range(len(self.ids))))
+        # in line, as a deep queue is drained through here
+        base, durable, priority = self.segment << 64, self.segment < PAGE_SEGMENT, self.priority
+        return [
+            MessageReference(message_id, priority, 0, 0, size_bytes, durable, Location(base | offset << 32 | length))
+            for message_id, offset, length, size_bytes in zip(self.ids, self.offsets, lengths, self.sizes, strict=True)
+        ]
+
+    def ordered(self) -> bool:
+        """Whether ids rise from row to row."""
+        return all(map(lt, self.ids, islice(self.ids, 1, None)))
+
+    def find(self, message_id: int) -> int:
+        """Row of an id; -1 if it is in none."""
+        try:
+            return self.ids.index(message_id)
+        except ValueError:
+            return -1
+
+    # --- packed -----------------------------------------------------------------------------------
+
+    def pack(self) -> bytes:
+        """Everything but the bodies, small."""
+        flags = 0
+        parts = []
+        for flag, column in (
+            (_SEGMENTS, self.segments),
+            (_EXPIRATIONS, self.expirations),
+            (_SCHEDULED, self.scheduled),
+            (_COUNTS, self.counts),
+        ):
+            if column is not None:
+                flags |= flag
+                parts.append(column.tobytes())
+        ids, offsets, lengths = self.ids, self.offsets, self.lengths
+        header = _HEADER.pack(len(ids), flags, self.priority, ids[0], offsets[0], self.segment)
+        steps = array("q", map(sub, islice(ids, 1, None), ids))
+        gaps = array("q", map(sub, islice(offsets, 1, None), map(add, offsets, lengths)))
+        rests = array("q", map(sub, lengths, self.sizes))
+        return compress(
+            b"".join((header, steps.tobytes(), gaps.tobytes(), lengths.tobytes(), rests.tobytes(), *parts)), 1
+        )
+
+    @classmethod
+    def unpack(cls, data: bytes) -> Columns:
+        """What ``pack`` packed; raises ``zlib.error`` for anything else."""
+        raw = decompress(data)
+        rows, flags, priority, first_id, first_offset, segment = _HEADER.unpack_from(raw)
+        self = cls(priority)
+        self.segment = segment
+        at = _HEADER.size
+
+        def column(kind: str, count: int) -> array[int]:
+            nonlocal at
+            made = array(kind)
+            end = at + count * made.itemsize
+            made.frombytes(raw[at:end])
+            at = end
+            return made
+
+        steps, gaps = column("q", rows - 1), column("q", rows - 1)
+        self.lengths = column("I", rows)
+        self.ids = array("Q", accumulate(chain((first_id,), steps)))
+        self.offsets = array("I", accumulate(chain((first_offset,), map(add, self.lengths, gaps))))
+        self.sizes = array("I", map(sub, self.lengths, column("q", rows)))
+        if flags & _SEGMENTS:
+            self.segments = column("Q", rows)
+        if flags & _EXPIRATIONS:
+            self.expirations = column("q", rows)
+        if flags & _SCHEDULED:
+            self.scheduled = column("q", rows)
+        if flags & _COUNTS:
+            self.counts = column("I", rows)
+        return self
+
+
+_NOTHING: Final = MessageReference(0, 0, 0, 0, 0, False, None)

@@ -1,0 +1,290 @@
+"""Page files: what left memory and is not in the log, for one activation.
+
+Two things go there: blocks of references of deep queues (``reference_block``) and the bodies of
+messages that are not durable. A ``PageChain`` per address appends to files of ``page-size-bytes``;
+a file goes when nothing in it is needed any more. Nothing is synced and nothing is read at a
+start: after a crash the log says what there is, so what an earlier activation left is removed.
+
+A record is its crc32 and the bytes. Its ``Location`` looks like one in the log, with a segment
+number from ``columns.PAGE_SEGMENT`` on.
+
+A disk that refuses (full, broken) costs no message: ``store`` says None, what it was asked to
+keep stays in memory, and the limits of memory then hold producers back.
+
+Not here: what decides that something leaves memory (``routing``).
+"""
+
+from __future__ import annotations
+
+import logging
+import struct
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Final
+from zlib import crc32
+
+from understudy.errors import DiskFailed, DiskFull, JournalCorrupt, StoreError
+from understudy.ports import Disk, File
+from understudy.store.columns import PAGE_SEGMENT
+from understudy.store.reference import Location, pack_location, unpack_location
+
+log = logging.getLogger(__name__)
+
+_CRC: Final = struct.Struct("<I")
+#: Bytes collected before they are written.
+_BUFFER_BYTES: Final = 64 * 1024
+#: Page files kept open.
+_OPEN_FILES_MAX: Final = 64
+#: Files of earlier activations removed at a time, and the pause between, so that nobody waits.
+_REMOVED_AT_ONCE: Final = 4
+REMOVE_PAUSE_MS: Final = 20
+#: Smallest and largest page file.
+_FILE_BYTES_MIN: Final = 64 * 1024
+_FILE_BYTES_MAX: Final = 1024**3
+
+
+class _PageFile:
+    """One file. ``uses`` are records that somebody still needs."""
+
+    __slots__ = ("path", "size", "uses", "written")
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        self.size = 0
+        self.written = 0
+        self.uses = 0
+
+
+class Pages:
+    """All page files of one activation."""
+
+    def __init__(self, disk: Disk, directory: str, epoch: int) -> None:
+        """Nothing is touched before there is something to store.
+
+        Args:
+            disk: Where ``directory`` is.
+            directory: Absolute path (paging-directory); both nodes of a pair may use the same.
+            epoch: Of this activation; files of others are not ours.
+        """
+        self._disk = disk
+        self._directory = directory
+        self._epoch = epoch
+        self._number = 0
+        self._files: dict[int, _PageFile] = {}
+        self._open: dict[int, File] = {}
+        self._chains: dict[int, PageChain] = {}
+        """By the number of the file that is being written."""
+        self.stuck = False
+        """Whether the disk refused the last write."""
+
+    @property
+    def file_count(self) -> int:
+        """Page files in use."""
+        return len(self._files)
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes of the page files in use."""
+        return sum(file.size for file in self._files.values())
+
+    def chain(self, file_bytes: int) -> PageChain:
+        """A new chain with files of about that size."""
+        return PageChain(self, min(max(file_bytes, _FILE_BYTES_MIN), _FILE_BYTES_MAX))
+
+    # --- of earlier activations -------------------------------------------------------------------
+
+    def leftovers(self) -> list[str]:
+        """Files of earlier activations."""
+        mine = f"page-{self._epoch:010d}-"
+        try:
+            names = self._disk.list(self._directory)
+        except StoreError as error:
+            log.warning("page files cannot be listed", extra={"path": self._directory, "reason": str(error)})
+            return []
+        return [f"{self._directory}/{name}" for name in names if name.startswith("page-") and name < mine]
+
+    def remove_leftovers(self, later: Callable[[int, Callable[[], None]], object]) -> None:
+        """Remove them, a few at a time; ``later`` calls after so many milliseconds."""
+        paths = self.leftovers()
+        if paths:
+            log.info("page files of earlier activations are removed", extra={"count": len(paths)})
+            self._remove_some(paths, later)
+
+    def _remove_some(self, paths: list[str], later: Callable[[int, Callable[[], None]], object]) -> None:
+        for path in paths[:_REMOVED_AT_ONCE]:
+            with suppress(StoreError, FileNotFoundError):
+                self._disk.remove(path)
+        rest = paths[_REMOVED_AT_ONCE:]
+        if rest:
+            later(REMOVE_PAUSE_MS, lambda: self._remove_some(rest, later))
+
+    # --- records ----------------------------------------------------------------------------------
+
+    def read_raw(self, number: int, offset: int, length: int) -> bytes:
+        """Bytes of a page file as they are; raises ``DiskFailed``."""
+        file = self._files[number]
+        if offset + length > file.written:
+            chain = self._chains[number]
+            if offset >= file.written:
+                start = offset - file.written
+                return bytes(chain.buffer[start : start + length])
+            length = file.written - offset
+        return self._file(number).read(offset, length)
+
+    def check(self, location: Location, raw: bytes | memoryview) -> bytes:
+        """The bytes of a record that was read; raises ``JournalCorrupt``."""
+        number, offset, length = unpack_location(location)
+        data = bytes(raw[_CRC.size :])
+        if len(raw) != length or crc32(data) != _CRC.unpack_from(raw)[0]:
+            file = self._files.get(number)
+            path = file.path if file is not None else self._directory
+            raise JournalCorrupt("paged bytes are damaged", file=path, offset=offset)
+        return data
+
+    def read(self, location: Location) -> bytes:
+        """What was stored there.
+
+        Raises:
+            JournalCorrupt: it is not what was stored.
+            DiskFailed: it cannot be read.
+        """
+        return self.check(location, self.read_raw(*unpack_location(location)))
+
+    def release(self, location: Location) -> None:
+        """One use of a record less; its file goes with the last use of the last record."""
+        number = location >> 64
+        file = self._files[number]
+        file.uses -= 1
+        if not file.uses and number not in self._chains:
+            self._remove(number)
+
+    def close(self) -> None:
+        """Let go of the files; the next activation removes them."""
+        for file in self._open.values():
+            with suppress(StoreError):
+                file.close()
+        self._open.clear()
+
+    # --- files ------------------------------------------------------------------------------------
+
+    def begin_file(self, chain: PageChain) -> int:
+        """A new file for a chain; its number."""
+        # every time: it costs little, and somebody may have tidied up
+        self._disk.make_directory(self._directory)
+        self._number += 1
+        number = PAGE_SEGMENT + self._number
+        path = f"{self._directory}/page-{self._epoch:010d}-{self._number:012d}.dat"
+        self._keep_open(number, self._disk.open(path, create=True))
+        self._files[number] = _PageFile(path)
+        self._chains[number] = chain
+        return number
+
+    def end_file(self, number: int) -> None:
+        """Nothing is added any more."""
+        self._chains.pop(number, None)
+        if not self._files[number].uses:
+            self._remove(number)
+
+    def page_file(self, number: int) -> _PageFile:
+        return self._files[number]
+
+    def write(self, number: int, data: bytes | bytearray) -> None:
+        """Append to a file; raises ``DiskFull`` or ``DiskFailed``."""
+        file = self._files[number]
+        self._file(number).write(file.written, (bytes(data),))
+        file.written += len(data)
+
+    def _file(self, number: int) -> File:
+        found = self._open.pop(number, None)
+        if found is None:
+            path = self._files[number].path
+            try:
+                found = self._disk.open(path)
+            except FileNotFoundError as error:
+                raise DiskFailed(f"page file {path} is gone") from error
+            return self._keep_open(number, found)
+        self._open[number] = found
+        return found
+
+    def _keep_open(self, number: int, file: File) -> File:
+        if len(self._open) >= _OPEN_FILES_MAX:
+            # first in the dict is the least recently used
+            oldest = next(iter(self._open))
+            with suppress(StoreError):
+                self._open.pop(oldest).close()
+        self._open[number] = file
+        return file
+
+    def _remove(self, number: int) -> None:
+        path = self._files.pop(number).path
+        opened = self._open.pop(number, None)
+        with suppress(StoreError, FileNotFoundError):
+            if opened is not None:
+                opened.close()
+            self._disk.remove(path)
+
+
+class PageChain:
+    """Where one address stores what leaves its memory. Implements ``reference_block.BlockPages``."""
+
+    __slots__ = ("_file_bytes", "_number", "_pages", "buffer")
+
+    def __init__(self, pages: Pages, file_bytes: int) -> None:
+        self._pages = pages
+        self._file_bytes = file_bytes
+        self._number = 0
+        """Of the file that is being written; 0 for none."""
+        self.buffer = bytearray()
+        """Stored and not written yet: the end of that file."""
+
+    def store(self, data: bytes, uses: int = 1) -> Location | None:
+        """Keep bytes until they were released ``uses`` times; None when the disk takes nothing."""
+        pages = self._pages
+        try:
+            if len(self.buffer) >= _BUFFER_BYTES:
+                self._write()
+            if not self._number:
+                self._number = pages.begin_file(self)
+        except (DiskFull, DiskFailed) as error:
+            if not pages.stuck:
+                pages.stuck = True
+                log.warning("pages cannot be written, messages stay in memory", extra={"reason": str(error)})
+            return None
+        pages.stuck = False
+        file = pages.page_file(self._number)
+        location = pack_location(self._number, file.size, _CRC.size + len(data))
+        self.buffer += _CRC.pack(crc32(data))
+        self.buffer += data
+        file.size += _CRC.size + len(data)
+        file.uses += uses
+        return location
+
+    def _write(self) -> None:
+        pages, number = self._pages, self._number
+        pages.write(number, self.buffer)
+        self.buffer.clear()
+        if pages.page_file(number).size >= self._file_bytes:
+            self._number = 0
+            pages.end_file(number)
+
+    def read(self, location: Location) -> bytes:
+        """As ``Pages.read``."""
+        return self._pages.read(location)
+
+    def release(self, location: Location) -> None:
+        """As ``Pages.release``."""
+        self._pages.release(location)
+
+    def close(self) -> None:
+        """Nothing is stored any more; the last file goes with its last record."""
+        number = self._number
+        if not number:
+            return
+        if self._pages.page_file(number).uses:
+            with suppress(DiskFull, DiskFailed):
+                self._write()
+        else:
+            self.buffer.clear()
+        if self._number and not self.buffer:
+            self._number = 0
+            self._pages.end_file(number)

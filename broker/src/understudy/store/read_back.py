@@ -1,0 +1,120 @@
+"""Reading messages back from the log while it is being written.
+
+Not here: which messages (``routing``), how neighbours are read together (``read_ahead``).
+"""
+
+from __future__ import annotations
+
+from typing import Final
+from zlib import crc32
+
+from understudy.errors import JournalCorrupt, RemoteProtocolError
+from understudy.message import Message
+from understudy.ports import Disk, File
+from understudy.store.forwarding import Forwarding
+from understudy.store.journal import Journal
+from understudy.store.read_ahead import RUN_BYTES, RunReader
+from understudy.store.records import MESSAGE_HEADER, MESSAGE_HEADER_BYTES, RecordType
+from understudy.store.reference import Location, unpack_location
+from understudy.store.segment import seed_of, segment_name
+
+#: Segments kept open for reading messages back.
+_OPEN_FILES_MAX: Final = 64
+_MESSAGES: Final = (int(RecordType.MESSAGE_ADD), int(RecordType.MESSAGE_MOVE))
+
+
+class ReadBack:
+    """Messages of one log by their location."""
+
+    def __init__(
+        self, disk: Disk, directory: str, journal: Journal, epochs: dict[int, int], forwarding: Forwarding
+    ) -> None:
+        """Args:
+        disk: Where the segments are.
+        directory: Absolute path of the store.
+        journal: Has what is not written yet.
+        epochs: Segment number to epoch, kept up to date by the owner.
+        forwarding: Knows where messages lie whose segment is gone.
+        """
+        self._disk = disk
+        self._directory = directory
+        self._journal = journal
+        self._epochs = epochs
+        self._forwarding = forwarding
+        self._files: dict[int, File] = {}
+
+    def read(self, location: Location) -> Message:
+        """The message of a record, from memory while it is not written yet, else from its segment.
+
+        Raises:
+            JournalCorrupt: the bytes there are not that record any more.
+            DiskFailed: they cannot be read.
+        """
+        location = self.resolve(location)
+        return self._decode(location, self._fetch(*unpack_location(location)))
+
+    def resolve(self, location: Location) -> Location:
+        """The location in a segment that is there, for one that was given out at any time.
+
+        Raises:
+            JournalCorrupt: the segment was dropped and nothing in it was live.
+        """
+        if location >> 64 in self._epochs:
+            return location
+        try:
+            return self._forwarding.resolve(location, self._epochs)
+        except KeyError:
+            number, offset, _ = unpack_location(location)
+            raise JournalCorrupt(f"segment {number} was dropped", file=self._directory, offset=offset) from None
+
+    def reader(self, run_bytes: int = RUN_BYTES, messages_max: int = -1) -> RunReader:
+        """A reader of many; see ``RunReader``."""
+        return RunReader(self._fetch, self._decode, run_bytes, messages_max, self.resolve)
+
+    def _fetch(self, number: int, offset: int, length: int) -> bytes:
+        raw = self._journal.pending(number, offset, length)
+        return self._file(number).read(offset, length) if raw is None else raw
+
+    def _decode(self, location: Location, raw: bytes | memoryview) -> Message:
+        number, offset, length = unpack_location(location)
+        epoch = self._epochs[number]
+        if len(raw) != length or length < MESSAGE_HEADER_BYTES:
+            raise JournalCorrupt(f"record of {length} bytes cut off", file=self._path(number, epoch), offset=offset)
+        crc, found, _, _, kind, _, _, _, _, _, _, _, _, _, duplicate_bytes, count = MESSAGE_HEADER.unpack_from(raw)
+        if crc32(raw[4:], seed_of(number, epoch)) != crc or found != length:
+            raise JournalCorrupt("message is damaged", file=self._path(number, epoch), offset=offset)
+        if kind not in _MESSAGES:
+            raise JournalCorrupt(
+                f"record of type {kind} where a message was", file=self._path(number, epoch), offset=offset
+            )
+        try:
+            return Message.decode(bytes(raw[MESSAGE_HEADER_BYTES + 8 * count + duplicate_bytes :]))
+        except RemoteProtocolError as error:
+            raise JournalCorrupt(
+                f"message cannot be decoded: {error}", file=self._path(number, epoch), offset=offset
+            ) from error
+
+    def _path(self, number: int, epoch: int) -> str:
+        return f"{self._directory}/{segment_name(number, epoch)}"
+
+    def _file(self, number: int) -> File:
+        file = self._files.pop(number, None)
+        if file is None:
+            file = self._disk.open(self._path(number, self._epochs[number]), read_only=True)
+            if len(self._files) >= _OPEN_FILES_MAX:
+                self._files.pop(next(iter(self._files))).close()
+        # last in the dict is the most recently used
+        self._files[number] = file
+        return file
+
+    def forget(self, number: int) -> None:
+        """The segment is being removed."""
+        file = self._files.pop(number, None)
+        if file is not None:
+            file.close()
+
+    def close(self) -> None:
+        """Let go of the files."""
+        for file in self._files.values():
+            file.close()
+        self._files.clear()

@@ -1,0 +1,300 @@
+"""A run of a queue's waiting references: open as columns, packed in memory, or spilled to a page.
+
+What the rows say never changes once the block is closed, so packing and spilling write it once;
+which of them are gone, were put back or counted again is kept here beside it. Whoever walks a
+packed block gets its columns made anew (``open``) and lets go of them: a scan of a deep queue
+costs one block of memory at a time.
+
+Not here: the order of blocks (``backlog`` of a follower, ``routing.waiting``), page files as such.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Iterator
+from typing import Final, Protocol
+
+from understudy.errors import JournalCorrupt
+from understudy.message import Message
+from understudy.store.columns import Columns
+from understudy.store.reference import Location, MessageReference
+
+#: References in a full block.
+BLOCK_REFERENCES: Final = 1024
+#: Changed locations kept beside packed columns before these are packed anew.
+_MOVED_MAX: Final = 64
+
+
+class BlockPages(Protocol):
+    """Where blocks are spilled to (``pages``)."""
+
+    def store(self, data: bytes) -> Location | None:
+        """Keep it; None when the disk takes nothing now."""
+        ...
+
+    def read(self, location: Location) -> bytes:
+        """What was stored there; raises ``JournalCorrupt`` or ``DiskFailed``."""
+        ...
+
+    def release(self, location: Location) -> None:
+        """It is not needed any more."""
+        ...
+
+
+class Block:
+    """See the module's text. ``count`` of its ``size`` rows still wait."""
+
+    __slots__ = (
+        "_counts",
+        "_moved",
+        "_packed",
+        "_page",
+        "_pages",
+        "base",
+        "columns",
+        "count",
+        "earliest_ms",
+        "first_id",
+        "gone",
+        "last_id",
+        "ordered",
+        "reach",
+        "returned",
+        "scheduled_count",
+        "size",
+    )
+
+    def __init__(self, columns: Columns, gone: bytearray | None = None) -> None:
+        """Closes columns that get no further rows.
+
+        Args:
+            columns: At least one row.
+            gone: 1 for every row that does not wait any more; may be longer.
+        """
+        self.columns: Columns | None = columns
+        self.size = size = len(columns)
+        self.gone: bytearray | None = gone
+        self.count = size if gone is None else size - gone.count(1, 0, size)
+        ids = columns.ids
+        self.first_id = min(ids)
+        self.last_id = max(ids)
+        self.reach = self.last_id
+        """Highest id of this and all blocks before it, for a search."""
+        self.ordered = columns.ordered()
+        expirations = columns.expirations
+        self.earliest_ms = min(filter(None, expirations), default=0) if expirations is not None else 0
+        """No row expires before; 0 when none does."""
+        scheduled = columns.scheduled
+        self.scheduled_count = len(scheduled) - scheduled.count(0) if scheduled is not None else 0
+        self.base = 0
+        """Position of the first row in the queue."""
+        self.returned: dict[int, MessageReference] | None = None
+        """Rows that were taken and put back: what they are now."""
+        self._counts: dict[int, int] | None = None
+        self._moved: dict[int, Location] | None = None
+        """Rows whose messages lie elsewhere than the packed columns say."""
+        self._packed: bytes | None = None
+        self._page: Location | None = None
+        self._pages: BlockPages | None = None
+
+    # --- memory -----------------------------------------------------------------------------------
+
+    @property
+    def in_memory(self) -> bool:
+        """Whether any row has its message in memory, so that it must stay open."""
+        return self.columns is not None and self.columns.bodies is not None
+
+    @property
+    def spilled(self) -> bool:
+        """Whether it is in a page file."""
+        return self._page is not None
+
+    def pack(self) -> None:
+        """Keep it small from now on. Without effect for rows whose messages are in memory."""
+        if self.columns is not None and self.columns.bodies is None:
+            self._packed = self.columns.pack()
+            self.columns = None
+
+    def spill(self, pages: BlockPages) -> bool:
+        """Keep it outside of memory from now on. False if the disk took nothing; it stays packed."""
+        self.pack()
+        if self._packed is None:
+            return False
+        page = pages.store(self._packed)
+        if page is None:
+            return False
+        self._page, self._pages, self._packed = page, pages, None
+        return True
+
+    def open(self) -> Columns:
+        """Its columns; the block does not hold on to them unless it is open anyway.
+
+        Raises:
+            JournalCorrupt, DiskFailed: the page cannot be read back.
+        """
+        if self.columns is not None:
+            return self.columns
+        packed = self._packed
+        if packed is None:
+            assert self._page is not None
+            assert self._pages is not None
+            packed = self._pages.read(self._page)
+        try:
+            columns = Columns.unpack(packed)
+        except zlib.error as error:
+            raise JournalCorrupt(f"spilled references are damaged: {error}", file="page", offset=0) from error
+        for row, location in (self._moved or {}).items():
+            columns.set_location(row, location)
+        return columns
+
+    def drop(self) -> None:
+        """Nothing in it is needed any more, but for what is ``returned``."""
+        if self._page is not None and self._pages is not None:
+            self._pages.release(self._page)
+        self._page = self._packed = self._counts = self._moved = None
+        self.columns = _EMPTY
+
+    # --- rows -------------------------------------------------------------------------------------
+
+    def find(self, columns: Columns, message_id: int) -> int:
+        """Row of a waiting message; -1 if there is none."""
+        row = columns.find(message_id)
+        return -1 if row >= 0 and self.gone is not None and self.gone[row] else row
+
+    def take(self, row: int) -> None:
+        """The row does not wait any more."""
+        if self.gone is None:
+            self.gone = bytearray(self.size)
+        self.gone[row] = 1
+        self.count -= 1
+        if self.returned is not None:
+            self.returned.pop(row, None)
+        if self.columns is not None and self.columns.bodies is not None:
+            self.columns.bodies[row] = None
+        if not self.count:
+            self.drop()
+
+    def put_back(self, row: int, reference: MessageReference) -> None:
+        """A row that was taken waits again, as it is now."""
+        assert self.gone is not None, "only what was taken is put back"
+        self.gone[row] = 0
+        self.count += 1
+        if self.returned is None:
+            self.returned = {}
+        self.returned[row] = reference
+        if reference.expiration and not 0 < self.earliest_ms < reference.expiration:
+            self.earliest_ms = reference.expiration
+
+    def set_count(self, columns: Columns, row: int, count: int) -> None:
+        """The message was delivered so often."""
+        if self.columns is not None:
+            set_delivery_count(columns, row, count)
+            return
+        if self._counts is None:
+            self._counts = {}
+        self._counts[row] = count
+
+    def set_location(self, columns: Columns, row: int, location: Location) -> None:
+        """The message lies there now; ``columns`` are what ``open`` gave."""
+        columns.set_location(row, location)
+        if self.columns is not None:
+            return
+        if self._moved is None:
+            self._moved = {}
+        self._moved[row] = location
+        if len(self._moved) >= _MOVED_MAX and self._packed is not None:
+            self._packed = self.open().pack()
+            self._moved = None
+
+    def reference(self, columns: Columns, row: int) -> MessageReference:
+        """A waiting row as an object with its position, and its message if that is in memory."""
+        if self.returned is not None and row in self.returned:
+            return self.returned[row]
+        reference = columns.reference(row)
+        reference.position = self.base + row
+        if columns.bodies is not None:
+            body = columns.bodies[row]
+            if body is not None:
+                reference.message = Message.decode(body)
+        if self._counts is not None and row in self._counts:
+            reference.delivery_count = self._counts[row]
+        return reference
+
+    def location(self, columns: Columns, row: int) -> Location | None:
+        """Where the message of a waiting row is stored; None if it is in memory."""
+        if self.returned is not None and row in self.returned:
+            reference = self.returned[row]
+            return reference.location if reference.message is None else None
+        if columns.bodies is not None and columns.bodies[row] is not None:
+            return None
+        return columns.location(row)
+
+    def rows_from(self, row: int) -> Iterator[int]:
+        """Waiting rows at or behind one; it may be changed meanwhile."""
+        while row < self.size:
+            gone = self.gone
+            if gone is not None and gone[row]:
+                row = gone.find(0, row, self.size)
+                if row < 0:
+                    return
+            yield row
+            row += 1
+
+    def take_overdue(self, now_ms: int) -> list[MessageReference]:
+        """Take the waiting rows that expire by then."""
+        if not self.count or not 0 < self.earliest_ms <= now_ms:
+            return []
+        columns = self.open()
+        expirations = columns.expirations or ()
+        back = self.returned or {}
+        later = [each for each in (*expirations, *(each.expiration for each in back.values())) if each > now_ms]
+        self.earliest_ms = min(later, default=0)
+        rows = [
+            row
+            for row in self.rows_from(0)
+            if 0 < (back[row].expiration if row in back else expirations[row] if expirations else 0) <= now_ms
+        ]
+        taken = [self.reference(columns, row) for row in rows]
+        for row in rows:
+            self.take(row)
+        return taken
+
+    def references(self) -> Iterator[MessageReference]:
+        """Every waiting row as an object, in order."""
+        if not self.count:
+            return
+        columns = self.open()
+        for row in self.rows_from(0):
+            yield self.reference(columns, row)
+
+    def entries(self) -> list[MessageReference | None]:
+        """Every row as an object with its message, if that is in memory; None for what is gone."""
+        size = self.size
+        if not self.count:
+            return [None] * size
+        columns = self.open()
+        made: list[MessageReference | None] = [None] * size if columns is _EMPTY else [*columns.references()]
+        if columns.bodies is not None:
+            for row, body in enumerate(columns.bodies):
+                if body is not None:
+                    made[row].message = Message.decode(body)  # type: ignore[union-attr]  # none is gone yet
+        for row, count in (self._counts or {}).items():
+            made[row].delivery_count = count  # type: ignore[union-attr]
+        for row, reference in (self.returned or {}).items():
+            made[row] = reference
+        if self.gone is not None:
+            row = self.gone.find(1, 0, size)
+            while row >= 0:
+                made[row] = None
+                row = self.gone.find(1, row + 1, size)
+        return made
+
+
+def set_delivery_count(columns: Columns, row: int, count: int) -> None:
+    """Write into open columns."""
+    if columns.counts is None:
+        columns.counts = type(columns.sizes)("I", bytes(4 * len(columns)))
+    columns.counts[row] = count
+
+
+_EMPTY: Final = Columns(0)

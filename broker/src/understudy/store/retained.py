@@ -1,0 +1,104 @@
+"""Messages of segments that were kept when they left the log (``retention``), for sending them again.
+
+A retention directory holds segments of which the log had no more need: each is whole, but bindings
+may have been stated before the first of them, and the outcome of a transaction may lie behind the
+last. So a message names the address it was sent to, and a transaction counts when its commit is here.
+
+Strictly read-only. Not here: sending.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from understudy.errors import JournalCorrupt
+from understudy.message import Message
+from understudy.ports import Disk
+from understudy.store.inspect import read_frames
+from understudy.store.records import HEADER_BYTES, MESSAGE_LARGE, CommitRecord, MessageRecord, RecordType, decode
+from understudy.store.segment import SegmentHeader, parse_name, read_header, seed_of, segment_name
+
+
+@dataclass(slots=True)
+class RetainedCounts:
+    """What was met on the way."""
+
+    segments: int = 0
+    messages: int = 0
+    """Messages that were added, whatever became of them."""
+    without_outcome: int = 0
+    """Left out: their transaction was not committed, or only behind the last segment."""
+    large: int = 0
+    """Left out: the log has only the head of them."""
+
+
+@dataclass(frozen=True, slots=True)
+class RetainedMessage:
+    """A message with where it comes from."""
+
+    header: SegmentHeader
+    sequence: int
+    record: MessageRecord
+
+    def decode(self) -> Message:
+        """The message, its id 0.
+
+        Raises:
+            RemoteProtocolError: the log has a message that is none.
+        """
+        return Message.decode(self.record.encoded).replace()
+
+
+def retained_messages(disk: Disk, directory: str, counts: RetainedCounts) -> Iterator[RetainedMessage]:
+    """Every message that was added and, in a transaction, committed; in the order of the log.
+
+    Args:
+        disk: Where they are; only read.
+        directory: With segments.
+        counts: Counted anew on the way.
+
+    Raises:
+        JournalCorrupt: a segment is damaged before its end.
+        StoreVersionUnsupported, DiskFailed: it cannot be read.
+    """
+    pairs = sorted(parsed[:2] for parsed in map(parse_name, disk.list(directory)) if parsed is not None and parsed[2])
+    committed: set[int] = set()
+    for _, kind, flags, _, raw in _records(disk, directory, pairs):
+        if kind == RecordType.TX_COMMIT:
+            record = decode(kind, flags, raw[HEADER_BYTES:])
+            assert isinstance(record, CommitRecord), "its type says so"
+            committed.add(record.tx_id)
+    counts.segments = len(pairs)
+    counts.messages = counts.without_outcome = counts.large = 0
+    for header, kind, flags, sequence, raw in _records(disk, directory, pairs):
+        if kind != RecordType.MESSAGE_ADD:
+            continue
+        record = decode(kind, flags, raw[HEADER_BYTES:])
+        assert isinstance(record, MessageRecord), "its type says so"
+        counts.messages += 1
+        if record.tx_id and record.tx_id not in committed:
+            counts.without_outcome += 1
+        elif record.flags & MESSAGE_LARGE:
+            counts.large += 1
+        else:
+            yield RetainedMessage(header, sequence, record)
+
+
+def _records(
+    disk: Disk, directory: str, pairs: list[tuple[int, int]]
+) -> Iterator[tuple[SegmentHeader, int, int, int, bytes]]:
+    for number, epoch in pairs:
+        path = f"{directory}/{segment_name(number, epoch)}"
+        file = disk.open(path, read_only=True)
+        try:
+            header = read_header(file, number, epoch)
+            end = 0
+            for frame, raw in read_frames(file, seed_of(number, epoch)):
+                end = frame.offset + frame.length
+                yield header, frame.kind, frame.flags, frame.sequence, raw
+            size = file.size()
+            if end and end < size and file.read(end, size - end).strip(b"\0"):
+                raise JournalCorrupt("a record is damaged", file=path, offset=end)
+        finally:
+            file.close()

@@ -1,0 +1,223 @@
+"""The references of a queue against a plain sorted list, however they are stored.
+
+Goal: whatever is appended, taken, put back, taken from the middle, expired or drained, the order
+is that of priority and arrival; what is put back comes back as it was left; nothing is lost, doubled
+or kept in a page file for nothing. Method: random steps at tiny limits, so that a few dozen
+references make blocks that are open, packed, spilled to a simulated disk, and read back.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from understudy.message import Message
+from understudy.routing import waiting
+from understudy.routing.waiting import Waiting
+from understudy.store import backlog
+from understudy.store.backlog import Backlog
+from understudy.store.pages import PageChain, Pages
+from understudy.store.reference import MessageReference, pack_location
+from understudy.testing.sim_disk import SimVolume
+
+Key = tuple[int, int]
+"""Minus the priority, number of arrival: the order of delivery."""
+
+STEPS = st.lists(
+    st.one_of(
+        st.tuples(st.just("append"), st.integers(1, 12), st.integers(0, 3)),
+        st.tuples(st.just("append"), st.integers(1, 12), st.just(0)),
+        st.tuples(st.just("pop"), st.integers(1, 10)),
+        st.tuples(st.just("put back"), st.integers(0, 7), st.booleans()),
+        st.tuples(st.just("middle"), st.integers(0, 60), st.booleans()),
+        st.tuples(st.just("browse")),
+        st.tuples(st.just("scan"), st.integers(0, 60)),
+        st.tuples(st.just("overdue"), st.integers(0, 6), st.integers(1, 9)),
+        st.tuples(st.just("full disk"), st.booleans()),
+        st.tuples(st.just("settle"), st.integers(0, 5)),
+        st.tuples(st.just("drain")),
+    ),
+    max_size=60,
+)
+
+
+@dataclass
+class Model:
+    """The structure, and what should be in it."""
+
+    start: list[tuple[int, bool]] = field(default_factory=list)
+    """Priority of what is taken over at the beginning, and whether it was acknowledged since."""
+
+    def __post_init__(self) -> None:
+        self.volume = SimVolume()
+        self.pages = Pages(self.volume.disk("a"), "/paging", 1)
+        self.chain: PageChain = self.pages.chain(0)
+        self.waiting = Waiting(self.chain)
+        self.expected: dict[Key, dict[str, Any]] = {}
+        self.out: dict[Key, MessageReference] = {}
+        self.keys: dict[int, Key] = {}
+        log = Backlog()
+        for number, (priority, _) in enumerate(self.start):
+            reference = self.make(priority, number % 4, None)
+            log.append_reference(reference)
+        for message_id, (_, acknowledged) in enumerate(self.start, 1):
+            if acknowledged:
+                assert log.remove(message_id)
+                del self.expected[self.keys[message_id]]
+        assert log.count == len(self.expected)
+        self.waiting.adopt(log)
+        self.check()
+
+    def make(self, priority: int, flavour: int, message: Message | None) -> MessageReference:
+        message_id = len(self.keys) + 1
+        location = None if flavour == 3 else pack_location(flavour, 100 * message_id, 50 + flavour)
+        reference = MessageReference(
+            message_id, priority, flavour, 0, 10 + flavour, location is not None, location, message
+        )
+        key = self.keys[message_id] = (-priority, message_id)
+        self.expected[key] = {
+            "expiration": flavour, "size_bytes": 10 + flavour, "location": location,
+            "durable": location is not None, "delivery_count": 0, "body": message.encoded if message else None,
+        }  # fmt: skip
+        return reference
+
+    def step(self, kind: str, *arguments: Any) -> None:
+        getattr(self, kind.replace(" ", "_"))(*arguments)
+        self.check()
+
+    def append(self, count: int, flavour: int) -> None:
+        for number in range(count):
+            message = Message(str(number).encode()) if flavour == 2 else None
+            self.waiting.append(self.make(9 if flavour == 1 and not number % 3 else 4, flavour, message))
+
+    def took(self, reference: MessageReference | None, key: Key) -> None:
+        assert reference is not None
+        assert self.keys[reference.message_id] == key
+        self.same(reference, self.expected.pop(key))
+        self.out[key] = reference
+
+    def same(self, reference: MessageReference, expected: dict[str, Any]) -> None:
+        body = reference.message.encoded if reference.message is not None else None
+        found = {name: getattr(reference, name) for name in expected if name != "body"} | {"body": body}
+        assert found == expected
+
+    def pop(self, count: int) -> None:
+        for _ in range(count):
+            level = self.waiting.first_level()
+            assert (level is None) == (not self.expected)
+            if level is not None:
+                self.took(level.pop(), min(self.expected))
+
+    def put_back(self, count: int, first: bool) -> None:
+        """Deliveries that failed; some of them count."""
+        keys = sorted(self.out)[:count] if first else sorted(self.out)[-count or len(self.out) :]
+        back = [self.out.pop(key) for key in keys]
+        for number, reference in enumerate(back):
+            reference.delivery_count += number % 2
+            expected = {
+                name: getattr(reference, name)
+                for name in ("expiration", "size_bytes", "location", "durable", "delivery_count")
+            }
+            body = reference.message.encoded if reference.message is not None else None
+            self.expected[self.keys[reference.message_id]] = expected | {"body": body}
+        self.waiting.put_back(back)
+
+    def settle(self, count: int) -> None:
+        for key in sorted(self.out)[:count]:
+            del self.out[key]
+
+    def middle(self, skip: int, last: bool) -> None:
+        """A selector that wants the one behind so many."""
+        keys = sorted(self.expected)
+        if not keys:
+            return
+        key = keys[-1] if last else keys[min(skip, len(keys) - 1)]
+        level = self.waiting.level(-key[0])
+        position = -1
+        while True:
+            reference = level.next_from(position)
+            assert reference is not None
+            if self.keys[reference.message_id] == key:
+                break
+            position = reference.position + 1
+        level.remove(reference)
+        self.took(reference, key)
+
+    def scan(self, steps: int) -> None:
+        """What follows is where ``locations_behind`` says, as far as it says anything."""
+        for level in self.waiting.levels:
+            position = -1
+            for _ in range(steps):
+                reference = level.next_from(position)
+                if reference is None:
+                    break
+                position = reference.position + 1
+                listed = level.locations_behind(reference.position)
+                following = level.next_from(position)
+                ahead = next(listed, "nothing")
+                if ahead != "nothing" and following is not None:
+                    assert ahead == (following.location if following.message is None else None)
+
+    def browse(self) -> None:
+        for reference, key in zip(self.waiting, sorted(self.expected), strict=True):
+            assert self.keys[reference.message_id] == key
+            self.same(reference, self.expected[key])
+
+    def overdue(self, now_ms: int, limit: int) -> None:
+        due = [key for key, each in self.expected.items() if 0 < each["expiration"] <= now_ms]
+        taken = self.waiting.take_overdue(now_ms, limit)
+        assert len(taken) >= min(limit, len(due))
+        assert (len(taken) == 0) == (len(due) == 0)
+        for reference in taken:
+            key = self.keys[reference.message_id]
+            assert key in due
+            self.same(reference, self.expected.pop(key))
+
+    def full_disk(self, full: bool) -> None:
+        self.volume.capacity_bytes = self.volume.used_bytes() if full else 1 << 40
+
+    def drain(self) -> None:
+        taken = [reference for part in self.waiting.drain() for reference in part]
+        assert [self.keys[each.message_id] for each in taken] == sorted(self.expected)
+        for reference in taken:
+            self.same(reference, self.expected.pop(self.keys[reference.message_id]))
+
+    def check(self) -> None:
+        assert len(self.waiting) == len(self.expected)
+        for level in self.waiting.levels:
+            assert all(reference.position < level.base for reference in level.returned)
+            assert not any(level.entries[: level.head])
+            position = level.base + len(level.entries)
+            for block in level.blocks:
+                assert block.base == position
+                position += block.size
+            assert level.end == position + (len(level.inlet) if level.blocks else 0)
+        spilled = sum(block.spilled for level in self.waiting.levels for block in level.blocks)
+        assert sum(self.pages.page_file(number).uses for number in self.pages._files) == spilled
+
+
+@pytest.fixture(autouse=True)
+def _tiny(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(waiting, "_CUT_MIN", 1)
+    monkeypatch.setattr(waiting, "_BLOCK", 3)
+    monkeypatch.setattr(waiting, "_INLET_MAX", 8)
+    monkeypatch.setattr(waiting, "_OPEN_BLOCKS", 1)
+    monkeypatch.setattr(waiting, "_MEMORY_BLOCKS", 2)
+    monkeypatch.setattr(backlog, "BLOCK_REFERENCES", 3)
+
+
+@settings(max_examples=400, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.lists(st.tuples(st.sampled_from([4, 4, 4, 9]), st.booleans()), max_size=40), STEPS)
+def test_order_and_contents_are_those_of_a_sorted_list(
+    start: list[tuple[int, bool]], steps: list[tuple[Any, ...]]
+) -> None:
+    model = Model(start)
+    for step in steps:
+        model.step(*step)
+    model.step("browse")
+    model.step("put back", len(model.out), True)
+    model.step("drain")

@@ -1,0 +1,150 @@
+"""The server's half of the CORE protocol, driven packet by packet: no socket, no loop, no disk."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any, TypeVar
+
+from support.routing import FakeStore, World, text
+from understudy.cluster.topology import Topology
+from understudy.message import Message
+from understudy.protocols.core.connection import CoreConnection
+from understudy.protocols.core.reattachment import Reattachments
+from understudy.protocols.core.services import CoreServices
+from understudy.security.authorization import NoSecurity
+from understudy.security.login_guard import LoginGuard
+from understudy.wire.core import packets
+from understudy.wire.core.codec import FrameDecoder, encode
+
+P = TypeVar("P", bound=packets.Packet)
+NODE = "11111111-2222-3333-4444-555555555555"
+NAME = "0a0b0c0d-0000-1111-2222-333344445555"
+WINDOW = 100_000
+
+
+class CountingEntropy:
+    def __init__(self) -> None:
+        self._numbers = itertools.count(1)
+
+    def token(self, length_bytes: int) -> bytes:
+        return next(self._numbers).to_bytes(length_bytes, "big")
+
+
+class FakeConnection:
+    """``ports.Connection``; remembers what was sent and whether it was closed."""
+
+    def __init__(self, peer: str) -> None:
+        self.peer = peer
+        self.sent: list[bytes] = []
+        self.closed = False
+
+    def send(self, data: bytes) -> None:
+        self.sent.append(data)
+
+    def outgoing_bytes(self) -> int:
+        return 0
+
+    def close(self) -> None:
+        self.closed = True
+
+    def abort(self) -> None:
+        self.closed = True
+
+
+class Client:
+    """One client connection to the world's node."""
+
+    def __init__(self, node: CoreNode, peer: str) -> None:
+        self.connection = FakeConnection(peer)
+        self.handler = CoreConnection(node.services, self.connection)
+        self._node = node
+        self._decoder = FrameDecoder("client")
+
+    def send(self, packet: packets.Packet, channel_id: int = 10) -> None:
+        self.handler.receive_data(encode(packet, channel_id))
+        self._node.world.turn()
+
+    def received(self) -> list[packets.Packet]:
+        """Everything since the last call."""
+        data, self.connection.sent = b"".join(self.connection.sent), []
+        return [frame.packet for frame in self._decoder.receive_data(data)]
+
+    def received_one(self, kind: type[P]) -> P:
+        found = [packet for packet in self.received() if isinstance(packet, kind)]
+        assert len(found) == 1, found
+        return found[0]
+
+    def ask(self, packet: packets.Packet, kind: type[P], channel_id: int = 10) -> P:
+        self.send(packet, channel_id)
+        return self.received_one(kind)
+
+    def create_session(self, name: str = NAME, channel_id: int = 10, window: int = WINDOW, **options: Any) -> None:
+        options = {"auto_commit_sends": True, "auto_commit_acks": True, "xa": False, **options}
+        create = packets.CreateSession(
+            name=name,
+            session_channel_id=channel_id,
+            version=136,
+            user=options.pop("user", "u"),
+            password="p",
+            min_large_message_size=102_400,
+            confirmation_window=window,
+            pre_acknowledge=False,
+            default_address=None,
+            **options,
+        )
+        self.ask(create, packets.CreateSessionResponse, 1)
+
+    def reattach(self, name: str = NAME, last_received: int = -1) -> list[packets.Packet]:
+        """Everything that came, the answer included."""
+        self.send(packets.ReattachSession(name, last_received), 1)
+        return self.received()
+
+    def send_message(self, body: str, correlation_id: int = 1, address: str = "q", **options: Any) -> None:
+        self.send(packets.SessionSend(message(body, address, **options), True, correlation_id, 1))
+
+    def consume(self, consumer_id: int = 0, queue: str = "q", credit_bytes: int = -1) -> None:
+        self.send(packets.CreateConsumer(consumer_id, queue, None, False, False, 0))
+        self.send(packets.FlowToken(consumer_id, credit_bytes))
+        self.send(packets.SessionStart())
+
+    def lose(self) -> None:
+        self.handler.connection_lost("cut")
+        self._node.world.turn()
+
+
+class CoreNode:
+    """A node's services over the routing tests' world."""
+
+    def __init__(self, *, automatic: bool = True, world: World | None = None, **services: Any) -> None:
+        self.world = world or World(automatic=automatic)
+        clock = self.world.clock
+        self.services = CoreServices(
+            node_id=NODE,
+            post_office=self.world.office,
+            store=self.world.store,
+            security=services.pop("security", NoSecurity()),
+            topology=Topology(),
+            clock=clock,
+            entropy=CountingEntropy(),
+            registry=self.world.registry,
+            resources=self.world.resources,
+            reattachments=Reattachments(clock, clock),
+            login_guard=LoginGuard(clock),
+            credentials=None,
+            **services,
+        )
+
+    @property
+    def store(self) -> FakeStore:
+        return self.world.store
+
+    def client(self, peer: str = "10.0.0.1:5000") -> Client:
+        return Client(self, peer)
+
+    def sync(self) -> None:
+        self.world.sync()
+
+
+def message(body: str, address: str = "q", **options: Any) -> Message:
+    """As a client encodes it."""
+    return text(body, address, **options)

@@ -1,0 +1,323 @@
+"""XA branches: who may do what when, what a rollback gives back, ages, and decisions of an operator."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from support.routing import World, callback_of, text
+from understudy.errors import MachineError, StoreError, XaCode, XaError
+from understudy.ids import Xid
+from understudy.machine import To
+from understudy.message import DUPLICATE_ID
+from understudy.session.branch import Branch, Event, Kind, State, decode_name, encode_name
+from understudy.session.resource_registry import ResourceRegistry
+from understudy.session.session import ServerSession
+from understudy.session.transaction import Transaction
+
+XID = Xid(7, b"global", b"branch")
+OTHER = Xid(7, b"global", b"other")
+
+
+def xa_session(world: World) -> ServerSession:
+    if world.office.find_queue("q") is None:
+        world.queue()
+    return world.session(xa=True, auto_commit_sends=False, auto_commit_acks=False)
+
+
+def refused(code: XaCode, call: Callable[[], object]) -> None:
+    with pytest.raises(XaError) as caught:
+        call()
+    assert caught.value.xa_code == code, caught.value
+
+
+def commit(session: ServerSession, *, one_phase: bool = False, xid: Xid = XID) -> None:
+    answers: list[object] = []
+    session.branches.commit(xid, one_phase=one_phase, done=answers.append)
+    assert answers == [None]
+
+
+def count(world: World) -> int:
+    return world.office.queues()[0].message_count
+
+
+def test_two_phases() -> None:
+    world = World()
+    session = xa_session(world)
+    session.branches.start(XID)
+    session.send(text("a"))
+    session.branches.end(XID, failed=False)
+    session.branches.prepare(XID)
+    assert count(world) == 0
+    assert session.branches.in_doubt() == (XID,)
+    commit(world.session(xa=True))
+    assert count(world) == 1
+    assert session.branches.in_doubt() == ()
+    refused(XaCode.UNKNOWN_XID, lambda: commit(session))
+
+
+def test_one_phase_and_work_outside_a_branch() -> None:
+    world = World()
+    session = xa_session(world)
+    session.send(text("outside"))
+    assert count(world) == 1
+    session.branches.start(XID)
+    session.send(text("inside"))
+    session.commit(world.answers.of("a local commit means nothing here"))
+    session.rollback(done=world.answers.of("nor a rollback"))
+    assert count(world) == 1
+    session.branches.end(XID, failed=False)
+    commit(session, one_phase=True)
+    assert count(world) == 2
+
+
+def test_rolling_back_gives_everything_back_in_order() -> None:
+    world = World()
+    session = xa_session(world)
+    for name in "abc":
+        world.session().send(text(name))
+    session.create_consumer(0, "q")
+    session.receive_consumer_credits(0, -1)
+    world.turn()
+    session.branches.start(XID)
+    session.acknowledge(0, callback_of(session).delivered[1][1].message_id)
+    session.send(text("never"))
+    session.branches.end(XID, failed=False)
+    session.branches.prepare(XID)
+    session.stop()
+    session.branches.roll_back(XID)
+    session.start()
+    world.turn()
+    assert callback_of(session).bodies() == [b"a", b"b", b"c"] * 2
+    assert callback_of(session).counts()[3:] == [2, 2, 1]
+
+
+def test_a_branch_is_shared_by_sessions() -> None:
+    world = World()
+    one, two = xa_session(world), xa_session(world)
+    one.branches.start(XID)
+    refused(XaCode.DUPLICATE_XID, lambda: two.branches.start(XID))
+    two.branches.join(XID)
+    one.send(text("a"))
+    two.send(text("b"))
+    one.branches.end(XID, failed=False)
+    refused(XaCode.PROTOCOL, lambda: one.branches.prepare(XID))
+    two.branches.end(XID, failed=False)
+    one.branches.prepare(XID)
+    refused(XaCode.PROTOCOL, lambda: two.branches.join(XID))
+    refused(XaCode.PROTOCOL, lambda: commit(one, one_phase=True))
+    commit(two)
+    assert count(world) == 2
+
+
+def test_suspending() -> None:
+    world = World()
+    session = xa_session(world)
+    refused(XaCode.PROTOCOL, session.branches.suspend)
+    session.branches.start(XID)
+    refused(XaCode.PROTOCOL, lambda: session.branches.resume(XID))
+    session.branches.suspend()
+    session.send(text("outside"))
+    assert count(world) == 1
+    for call in (session.branches.prepare, session.branches.join, session.branches.roll_back):
+        refused(XaCode.PROTOCOL, lambda call=call: call(XID))  # type: ignore[misc]
+    session.branches.start(OTHER)
+    session.branches.end(OTHER, failed=False)
+    session.branches.resume(XID)
+    session.send(text("inside"))
+    session.branches.suspend()
+    session.branches.end(XID, failed=False)
+    refused(XaCode.PROTOCOL, lambda: commit(session))
+    commit(session, one_phase=True)
+    assert count(world) == 2
+
+
+def test_unknown_names_and_wrong_sessions() -> None:
+    world = World()
+    session = xa_session(world)
+    requests = session.branches
+    for call in (requests.join, requests.resume, requests.prepare, requests.roll_back, requests.forget):
+        refused(XaCode.UNKNOWN_XID, lambda call=call: call(XID))  # type: ignore[misc]
+    refused(XaCode.UNKNOWN_XID, lambda: requests.end(XID, failed=False))
+    refused(XaCode.PROTOCOL, lambda: world.session().branches.start(XID))
+
+
+def test_what_failed_cannot_commit() -> None:
+    world = World()
+    session = xa_session(world)
+    session.branches.start(XID)
+    session.send(text("a"))
+    session.branches.end(XID, failed=True)
+    refused(XaCode.ROLLED_BACK, lambda: session.branches.prepare(XID))
+    refused(XaCode.UNKNOWN_XID, lambda: commit(session))
+    session.branches.failed(OTHER)
+    refused(XaCode.ROLLED_BACK, lambda: commit(session, one_phase=True, xid=OTHER))
+    assert len(world.resources) == 0
+
+
+def test_a_duplicate_id_is_found_before_the_promise() -> None:
+    world = World()
+    session = xa_session(world)
+    session.branches.start(XID)
+    session.send(text("a", properties={DUPLICATE_ID: "x"}))
+    world.session().send(text("b", properties={DUPLICATE_ID: "x"}))
+    session.branches.end(XID, failed=False)
+    refused(XaCode.ROLLED_BACK, lambda: session.branches.prepare(XID))
+    session.branches.start(XID)
+    session.send(text("a", properties={DUPLICATE_ID: "y"}))
+    session.branches.end(XID, failed=False)
+    session.branches.prepare(XID)
+    world.session().send(text("b", properties={DUPLICATE_ID: "y"}))
+    commit(session)
+    assert count(world) == 3, "a promise is kept even so"
+
+
+def test_answers_wait_for_the_log() -> None:
+    world = World(automatic=False)
+    session = xa_session(world)
+    world.sync()
+    session.branches.start(XID)
+    session.send(text("a"))
+    session.branches.end(XID, failed=False)
+    session.branches.prepare(XID)
+    session.when_durable(world.answers.of("prepared"), None)
+    assert world.answers.names == []
+    world.sync()
+    session.branches.commit(XID, one_phase=False, done=world.answers.of("committed"))
+    assert world.answers.names == ["prepared"]
+    assert count(world) == 0
+    world.sync()
+    assert world.answers.names == ["prepared", "committed"]
+    assert count(world) == 1
+
+
+def test_a_session_that_closes_leaves_its_branch() -> None:
+    world = World()
+    session = xa_session(world)
+    session.branches.start(XID)
+    session.send(text("a"))
+    session.close(failed=True)
+    commit(xa_session(world), one_phase=True)
+    assert count(world) == 1
+
+
+# ages
+
+
+def aging(world: World) -> ResourceRegistry:
+    world.resources = ResourceRegistry(world.office, world.clock, world.clock, timeout_ms=10_000, scan_period_ms=1_000)
+    return world.resources
+
+
+def test_an_old_branch_is_rolled_back() -> None:
+    world = World()
+    registry = aging(world)
+    session = xa_session(world)
+    session.branches.start(XID)
+    session.send(text("a"))
+    session.branches.end(XID, failed=False)
+    session.branches.start(OTHER)
+    session.branches.end(OTHER, failed=False)
+    session.branches.prepare(OTHER)
+    world.clock.advance(9_000)
+    assert len(registry) == 2
+    world.clock.advance(2_000)
+    refused(XaCode.UNKNOWN_XID, lambda: session.branches.prepare(XID))
+    assert session.branches.in_doubt() == (OTHER,), "what is prepared waits for ever"
+    assert world.store.transactions.keys() == world.store.prepared.keys()
+
+
+def test_an_old_branch_in_which_a_session_works() -> None:
+    world = World()
+    aging(world)
+    session = xa_session(world)
+    world.session().send(text("held"))
+    session.create_consumer(0, "q")
+    session.receive_consumer_credits(0, -1)
+    world.turn()
+    session.branches.start(XID)
+    session.acknowledge(0, callback_of(session).delivered[0][1].message_id)
+    world.clock.advance(11_000)
+    world.turn()
+    assert callback_of(session).counts() == [1, 2], "its message is delivered again"
+    session.send(text("too late"), world.answers.of("late"))
+    refused(XaCode.ROLLED_BACK_TIMEOUT, lambda: session.branches.end(XID, failed=False))
+    refused(XaCode.UNKNOWN_XID, lambda: session.branches.prepare(XID))
+    assert count(world) == 1
+    session.send(text("outside"))
+    assert count(world) == 2
+
+
+def test_timeouts_of_a_session() -> None:
+    world = World()
+    registry = aging(world)
+    session = xa_session(world)
+    assert session.branches.timeout_s == 10
+    assert session.branches.set_timeout(20)
+    assert not session.branches.set_timeout(-1)
+    session.branches.start(XID)
+    session.branches.end(XID, failed=False)
+    world.clock.advance(15_000)
+    assert len(registry) == 1
+    world.clock.advance(6_000)
+    assert len(registry) == 0
+    assert session.branches.set_timeout(0)
+    assert session.branches.timeout_s == 10
+    registry.close()
+
+
+# heuristic outcomes
+
+
+@pytest.mark.parametrize(
+    ("commits", "code", "messages"), [(True, XaCode.HEURISTIC_COMMIT, 1), (False, XaCode.HEURISTIC_ROLLBACK, 0)]
+)
+def test_an_operator_decides(commits: bool, code: XaCode, messages: int) -> None:
+    world = World()
+    session = xa_session(world)
+    session.branches.start(XID)
+    session.send(text("a"))
+    refused(XaCode.PROTOCOL, lambda: world.resources.decide(XID, commit=commits))
+    session.branches.end(XID, failed=False)
+    session.branches.prepare(XID)
+    world.resources.decide(XID, commit=commits)
+    assert count(world) == messages
+    assert session.branches.in_doubt() == (XID,), "its manager must still learn of it"
+    refused(code, lambda: commit(session))
+    refused(code, lambda: session.branches.roll_back(XID))
+    refused(XaCode.DUPLICATE_XID, lambda: session.branches.start(XID))
+    kind = Kind.HEURISTICALLY_COMMITTED if commits else Kind.HEURISTICALLY_ROLLED_BACK
+    assert world.resources.heuristic(kind) == [XID]
+    session.branches.forget(XID)
+    assert session.branches.in_doubt() == ()
+    assert world.store.prepared == {}
+    refused(XaCode.UNKNOWN_XID, lambda: commit(session))
+
+
+# parts
+
+
+@pytest.mark.parametrize("xid", [XID, Xid(-1, b"", b""), Xid(2**31 - 1, b"g" * 64, b"\0" * 64)])
+def test_names_in_the_log(xid: Xid) -> None:
+    for kind in Kind:
+        assert decode_name(encode_name(kind, xid)) == (kind, xid)
+
+
+@pytest.mark.parametrize("name", [b"", b"\0" * 6, b"\7" + encode_name(Kind.BRANCH, XID)[1:], b"x" * 20])
+def test_names_nobody_wrote(name: bytes) -> None:
+    with pytest.raises(StoreError):
+        decode_name(name)
+
+
+def test_every_state_takes_every_event_or_refuses_it() -> None:
+    for state in State:
+        for event in Event:
+            branch = Branch(XID, Transaction(World().office), expires_ms=0)
+            branch._state = state
+            if isinstance(Branch.TABLE[state, event], To):
+                branch.take(event)
+                continue
+            refused(XaCode.PROTOCOL, lambda branch=branch, event=event: branch.take(event))  # type: ignore[misc]
+            with pytest.raises(MachineError):
+                branch.fire(event)

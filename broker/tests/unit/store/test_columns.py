@@ -1,0 +1,95 @@
+"""References as columns: what goes in comes out, packed or not, and packed is small."""
+
+from __future__ import annotations
+
+import tracemalloc
+import zlib
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from understudy.errors import JournalCorrupt
+from understudy.message import Message
+from understudy.store.columns import PAGE_SEGMENT, Columns
+from understudy.store.reference import MessageReference, pack_location
+from understudy.store.reference_block import Block
+
+FIELDS = ("message_id", "priority", "expiration", "scheduled_ms", "size_bytes", "durable", "location", "delivery_count")
+U32 = 2**32 - 1
+
+LOCATIONS = st.one_of(
+    st.none(),
+    st.builds(pack_location, st.integers(1, 2**40), st.integers(0, U32), st.integers(1, U32)),
+    st.builds(pack_location, st.integers(PAGE_SEGMENT, PAGE_SEGMENT + 9), st.integers(0, U32), st.integers(1, U32)),
+)
+ROWS = st.tuples(
+    st.integers(1, 2**62), st.sampled_from([0, 0, 2**62, -5]), st.sampled_from([0, 0, 7]), st.integers(0, U32),
+    LOCATIONS, st.sampled_from([0, 0, 3]),
+)  # fmt: skip
+
+
+def fields(reference: MessageReference) -> list[object]:
+    return [getattr(reference, name) for name in FIELDS]
+
+
+@given(st.integers(0, 9), st.lists(ROWS, min_size=1, max_size=40))
+def test_packing_changes_nothing(priority: int, rows: list[tuple[int, ...]]) -> None:
+    columns = Columns(priority)
+    for message_id, expiration, scheduled_ms, size_bytes, location, count in rows:
+        columns.append(message_id, expiration, scheduled_ms, size_bytes, location, count)  # type: ignore[arg-type]
+    before = [fields(columns.reference(row)) for row in range(len(columns))]
+    unpacked = Columns.unpack(columns.pack())
+    assert [fields(reference) for reference in unpacked.references()] == before
+    if not any(row[2] for row in rows):
+        made = Columns.of(unpacked.references(), priority)
+        assert [fields(reference) for reference in made.references()] == before
+
+
+def test_neighbours_take_a_few_bytes() -> None:
+    columns = Columns(4)
+    for number in range(1024):
+        columns.append(5 << 40 | number, 0, 0, 100, pack_location(7, 4096 + 180 * number, 180))
+    assert len(columns.pack()) < 1024
+    tracemalloc.start()
+    blocks = []
+    for _ in range(50):
+        block = Block(Columns.unpack(columns.pack()))
+        block.pack()
+        blocks.append(block)
+    used, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert used / (50 * 1024) < 4, "bytes per waiting message"
+
+
+def test_bodies_in_memory_keep_a_block_open() -> None:
+    reference = MessageReference(1, 4, 0, 0, 5, False, None, Message(b"body"))
+    block = Block(Columns.of([reference, None], 4), bytearray(b"\0\1"))
+    block.pack()
+    assert block.in_memory
+    (found,) = block.references()
+    assert found.message is not None
+    assert found.message.body == b"body"
+    block.take(0)
+    assert (block.count, list(block.references())) == (0, [])
+
+
+def test_damaged_spilled_references_are_an_error() -> None:
+    columns = Columns(4)
+    columns.append(1, 0, 0, 1, None)
+    block = Block(columns)
+
+    class Pages:
+        def store(self, data: bytes) -> int:
+            return 1
+
+        def read(self, location: int) -> bytes:
+            return b"nothing"
+
+        def release(self, location: int) -> None: ...
+
+    assert block.spill(Pages())  # type: ignore[arg-type]
+    with pytest.raises(JournalCorrupt):
+        block.open()
+    with pytest.raises(zlib.error):
+        Columns.unpack(b"nothing")

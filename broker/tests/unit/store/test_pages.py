@@ -1,0 +1,119 @@
+"""Page files: what is stored is read until released, files come and go, a sick disk costs nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from understudy.errors import JournalCorrupt
+from understudy.store.columns import PAGE_SEGMENT
+from understudy.store.pages import Pages
+from understudy.store.reference import unpack_location
+from understudy.testing.sim_disk import SimVolume
+
+KIB = 1024
+
+
+class Rig:
+    def __init__(self, epoch: int = 1) -> None:
+        self.volume = SimVolume()
+        self.pages = Pages(self.volume.disk("a"), "/paging", epoch)
+        self.chain = self.pages.chain(0)
+
+    def files(self) -> list[str]:
+        return self.volume.disk("a").list("/paging")
+
+
+def test_nothing_is_made_before_something_is_stored() -> None:
+    rig = Rig()
+    assert not rig.volume.disk("a").exists("/paging")
+    assert rig.chain.store(b"x") is not None
+    assert rig.files() == ["page-0000000001-000000000001.dat"]
+
+
+def test_what_is_stored_is_read_from_the_buffer_and_from_the_file() -> None:
+    rig = Rig()
+    bodies = [bytes([number]) * 10_000 for number in range(40)]
+    places = [rig.chain.store(body) for body in bodies]
+    assert rig.pages.file_count > 1
+    for place, body in zip(places, bodies, strict=True):
+        assert place is not None
+        assert unpack_location(place)[0] > PAGE_SEGMENT
+        assert rig.pages.read(place) == body
+    assert rig.pages.size_bytes == 40 * 10_004
+
+
+def test_a_file_goes_with_the_last_use_of_its_last_record() -> None:
+    rig = Rig()
+    places = [rig.chain.store(bytes(30 * KIB), 2) for _ in range(9)]
+    assert len(rig.files()) == 3
+    for place in places[:4]:
+        assert place is not None
+        rig.pages.release(place)
+        rig.pages.release(place)
+    assert len(rig.files()) == 2
+    for place in places[4:]:
+        assert place is not None
+        rig.pages.release(place)
+        rig.pages.release(place)
+    rig.chain.close()
+    assert rig.files() == []
+    assert rig.pages.file_count == 0
+
+
+def test_closing_a_chain_keeps_what_is_still_needed() -> None:
+    rig = Rig()
+    place = rig.chain.store(b"needed")
+    assert place is not None
+    rig.chain.close()
+    assert rig.pages.read(place) == b"needed"
+    rig.pages.release(place)
+    assert rig.files() == []
+
+
+def test_leftovers_of_earlier_activations_are_removed_bit_by_bit() -> None:
+    volume = SimVolume()
+    for epoch in (1, 2):
+        chain = Pages(volume.disk("a"), "/paging", epoch).chain(0)
+        for _ in range(20):
+            chain.store(bytes(40 * KIB))
+    later = Pages(volume.disk("b"), "/paging", 3)
+    mine = later.chain(0).store(b"mine")
+    before = len(volume.disk("b").list("/paging"))
+    calls: list[Callable[[], None]] = []
+    later.remove_leftovers(lambda delay_ms, call: calls.append(call))
+    assert before - 5 < len(volume.disk("b").list("/paging")) < before
+    while calls:
+        calls.pop()()
+    assert volume.disk("b").list("/paging") == ["page-0000000003-000000000001.dat"]
+    assert mine is not None
+    assert later.read(mine) == b"mine"
+    assert Pages(volume.disk("b"), "/nowhere", 3).leftovers() == []
+
+
+def test_a_full_disk_is_said_and_forgotten() -> None:
+    rig = Rig()
+    first = rig.chain.store(bytes(65 * KIB))
+    rig.volume.capacity_bytes = rig.volume.used_bytes()
+    assert rig.chain.store(b"refused") is None
+    assert rig.pages.stuck
+    assert first is not None
+    assert rig.pages.read(first) == bytes(65 * KIB)
+    rig.volume.capacity_bytes = 1 << 40
+    again = rig.chain.store(b"taken")
+    assert again is not None
+    assert not rig.pages.stuck
+    assert rig.pages.read(again) == b"taken"
+
+
+def test_a_changed_byte_is_noticed() -> None:
+    rig = Rig()
+    place = rig.chain.store(b"x" * 70 * KIB)
+    assert place is not None
+    rig.chain.store(b"written behind it")
+    (name,) = rig.files()[:1]
+    rig.volume.flip_bit(f"/paging/{name}", 5000, 1)
+    with pytest.raises(JournalCorrupt):
+        rig.pages.read(place)
+    rig.pages.close()

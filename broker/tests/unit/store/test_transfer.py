@@ -1,0 +1,174 @@
+"""Goal: a message comes back from its line exactly, typed; its duplicate id is the same each time and
+differs for a different message of the same id; what is no export file is refused with a reason.
+"""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from understudy.message import DUPLICATE_ID, Message
+from understudy.properties import (
+    BOOLEAN,
+    BYTE,
+    BYTES,
+    CHAR,
+    DOUBLE,
+    FLOAT,
+    INT,
+    LONG,
+    NULL,
+    SHORT,
+    STRING,
+    Properties,
+)
+from understudy.store.contents import LiveMessage
+from understudy.store.records import AddressRecord, MessageRecord, QueueRecord
+from understudy.store.reference import MessageReference
+from understudy.store.transfer import (
+    ORIGINAL_DUPLICATE_ID,
+    ExportedMessage,
+    ExportHeader,
+    end_line,
+    header_line,
+    message_line,
+    parse_line,
+    queue_line,
+)
+
+HEADER = ExportHeader("0f1e2d3c-4b5a-4697-8897-a6b5c4d3e2f1", 3, 99, "/store")
+
+
+def live(message: Message, message_id: int = 5, queue: str = "q") -> LiveMessage:
+    record = MessageRecord(message_id, 0, 1, 0, 0, message.priority, 0, (2,), b"", message.encoded)
+    reference = MessageReference(message_id, message.priority, 0, 0, len(message.encoded), True, None)
+    reference.delivery_count = 4
+    return LiveMessage(QueueRecord(2, 1, queue, 1, "a = 1"), AddressRecord(1, "addr", (0, 1)), reference, 3, 77, record)
+
+
+def there_and_back(message: Message, message_id: int = 5, queue: str = "q") -> ExportedMessage:
+    parsed = parse_line(message_line(live(message, message_id, queue)), HEADER)
+    assert isinstance(parsed, ExportedMessage)
+    return parsed
+
+
+VALUES = st.one_of(
+    st.tuples(st.just(NULL), st.none()),
+    st.tuples(st.just(BOOLEAN), st.booleans()),
+    st.tuples(st.just(BYTE), st.integers(-128, 127)),
+    st.tuples(st.just(BYTES), st.binary()),
+    st.tuples(st.just(SHORT), st.integers(-(2**15), 2**15 - 1)),
+    st.tuples(st.just(INT), st.integers(-(2**31), 2**31 - 1)),
+    st.tuples(st.just(LONG), st.integers(-(2**63), 2**63 - 1)),
+    st.tuples(st.just(FLOAT), st.floats(width=32)),
+    st.tuples(st.just(DOUBLE), st.floats()),
+    st.tuples(st.just(STRING), st.text(st.characters())),
+    st.tuples(st.just(CHAR), st.integers(0, 65535)),
+)
+
+
+@given(
+    body=st.binary(),
+    address=st.one_of(st.none(), st.text(st.characters(), max_size=20)),
+    kind=st.integers(0, 127),
+    durable=st.booleans(),
+    priority=st.integers(0, 9),
+    expiration=st.integers(0, 2**62),
+    timestamp=st.integers(0, 2**62),
+    user_id=st.one_of(st.none(), st.binary(min_size=16, max_size=16)),
+    entries=st.dictionaries(st.text(st.characters(), max_size=10), VALUES, max_size=6),
+)
+def test_a_message_comes_back_to_the_byte(
+    body: bytes,
+    address: str | None,
+    kind: int,
+    durable: bool,
+    priority: int,
+    expiration: int,
+    timestamp: int,
+    user_id: bytes | None,
+    entries: dict[str, tuple[int, object]],
+) -> None:
+    properties = Properties()
+    for name, (tag, value) in entries.items():
+        properties.set_typed(name, tag, value)  # type: ignore[arg-type]
+    message = Message(
+        body,
+        address=address,
+        type=kind,
+        durable=durable,
+        priority=priority,
+        expiration=expiration,
+        timestamp=timestamp,
+        user_id=user_id,
+        properties=properties,
+    )
+    original = message.encoded
+    message.assign_id(5)
+    parsed = there_and_back(message)
+    assert parsed.message.encoded == original
+    assert (parsed.epoch, parsed.sequence, parsed.message_id, parsed.delivery_count) == (3, 77, 5, 4)
+
+
+def test_duplicate_ids() -> None:
+    message = Message(b"one", address="a")
+    first = there_and_back(message)
+    assert first.duplicate_id == there_and_back(message).duplicate_id
+    # another message to which a copy that went its own way gave the same id
+    assert first.duplicate_id != there_and_back(Message(b"two", address="a")).duplicate_id
+    assert first.duplicate_id != there_and_back(message, message_id=6).duplicate_id
+    assert first.duplicate_id != there_and_back(message, queue="r").duplicate_id
+    sent = first.to_send("x::q")
+    assert (sent.address, sent.body, sent.properties[DUPLICATE_ID]) == ("x::q", b"one", first.duplicate_id)
+    assert ORIGINAL_DUPLICATE_ID not in sent.properties
+
+
+def test_the_producers_duplicate_id_is_kept_beside() -> None:
+    properties = Properties()
+    properties.set_typed(DUPLICATE_ID, BYTES, b"\x01\x02")
+    sent = there_and_back(Message(b"", address="a", properties=properties)).to_send("a::q")
+    assert sent.properties[ORIGINAL_DUPLICATE_ID] == b"\x01\x02"
+    assert sent.properties.tag(ORIGINAL_DUPLICATE_ID) == BYTES
+
+
+def test_the_other_lines() -> None:
+    assert parse_line(header_line(HEADER), None) == HEADER
+    queue = parse_line(queue_line(live(Message(address="a"))), HEADER)
+    assert queue.name == "q"  # type: ignore[union-attr]
+    assert queue.address_routing_types == (0, 1)  # type: ignore[union-attr]
+    end = parse_line(end_line(3, 1), HEADER)
+    assert (end.messages, end.left_out) == (3, 1)  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"body": "not base64!"},
+        {"priority": 10},
+        {"properties": [["a", "byte", 300]]},
+        {"properties": [["a", "int", "1"]]},
+        {"properties": [["a", "colour", 1]]},
+        {"properties": [["a", "null", 1]]},
+        {"properties": [["a"]]},
+        {"user_id": "00"},
+        {"address": 5},
+        {"type": None},
+    ],
+)
+def test_a_malformed_message_is_refused(change: dict[str, object]) -> None:
+    fields = json.loads(message_line(live(Message(b"x", address="a"))))["message"]
+    with pytest.raises(ValueError):
+        parse_line(json.dumps({"message": fields | change}), HEADER)
+    for name in fields:
+        with pytest.raises(ValueError, match=name):
+            parse_line(json.dumps({"message": {key: value for key, value in fields.items() if key != name}}), HEADER)
+
+
+@pytest.mark.parametrize("line", ["", "7", "[]", "{}", '{"what": {}}', '{"export": {"format": 2}}', '{"a":1,"b":2}'])
+def test_what_is_no_line_is_refused(line: str) -> None:
+    for header in (None, HEADER):
+        with pytest.raises(ValueError):
+            parse_line(line, header)
