@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import click
 
+from benchmarks.recovery import recovery
 from benchmarks.soak import soak
 from benchmarks.takeover import takeover
 
-BENCHMARKS = {"soak": soak, "takeover": takeover}
+BENCHMARKS = {"recovery": recovery, "soak": soak, "takeover": takeover}
 
 
 @click.command()

@@ -385,6 +385,13 @@ class Rig:
             self.store.store_duplicate_id(address_id, duplicate_id)
             self.model.add(self.store.last_sequence, "duplicate", 0, address_id, duplicate_id)
 
+    def settle_log(self) -> None:
+        """Some time for the disk, whatever it takes."""
+        assert self.store is not None
+        for _ in range(20):
+            self.store.flush()
+            self.time.advance(10)
+
     def settle(self, each_turn: Callable[[], object] = lambda: None) -> None:
         """Let everything that was appended become durable, and the consolidator finish."""
         assert self.store is not None

@@ -25,9 +25,7 @@ from understudy.store.forwarding import Forwarding
 from understudy.store.journal import Journal
 from understudy.store.operation_context import OperationContext
 from understudy.store.records import (
-    HEADER,
     HEADER_BYTES,
-    MESSAGE_HEADER,
     MESSAGE_HEADER_BYTES,
     RecordType,
     SnapshotRecord,
@@ -58,7 +56,10 @@ _CATCH_UP: Final = 4
 _COPY: Final = 2
 #: Above it, copying frees less than it writes, and copies would soon be copied again.
 _PERCENT_MAX: Final = 75
-_MESSAGES: Final = (RecordType.MESSAGE_ADD, RecordType.MESSAGE_MOVE)
+_MESSAGES: Final = (int(RecordType.MESSAGE_ADD), int(RecordType.MESSAGE_MOVE))
+_LENGTH: Final = struct.Struct("<I")
+_COUNT: Final = struct.Struct("<I")
+_MESSAGE_ID: Final = struct.Struct("<Q")
 
 _Run = Generator[Job | Durable, Any, None]
 
@@ -327,30 +328,40 @@ class Consolidator:
                 if self._journal.no_space:
                     raise DiskFull(f"no room to copy messages out of {path}")
                 at = 0
-                while (frame := read_frame(data, at, origin, seed)) is not None:
-                    if frame.kind in _MESSAGES and origin + at >= use.moved:
-                        self._copy_record(number, origin + at, data[at : at + frame.length])
-                    at += frame.length
-                if not at:
-                    needed_bytes = HEADER.unpack_from(data)[1] if len(data) >= HEADER_BYTES else 0
-                    if not want < needed_bytes <= RECORD_BYTES_MAX:
-                        raise JournalCorrupt("a record is damaged", file=path, offset=origin)
-                    want = needed_bytes
-                    continue
+                length = 0
+                while at + HEADER_BYTES <= len(data):
+                    (length,) = _LENGTH.unpack_from(data, at + 4)
+                    if length < HEADER_BYTES:
+                        raise JournalCorrupt("a record is damaged", file=path, offset=origin + at)
+                    if at + length > len(data):
+                        break
+                    if data[at + 20] in _MESSAGES and origin + at >= use.moved and self._is_live(data, at):
+                        if read_frame(data, at, origin, seed) is None:
+                            raise JournalCorrupt("a record is damaged", file=path, offset=origin + at)
+                        self._copy_record(number, origin + at, data[at : at + length])
+                    at += length
+                if not at and not want < length <= RECORD_BYTES_MAX:
+                    raise JournalCorrupt("a record is damaged", file=path, offset=origin)
+                want = STEP_BYTES if at else length
                 origin += at
-                want = STEP_BYTES
         finally:
             file.close()
 
-    def _copy_record(self, number: int, offset: int, raw: bytes) -> None:
-        """Append a message again if any queue still has it."""
-        fields = MESSAGE_HEADER.unpack_from(raw)
-        message_id, count = fields[7], fields[15]
-        queue_ids = struct.unpack_from(f"<{count}Q", raw, MESSAGE_HEADER_BYTES)
+    def _is_live(self, data: bytes, at: int) -> bool:
+        """Whether any queue has the message of a record."""
+        message_id, count = _MESSAGE_ID.unpack_from(data, at + HEADER_BYTES)[0], _COUNT.unpack_from(data, at + 68)[0]
+        if at + MESSAGE_HEADER_BYTES + 8 * count > len(data):
+            return False
         is_live = self._state.live.is_live
-        if not any(is_live(queue_id, message_id) for queue_id in queue_ids):
-            return
+        if count == 1:
+            return is_live(_MESSAGE_ID.unpack_from(data, at + MESSAGE_HEADER_BYTES)[0], message_id)
+        queue_ids = struct.unpack_from(f"<{count}Q", data, at + MESSAGE_HEADER_BYTES)
+        return any(is_live(queue_id, message_id) for queue_id in queue_ids)
+
+    def _copy_record(self, number: int, offset: int, raw: bytes) -> None:
+        """Append a message again."""
         journal = self._journal
+        message_id: int = _MESSAGE_ID.unpack_from(raw, HEADER_BYTES)[0]
         journal.append(RecordType.MESSAGE_MOVE, encode_move(raw[HEADER_BYTES:], number, offset), flags=raw[21])
         location = pack_location(journal.number, journal.offset - len(raw), len(raw))
         journal.use.note(message_id)

@@ -1,6 +1,6 @@
 """The next snapshot from the one before and the log since (ADR 0010).
 
-The small state is replayed; references are those of the snapshot before that are still live, as
+The small state is replayed (``skim``); references are those of the snapshot before that are still live, as
 they are in its file, then the new ones. So memory holds the log's last part and never the backlog.
 While the references pass by, the bytes they keep alive are counted per segment.
 
@@ -12,17 +12,20 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Final
+from zlib import crc32
 
 from understudy.errors import JournalCorrupt, StoreError
 from understudy.ids import NodeId
 from understudy.limits import RECORD_BYTES_MAX
 from understudy.ports import Clock, Disk, File
 from understudy.store.background import PAUSE, STEP_BYTES, Durable, Job, read_job
-from understudy.store.records import HEADER, HEADER_BYTES, MESSAGE_HEADER_BYTES
+from understudy.store.records import HEADER, HEADER_BYTES, MESSAGE_HEADER_BYTES, SEAL_FIXED_BYTES, SealRecord
 from understudy.store.reference import unpack_location
 from understudy.store.replay import Cursor, Stop, replay
-from understudy.store.segment import NEW_SUFFIX, seed_of, segment_name
+from understudy.store.segment import HEADER_BLOCK_BYTES, NEW_SUFFIX, read_header, read_seal, seed_of, segment_name
+from understudy.store.skim import skim
 from understudy.store.snapshot import (
     PART_ITEMS,
     REFERENCE,
@@ -37,6 +40,13 @@ from understudy.store.snapshot import (
     small_parts,
 )
 from understudy.store.state import LateChanges, StoreState
+
+
+def _read_digested(file: File, offset: int, length: int, digest: int) -> tuple[bytes, int]:
+    """On the writer's thread, where the interpreter is not held by one large crc."""
+    data = file.read(offset, length)
+    return data, crc32(data, digest)
+
 
 #: Bytes written and synced at a time.
 WRITE_BYTES: Final = 512 * 1024
@@ -141,7 +151,7 @@ class SnapshotBuilder:
                 self._replayed.node_id, self._replayed.sequence = base.node_id, base.sequence
                 cursor = base.cursor(self._directory)
             for number in [n for n in self._state.segments if n <= last and (cursor is None or n > cursor.number)]:
-                cursor = yield from self._replay_segment(number, cursor)
+                cursor = yield from self._take_in(number, cursor)
             if cursor is None or self._replayed.in_checkpoint:
                 return None
             header = SnapshotHeader(
@@ -174,32 +184,75 @@ class SnapshotBuilder:
                     apply_part(self._replayed, kind, payload)
         return references
 
-    def _replay_segment(self, number: int, before: Cursor | None) -> Generator[Job | Durable, Any, Cursor]:
-        use = self._state.segments[number]
+    def _take_in(self, number: int, before: Cursor | None) -> Generator[Job | Durable, Any, Cursor]:
+        """One more segment of the log; where it ends."""
+        use, state = self._state.segments[number], self._replayed
         path = f"{self._directory}/{segment_name(number, use.epoch)}"
         cursor = Cursor(
             path, number, use.epoch, seed_of(number, use.epoch), sequence=before.sequence if before is not None else 0
         )
+        state.begin_segment(number, use.epoch, use.first_sequence)
         file: File = yield Job(lambda: self._disk.open(path, read_only=True))
-        want = STEP_BYTES
         try:
-            while cursor.offset < use.end:
-                data = yield read_job(file, cursor.offset, min(want, use.end - cursor.offset))
-                offset = cursor.offset
-                stop = replay(self._replayed, cursor, data)
-                if stop in (Stop.SEALED, Stop.CLOSED):
-                    cursor.sealed = stop
-                if cursor.offset > offset:
-                    want = STEP_BYTES
-                    continue
-                needed_bytes = HEADER.unpack_from(data)[1] if len(data) >= HEADER_BYTES else 0
-                if stop is not Stop.SHORT or not want < needed_bytes <= RECORD_BYTES_MAX:
-                    raise JournalCorrupt(f"record {cursor.sequence + 1} is damaged", file=path, offset=offset)
-                want = needed_bytes
+            found = yield Job(lambda: read_seal(file, read_header(file, number, use.epoch)))
+            if found is None or found[0] + SEAL_FIXED_BYTES + 4 * found[1].count != use.end:
+                yield from self._replay(state, file, cursor, use.end)
+            else:
+                at, seal = found
+                if seal.first_sequence != (cursor.sequence + 1 if cursor.sequence else use.first_sequence):
+                    raise JournalCorrupt("the segment does not follow the one before", file=path, offset=0)
+                yield from self._skim(file, cursor, at, seal)
         finally:
             file.close()
-        self._replayed.segments[number].end = use.end
+        taken = state.segments[number]
+        taken.message_id_min, taken.message_id_max, taken.end = use.message_id_min, use.message_id_max, use.end
+        state.sequence = cursor.sequence
         return cursor
+
+    def _skim(self, file: File, cursor: Cursor, end: int, seal: SealRecord) -> Generator[Job | Durable, Any, None]:
+        """The records of a sealed segment, checked by its digest."""
+        digest = yield Job(lambda: crc32(file.read(0, HEADER_BLOCK_BYTES)))
+        position = HEADER_BLOCK_BYTES
+        rest, want = b"", STEP_BYTES
+        while position < end:
+            length = min(want, end - position)
+            data, digest = yield Job(partial(_read_digested, file, position, length, digest), length)
+            if len(data) < length:
+                break
+            position += len(data)
+            data = rest + data
+            live = self._state.live.queues
+            used, needed = skim(self._replayed, live, cursor.number, cursor.path, position - len(data), data)
+            rest = data[used:]
+            want = max(STEP_BYTES, needed - len(rest))
+        if digest != seal.digest or rest:
+            # one by one, to say which it is
+            scratch = StoreState()
+            scratch.begin_segment(cursor.number, cursor.epoch, seal.first_sequence)
+            yield from self._replay(scratch, file, cursor, end)
+            raise JournalCorrupt("the digest in the seal is not that of the segment", file=cursor.path, offset=end)
+        cursor.offset = end + SEAL_FIXED_BYTES + 4 * seal.count
+        cursor.batch = end
+        cursor.sequence = seal.last_sequence + 1
+        cursor.sealed = Stop.CLOSED if seal.closed else Stop.SEALED
+
+    def _replay(self, state: StoreState, file: File, cursor: Cursor, end: int) -> Generator[Job | Durable, Any, None]:
+        """Record by record up to an offset."""
+        want = STEP_BYTES
+        path = cursor.path
+        while cursor.offset < end:
+            data = yield read_job(file, cursor.offset, min(want, end - cursor.offset))
+            offset = cursor.offset
+            stop = replay(state, cursor, data)
+            if stop in (Stop.SEALED, Stop.CLOSED):
+                cursor.sealed = stop
+            if cursor.offset > offset:
+                want = STEP_BYTES
+                continue
+            needed_bytes = HEADER.unpack_from(data)[1] if len(data) >= HEADER_BYTES else 0
+            if stop is not Stop.SHORT or not want < needed_bytes <= RECORD_BYTES_MAX:
+                raise JournalCorrupt(f"record {cursor.sequence + 1} is damaged", file=path, offset=offset)
+            want = needed_bytes
 
     # --- writing --------------------------------------------------------------------------------
 
@@ -276,7 +329,10 @@ class SnapshotBuilder:
                 break
             data = yield read_job(base_file, reader.offset, reader.want)
             older = [payload for _, payload in reader.feed(data)]
+        is_live = self._state.live.is_live
         for queue_id, reference in self._replayed.waiting():
+            if not is_live(queue_id, reference.message_id):
+                continue
             assert reference.location is not None, "what was replayed lies in the log"
             packed += encode_reference(queue_id, reference)
             self._references += 1
