@@ -39,6 +39,7 @@
             WrongNode               the store belongs to another node id
             DiskFull | DiskFailed
             LockLost | LockTimedOut
+        LargeMessageFailed          its body cannot be stored, or is not what was stored
         LedgerDamaged               a delivery ledger cannot be read; names file and line
         MachineError                an illegal (state, event) pair: our own bug
 
@@ -400,6 +401,18 @@ class LockTimedOut(StoreError):
 
     code = "lock-timed-out"
     retryable = True
+
+
+class LargeMessageFailed(BrokerError):
+    """The body of one large message cannot be stored, or its file is missing, short or not what was
+    stored; names the file. The store as a whole is as good as before.
+    """
+
+    code = "large-message-failed"
+
+    def __init__(self, message: str = "", *, file: str = "") -> None:
+        super().__init__(f"{file}: {message}" if file else message)
+        self.file = file
 
 
 class LedgerDamaged(BrokerError):

@@ -66,6 +66,17 @@ RESEND_BYTES_OF_NODE_MAX = 512 * 1024 * 1024
 OUTGOING_BYTES_PAUSE = 4 * 1024 * 1024
 #: Bytes waiting for one socket that never reads, after which it is closed.
 OUTGOING_BYTES_MAX = 256 * 1024 * 1024
+#: Largest body of a large message. Bytes.
+LARGE_MESSAGE_BYTES_MAX = 1 << 40
+#: Bytes of one large message taken from its socket and not yet in its file above which the socket
+#: is not read until the disk catches up.
+LARGE_BACKLOG_BYTES_PAUSE = 4 * 1024 * 1024
+#: Large messages that may be unfinished at a time on one node; each keeps a file open.
+LARGE_MESSAGES_UNFINISHED_MAX = 500
+#: Largest and smallest piece in which a large message is sent to a consumer, whatever its session
+#: gave as minLargeMessageSize. Bytes.
+LARGE_PIECE_BYTES_MAX = 1024 * 1024
+LARGE_PIECE_BYTES_MIN = 1024
 #: Bytes collected for the journal, not yet handed to the writer, above which sockets are not
 #: read until it catches up.
 JOURNAL_BACKLOG_BYTES_PAUSE = 64 * 1024 * 1024

@@ -15,11 +15,11 @@ from __future__ import annotations
 import struct
 from codecs import utf_16_le_decode
 from enum import IntEnum
-from typing import Final
+from typing import ClassVar, Final, NamedTuple
 
 from understudy.errors import LimitExceeded, LocalProtocolError, RemoteProtocolError
 from understudy.limits import NAME_UNITS_MAX
-from understudy.properties import Properties, PropertyValue, encode_simple_string
+from understudy.properties import LONG, Properties, PropertyValue, encode_simple_string
 
 #: ``E`` counts from the start of the historical frame header.
 BODY_END_BIAS: Final = 13
@@ -30,6 +30,7 @@ SCHEDULED_DELIVERY: Final = "_AMQ_SCHED_DELIVERY"
 GROUP_ID: Final = "_AMQ_GROUP_ID"
 LAST_VALUE: Final = "_AMQ_LVQ_NAME"
 LARGE_SIZE: Final = "_AMQ_LARGE_SIZE"
+LARGE_COMPRESSED: Final = "_AMQ_LARGE_COMPRESSED"
 VALIDATED_USER: Final = "_AMQ_VALIDATED_USER"
 ORIGINAL_ADDRESS: Final = "_AMQ_ORIG_ADDRESS"
 ORIGINAL_QUEUE: Final = "_AMQ_ORIG_QUEUE"
@@ -41,6 +42,7 @@ FORCED_DELIVERY: Final = "_hornetq.forced.delivery.seq"
 _I32 = struct.Struct(">i")
 _I64 = struct.Struct(">q")
 _FIELDS = struct.Struct(">bBqqb")  # type, durable, expiration, timestamp, priority
+_LARGE_BODY = struct.Struct("<QQII")  # file id, size, crc, zero
 
 #: Addresses repeat: decoded once, bounded so that a peer cannot grow it.
 _ADDRESSES: dict[bytes, str] = {}
@@ -76,6 +78,9 @@ class Message:
         "type",
         "user_id",
     )
+
+    is_large: ClassVar[bool] = False
+    """Whether the body lies in a file of its own (``LargeMessage``)."""
 
     def __init__(
         self,
@@ -162,7 +167,7 @@ class Message:
         """A copy with another address, properties, expiration or id, for instance for a dead
         letter; None keeps the field.
         """
-        return Message(
+        return type(self)(
             self.body,
             address=self.address if address is None else address,
             type=self.type,
@@ -234,6 +239,81 @@ class Message:
 
     def __repr__(self) -> str:
         return f"<Message {self.message_id} to {self.address!r}, {self.header_offset - 4} body bytes>"
+
+
+class LargeBody(NamedTuple):
+    """Where the body of a large message lies: all that the log says of it (docs/journal-format.md s. 6)."""
+
+    file_id: int
+    """Names the file; the id of the message it came with. Dead letters share it."""
+    size_bytes: int
+    crc: int
+    """crc32 of the whole body."""
+
+    def encode(self) -> bytes:
+        """As it stands in the place of the body."""
+        return _LARGE_BODY.pack(self.file_id, self.size_bytes, self.crc, 0)
+
+
+#: Bytes of an encoded ``LargeBody``.
+LARGE_BODY_BYTES: Final = _LARGE_BODY.size
+
+
+def large_body_of(encoded: bytes) -> LargeBody:
+    """Where the body of an encoded ``LargeMessage`` lies.
+
+    Raises:
+        ValueError: it is none.
+    """
+    if len(encoded) < 4 + LARGE_BODY_BYTES or _I32.unpack_from(encoded)[0] != LARGE_BODY_BYTES + BODY_END_BIAS:
+        raise ValueError(f"large message of {len(encoded)} bytes says nothing of its file")
+    return LargeBody(*_LARGE_BODY.unpack_from(encoded, 4)[:3])
+
+
+class LargeMessage(Message):
+    """A message without its body, which lies in a file (``store.large_messages``). ``body`` and
+    ``encoded`` hold a ``LargeBody`` in its place, and so does the log.
+    """
+
+    __slots__ = ()
+    is_large: ClassVar[bool] = True
+
+    @classmethod
+    def of(cls, header: Message, large: LargeBody, original_bytes: int) -> LargeMessage:
+        """The message that ``header``, whatever its body, announced.
+
+        Args:
+            header: All but the body.
+            large: Where the body is.
+            original_bytes: What ``_AMQ_LARGE_SIZE`` says: bytes of the body before compression.
+        """
+        properties = header.properties.copy()
+        properties.set_typed(LARGE_SIZE, LONG, original_bytes)
+        return cls(
+            large.encode(),
+            address=header.address,
+            type=header.type,
+            durable=header.durable,
+            priority=header.priority,
+            expiration=header.expiration,
+            timestamp=header.timestamp,
+            user_id=header.user_id,
+            properties=properties,
+            message_id=large.file_id,
+        )
+
+    @property
+    def large(self) -> LargeBody:
+        """Where the body is."""
+        return large_body_of(self.encoded)
+
+    @property
+    def header(self) -> bytes:
+        """All but the body, as it goes over the wire."""
+        return self.encoded[self.header_offset :]
+
+    def assign_id(self, message_id: int) -> None:
+        """Keeps the id it has since its file was begun."""
 
 
 def _decode_address(raw: bytes, offset: int, stop: int, size: int) -> str:

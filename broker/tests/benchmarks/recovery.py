@@ -19,8 +19,9 @@ from understudy.ids import NodeId
 from understudy.message import Message
 from understudy.runtime.disk import RealDisk
 from understudy.store.follower import Follower, recover
-from understudy.store.message_store import MessageStore, StoreSettings
+from understudy.store.message_store import MessageStore
 from understudy.store.records import AddressRecord, QueueRecord
+from understudy.store.settings import StoreSettings
 from understudy.testing.manual_time import ManualTime
 
 ROUNDS = 5

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 
 from support.processes import Pair
@@ -45,3 +47,37 @@ def test_a_prepared_branch_is_decided_at_the_other_node(pair: Pair) -> None:
             assert out is not None
             assert out.body == b"sent"
             assert plain.consumer("q").receive(timeout_s=1) is None
+
+
+def test_prepared_large_messages_come_or_go_with_their_branch_at_the_other_node(pair: Pair) -> None:
+    """Committed there the body is whole, rolled back there its file goes, and none is left at the end."""
+    pair.start()
+    kept, dropped = Xid(1, b"kept", b"\1"), Xid(1, b"dropped", b"\1")
+    body = bytes(range(256)) * 4000
+    files = pair.store / "large-messages"
+    with sync.connect(pair.url) as connection:
+        session = connection.session(xa=True)
+        producer = session.producer("large")
+        for branch in (kept, dropped):
+            session.xa.start(branch)
+            producer.send(body)
+            session.xa.end(branch)
+            session.xa.prepare(branch)
+    assert len(list(files.iterdir())) == 2
+    pair.primary.kill()
+    pair.backup.wait_ready("active")
+    with sync.connect(pair.url) as connection:
+        session = connection.session(xa=True)
+        assert set(session.xa.recover()) == {kept, dropped}
+        session.xa.commit(kept)
+        session.xa.rollback(dropped)
+        with connection.session() as plain:
+            consumer = plain.consumer("large")
+            received = consumer.receive(timeout_s=10)
+            assert received is not None
+            assert received.read_body() == body
+            assert consumer.receive(timeout_s=1) is None
+    deadline = time.monotonic() + 30
+    while any(files.iterdir()):
+        assert time.monotonic() < deadline, [path.name for path in files.iterdir()]
+        time.sleep(0.2)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import io
 import re
 import subprocess
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -11,6 +13,7 @@ import pytest
 
 from support.processes import COMMAND, Pair
 from support.proxy import proxy_to
+from understudy.client.sync import connect
 
 pytestmark = pytest.mark.maven
 
@@ -113,3 +116,81 @@ def test_xa_with_a_commit_after_failover(java: Java, pair: Pair) -> None:
     assert process.returncode == 0, "".join(seen) + output
     assert sum(line.startswith("ok ") for line in seen) == 5
     assert output.endswith("ok failover\ndone\n"), output
+
+
+def large_body(size_bytes: int) -> bytes:
+    """The body that LargeMessages.java makes."""
+    return bytes((index * 31 + (index >> 8) * 17 + (index >> 16)) & 0xFF for index in range(size_bytes))
+
+
+def finished(process: subprocess.Popen[str], timeout_s: float = 180) -> str:
+    output, _ = process.communicate(timeout=timeout_s)
+    assert process.returncode == 0, output[-3000:]
+    return output
+
+
+def large_files(pair: Pair) -> list[str]:
+    return sorted(path.name for path in (pair.store / "large-messages").iterdir())
+
+
+def wait_without_large_files(pair: Pair, timeout_s: float = 30) -> None:
+    """Files go some seconds after their last reference."""
+    deadline = time.monotonic() + timeout_s
+    while large_files(pair) and time.monotonic() < deadline:
+        time.sleep(0.2)
+    assert large_files(pair) == []
+
+
+@pytest.mark.parametrize("options", ["", "&compressLargeMessage=true"])
+def test_jms_large_messages(java: Java, pair: Pair, options: str) -> None:
+    """Streams, text, non-persistent, browsing, rollback and transactions, plain and compressed."""
+    output = finished(java("LargeMessages", pair.url + options, "interop.large", "basics"))
+    assert output.count("ok ") == 6, output
+    wait_without_large_files(pair)
+
+
+@pytest.mark.parametrize("compress", [False, True])
+def test_jms_and_our_client_exchange_large_messages(java: Java, pair: Pair, compress: bool) -> None:
+    """10 MiB from a stream and 300,000 characters, from theirs to ours and back."""
+    size, units = 10 * 1024 * 1024, 300_000
+    body, text = large_body(size), "".join(chr(97 + index % 26) for index in range(units))
+    options = "&compressLargeMessage=true" if compress else ""
+    url = pair.url + options
+    finished(java("LargeMessages", url, "interop.a", "send", str(size), "1"))
+    finished(java("LargeMessages", url, "interop.a", "text", str(units), "1"))
+    with connect(url) as connection, connection.session() as session:
+        consumer = session.consumer("interop.a")
+        received = consumer.receive(20)
+        assert received is not None
+        assert received.properties["_AMQ_LARGE_SIZE"] == size
+        assert received.read_body() == body
+        received = consumer.receive(20)
+        assert received is not None
+        assert received.text == text
+        consumer.close()
+        producer = session.producer("interop.b")
+        producer.send(io.BytesIO(body))
+        producer.send(body)
+        finished(java("LargeMessages", url, "interop.b", "receive", str(size), "2"))
+        producer.send(text)
+        finished(java("LargeMessages", url, "interop.b", "readText", str(units), "1"))
+    wait_without_large_files(pair)
+
+
+def test_jms_large_messages_across_a_kill(java: Java, pair: Pair) -> None:
+    """Senders and receivers of 4 MiB bodies go on when the active is killed under both."""
+    size, count = 4 * 1024 * 1024, 12
+    sender = java("LargeMessages", pair.url, "interop.kill", "send", str(size), str(count))
+    receiver = java("LargeMessages", pair.url, "interop.kill", "receive", str(size), str(count))
+    assert receiver.stdout is not None
+    seen = []
+    for line in receiver.stdout:
+        seen.append(line)
+        if line.startswith("got 3"):
+            break
+    pair.primary.kill()
+    pair.backup.wait_ready("active")
+    rest = "".join(seen) + finished(receiver)
+    sent = finished(sender)
+    assert f"sent {count}" in sent
+    assert f"got {count}" in rest

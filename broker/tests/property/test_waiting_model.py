@@ -15,13 +15,13 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from understudy.message import Message
+from understudy.message import LargeMessage, Message
 from understudy.routing import waiting
 from understudy.routing.waiting import Waiting
 from understudy.store import backlog
 from understudy.store.backlog import Backlog
 from understudy.store.pages import PageChain, Pages
-from understudy.store.reference import MessageReference, pack_location
+from understudy.store.reference import MessageReference, pack_location, reference_to
 from understudy.testing.sim_disk import SimVolume
 
 Key = tuple[int, int]
@@ -75,13 +75,15 @@ class Model:
     def make(self, priority: int, flavour: int, message: Message | None) -> MessageReference:
         message_id = len(self.keys) + 1
         location = None if flavour == 3 else pack_location(flavour, 100 * message_id, 50 + flavour)
-        reference = MessageReference(
-            message_id, priority, flavour, 0, 10 + flavour, location is not None, location, message
+        file_id = message_id // 2 if message_id % 5 == 0 else None
+        reference = reference_to(
+            file_id, message_id, priority, flavour, 0, 10 + flavour, location is not None, location, message
         )
         key = self.keys[message_id] = (-priority, message_id)
         self.expected[key] = {
             "expiration": flavour, "size_bytes": 10 + flavour, "location": location,
-            "durable": location is not None, "delivery_count": 0, "body": message.encoded if message else None,
+            "durable": location is not None, "delivery_count": 0, "file_id": file_id,
+            "body": message.encoded if message else None,
         }  # fmt: skip
         return reference
 
@@ -91,7 +93,9 @@ class Model:
 
     def append(self, count: int, flavour: int) -> None:
         for number in range(count):
-            message = Message(str(number).encode()) if flavour == 2 else None
+            # as ``make`` has it, each fifth is large
+            kind = Message if (len(self.keys) + 1) % 5 else LargeMessage
+            message = kind(str(number).encode()) if flavour == 2 else None
             self.waiting.append(self.make(9 if flavour == 1 and not number % 3 else 4, flavour, message))
 
     def took(self, reference: MessageReference | None, key: Key) -> None:
@@ -102,8 +106,10 @@ class Model:
 
     def same(self, reference: MessageReference, expected: dict[str, Any]) -> None:
         body = reference.message.encoded if reference.message is not None else None
-        found = {name: getattr(reference, name) for name in expected if name != "body"} | {"body": body}
+        found = {name: getattr(reference, name, None) for name in expected if name != "body"} | {"body": body}
         assert found == expected
+        if reference.message is not None:
+            assert reference.message.is_large == (expected["file_id"] is not None)
 
     def pop(self, count: int) -> None:
         for _ in range(count):
@@ -119,8 +125,8 @@ class Model:
         for number, reference in enumerate(back):
             reference.delivery_count += number % 2
             expected = {
-                name: getattr(reference, name)
-                for name in ("expiration", "size_bytes", "location", "durable", "delivery_count")
+                name: getattr(reference, name, None)
+                for name in ("expiration", "size_bytes", "location", "durable", "delivery_count", "file_id")
             }
             body = reference.message.encoded if reference.message is not None else None
             self.expected[self.keys[reference.message_id]] = expected | {"body": body}

@@ -14,7 +14,7 @@ from typing import Any
 
 from understudy.config.model import Permission, RoutingType
 from understudy.errors import BrokerError, DiskFull, NotAuthorized
-from understudy.message import Message
+from understudy.message import LargeMessage, Message
 from understudy.routing.configuration import QueueConfiguration
 from understudy.routing.post_office import PostOffice
 from understudy.routing.queue import Queue
@@ -134,6 +134,7 @@ class FakeStore:
         tx_id: int = 0,
         duplicate_id: bytes = b"",
         scheduled_ms: int = 0,
+        large: bool = False,
     ) -> int:
         if self.full:
             raise DiskFull("no room")
@@ -260,10 +261,27 @@ class FakeCallback:
     slow: bool = False
     frame_bytes: int | None = None
     """What each delivery costs; None = its size."""
+    large: list[tuple[int, LargeMessage, int]] = field(default_factory=list)
+    """Large messages announced: consumer, message, delivery count."""
+    large_bodies: list[bytes] = field(default_factory=list)
+    """Those that came to their end."""
+    unfinished: dict[int, bytearray] = field(default_factory=dict)
+    """Consumer to what came of a body so far."""
 
     def deliver(self, consumer_id: int, message: Message, delivery_count: int) -> int:
         self.delivered.append((consumer_id, message, delivery_count))
         return len(message.encoded) + 25 if self.frame_bytes is None else self.frame_bytes
+
+    def deliver_large(self, consumer_id: int, message: LargeMessage, delivery_count: int) -> int:
+        self.large.append((consumer_id, message, delivery_count))
+        self.unfinished[consumer_id] = bytearray()
+        return len(message.header) if self.frame_bytes is None else self.frame_bytes
+
+    def deliver_piece(self, consumer_id: int, piece: bytes, continues: bool) -> int:
+        self.unfinished[consumer_id] += piece
+        if not continues:
+            self.large_bodies.append(bytes(self.unfinished.pop(consumer_id)))
+        return len(piece) if self.frame_bytes is None else self.frame_bytes
 
     def forced_delivery(self, consumer_id: int, sequence: int) -> None:
         self.forced.append((consumer_id, sequence, len(self.delivered)))

@@ -12,8 +12,9 @@ from understudy.ids import NodeId
 from understudy.message import Message
 from understudy.store.follower import Follower
 from understudy.store.journal import SEGMENT_BYTES_MIN
-from understudy.store.message_store import MessageStore, StoreSettings
+from understudy.store.message_store import MessageStore
 from understudy.store.records import AddressRecord, QueueRecord
+from understudy.store.settings import StoreSettings
 from understudy.store.state import StoreState
 from understudy.testing.manual_time import ManualTime
 from understudy.testing.sim_disk import SimDisk, SimLogWriter, SimVolume

@@ -36,7 +36,7 @@ def describe(received: ReceivedMessage) -> dict[str, Any]:
         "priority": message.priority,
         "timestamp": message.timestamp,
         "expiration": message.expiration,
-        "body_bytes": len(received.body),
+        "body_bytes": len(received.body) if received.stream is None else received.stream.size_bytes,
         "properties": {
             key: value.hex() if isinstance(value, bytes) else value for key, value in message.properties.items()
         },
@@ -57,6 +57,8 @@ def _type_name(kind: int) -> str:
 
 
 def _preview(received: ReceivedMessage) -> str:
+    if received.stream is not None:
+        return "(large)"
     if received.message.type == MessageType.TEXT:
         try:
             text = received.text or ""

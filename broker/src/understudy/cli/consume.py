@@ -87,7 +87,7 @@ class Consumption:
             first = await consumer.receive(self._intake.idle_timeout_s)
             if first is None:
                 return
-            batch = [first]
+            batch: list[ReceivedMessage] = [first]
             self._delivered(first)
             await self._fill(consumer, batch, wanted)
             self._ledger.flush()  # DELIVERED is in the file before the acknowledgement leaves

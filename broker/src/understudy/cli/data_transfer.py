@@ -21,7 +21,7 @@ import click
 from understudy.cli.load import connection_options, now_ms, print_summary, read_password
 from understudy.cli.sending import SendPlan, send_all
 from understudy.cli.stores import STORE, open_store
-from understudy.errors import BrokerError, ConfigError, JournalCorrupt, RemoteProtocolError, WrongNode
+from understudy.errors import BrokerError, ConfigError, DiskFailed, JournalCorrupt, RemoteProtocolError, WrongNode
 from understudy.message import Message
 from understudy.selector import parse_selector
 from understudy.store.compare import replay_set
@@ -91,6 +91,10 @@ def export_messages(
         copy, contents, counterparts = replay_set(disk, directory, others)
     except WrongNode as error:
         raise click.UsageError(str(error)) from error
+    except FileNotFoundError as error:
+        raise DiskFailed(
+            f"{directory}: {error}", hint="a running broker has trimmed it meanwhile: try again"
+        ) from error
     missing = beginning_is_missing(copy, contents)
     if not allow_damage and (missing or copy.state in (CopyState.DAMAGED, CopyState.SHORT)):
         problem = copy.problem

@@ -17,10 +17,11 @@ from collections.abc import Callable, Generator
 from types import TracebackType
 from typing import Any, Final
 
-from understudy.client.aio_endpoints import Body, Browser, Consumer, Producer
+from understudy.client.aio_bodies import Body, Received
+from understudy.client.aio_endpoints import Browser, Consumer, Producer
 from understudy.client.aio_link import LoopLink, resolve, system_wall_ms
 from understudy.client.aio_xa import XaBranches
-from understudy.client.consumer_state import AcknowledgeMode, ConsumerState, ReceivedMessage
+from understudy.client.consumer_state import AcknowledgeMode, ConsumerState, MakeReceived, ReceivedMessage
 from understudy.client.destinations import (
     Conversation,
     Request,
@@ -55,6 +56,7 @@ __all__ = [
     "ConnectionFactory",
     "Consumer",
     "Producer",
+    "Received",
     "Session",
     "connect",
 ]
@@ -237,7 +239,7 @@ class Connection:
 
 async def _close_session(link: LoopLink, session: SessionState) -> None:
     deadline = link.loop.time() + link.core.options.call_timeout_ms / 1000
-    while session.sends.unconfirmed and session.closed is None and link.loop.time() < deadline:
+    while session.sends.busy and session.closed is None and link.loop.time() < deadline:
         waiter: asyncio.Future[None] = link.loop.create_future()
         session.sends.on_idle = lambda waiter=waiter: resolve(waiter)
         timer = link.loop.call_at(deadline, resolve, waiter)
@@ -258,6 +260,8 @@ class Session:
         self._connection = connection
         self._link = link
         self._state = state
+        self.make_received: MakeReceived = Received
+        """Makes what consumers give; ``sync`` has its own."""
 
     async def __aenter__(self) -> Session:
         return self
@@ -492,6 +496,7 @@ class Session:
                 browse_only=browse,
                 priority=priority,
                 window_bytes=window_bytes,
+                make_received=self.make_received,
             )
         )
         return Consumer(self, self._link, self._state, state)

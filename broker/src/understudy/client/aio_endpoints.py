@@ -6,19 +6,19 @@ import asyncio
 import weakref
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
 from types import TracebackType
-from typing import Any
+from typing import Any, cast
 
+from understudy.client.aio_bodies import Body, Received, is_stream, large_send, open_source, split_if_large
 from understudy.client.aio_link import LoopLink, resolve, take_all
 from understudy.client.bodies import build_message, complete_message
 from understudy.client.consumer_state import ConsumerState, ReceivedMessage
 from understudy.client.destinations import RoutingType
+from understudy.client.large_sends import BytesSource, LargeBodySend
 from understudy.client.sends import ProducerState
 from understudy.client.session_state import SessionState
 from understudy.errors import IllegalState, ObjectClosed
 from understudy.message import Message
 from understudy.properties import PropertyValue
-
-Body = Message | bytes | str | Mapping[str, PropertyValue] | None
 
 
 class Producer:
@@ -60,7 +60,9 @@ class Producer:
 
         Raises:
             SendOutcomeUnknown: no connection came back, or ``duplicate_ids`` is off and the
-                connection was lost before the confirmation.
+                connection was lost before the confirmation; or the body of a large message cannot
+                be read again after a failover, being neither bytes nor a path, a file that can be
+                sought or something that can be iterated again.
             AddressFull: the address is full and its policy is to fail.
         """
         await self.wait_sendable()
@@ -80,7 +82,10 @@ class Producer:
         blockOnDurableSend), or else when it is written.
 
         Args:
-            body: A whole ``Message``, or bytes, text or a map to make one of.
+            body: A whole ``Message``; bytes, text or a map to make one of; or a stream: a path, an
+                open binary file or an iterable of bytes, which makes a large message of bytes. A
+                body larger than minLargeMessageSize travels as a large message, in pieces; a stream
+                is read piece by piece, on the loop's thread, while it is sent.
             address: For a producer without one.
             time_to_live_ms: After which it expires; 0 for never.
 
@@ -89,6 +94,8 @@ class Producer:
             IllegalState: no address, or far more sends wait than the window.
         """
         target = address or self._state.address
+        options = self._link.core.options
+        whole = isinstance(body, bytes) and len(body) + 4 > options.min_large_message_size
         duplicate_id = None
         if self._id_prefix is not None:
             self._count += 1
@@ -103,7 +110,7 @@ class Producer:
                 raise IllegalState("a message without an address, from a producer without one")
             now_ms = self._link.clock.wall_ms()
             message = build_message(
-                body,
+                b"" if whole or is_stream(body) else body,  # type: ignore[arg-type]  # not a stream here
                 address=target,
                 routing=self._routing,
                 duplicate_id=duplicate_id,
@@ -114,7 +121,24 @@ class Producer:
                 expiration_ms=now_ms + time_to_live_ms if time_to_live_ms else 0,
             )
         future: asyncio.Future[None] = self._link.loop.create_future()
-        self._session_state.send(self._state, message, future)
+        large: LargeBodySend | None
+        if is_stream(body):
+            source, file = open_source(body)
+            try:
+                message, large = large_send(message, source, options)
+                self._session_state.send(self._state, message, future, large)
+            except BaseException:
+                if file is not None:
+                    file.close()
+                raise
+            if file is not None:
+                future.add_done_callback(lambda _: file.close())
+            return future
+        if isinstance(body, bytes) and whole:
+            message, large = large_send(message, BytesSource(body), options)
+        else:
+            message, large = split_if_large(message, options)
+        self._session_state.send(self._state, message, future, large)
         return future
 
     async def wait_sendable(self) -> None:
@@ -167,11 +191,11 @@ class Consumer:
     ) -> None:
         await self.close()
 
-    def __aiter__(self) -> AsyncIterator[ReceivedMessage]:
+    def __aiter__(self) -> AsyncIterator[Received]:
         return self
 
-    async def __anext__(self) -> ReceivedMessage:
-        received = self._state.take()
+    async def __anext__(self) -> Received:
+        received = self.take()
         if received is not None:
             return received
         try:
@@ -191,11 +215,11 @@ class Consumer:
         """Messages that ``take`` would give without waiting."""
         return self._state.buffered
 
-    def take(self) -> ReceivedMessage | None:
+    def take(self) -> Received | None:
         """The next message if one is here; asks nobody."""
-        return self._state.take()
+        return cast("Received | None", self._state.take())
 
-    async def receive(self, timeout_s: float | None = None) -> ReceivedMessage | None:
+    async def receive(self, timeout_s: float | None = None) -> Received | None:
         """The next message; None when nothing came within ``timeout_s`` seconds.
 
         Waits through failovers.
@@ -203,12 +227,12 @@ class Consumer:
         Raises:
             ObjectClosed: the consumer was closed.
             QueueNotFound: its queue was deleted.
-            LimitExceeded: a large message too large to be put together was skipped.
+            LimitExceeded: a compressed message too large to be put together was skipped.
         """
         state = self._state
         deadline = None if timeout_s is None else self._link.loop.time() + timeout_s
         while True:
-            received = state.take()
+            received = self.take()
             if received is not None:
                 return received
             if state.ended is not None:
@@ -219,24 +243,24 @@ class Consumer:
             state.ask()
             await self._wait(deadline)
 
-    async def receive_nowait(self) -> ReceivedMessage | None:
+    async def receive_nowait(self) -> Received | None:
         """The next message, or None if the broker says that the queue has none for us."""
         state = self._state
-        received = state.take()
+        received = self.take()
         if received is not None:
             return received
         state.ask()
         sequence = state.force()
         while not state.drained(sequence) and not state.buffered and state.ended is None:
             await self._wait(None)
-        received = state.take()
+        received = self.take()
         if received is None:
             state.give_up()
             if state.ended is not None:
                 raise state.ended
         return received
 
-    async def handle(self, handler: Callable[[ReceivedMessage], Awaitable[None] | None]) -> None:
+    async def handle(self, handler: Callable[[Received], Awaitable[None] | None]) -> None:
         """Call (and await) the handler for every message until the consumer is closed.
 
         In AUTO mode a message is acknowledged when its handler returned. An error of the handler
@@ -286,7 +310,7 @@ class Browser:
     def __init__(self, open_consumer: Callable[[], Awaitable[Consumer]]) -> None:
         self._open_consumer = open_consumer
 
-    async def __aiter__(self) -> AsyncGenerator[ReceivedMessage, None]:
+    async def __aiter__(self) -> AsyncGenerator[Received, None]:
         consumer = await self._open_consumer()
         try:
             while True:

@@ -149,6 +149,7 @@ class LoopLink:
 
     def pause(self, paused: bool) -> None:
         self._paused = paused
+        self.core.pump.socket(writable=not paused)
         if not paused:
             for future in take_all(self._room):
                 resolve(future)

@@ -6,6 +6,10 @@ when the application takes it. Acknowledgements are cumulative: the buffer keeps
 of the loop. After a failover the broker delivers everything unacknowledged again, so what is
 buffered is dropped and what the application still holds belongs to an older ``generation``.
 
+A large message of up to ``WHOLE_BODY_BYTES_MAX`` is handed over like any other. A larger one is
+handed over as soon as it is announced, with a ``BodyStream``; asking for the next message discards
+what was not read of it, because nothing else comes before its end (facts 6.3).
+
 Not here: when to wait (the shells), or which session mode acknowledges when (``session_state``).
 """
 
@@ -18,9 +22,10 @@ from enum import Enum
 from typing import Final, Protocol
 
 from understudy.client.bodies import decode_text
-from understudy.errors import BrokerError, LimitExceeded, RemoteProtocolError
+from understudy.client.body_stream import READ_AHEAD_BYTES, BodyStream
+from understudy.errors import BrokerError, ConnectionLost, IllegalState, LimitExceeded, RemoteProtocolError
 from understudy.limits import FRAME_BYTES_MAX
-from understudy.message import FORCED_DELIVERY, Message
+from understudy.message import FORCED_DELIVERY, LARGE_COMPRESSED, Message
 from understudy.properties import Properties
 from understudy.wire.core.packets import (
     Acknowledge,
@@ -29,10 +34,13 @@ from understudy.wire.core.packets import (
     ForceConsumerDelivery,
     Packet,
     QueueQueryResponse,
+    header_of_message,
     message_of_header,
 )
 
-LARGE_COMPRESSED: Final = "_AMQ_LARGE_COMPRESSED"
+#: Largest body that is handed over as a whole when its message is; a larger one is read while it
+#: comes. Bytes as they travel.
+WHOLE_BODY_BYTES_MAX: Final = READ_AHEAD_BYTES
 #: Largest large message put together in memory. Bytes.
 LARGE_BODY_BYTES_MAX: Final = FRAME_BYTES_MAX
 
@@ -53,9 +61,16 @@ class AcknowledgeMode(Enum):
 class ReceivedMessage:
     """A message as the application gets it."""
 
-    __slots__ = ("consumer", "delivery_count", "generation", "message", "size_bytes")
+    __slots__ = ("consumer", "delivery_count", "generation", "message", "size_bytes", "stream")
 
-    def __init__(self, message: Message, delivery_count: int, size_bytes: int, consumer: ConsumerState) -> None:
+    def __init__(
+        self,
+        message: Message,
+        delivery_count: int,
+        size_bytes: int,
+        consumer: ConsumerState,
+        stream: BodyStream | None = None,
+    ) -> None:
         self.message = message
         self.delivery_count = delivery_count
         """1 for the first delivery."""
@@ -63,10 +78,26 @@ class ReceivedMessage:
         """Credits it costs."""
         self.consumer = consumer
         self.generation = consumer.host.generation
+        self.stream = stream
+        """The body of a message that was handed over before all of it had come; else None."""
 
     @property
     def body(self) -> bytes:
+        """The whole body.
+
+        Raises:
+            IllegalState: it is too large for that: read it with ``read_body``, ``save_to`` or
+                ``body_stream``.
+        """
+        self._check_whole()
         return self.message.body
+
+    def _check_whole(self) -> None:
+        if self.stream is not None:
+            raise IllegalState(
+                f"message {self.message_id} has a large body of {self.stream.size_bytes} bytes",
+                hint="use read_body(), save_to() or body_stream",
+            )
 
     @property
     def text(self) -> str | None:
@@ -74,7 +105,9 @@ class ReceivedMessage:
 
         Raises:
             RemoteProtocolError: it is no text body.
+            IllegalState: as ``body``.
         """
+        self._check_whole()
         return decode_text(self.message.body)
 
     @property
@@ -96,6 +129,10 @@ class ReceivedMessage:
 
     def __repr__(self) -> str:
         return f"<ReceivedMessage {self.message!r}, delivery {self.delivery_count}>"
+
+
+MakeReceived = Callable[[Message, int, int, "ConsumerState", BodyStream | None], ReceivedMessage]
+"""Message, delivery count, credits it costs, its consumer, its body if that is still coming."""
 
 
 class ConsumerHost(Protocol):
@@ -134,6 +171,7 @@ class ConsumerState:
         window_bytes: int,
         mode: AcknowledgeMode,
         ack_batch_bytes: int,
+        make_received: MakeReceived = ReceivedMessage,
     ) -> None:
         self.host = host
         self.consumer_id = consumer_id
@@ -157,6 +195,11 @@ class ConsumerState:
         self._forced = 0
         self._drained = 0
         self._large: _LargeMessage | None = None
+        self._stream: BodyStream | None = None
+        """Of the large message that is arriving and was handed over."""
+        self._reading: BodyStream | None = None
+        """Of the message taken last."""
+        self._make_received = make_received
         self._taken: ReceivedMessage | None = None
         self._taken_bytes = 0
         self._ack_due = False
@@ -177,20 +220,53 @@ class ConsumerState:
                 self._drained = sequence
                 self._changed()
             return
+        self._hand_over(message, delivery_count, size_bytes, None)
+
+    def _hand_over(self, message: Message, delivery_count: int, size_bytes: int, stream: BodyStream | None) -> None:
         self._asked = False
-        self._buffer.append(ReceivedMessage(message, delivery_count, size_bytes, self))
+        if stream is None and LARGE_COMPRESSED in message.properties:
+            try:
+                message = inflated(message)
+            except BrokerError as error:
+                self._errors.append(error)
+                self._give_back(size_bytes)
+                self._changed()
+                return
+        self._buffer.append(self._make_received(message, delivery_count, size_bytes, self, stream))
         if len(self._buffer) == 1:
             self._changed()
 
     def large_begins(self, header: bytes, delivery_count: int, body_bytes: int, size_bytes: int) -> None:
         """SESS_RECEIVE_LARGE_MSG."""
-        self._large = _LargeMessage(header, delivery_count, body_bytes)
         self._piece_arrived(size_bytes)
+        if body_bytes <= WHOLE_BODY_BYTES_MAX:
+            self._large = _LargeMessage(header, delivery_count)
+            return
+        try:
+            message = message_of_header(header)
+        except BrokerError as error:
+            self._errors.append(error)
+            self._changed()
+            return
+        compressed = message.properties.get(LARGE_COMPRESSED) is True
+        self._stream = BodyStream(body_bytes, compressed=compressed, give_back=self._piece_read)
+        self._hand_over(message, delivery_count, 0, self._stream)
 
     def large_continues(self, piece: bytes, continues: bool, size_bytes: int) -> None:
-        """SESS_RECEIVE_CONTINUATION. A body beyond the limit is dropped, and told at ``take``."""
+        """SESS_RECEIVE_CONTINUATION. What cannot be a message is told at ``take``."""
+        stream = self._stream
+        if stream is not None:
+            if not continues:
+                self._stream = None
+            stream.arrived(piece, size_bytes, continues)
+            if not continues:
+                # who asks for the next message may have to ask once more
+                self._changed()
+            return
         large = self._large
         if large is None:
+            # the rest of one that a rollback took back
+            self._give_back(size_bytes)
             return
         large.add(piece)
         if continues:
@@ -205,6 +281,12 @@ class ConsumerState:
             self._changed()
             return
         self.arrived(message, large.delivery_count, size_bytes)
+
+    def _piece_read(self, size_bytes: int, last: bool) -> None:
+        if last:
+            self._give_back(size_bytes)
+        else:
+            self._piece_arrived(size_bytes)
 
     def _piece_arrived(self, size_bytes: int) -> None:
         """The broker stalls without credits in the middle of a body, so they go back at once.
@@ -226,16 +308,23 @@ class ConsumerState:
         """
         if self.mode is AcknowledgeMode.AUTO:
             self.acknowledge_taken()
+        if self._reading is not None:
+            self._reading.discard()
+            self._reading = None
         if self._errors:
             raise self._errors.popleft()
         buffer = self._buffer
         while buffer:
             received = buffer.popleft()
-            self._give_back(received.size_bytes)
+            if received.stream is None:
+                self._give_back(received.size_bytes)
             message = received.message
             if message.expiration and not self.browse_only and message.expiration <= self.host.wall_ms():
                 self.host.transmit_packet(Expired(consumer_id=self.consumer_id, message_id=message.message_id))
+                if received.stream is not None:
+                    received.stream.discard()
                 continue
+            self._reading = received.stream
             if not self.browse_only:
                 self._taken = received
                 self._taken_bytes += received.size_bytes
@@ -246,7 +335,8 @@ class ConsumerState:
 
     def ask(self) -> None:
         """A receiver is about to wait: with a window of 0, this is what lets a message come."""
-        if self.window_bytes == 0 and not self._asked and self.ended is None and self.opened:
+        waiting = not self._asked and self._stream is None and self.ended is None and self.opened
+        if self.window_bytes == 0 and waiting:
             self._asked = True
             credits_bytes, self._consumed_bytes = self._consumed_bytes + 1, 0
             self.host.transmit_packet(FlowToken(consumer_id=self.consumer_id, credits=credits_bytes))
@@ -319,6 +409,7 @@ class ConsumerState:
     def session_lost(self) -> None:
         """The server's session is gone with everything delivered and not acknowledged."""
         self.opened = False
+        self._break_off(ConnectionLost("the connection was lost while the body came; it will be delivered again"))
         self._buffer.clear()
         self._consumed_bytes = 0
         self._large = None
@@ -329,8 +420,14 @@ class ConsumerState:
     def rolled_back(self) -> None:
         """The broker takes back what it delivered: drop it and give the credits of it back."""
         for each in self._buffer:
-            self._give_back(each.size_bytes)
+            if each.stream is not None:
+                each.stream.discard()
+            else:
+                self._give_back(each.size_bytes)
         self._buffer.clear()
+        if self._reading is not None:
+            self._reading.discard()
+        self._break_off(IllegalState("the message was rolled back"))
         self._large = None
         self._taken = None
         self._taken_bytes = 0
@@ -341,8 +438,15 @@ class ConsumerState:
         if self.ended is None:
             self.ended = error
             self.opened = False
+            self._break_off(error)
             self._buffer.clear()
             self._changed()
+
+    def _break_off(self, error: BrokerError) -> None:
+        """What is arriving will not arrive."""
+        stream, self._stream = self._stream, None
+        if stream is not None:
+            stream.fail(error)
 
     def _changed(self) -> None:
         if self.on_change is not None:
@@ -366,44 +470,51 @@ class ConsumerState:
 
 
 class _LargeMessage:
-    """A large message on its way."""
+    """A large message on its way that is handed over as a whole."""
 
-    __slots__ = ("_kept_bytes", "_pieces", "body_bytes", "delivery_count", "header")
+    __slots__ = ("_kept_bytes", "_pieces", "delivery_count", "header")
 
-    def __init__(self, header: bytes, delivery_count: int, body_bytes: int) -> None:
+    def __init__(self, header: bytes, delivery_count: int) -> None:
         self.header = header
         self.delivery_count = delivery_count
-        self.body_bytes = body_bytes
-        """As announced; above the limit nothing of it is kept."""
         self._pieces: list[bytes] = []
         self._kept_bytes = 0
 
     def add(self, piece: bytes) -> None:
         self._kept_bytes += len(piece)
-        if max(self._kept_bytes, self.body_bytes) <= LARGE_BODY_BYTES_MAX:
+        if self._kept_bytes <= LARGE_BODY_BYTES_MAX:
             self._pieces.append(piece)
         else:
             self._pieces.clear()
 
     def message(self) -> Message:
-        """The whole message.
+        """The whole message, still compressed if it is.
 
         Raises:
-            LimitExceeded: larger than ``LARGE_BODY_BYTES_MAX``.
+            LimitExceeded: larger than announced, and than ``LARGE_BODY_BYTES_MAX``.
             RemoteProtocolError: it cannot be read.
         """
-        size_bytes = max(self._kept_bytes, self.body_bytes)
-        if size_bytes > LARGE_BODY_BYTES_MAX:
-            raise LimitExceeded(f"large message of {size_bytes} bytes, limit {LARGE_BODY_BYTES_MAX}; it was skipped")
-        body = b"".join(self._pieces)
-        message = message_of_header(self.header, body)
-        if message.properties.get(LARGE_COMPRESSED) is not True:
-            return message
-        inflater = zlib.decompressobj()
-        try:
-            body = inflater.decompress(body, LARGE_BODY_BYTES_MAX)
-        except zlib.error as error:
-            raise RemoteProtocolError(f"compressed large message: {error}") from error
-        if inflater.unconsumed_tail:
-            raise LimitExceeded(f"compressed large message beyond {LARGE_BODY_BYTES_MAX} bytes; it was skipped")
-        return message_of_header(self.header, body)
+        if self._kept_bytes > LARGE_BODY_BYTES_MAX:
+            raise LimitExceeded(
+                f"large message of {self._kept_bytes} bytes, limit {LARGE_BODY_BYTES_MAX}; it was skipped"
+            )
+        return message_of_header(self.header, b"".join(self._pieces))
+
+
+def inflated(message: Message) -> Message:
+    """The message with its body as it was before it was compressed.
+
+    Raises:
+        LimitExceeded: that is more than ``LARGE_BODY_BYTES_MAX``.
+        RemoteProtocolError: it is not compressed.
+    """
+    if message.properties.get(LARGE_COMPRESSED) is not True:
+        return message
+    inflater = zlib.decompressobj()
+    try:
+        body = inflater.decompress(message.body, LARGE_BODY_BYTES_MAX)
+    except zlib.error as error:
+        raise RemoteProtocolError(f"compressed large message: {error}") from error
+    if inflater.unconsumed_tail:
+        raise LimitExceeded(f"compressed large message beyond {LARGE_BODY_BYTES_MAX} bytes; it was skipped")
+    return message_of_header(header_of_message(message), body)

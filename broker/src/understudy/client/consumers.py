@@ -11,7 +11,7 @@ from dataclasses import fields
 from typing import Any, Protocol
 
 from understudy.client.calls import Call, Calls, Done, Interrupted, Waiter, settle
-from understudy.client.consumer_state import AcknowledgeMode, ConsumerState, ReceivedMessage
+from understudy.client.consumer_state import AcknowledgeMode, ConsumerState, MakeReceived, ReceivedMessage
 from understudy.client.url import ClientOptions
 from understudy.errors import BrokerError, ObjectClosed, QueueNotFound
 from understudy.wire.core.packets import (
@@ -87,6 +87,7 @@ class Consumers:
         browse_only: bool = False,
         priority: int = 0,
         window_bytes: int | None = None,
+        make_received: MakeReceived = ReceivedMessage,
     ) -> None:
         """Create a consumer; the waiter gets it once the broker has it."""
         settings = self._host.settings
@@ -100,6 +101,7 @@ class Consumers:
             window_bytes=settings.consumer_window_size if window_bytes is None else window_bytes,
             mode=self._mode,
             ack_batch_bytes=settings.ack_batch_size,
+            make_received=make_received,
         )
         self._next_id += 1
         said = window_bytes is not None or settings.consumer_window_size != ClientOptions().consumer_window_size

@@ -7,6 +7,10 @@ id inside it (``_AMQ_DUPL_ID``) lets the broker drop what it already had.
 
 Credits are counted per address in encoded message bytes (facts 6.2). Invariants: per address,
 messages leave in the order they were given; ``resend`` runs before anything new.
+
+A large message goes out in pieces when the shell calls ``pump``, as credits and the socket allow;
+everything else of the session waits behind it, so it needs no memory but for one piece. After a
+lost connection it begins again, if its body can be read again.
 """
 
 from __future__ import annotations
@@ -16,12 +20,22 @@ from collections.abc import Callable
 from typing import Any, Final, Protocol
 
 from understudy.client.calls import Waiter
+from understudy.client.large_sends import LargeBodySend
 from understudy.errors import AddressFull, BrokerError, IllegalState, SendOutcomeUnknown
 from understudy.message import Message
-from understudy.wire.core.packets import Packet, ProducerRequestCredits
+from understudy.wire.core.packets import (
+    Packet,
+    ProducerRequestCredits,
+    SessionSendContinuation,
+    SessionSendLarge,
+    header_of_message,
+)
 
 #: Sends of one producer that may wait, in messages: beyond it the caller ignores back-pressure.
 PENDING_SENDS_MAX: Final = 256 * 1024
+
+#: Bytes of a continuation frame besides its piece, at most.
+_PIECE_FRAME_BYTES: Final = 40
 
 EncodeSend = Callable[[Message, bool, int, int], bytes]
 """Message, requires response, correlation id, sender id -> frame."""
@@ -30,14 +44,24 @@ EncodeSend = Callable[[Message, bool, int, int], bytes]
 class Pending:
     """One message on its way."""
 
-    __slots__ = ("confirm", "frame", "message", "producer", "resend", "waiter")
+    __slots__ = ("body", "confirm", "correlation_id", "frame", "message", "producer", "resend", "waiter")
 
     def __init__(
-        self, producer: ProducerState, message: Message, waiter: Waiter[None] | None, confirm: bool, resend: bool
+        self,
+        producer: ProducerState,
+        message: Message,
+        waiter: Waiter[None] | None,
+        confirm: bool,
+        resend: bool,
+        body: LargeBodySend | None = None,
     ) -> None:
         self.producer = producer
         self.message: Message | None = message
-        """Dropped once the frame is made."""
+        """Dropped once the frame is made; of a large message the header, and kept."""
+        self.body = body
+        """Of a large message."""
+        self.correlation_id = 0
+        """0 until it is sent for the first time."""
         self.waiter = waiter
         self.confirm = confirm
         """Whether the broker answers; otherwise it is done when written."""
@@ -81,6 +105,10 @@ class SendHost(Protocol):
 
     def transmit_packet(self, packet: Packet) -> None: ...
 
+    def pump_wanted(self) -> None:
+        """A large message has a piece to send: call ``pump`` when the socket takes one."""
+        ...
+
     def awaiting_confirmation(self) -> None:
         """The first of several unconfirmed sends went out: watch the time."""
         ...
@@ -107,7 +135,14 @@ class Sends:
         self._gates: dict[str, _Gate] = {}
         self._unconfirmed: dict[int, Pending] = {}
         self._correlation = 0
+        self._attached = False
+        """Whether the session works."""
         self._open = False
+        """Whether ordinary messages may leave: it works, and no large one is under way."""
+        self._current: Pending | None = None
+        """The large message under way."""
+        self._again: deque[Pending] = deque()
+        """What is to be sent again once the large message in front of it is through."""
         self.on_idle: Callable[[], None] | None = None
         """Called once when nothing is unconfirmed any more, then forgotten."""
         self._after_backlog: list[Callable[[], None]] = []
@@ -115,7 +150,8 @@ class Sends:
     @property
     def waiting(self) -> int:
         """Messages held back for lack of credits or of a connection."""
-        return sum(len(gate.backlog) for gate in self._gates.values())
+        under_way = len(self._again) + (self._current is not None)
+        return under_way + sum(len(gate.backlog) for gate in self._gates.values())
 
     def when_none_waits(self, call: Callable[[], None]) -> None:
         """Call once everything added so far was written, refused or dropped; now if it was."""
@@ -134,6 +170,11 @@ class Sends:
     def unconfirmed(self) -> int:
         """Messages sent and not answered."""
         return len(self._unconfirmed)
+
+    @property
+    def busy(self) -> bool:
+        """Whether anything that was begun is unfinished."""
+        return bool(self._unconfirmed or self._current is not None or self._again)
 
     def add(self, pending: Pending) -> None:
         """Send now, or as soon as the session works and the address has credits.
@@ -165,7 +206,7 @@ class Sends:
         if waiter is not None and not waiter.done():
             waiter.set_result(None)
         pending.producer.finished()
-        if not self._unconfirmed:
+        if not self.busy:
             self._idle()
         return True
 
@@ -175,7 +216,7 @@ class Sends:
         if pending is None:
             return False
         _fail(pending, error)
-        if not self._unconfirmed:
+        if not self.busy:
             self._idle()
         return True
 
@@ -188,6 +229,8 @@ class Sends:
         gate.balance += credits_bytes
         if self._open:
             self._release(gate, address)
+        elif self._current is not None:
+            self._host.pump_wanted()
 
     def credits_refused(self, credits_bytes: int, address: str) -> None:
         """SESS_PRODUCER_FAIL_CREDITS: the address is full and its policy is FAIL."""
@@ -196,19 +239,43 @@ class Sends:
             return
         gate.arriving = max(0, gate.arriving - credits_bytes)
         waiting, gate.backlog = gate.backlog, deque()
+        current = self._current
+        if current is not None and _address(current) == address:
+            # what came of it is discarded by the broker when the next one begins
+            self._current = None
+            _fail(current, AddressFull(f"address {address} is full"))
         for pending in waiting:
             _fail(pending, AddressFull(f"address {address} is full"))
+        if current is not None:
+            self._advance()
         self._backlog_shrank()
 
     def suspend(self) -> None:
         """The connection was lost: collect what comes, send nothing."""
-        self._open = False
+        self._attached = self._open = False
 
     def resume(self) -> None:
-        """The session was reattached: nothing was lost, go on."""
-        self._open = True
-        for address, gate in self._gates.items():
-            self._release(gate, address)
+        """The session works, for the first time or because it was reattached: go on."""
+        self._attached = True
+        if self._current is not None:
+            self._host.pump_wanted()
+        self._advance()
+
+    def _advance(self) -> None:
+        """Send again what waits for that, then let new messages go, up to the next large one."""
+        while self._attached and self._current is None and self._again:
+            pending = self._again.popleft()
+            if pending.body is not None:
+                self._begin(pending)
+            else:
+                if not self._unconfirmed:
+                    self._host.awaiting_confirmation()
+                self._unconfirmed[pending.correlation_id] = pending
+                self._host.transmit(pending.frame)
+        self._open = self._attached and self._current is None
+        if self._open:
+            for address, gate in self._gates.items():
+                self._release(gate, address)
 
     def resend(self, error: BrokerError) -> None:
         """The session is a new one at the server: send everything unanswered again, in order.
@@ -218,20 +285,26 @@ class Sends:
         """
         for gate in self._gates.values():
             gate.balance = gate.arriving = 0
-        again = self._unconfirmed
-        self._unconfirmed = {}
-        for correlation_id, pending in again.items():
+        sent, self._unconfirmed = self._unconfirmed, {}
+        current, self._current = self._current, None
+        again: deque[Pending] = deque()
+        for pending in sent.values():
             if pending.resend:
-                self._unconfirmed[correlation_id] = pending
-                self._host.transmit(pending.frame)
+                again.append(pending)
             else:
                 _fail(pending, SendOutcomeUnknown(f"the connection was lost before the confirmation: {error}"))
-        if self._unconfirmed:
-            self._host.awaiting_confirmation()
-        self.resume()
+        if current is not None:
+            # its last piece was never sent, so it is not there
+            again.append(current)
+        self._again = again + self._again
+        self._attached = True
+        self._advance()
 
     def drop(self) -> None:
         """Forget what a doomed transaction still wanted to send; it counts as accepted."""
+        current, self._current = self._current, None
+        if current is not None:
+            _done(current)
         for gate in self._gates.values():
             waiting, gate.backlog = gate.backlog, deque()
             for pending in waiting:
@@ -240,9 +313,13 @@ class Sends:
 
     def end(self, error: BrokerError) -> None:
         """No connection will come back."""
-        self._open = False
-        unconfirmed, self._unconfirmed = self._unconfirmed, {}
-        for pending in unconfirmed.values():
+        self._attached = self._open = False
+        unconfirmed, self._unconfirmed = [*self._unconfirmed.values(), *self._again], {}
+        if self._current is not None:
+            unconfirmed.append(self._current)
+        self._current = None
+        self._again = deque()
+        for pending in unconfirmed:
             _fail(pending, SendOutcomeUnknown(f"no confirmation before the end: {error}"))
         for gate in self._gates.values():
             waiting, gate.backlog = gate.backlog, deque()
@@ -273,7 +350,7 @@ class Sends:
 
     def _release(self, gate: _Gate, address: str) -> None:
         backlog = gate.backlog
-        while backlog:
+        while backlog and self._open:
             message = backlog[0].message
             assert message is not None, "a waiting send has its message"
             if not self._take(gate, address, message.encode_size):
@@ -284,17 +361,100 @@ class Sends:
     def _transmit(self, pending: Pending) -> None:
         message = pending.message
         assert message is not None, "transmitted once, resent as a frame"
+        if pending.body is not None:
+            self._begin(pending)
+            return
         pending.message = None
         if not pending.confirm:
             self._host.transmit(self._encode(message, False, 0, pending.producer.sender_id))
             _done(pending)
             return
-        self._correlation = correlation_id = self._correlation + 1
+        self._correlation = pending.correlation_id = correlation_id = self._correlation + 1
         pending.frame = frame = self._encode(message, True, correlation_id, pending.producer.sender_id)
         if not self._unconfirmed:
             self._host.awaiting_confirmation()
         self._unconfirmed[correlation_id] = pending
         self._host.transmit(frame)
+
+    # large messages
+
+    def _begin(self, pending: Pending) -> None:
+        """Announce a large message; its pieces follow by ``pump``."""
+        message, body = pending.message, pending.body
+        assert message is not None, "a large send keeps its header"
+        assert body is not None
+        try:
+            restarted = body.restart()
+        except Exception as error:
+            _fail(pending, error)
+            return
+        if not restarted:
+            _fail(
+                pending,
+                SendOutcomeUnknown("the connection was lost, and the body of a large message cannot be read again"),
+            )
+            return
+        self._current = pending
+        self._open = False
+        self._host.transmit_packet(SessionSendLarge(header_of_message(message)))
+        self._host.pump_wanted()
+
+    def pump(self, budget_bytes: int) -> bool:
+        """Send pieces of the large message under way, about so many bytes. Whether there is more
+        that only waits for the socket.
+        """
+        while self._attached and self._current is not None and budget_bytes > 0:
+            current = self._current
+            body = current.body
+            assert body is not None
+            try:
+                piece, continues = body.peek()
+            except Exception as error:
+                # the body's own: its reader is the caller's
+                self._current = None
+                _fail(current, error)
+                self._advance()
+                continue
+            address = _address(current)
+            if not self._take(self._gates[address], address, len(piece) + _PIECE_FRAME_BYTES):
+                return False
+            body.drop()
+            budget_bytes -= len(piece) + _PIECE_FRAME_BYTES
+            if continues:
+                self._host.transmit_packet(
+                    SessionSendContinuation(piece, True, -1, False, 0, current.producer.sender_id)
+                )
+            else:
+                self._send_last(current, body, piece)
+        return self._attached and self._current is not None
+
+    def _send_last(self, current: Pending, body: LargeBodySend, piece: bytes) -> None:
+        self._current = None
+        if current.confirm:
+            if not current.correlation_id:
+                self._correlation = current.correlation_id = self._correlation + 1
+            if not self._unconfirmed:
+                self._host.awaiting_confirmation()
+            self._unconfirmed[current.correlation_id] = current
+        self._host.transmit_packet(
+            SessionSendContinuation(
+                piece,
+                False,
+                body.original_bytes,
+                current.confirm,
+                current.correlation_id,
+                current.producer.sender_id,
+            )
+        )
+        if not current.confirm:
+            _done(current)
+            if not self.busy:
+                self._idle()
+        self._advance()
+
+
+def _address(pending: Pending) -> str:
+    return (pending.message.address if pending.message is not None else None) or ""
 
 
 def _done(pending: Pending) -> None:

@@ -19,6 +19,7 @@ from understudy.client.calls import Call, Calls, Interrupted, Waiter, settle
 from understudy.client.confirmations import Confirmations
 from understudy.client.consumer_state import AcknowledgeMode
 from understudy.client.consumers import Consumers
+from understudy.client.large_sends import LargeBodySend
 from understudy.client.sends import Pending, ProducerState, Sends
 from understudy.client.url import ClientOptions
 from understudy.client.xa import Branches
@@ -109,6 +110,10 @@ class SessionHost(Protocol):
         """It has acknowledgements for the next flush."""
         ...
 
+    def session_streams(self, session: SessionState) -> None:
+        """It has pieces of a large message to send: pump it when the socket takes bytes."""
+        ...
+
     def session_closed(self, session: SessionState) -> None: ...
 
     def wake_at(self, moment_ms: int) -> None: ...
@@ -183,6 +188,9 @@ class SessionState:
             self.transmit(frame)
         elif self._attached:
             self._host.transmit(frame)
+
+    def pump_wanted(self) -> None:
+        self._host.session_streams(self)
 
     def awaiting_confirmation(self) -> None:
         now_ms = self._host.clock.monotonic_ms()
@@ -387,8 +395,18 @@ class SessionState:
             if self._host.version >= _PRODUCERS_SINCE:
                 self.transmit_packet(RemoveProducer(producer.sender_id))
 
-    def send(self, producer: ProducerState, message: Message, waiter: Waiter[None] | None) -> None:
+    def send(
+        self,
+        producer: ProducerState,
+        message: Message,
+        waiter: Waiter[None] | None,
+        body: LargeBodySend | None = None,
+    ) -> None:
         """Send a message whose address is set.
+
+        Args:
+            message: Of a large one the header.
+            body: Of a large one.
 
         Raises:
             ObjectClosed: the producer or the session is closed.
@@ -407,7 +425,7 @@ class SessionState:
                     waiter.set_result(None)
                 return
             self._work = True
-        self.sends.add(Pending(producer, message, waiter, confirm, DUPLICATE_ID in message.properties))
+        self.sends.add(Pending(producer, message, waiter, confirm, DUPLICATE_ID in message.properties, body))
 
     def _register(self, producer: ProducerState) -> None:
         if self._host.version >= _PRODUCERS_SINCE:

@@ -20,6 +20,7 @@ from typing import Any, Final, Protocol
 
 from understudy.client.calls import Call, Calls, Interrupted, Waiter, settle
 from understudy.client.failover import Event, Reconnection, State
+from understudy.client.pump import Pump
 from understudy.client.restoration import Restoration, login_error
 from understudy.client.session_state import SessionOptions, SessionState
 from understudy.client.topology import Topology
@@ -127,6 +128,8 @@ class ClientState:
         self._out: list[bytes] = []
         self._flush_wanted = False
         self._changed: list[SessionState] = []
+        self.pump = Pump(self._want_flush)
+        """Large messages on their way; the shell tells it whether the socket takes bytes."""
         self._next_channel = FIRST_SESSION_CHANNEL
         self._control = self.new_calls()
         self._restoration: Restoration | None = None
@@ -267,6 +270,11 @@ class ClientState:
             for session in changed:
                 session.flush()
             self._flush_wanted = False
+        self._flush_wanted = True
+        again = self.pump.run()
+        self._flush_wanted = False
+        if again:
+            self._want_flush()
         out = self._out
         if not out:
             return b""
@@ -299,11 +307,17 @@ class ClientState:
             self._flush_wanted = True
             self._link.wants_flush()
 
-    def session_changed(self, session: SessionState) -> None:
-        self._changed.append(session)
+    def _want_flush(self) -> None:
         if not self._flush_wanted:
             self._flush_wanted = True
             self._link.wants_flush()
+
+    def session_changed(self, session: SessionState) -> None:
+        self._changed.append(session)
+        self._want_flush()
+
+    def session_streams(self, session: SessionState) -> None:
+        self.pump.add(session.sends)
 
     def session_closed(self, session: SessionState) -> None:
         self.sessions.pop(session.channel_id, None)
@@ -502,6 +516,7 @@ class ClientState:
         self._decoder = None
         self._out.clear()
         self._changed.clear()
+        self.pump.clear()
         if self._restoration is not None:
             self._restoration.abandon()
             self._restoration = None

@@ -18,7 +18,7 @@ from collections import deque
 from collections.abc import Callable, Coroutine, Iterator, Mapping
 from concurrent.futures import Future
 from types import TracebackType
-from typing import Any, Final, TypeVar
+from typing import Any, Final, TypeVar, cast
 
 from understudy.client import aio
 from understudy.client.aio import DEFAULT_WINDOW, Body, creation_place
@@ -26,6 +26,7 @@ from understudy.client.aio_link import system_wall_ms
 from understudy.client.consumer_state import AcknowledgeMode, ReceivedMessage
 from understudy.client.destinations import RoutingType
 from understudy.client.state import FailureListener
+from understudy.client.sync_bodies import Received, maker
 from understudy.client.sync_xa import XaBranches
 from understudy.client.url import ClientUrl, Connector
 from understudy.errors import IllegalState, ObjectClosed
@@ -40,6 +41,7 @@ __all__ = [
     "ConnectionFactory",
     "Consumer",
     "Producer",
+    "Received",
     "Session",
     "connect",
 ]
@@ -220,6 +222,7 @@ class Connection:
     ) -> Session:
         """See ``aio.Connection.session``."""
         session = self._thread.run(self._connection.session(acknowledge, transacted=transacted, xa=xa))
+        session.make_received = maker(self._thread)
         return Session(self._thread, session)
 
     def close(self) -> None:
@@ -499,10 +502,10 @@ class Consumer:
     ) -> None:
         self.close()
 
-    def __iter__(self) -> Iterator[ReceivedMessage]:
+    def __iter__(self) -> Iterator[Received]:
         return self
 
-    def __next__(self) -> ReceivedMessage:
+    def __next__(self) -> Received:
         try:
             received = self.receive()
         except ObjectClosed:
@@ -521,19 +524,19 @@ class Consumer:
         """See ``aio.Consumer.buffered``."""
         return self._consumer.buffered
 
-    def take(self) -> ReceivedMessage | None:
+    def take(self) -> Received | None:
         """See ``aio.Consumer.take``."""
-        return self._thread.call(self._consumer.take)
+        return cast("Received | None", self._thread.call(self._consumer.take))
 
-    def receive(self, timeout_s: float | None = None) -> ReceivedMessage | None:
+    def receive(self, timeout_s: float | None = None) -> Received | None:
         """See ``aio.Consumer.receive``."""
-        return self._thread.run(self._consumer.receive(timeout_s))
+        return cast("Received | None", self._thread.run(self._consumer.receive(timeout_s)))
 
-    def receive_nowait(self) -> ReceivedMessage | None:
+    def receive_nowait(self) -> Received | None:
         """See ``aio.Consumer.receive_nowait``."""
-        return self._thread.run(self._consumer.receive_nowait())
+        return cast("Received | None", self._thread.run(self._consumer.receive_nowait()))
 
-    def handle(self, handler: Callable[[ReceivedMessage], None]) -> None:
+    def handle(self, handler: Callable[[Received], None]) -> None:
         """See ``aio.Consumer.handle``; the handler runs on the calling thread."""
         for received in self:
             handler(received)
@@ -554,7 +557,7 @@ class Browser:
         self._thread = thread
         self._browser = browser
 
-    def __iter__(self) -> Iterator[ReceivedMessage]:
+    def __iter__(self) -> Iterator[Received]:
         messages = self._browser.__aiter__()
         try:
             while True:
@@ -566,6 +569,5 @@ class Browser:
             self._thread.run(messages.aclose())
 
 
-async def _next_of(messages: Any) -> ReceivedMessage:
-    received: ReceivedMessage = await messages.__anext__()
-    return received
+async def _next_of(messages: Any) -> Received:
+    return cast(Received, await messages.__anext__())

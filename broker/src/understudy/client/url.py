@@ -96,7 +96,11 @@ class ClientOptions:
     ack_batch_size: int = 1024 * 1024
     """Bytes of taken messages after which a batching session sends its acknowledgements."""
     min_large_message_size: int = 100 * 1024
-    """Told to the broker: above it, it sends a message in pieces. Bytes."""
+    """Above it a message is large: it travels in pieces of this size. Bytes."""
+    compress_large_message: bool = False
+    """Whether large messages travel and are kept as zlib streams."""
+    compression_level: int = -1
+    """Of zlib, 0 to 9; -1 = its own choice."""
     block_on_durable_send: bool = True
     block_on_non_durable_send: bool = False
     block_on_acknowledge: bool = False
@@ -144,6 +148,7 @@ _LEAST: Final = {
     "producer_window_size": -1,
     "ack_batch_size": 0,
     "min_large_message_size": 1,
+    "compression_level": -1,
 }
 _BYTES: Final = frozenset(
     {

@@ -402,6 +402,15 @@ class Configuration:
     journal_file_size_bytes: int = _CORE.number("journal-file-size")
     journal_compact_min_files: int = _CORE.number("journal-compact-min-files")
     journal_compact_percentage_percent: int = _CORE.number("journal-compact-percentage")
+    journal_min_files: int = _CORE.number("journal-min-files")
+    journal_datasync: bool = _CORE.boolean("journal-datasync")
+    journal_sync_transactional: bool = _CORE.boolean("journal-sync-transactional")
+    journal_sync_non_transactional: bool = _CORE.boolean("journal-sync-non-transactional")
+    journal_retention_directory: str | None = None
+    journal_retention_period_ms: int = 0
+    """0 keeps them."""
+    journal_retention_storage_limit_bytes: int = -1
+    """-1 is no limit."""
     create_bindings_dir: bool = _CORE.boolean("create-bindings-dir")
     create_journal_dir: bool = _CORE.boolean("create-journal-dir")
     max_disk_usage_percent: int = _CORE.number("max-disk-usage")

@@ -43,6 +43,7 @@ _OLD_PERMISSIONS: Final = {
     "createTempQueue": Permission.CREATE_NON_DURABLE_QUEUE,
     "deleteTempQueue": Permission.DELETE_NON_DURABLE_QUEUE,
 }
+_UNITS_MS: Final = {"DAYS": 86_400_000, "HOURS": 3_600_000, "MINUTES": 60_000, "SECONDS": 1_000}
 _SETTING_ENUMS: Final[Mapping[str, Callable[[str], Enum]]] = {
     "address-full-policy": model.AddressFullPolicy,
     "page-full-policy": model.PageFullPolicy,
@@ -94,6 +95,7 @@ class _Reader:
         for node in core.children:
             if node.element.kind is Kind.PATH and node.element.field in values:
                 values[node.element.field] = self._directory(node)
+        values.update(self._retention(core))
         defaults = Configuration()
         for name in ("bindings", "journal", "large_messages", "paging"):
             key = f"{name}_directory"
@@ -135,6 +137,18 @@ class _Reader:
             for child in node.children
             if child.element.kind is not Kind.CONTAINER and child.element.field in names and not child.element.repeated
         }
+
+    def _retention(self, core: Node) -> Iterator[tuple[str, int]]:
+        """The attributes of journal-retention-directory."""
+        node = core.child("journal-retention-directory")
+        if node is None:
+            return
+        attributes = node.attributes
+        if "period" in attributes:
+            unit = str(attributes.get("unit", "DAYS"))
+            yield "journal_retention_period_ms", max(int(attributes["period"]), 0) * _UNITS_MS[unit]
+        if "storage-limit" in attributes:
+            yield "journal_retention_storage_limit_bytes", int(attributes["storage-limit"])
 
     def _required_text(self, node: Node, *names: str) -> None:
         for name in names:

@@ -175,38 +175,72 @@ _STORE: Final[tuple[Element, ...]] = (
         "10",
         "Segments after which the log is consolidated; 0 is never: only its dead beginning goes.",
     ),
-    *not_yet(
-        row(
-            "journal-retention-directory",
-            PATH,
-            None,
-            "Where old segments are kept for replay.",
-            attributes=(
-                Attribute(
-                    "unit", Kind.CHOICE, "Unit of period.", "DAYS", choices=("DAYS", "HOURS", "MINUTES", "SECONDS")
-                ),
-                Attribute("period", Kind.INTEGER, "How long they are kept."),
-                Attribute("storage-limit", Kind.BYTES, "How much is kept."),
-            ),
+    row(
+        "journal-retention-directory",
+        PATH,
+        None,
+        "Where segments go that leave the log, for understudy data replay; without it they are removed.",
+        attributes=(
+            Attribute("unit", Kind.CHOICE, "Unit of period.", "DAYS", choices=("DAYS", "HOURS", "MINUTES", "SECONDS")),
+            Attribute("period", Kind.INTEGER, "How long they are kept; without it for ever."),
+            Attribute("storage-limit", Kind.BYTES, "How much is kept, the newest of it; without it all."),
         ),
+    ),
+    row(
+        "journal-min-files",
+        INTEGER,
+        "2",
+        "Segments in use and prepared ahead: that many less one are made in advance, at least 1 and at most 4.",
+    ),
+    row(
+        "journal-datasync",
+        BOOLEAN,
+        "true",
+        "Sync what is written before it is confirmed; false confirms after the write, for everything. Unsafe.",
+    ),
+    row(
+        "journal-sync-transactional",
+        BOOLEAN,
+        "true",
+        "Sync before a commit is confirmed; false counts only with journal-sync-non-transactional false. Unsafe.",
+    ),
+    row(
+        "journal-sync-non-transactional",
+        BOOLEAN,
+        "true",
+        "Sync before a send or acknowledgement is confirmed; false confirms after the write. Unsafe.",
     ),
     *no_effect(
         _SYNCED,
-        row("journal-datasync", BOOLEAN, "true", "Sync the data of every write."),
-        row("journal-sync-transactional", BOOLEAN, "true", "Sync before a commit is confirmed."),
-        row("journal-sync-non-transactional", BOOLEAN, "true", "Sync before a send is confirmed."),
         row("large-message-sync", BOOLEAN, "true", "Sync large messages."),
     ),
     *no_effect(
-        _ONE_LOG,
+        "the log is written with plain writes and fdatasync by one thread, which needs no special library",
         row("journal-type", CHOICE, "ASYNCIO", "How the log is written.", choices=("ASYNCIO", "NIO", "MAPPED")),
+    ),
+    *no_effect(
+        "a write never waits on purpose: it collects only while the one before is synced, below any such bound",
         row("journal-buffer-timeout", NS, None, "How long a write may wait for company."),
+    ),
+    *no_effect(
+        "a write takes everything that was collected, up to 8 MiB or one message",
         row("journal-buffer-size", BYTES, "490K", "Size of the write buffer."),
-        row("journal-device-block-size", BYTES, "4096", "Block size of the device."),
-        row("journal-min-files", INTEGER, "2", "Files made in advance."),
+    ),
+    *no_effect(
+        "trimmed segments are removed, or kept in the journal-retention-directory, and never written again",
         row("journal-pool-files", INTEGER, "-1", "Files kept for reuse."),
+    ),
+    *no_effect(
+        "one batch is written and synced at a time, and everything that came meanwhile goes with the next",
         row("journal-max-io", INTEGER, None, "Writes under way at a time."),
+    ),
+    *no_effect(
+        "the next segment is ready before it is needed; where the disk is full, producers wait and it is tried again",
         row("journal-file-open-timeout", Kind.SECONDS, "5", "Longest wait for a new file."),
+    ),
+    *no_effect(
+        _ONE_LOG,
+        row("journal-device-block-size", BYTES, "4096", "Block size of the device."),
         row("log-journal-write-rate", BOOLEAN, "false", "Log how fast the log is written."),
     ),
     *no_effect(

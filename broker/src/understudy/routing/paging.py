@@ -13,12 +13,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
-from understudy.message import Message
+from understudy.message import LargeMessage, Message
 from understudy.routing.settings import AddressSettings
 from understudy.store.columns import PAGE_SEGMENT
 from understudy.store.pages import PageChain, Pages
 from understudy.store.read_ahead import RUN_BYTES, RunReader
-from understudy.store.reference import Location, MessageReference
+from understudy.store.reference import LargeReference, Location, MessageReference
 
 if TYPE_CHECKING:
     from understudy.routing.post_office import PostOffice
@@ -101,7 +101,11 @@ class Paging:
         reader = self._readers.get(key)
         if reader is None:
             reader = self._open_reader(key)
-        return reader.read(location, queue.waiting.locations_behind(reference))
+        message = reader.read(location, queue.waiting.locations_behind(reference))
+        if isinstance(reference, LargeReference) and not message.is_large:
+            # a page, other than the log, does not say what it holds
+            return LargeMessage.decode(message.encoded)
+        return message
 
     def _open_reader(self, key: tuple[Queue, bool]) -> RunReader:
         queue, paged = key

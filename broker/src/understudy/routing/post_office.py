@@ -16,6 +16,7 @@ Not here: addresses and queues as such (``directory``), dead letters and expiry 
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Protocol
 
 from understudy.config.model import AddressFullPolicy, RoutingType
@@ -29,7 +30,7 @@ from understudy.errors import (
     UnexpectedRoutingType,
 )
 from understudy.limits import PAGING_SLACK_BYTES
-from understudy.message import DUPLICATE_ID, ROUTING_TYPE, SCHEDULED_DELIVERY, Message
+from understudy.message import DUPLICATE_ID, ROUTING_TYPE, SCHEDULED_DELIVERY, LargeMessage, Message
 from understudy.ports import Clock, Timers
 from understudy.properties import PropertyValue
 from understudy.routing.address import Address
@@ -46,7 +47,7 @@ from understudy.routing.settings import AddressSettingsRepository
 from understudy.routing.sweep import Sweep
 from understudy.store.message_store import MessageStore
 from understudy.store.pages import Pages
-from understudy.store.reference import Location, MessageReference
+from understudy.store.reference import LargeReference, Location, MessageReference, reference_to
 from understudy.store.state import StoreState
 
 Done = Callable[[BrokerError | None], None]
@@ -345,6 +346,7 @@ class PostOffice:
                     tx_id=transaction_id,
                     duplicate_id=duplicate_id or b"",
                     scheduled_ms=scheduled_ms,
+                    large=message.is_large,
                 )
         if duplicate_id is not None:
             self._remember(address, duplicate_id, transaction, logged=location is not None)
@@ -365,13 +367,18 @@ class PostOffice:
             return
         context.when_durable(sequence, self.arrive, queues, references, done)
 
-    @staticmethod
     def _references(
-        message: Message, queues: tuple[Queue, ...], location: Location | None, scheduled_ms: int
+        self, message: Message, queues: tuple[Queue, ...], location: Location | None, scheduled_ms: int
     ) -> list[MessageReference]:
         size_bytes = len(message.encoded)
+        make: Callable[..., MessageReference] = MessageReference
+        if isinstance(message, LargeMessage):
+            file_id = message.large.file_id
+            for _ in queues:
+                self.store.large.hold(file_id)
+            make = partial(reference_to, file_id)
         return [
-            MessageReference(
+            make(
                 message.message_id,
                 message.priority,
                 message.expiration,
@@ -448,6 +455,8 @@ class PostOffice:
             self.memory_count -= 1
         if reference.location is not None and not reference.durable:
             self.paging.release(reference.location)
+        if isinstance(reference, LargeReference):
+            self.store.large.release(reference.file_id)
 
     def answer(self, order: Order, done: Done | None, sequence: int = 0, error: BrokerError | None = None) -> None:
         """Answer a request in its session's order, when ``sequence`` is durable too."""
@@ -559,7 +568,9 @@ class PostOffice:
         location = None
         if durable_ids:
             transaction_id = store.next_id()
-            location = store.store_message(copy, target.address_id, durable_ids, tx_id=transaction_id)
+            location = store.store_message(
+                copy, target.address_id, durable_ids, tx_id=transaction_id, large=copy.is_large
+            )
             queue.log_acknowledges((reference,), transaction_id)
             store.store_commit(transaction_id)
         else:

@@ -22,7 +22,7 @@ from understudy.routing.filter import Filter
 from understudy.routing.waiting import Waiting
 from understudy.store.backlog import Backlog
 from understudy.store.message_store import MessageStore
-from understudy.store.reference import MessageReference
+from understudy.store.reference import LargeReference, MessageReference
 
 if TYPE_CHECKING:
     from understudy.routing.address import Address
@@ -257,6 +257,8 @@ class Queue:
                 bodies_bytes += freed_bytes
             if not reference.durable and reference.location is not None:
                 office.paging.release(reference.location)
+            if isinstance(reference, LargeReference):
+                self._store.large.release(reference.file_id)
         self.message_count -= count
         office.memory_bytes -= bodies_bytes
         office.memory_count -= bodies

@@ -43,6 +43,7 @@ def restore(office: PostOffice, state: StoreState) -> int:
         address = by_id.get(entry.address_id)
         if address is None:
             # The address went with a forced deletion whose end the log does not have.
+            _give_up(office, state.take_references(entry.queue_id))
             continue
         settings = directory.settings.of(address.name)
         configuration = queue_configuration(entry, address.name).filled(settings)
@@ -58,7 +59,16 @@ def restore(office: PostOffice, state: StoreState) -> int:
             _share(address, backlogs, state)
         for queue, backlog in backlogs:
             _adopt(office, queue, backlog)
+    for queue_id in list(state.references):
+        _give_up(office, state.take_references(queue_id))
     return total
+
+
+def _give_up(office: PostOffice, backlog: Backlog) -> None:
+    """Nobody will ever have these: the files of large ones may go."""
+    for file_id, count in backlog.files.items():
+        for _ in range(count):
+            office.store.large.release(file_id)
 
 
 def _adopt(office: PostOffice, queue: Queue, backlog: Backlog) -> None:

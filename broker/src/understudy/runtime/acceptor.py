@@ -34,6 +34,8 @@ class ConnectionHandler(Protocol):
 
     def resume_deliveries(self) -> None: ...
 
+    def congested(self) -> bool: ...
+
     def receive_data(self, data: bytes) -> None: ...
 
     def connection_lost(self, reason: str) -> None: ...
@@ -102,9 +104,10 @@ class Acceptor:
             connection.abort()
 
     def resume_paused(self) -> None:
-        """The journal has caught up: read again."""
-        while self.paused:
-            self.paused.popitem()[0].resume_reading()
+        """The journal has caught up: read again, except where a large message is still being written."""
+        for connection in [each for each in self.paused if not each.congested()]:
+            del self.paused[connection]
+            connection.resume_reading()
 
     def unknown_connections(self) -> int:
         """Connections whose protocol is not known yet."""
@@ -164,7 +167,7 @@ class ServerConnection(asyncio.Protocol):
             log.warning("connection dropped", extra={"peer": self._peer, "code": error.code, "error": str(error)})
             self.close()
         self._turn.request()
-        if self._acceptor.congested() and self._transport is not None and not self._closing:
+        if (self._acceptor.congested() or self.congested()) and self._transport is not None and not self._closing:
             self._acceptor.paused[self] = None
             self._transport.pause_reading()
 
@@ -223,6 +226,10 @@ class ServerConnection(asyncio.Protocol):
         if self._transport.get_write_buffer_size() > OUTGOING_BYTES_MAX:
             log.warning("peer does not read", extra={"peer": self._peer})
             self.abort()
+
+    def congested(self) -> bool:
+        """Whether what this peer sent has not been written yet."""
+        return self.handler is not None and self.handler.congested()
 
     def resume_reading(self) -> None:
         if self._transport is not None and not self._closing:

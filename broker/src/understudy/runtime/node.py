@@ -27,9 +27,13 @@ from understudy.runtime.environment import Environment
 from understudy.runtime.turn import Turn, TurningLogWriter, TurningTimers
 from understudy.security.authorization import SecurityPolicy
 from understudy.store.follower import Follower
-from understudy.store.message_store import MessageStore, StoreSettings
+from understudy.store.journal import Sync
+from understudy.store.large_messages import LargeMessages
+from understudy.store.message_store import MessageStore
 from understudy.store.node_lock import NodeLock
 from understudy.store.pages import Pages
+from understudy.store.retention import RetentionSettings
+from understudy.store.settings import StoreSettings
 from understudy.wire.core.transport import TransportConfiguration
 
 log = logging.getLogger(__name__)
@@ -87,6 +91,8 @@ class BrokerNode:
         self._follow_timer: asyncio.TimerHandle | None = None
         self._disk_timer: asyncio.TimerHandle | None = None
         self.store: MessageStore | None = None
+        self._large_writer: TurningLogWriter | None = None
+        """Writes the bodies of large messages, so that the journal never waits for them."""
         self._credentials = self._cluster_credentials()
         self.lock = NodeLock(
             environment.disk,
@@ -250,6 +256,7 @@ class BrokerNode:
         while follower.poll(FOLLOW_STEP_BYTES) and not follower.caught_up:
             await asyncio.sleep(0)
         writer = TurningLogWriter(environment.log_writer(), self._turn, self.policy.why_not_confirm)
+        self._large_writer = TurningLogWriter(environment.log_writer(), self._turn, self.policy.why_not_confirm)
         self.store = MessageStore.activate(
             follower,
             disk=environment.disk,
@@ -258,6 +265,13 @@ class BrokerNode:
             clock=environment.clock,
             node_id=self.lock.node_id,
             settings=self._store_settings(),
+            large=LargeMessages(
+                environment.disk,
+                configuration.large_messages_directory,
+                self._large_writer,
+                environment.clock,
+                why_not_remove=self.policy.why_not_confirm,
+            ),
             on_failure=self._store_failed,
         )
         self.broker = Broker(
@@ -340,6 +354,9 @@ class BrokerNode:
             closed: asyncio.Future[None] = self._loop.create_future()
             store.close(lambda: closed.set_result(None))
             await closed
+        if self._large_writer is not None:
+            self._large_writer.close()
+            self._large_writer = None
 
     # --- parts ---------------------------------------------------------------------------------
 
@@ -368,14 +385,38 @@ class BrokerNode:
 
     def _store_settings(self) -> StoreSettings:
         configuration = self.configuration
+        retention = None
+        if configuration.journal_retention_directory is not None:
+            retention = RetentionSettings(
+                configuration.journal_retention_directory,
+                configuration.journal_retention_period_ms,
+                configuration.journal_retention_storage_limit_bytes,
+            )
         return StoreSettings(
             segment_bytes=configuration.journal_file_size_bytes,
+            ahead=configuration.journal_min_files - 1,
+            sync=self._sync(),
+            retention=retention,
             id_cache_size=configuration.id_cache_size,
             disk_usage_percent_max=configuration.max_disk_usage_percent,
             disk_free_bytes_min=configuration.min_disk_free_bytes,
             compact_segments_min=configuration.journal_compact_min_files,
             compact_percent=configuration.journal_compact_percentage_percent,
         )
+
+    def _sync(self) -> Sync:
+        """When batches are synced; said loudly at every activation if not always."""
+        configuration = self.configuration
+        if configuration.journal_datasync and configuration.journal_sync_non_transactional:
+            return Sync.ALWAYS
+        commits = configuration.journal_datasync and configuration.journal_sync_transactional
+        log.warning(
+            "SYNC IS OFF: confirmed messages%s are lost when this machine loses power or its kernel dies, and a backup"
+            " on another machine may not see the last of them; set journal-datasync, journal-sync-transactional and"
+            " journal-sync-non-transactional to true",
+            " outside of transactions" if commits else "",
+        )
+        return Sync.COMMITS if commits else Sync.SELDOM
 
     def _global_max_size_bytes(self) -> int:
         """global-max-size; by default half of the memory that the process may use."""

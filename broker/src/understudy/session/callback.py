@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Protocol
 
 from understudy.errors import BrokerError
-from understudy.message import Message
+from understudy.message import LargeMessage, Message
 
 
 class SessionCallback(Protocol):
@@ -13,6 +13,14 @@ class SessionCallback(Protocol):
 
     def deliver(self, consumer_id: int, message: Message, delivery_count: int) -> int:
         """Send a message. Returns the bytes it cost on the wire, which credits are charged."""
+        ...
+
+    def deliver_large(self, consumer_id: int, message: LargeMessage, delivery_count: int) -> int:
+        """Announce a large message, whose pieces follow. Returns the bytes it cost."""
+        ...
+
+    def deliver_piece(self, consumer_id: int, piece: bytes, continues: bool) -> int:
+        """Send the next piece of the large message announced last. Returns the bytes it cost."""
         ...
 
     def forced_delivery(self, consumer_id: int, sequence: int) -> None:

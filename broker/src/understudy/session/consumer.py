@@ -2,30 +2,41 @@
 
 Delivery count: raised when a message is handed out, so 1 at the first time (facts 6.4). A browser
 looks at messages without taking them: it holds nothing and changes no count.
+
+A large message goes out in pieces as credits and the socket allow; until its last piece nothing
+else goes to this consumer (facts 6.3). One whose file is damaged is set aside: it stays in the
+queue's counts and is not tried again before the next activation, so it blocks nobody.
 """
 
 from __future__ import annotations
 
+import logging
 from collections import OrderedDict
 from typing import TYPE_CHECKING
 
-from understudy.errors import IllegalState
-from understudy.message import Message
+from understudy.errors import BrokerError, IllegalState, LargeMessageFailed, StoreError
+from understudy.message import LargeMessage, Message
 from understudy.routing.delivery import Consumer
 from understudy.routing.filter import Filter
 from understudy.routing.queue import Queue
 from understudy.session.callback import SessionCallback
 from understudy.session.credits import credited
+from understudy.session.large_delivery import LargeDelivery
 from understudy.store.reference import MessageReference
 
 if TYPE_CHECKING:
     from understudy.session.session import ServerSession
 
+log = logging.getLogger(__name__)
+
 
 class ServerConsumer(Consumer):
     """A consumer of a session."""
 
-    __slots__ = ("_callback", "_pre_acknowledge", "_send", "consumer_id", "delivering", "messages_delivered", "session")
+    __slots__ = (
+        "_callback", "_forced", "_large", "_pre_acknowledge", "_send", "consumer_id", "delivering",
+        "messages_delivered", "session",
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -47,15 +58,23 @@ class ServerConsumer(Consumer):
         self.delivering: OrderedDict[int, MessageReference] = OrderedDict()
         """Message id to reference, in the order of delivery."""
         self.messages_delivered = 0
+        self._large: LargeDelivery | None = None
+        """What is being delivered in pieces."""
+        self._forced: int | None = None
+        """A marker that waits for the end of it."""
 
     @property
     def browse_only(self) -> bool:
         return False
 
     def writable(self) -> bool:
-        return self._callback.writable()
+        return self._large is None and self._callback.writable()
 
     def deliver(self, reference: MessageReference, message: Message) -> None:
+        if message.is_large:
+            assert isinstance(message, LargeMessage)
+            self._deliver_large(reference, message)
+            return
         reference.delivery_count += 1
         charged = self._send(self.consumer_id, message, reference.delivery_count)
         self.credits -= charged
@@ -66,6 +85,68 @@ class ServerConsumer(Consumer):
             self.queue.acknowledge((reference,))
         else:
             self.delivering[reference.message_id] = reference
+
+    def _deliver_large(self, reference: MessageReference, message: LargeMessage) -> None:
+        if not self._begin_large(reference, message, reference.delivery_count + 1):
+            return
+        reference.delivery_count += 1
+        self.messages_delivered += 1
+        if self._pre_acknowledge:
+            self.queue.acknowledge((reference,))
+        else:
+            self.delivering[reference.message_id] = reference
+        self._send_pieces()
+
+    def _begin_large(self, reference: MessageReference, message: LargeMessage, delivery_count: int) -> bool:
+        """Announce it, unless its file is damaged."""
+        session = self.session
+        try:
+            self._large = LargeDelivery(session.large_messages, reference, message, session.min_large_message_size)
+        except (LargeMessageFailed, StoreError) as error:
+            self._set_aside(reference, error)
+            return False
+        # until its end ``ready`` asks ``writable`` each time, and that says no
+        self.allowance_bytes = 0
+        self._charge(self._callback.deliver_large(self.consumer_id, message, delivery_count))
+        return True
+
+    def _charge(self, frame_bytes: int) -> None:
+        self.credits -= frame_bytes
+        self.allowance_bytes -= frame_bytes
+
+    def _set_aside(self, reference: MessageReference, error: BrokerError) -> None:
+        log.error(
+            "large message cannot be delivered",
+            extra={"queue": self.queue.name, "message_id": reference.message_id, "error": str(error)},
+        )
+
+    def _send_pieces(self) -> None:
+        """Send what credits and the socket allow."""
+        large = self._large
+        while large is not None and self.credits > 0 and self._callback.writable():
+            try:
+                piece, continues = large.next_piece()
+            except (LargeMessageFailed, StoreError) as error:
+                self._break_off(large.reference, error)
+                return
+            self._charge(self._callback.deliver_piece(self.consumer_id, piece, continues))
+            if not continues:
+                self._end_large()
+                large = None
+        if large is not None:
+            large.pause()
+
+    def _end_large(self) -> None:
+        large, self._large = self._large, None
+        if large is not None:
+            large.close()
+        self.allowance_bytes = 0
+
+    def _break_off(self, reference: MessageReference, error: BrokerError) -> None:
+        """Its client has a part of something that has no end: only a closed consumer says so."""
+        self.delivering.pop(reference.message_id, None)
+        self._set_aside(reference, error)
+        self.disconnect()
 
     def disconnect(self) -> None:
         self.session.consumer_disconnected(self)
@@ -78,14 +159,35 @@ class ServerConsumer(Consumer):
 
     def prompt(self) -> None:
         """Something changed that may let it take messages."""
-        if self.credits > 0 and self.started:
+        if not self._finish_first() and self.credits > 0 and self.started:
             self.queue.prompt()
+
+    def _finish_first(self) -> bool:
+        """Go on with what is being delivered, and give the marker that waits for its end; whether
+        that is all for now.
+        """
+        if self._large is not None:
+            self._send_pieces()
+            if self._large is not None:
+                return True
+        if self._forced is not None and self.started:
+            sequence, self._forced = self._forced, None
+            self.force_delivery(sequence)
+            return True
+        return False
 
     def force_delivery(self, sequence: int) -> None:
         """Everything that can go out goes out first, then the marker (facts 6.3)."""
         if self.started:
             self.queue.dispatch()
-        self._callback.forced_delivery(self.consumer_id, sequence)
+        self._mark(sequence)
+
+    def _mark(self, sequence: int) -> None:
+        if self._large is not None:
+            # nothing may come between its pieces
+            self._forced = sequence
+        else:
+            self._callback.forced_delivery(self.consumer_id, sequence)
 
     def take_through(self, message_id: int) -> list[MessageReference]:
         """Everything delivered up to a message, which is no longer outstanding.
@@ -117,6 +219,7 @@ class ServerConsumer(Consumer):
             failed: The connection failed, so nobody knows what the client saw: counts stay.
             keep_first: The first one was consumed: its count stays (JMS recover).
         """
+        self._end_large()
         taken = list(self.delivering.values())
         self.delivering.clear()
         if not failed:
@@ -149,11 +252,12 @@ class BrowserConsumer(ServerConsumer):
         return True
 
     def prompt(self) -> None:
-        self._browse()
+        if not self._finish_first():
+            self._browse()
 
     def force_delivery(self, sequence: int) -> None:
         self._browse()
-        self._callback.forced_delivery(self.consumer_id, sequence)
+        self._mark(sequence)
 
     def _browse(self) -> None:
         queue = self.queue
@@ -167,6 +271,8 @@ class BrowserConsumer(ServerConsumer):
             message = queue.read(reference)
             if self.filter is not None and not self.filter.matches(message):
                 continue
-            charged = self._send(self.consumer_id, message, reference.delivery_count)
-            self.credits -= charged
-            self.allowance_bytes -= charged
+            if isinstance(message, LargeMessage):
+                if self._begin_large(reference, message, reference.delivery_count):
+                    self._send_pieces()
+            else:
+                self._charge(self._send(self.consumer_id, message, reference.delivery_count))

@@ -30,6 +30,7 @@ from understudy.session.callback import SessionCallback
 from understudy.session.connection_scope import ConnectionScope
 from understudy.session.consumer import BrowserConsumer, ServerConsumer
 from understudy.session.credits import PRODUCER_CREDITS_MAX, ProducerCredits
+from understudy.session.large_requests import LargeRequests
 from understudy.session.producer import ServerProducer
 from understudy.session.queries import (
     AddressQueryResult,
@@ -43,6 +44,7 @@ from understudy.session.resource_registry import ResourceRegistry
 from understudy.session.security import SessionSecurity
 from understudy.session.transaction import Transaction
 from understudy.session.xa import XaRequests
+from understudy.store.large_messages import LargeMessages
 from understudy.store.reference import MessageReference
 
 #: How long a granted permission to send to an address is not asked again; the default of
@@ -108,6 +110,7 @@ class ServerSession:
         self._targets: dict[str, SendTarget] = {}
         self.branches = XaRequests(self, resources)
         self._transaction: Transaction | None = None
+        self.large = LargeRequests(self, post_office.store)
         if not xa and not (auto_commit_sends and auto_commit_acks):
             self._transaction = self._begin()
         registry.add(self)
@@ -292,7 +295,7 @@ class ServerSession:
         """Deliveries may begin."""
         if not self.started:
             self.started = True
-            for consumer in self.consumers.values():
+            for consumer in list(self.consumers.values()):
                 consumer.started = True
                 consumer.prompt()
 
@@ -310,35 +313,51 @@ class ServerSession:
 
     def resume_deliveries(self) -> None:
         """The socket takes data again."""
-        for consumer in self.consumers.values():
+        for consumer in list(self.consumers.values()):
             consumer.prompt()
 
     # -- messages ---------------------------------------------------------------------------------
 
     def send(self, message: Message, done: Done | None = None) -> None:
         """Take a message from the client; see the module's text for ``done``."""
-        transaction = None if self.auto_commit_sends else self._transaction
+        transaction = self.sending_transaction
         try:
             name = message.address
             if name is None:
-                message = self._addressed(message)
+                message = self.addressed(message)
                 name = message.address or ""
             target = self._targets.get(name)
             office = self._office
             if target is None or target.permitted_until_ms < office.now_ms():
-                target = self._permit_send(name)
+                target = self.permit_send(name)
             target.used_bytes += len(message.encoded)
             office.send(message, self.order, done, transaction, target.used_bytes <= target.granted_bytes)
         except BrokerError as error:
-            self._failed(error, done, transaction)
+            self.failed(error, done, transaction)
 
-    def _addressed(self, message: Message) -> Message:
+    @property
+    def large_messages(self) -> LargeMessages:
+        """Where bodies of large messages are."""
+        return self._office.store.large
+
+    @property
+    def sending_transaction(self) -> Transaction | None:
+        """What a message sent now belongs to."""
+        return None if self.auto_commit_sends else self._transaction
+
+    def route(self, message: Message, size_bytes: int, done: Done | None, transaction: Transaction | None) -> None:
+        """Give a message of a permitted address to the post office. Raises what that raises."""
+        target = self._target(message.address or "")
+        target.used_bytes += size_bytes
+        self._office.send(message, self.order, done, transaction, target.used_bytes <= target.granted_bytes)
+
+    def addressed(self, message: Message) -> Message:
         self._check_open()
         if self.default_address is None:
             raise AddressNotFound("the message names no address and the session has no default one")
         return message.replace(address=self.default_address)
 
-    def _permit_send(self, name: str) -> SendTarget:
+    def permit_send(self, name: str) -> SendTarget:
         self._check_open()
         fqqn = split_fqqn(name)
         address = fqqn[0] if fqqn is not None else name
@@ -349,7 +368,7 @@ class ServerSession:
         target.permitted_until_ms = self._office.now_ms() + _PERMISSION_MS
         return target
 
-    def _failed(self, error: BrokerError, done: Done | None, transaction: Transaction | None) -> None:
+    def failed(self, error: BrokerError, done: Done | None, transaction: Transaction | None) -> None:
         if transaction is not None:
             transaction.fail(error)
         if done is not None:
@@ -365,7 +384,7 @@ class ServerSession:
             if not consumer.browse_only:
                 self._settle(consumer.queue, consumer.take_through(message_id), transaction)
         except BrokerError as error:
-            self._failed(error, done, transaction)
+            self.failed(error, done, transaction)
             return
         if done is not None:
             self._office.answer(self.order, done, self._office.context.appended)
@@ -378,7 +397,7 @@ class ServerSession:
             if not consumer.browse_only:
                 self._settle(consumer.queue, [consumer.take_one(message_id)], transaction)
         except BrokerError as error:
-            self._failed(error, done, transaction)
+            self.failed(error, done, transaction)
             return
         if done is not None:
             self._office.answer(self.order, done, self._office.context.appended)
@@ -419,7 +438,7 @@ class ServerSession:
         except BrokerError as error:
             for queue, references in transaction.roll_back().items():
                 self._office.cancel(queue, references)
-            self._failed(error, done, None)
+            self.failed(error, done, None)
 
     def rollback(self, consider_last_message_as_delivered: bool = False, done: Done | None = None) -> None:
         """Undo the open transaction and give back everything outstanding (facts 6.4)."""
@@ -526,6 +545,7 @@ class ServerSession:
             return
         self.closed = True
         self.started = False
+        self.large.discard()
         for consumer in self.consumers.values():
             consumer.started = False
         self.branches.close()

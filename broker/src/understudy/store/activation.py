@@ -100,7 +100,11 @@ def begin_epoch(
     location = pack_location(number, HEADER_BLOCK_BYTES, HEADER_BYTES + len(payload))
     state.apply(EpochRecord(uuid_bytes(node_id), epoch, clock.wall_ms(), tuple(ends)), sequence, number, location)
     _tidy(disk, directory, names, epoch, ends)
-    _remove_dropped(disk, directory, state, names)
+    _remove_unfinished(disk, directory, names)
+    # the rest of what was given up is removed, or retained, while the node serves
+    present = set(names)
+    removable = state.removable.items()
+    state.removable = {number: of for number, of in removable if segment_name(number, of) in present}
     return Epoch(state, file, number, position)
 
 
@@ -114,6 +118,7 @@ def _create_first_segment(
         return create_segment(disk, directory, header, record)
     except DiskFull:
         _remove_unused(disk, directory, names, header.epoch, ends)
+        _remove_unfinished(disk, directory, names)
         give_up_reserve(disk, directory)
         return create_segment(disk, directory, header, record)
 
@@ -165,15 +170,12 @@ def _remove_unused(disk: Disk, directory: str, names: list[str], epoch: int, end
                 log.info("unused segment removed", extra={"path": path})
 
 
-def _remove_dropped(disk: Disk, directory: str, state: StoreState, names: list[str]) -> None:
-    """Remove what the node before had trimmed, dropped or begun and not removed or finished; only room."""
-    present = set(names)
-    dropped = [segment_name(*segment) for segment in state.removable.items()]
-    state.removable.clear()
-    for name in [*(name for name in dropped if name in present), *temporary_names(names)]:
+def _remove_unfinished(disk: Disk, directory: str, names: list[str]) -> None:
+    """Remove snapshots that the node before had begun; only room."""
+    for name in temporary_names(names):
         with suppress(StoreError, FileNotFoundError):
             disk.remove(f"{directory}/{name}")
-            log.info("dropped file removed", extra={"path": f"{directory}/{name}"})
+            log.info("unfinished snapshot removed", extra={"path": f"{directory}/{name}"})
 
 
 def _cut(disk: Disk, path: str, end: int) -> None:

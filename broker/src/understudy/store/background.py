@@ -14,6 +14,7 @@ from collections.abc import Callable, Generator
 from dataclasses import dataclass
 from typing import Any, Final
 
+from understudy.errors import DiskFull
 from understudy.ports import File, LogWriter
 from understudy.store.journal import Journal
 from understudy.store.operation_context import OperationContext
@@ -30,6 +31,8 @@ class Job:
 
     work: Callable[[], Any]
     cost_bytes: int = 0
+    writes: bool = False
+    """It writes or syncs: an error other than a full disk ends the journal, as one of its own would."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,10 +113,13 @@ class Background:
         self._job = None
         self._under_way = True
         result: list[Any] = []
-        self._writer.run(lambda: result.append(job.work()), lambda error: self._done(result, error))
+        self._writer.run(lambda: result.append(job.work()), lambda error: self._done(job, result, error))
 
-    def _done(self, result: list[Any], error: BaseException | None) -> None:
+    def _done(self, job: Job, result: list[Any], error: BaseException | None) -> None:
         self._under_way = False
+        if error is not None and job.writes and not isinstance(error, DiskFull):
+            self._stopped = True
+            self._journal.fail(error)
         if self._stopped:
             self._close()
             return

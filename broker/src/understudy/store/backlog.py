@@ -17,7 +17,7 @@ from collections.abc import Iterator, Mapping
 from operator import attrgetter
 
 from understudy.store.columns import Columns
-from understudy.store.reference import Location, MessageReference
+from understudy.store.reference import LargeReference, Location, MessageReference
 from understudy.store.reference_block import BLOCK_REFERENCES, Block, set_delivery_count
 
 _reach = attrgetter("reach")
@@ -119,7 +119,7 @@ class Backlog(Mapping[int, MessageReference]):
     by priority, each in log order.
     """
 
-    __slots__ = ("count", "expiring_count", "levels", "scheduled_count", "size_bytes")
+    __slots__ = ("count", "expiring_count", "files", "levels", "scheduled_count", "size_bytes")
 
     def __init__(self) -> None:
         self.levels: dict[int, BacklogLevel] = {}
@@ -131,6 +131,8 @@ class Backlog(Mapping[int, MessageReference]):
         """Of ``count``, those with an expiration."""
         self.scheduled_count = 0
         """Of ``count``, those with a time before which they are not delivered."""
+        self.files: dict[int, int] = {}
+        """File id to how many of ``count`` are that large message."""
 
     def __len__(self) -> int:
         return self.count
@@ -167,16 +169,19 @@ class Backlog(Mapping[int, MessageReference]):
         size_bytes: int,
         location: Location | None,
         delivery_count: int = 0,
+        file_id: int | None = None,
     ) -> None:
-        """One more reference behind all of its priority."""
+        """One more reference behind all of its priority; ``file_id`` of a large message."""
         columns = self.level(priority).columns
-        columns.append(message_id, expiration, scheduled_ms, size_bytes, location, delivery_count)
+        columns.append(message_id, expiration, scheduled_ms, size_bytes, location, delivery_count, file_id)
         self.count += 1
         self.size_bytes += size_bytes
         if expiration:
             self.expiring_count += 1
         if scheduled_ms:
             self.scheduled_count += 1
+        if file_id is not None:
+            self.files[file_id] = self.files.get(file_id, 0) + 1
 
     def append_reference(self, reference: MessageReference) -> None:
         """As ``append``, from an object."""
@@ -188,6 +193,7 @@ class Backlog(Mapping[int, MessageReference]):
             reference.size_bytes,
             reference.location,
             reference.delivery_count,
+            reference.file_id if isinstance(reference, LargeReference) else None,
         )
 
     def _find(self, message_id: int) -> MessageReference | None:
@@ -211,9 +217,16 @@ class Backlog(Mapping[int, MessageReference]):
                 self.expiring_count -= 1
             if columns.scheduled is not None and columns.scheduled[row]:
                 self.scheduled_count -= 1
+            if columns.files is not None and row in columns.files:
+                self._forget_file(columns.files[row])
             level.take(block, columns, row)
             return True
         return False
+
+    def _forget_file(self, file_id: int) -> None:
+        self.files[file_id] -= 1
+        if not self.files[file_id]:
+            del self.files[file_id]
 
     def pop(self, message_id: int) -> MessageReference | None:
         """Remove a message and give its reference; None if it does not wait here."""
@@ -225,6 +238,7 @@ class Backlog(Mapping[int, MessageReference]):
     def clear(self) -> None:
         """Forget everything."""
         self.levels.clear()
+        self.files.clear()
         self.count = self.size_bytes = self.expiring_count = self.scheduled_count = 0
 
     def set_delivery_count(self, message_id: int, count: int) -> None:

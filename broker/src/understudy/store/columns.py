@@ -18,7 +18,15 @@ from operator import add, lt, sub
 from typing import Final
 from zlib import compress, decompress
 
-from understudy.store.reference import Location, MessageReference, pack_location, unpack_location
+from understudy.message import LargeMessage, Message
+from understudy.store.reference import (
+    LargeReference,
+    Location,
+    MessageReference,
+    pack_location,
+    reference_to,
+    unpack_location,
+)
 
 _HEADER: Final = struct.Struct("<IBBQIQ")
 """Rows, optional columns, priority, first id, first offset, segment."""
@@ -26,6 +34,7 @@ _SEGMENTS: Final = 1
 _EXPIRATIONS: Final = 2
 _SCHEDULED: Final = 4
 _COUNTS: Final = 8
+_FILES: Final = 16
 _FIELD: Final = 0xFFFF_FFFF
 
 #: Segment numbers from here on are page files, not the log (``pages``).
@@ -39,6 +48,7 @@ class Columns:
         "bodies",
         "counts",
         "expirations",
+        "files",
         "ids",
         "lengths",
         "offsets",
@@ -64,6 +74,8 @@ class Columns:
         """Delivery counts."""
         self.bodies: list[bytes | None] | None = None
         """Encoded messages that are still in memory."""
+        self.files: dict[int, int] | None = None
+        """Row to file id, for those that are large messages."""
 
     def __len__(self) -> int:
         return len(self.ids)
@@ -76,8 +88,9 @@ class Columns:
         size_bytes: int,
         location: Location | None,
         delivery_count: int = 0,
+        file_id: int | None = None,
     ) -> None:
-        """One more row."""
+        """One more row; ``file_id`` of a large message."""
         row = len(self.ids)
         place = location or 0
         segment = place >> 64
@@ -101,6 +114,10 @@ class Columns:
             if self.counts is None:
                 self.counts = array("I", bytes(4 * row))
             self.counts.append(delivery_count)
+        if file_id is not None:
+            if self.files is None:
+                self.files = {}
+            self.files[row] = file_id
 
     def _other_segment(self, segment: int, row: int) -> None:
         if not row:
@@ -133,6 +150,7 @@ class Columns:
         bodies = [each.message.encoded if each.message is not None else None for each in rows]
         if bodies.count(None) != len(bodies):
             self.bodies = bodies
+        self.files = {row: each.file_id for row, each in enumerate(rows) if isinstance(each, LargeReference)} or None
         return self
 
     def location(self, row: int) -> Location | None:
@@ -153,7 +171,8 @@ class Columns:
     def reference(self, row: int) -> MessageReference:
         """The row as an object, without its body."""
         location = self.location(row)
-        reference = MessageReference(
+        reference = reference_to(
+            self.files.get(row) if self.files is not None else None,
             self.ids[row],
             self.priority,
             self.expirations[row] if self.expirations is not None else 0,
@@ -166,11 +185,19 @@ class Columns:
             reference.delivery_count = self.counts[row]
         return reference
 
+    def message(self, row: int) -> Message | None:
+        """The message of a row, if it is still in memory."""
+        body = self.bodies[row] if self.bodies is not None else None
+        if body is None:
+            return None
+        large = self.files is not None and row in self.files
+        return LargeMessage.decode(body) if large else Message.decode(body)
+
     def references(self) -> list[MessageReference]:
         """Every row as an object."""
         lengths = self.lengths
-        plain = self.segments is None and self.expirations is None and self.scheduled is None and self.counts is None
-        if not plain or lengths.count(0):
+        optional = (self.segments, self.expirations, self.scheduled, self.counts, self.files)
+        if optional.count(None) != len(optional) or lengths.count(0):
             return list(map(self.reference, range(len(self.ids))))
         # in line, as a deep queue is drained through here
         base, durable, priority = self.segment << 64, self.segment < PAGE_SEGMENT, self.priority
@@ -205,6 +232,9 @@ class Columns:
             if column is not None:
                 flags |= flag
                 parts.append(column.tobytes())
+        if self.files:
+            flags |= _FILES
+            parts += (array("Q", self.files).tobytes(), array("Q", self.files.values()).tobytes())
         ids, offsets, lengths = self.ids, self.offsets, self.lengths
         header = _HEADER.pack(len(ids), flags, self.priority, ids[0], offsets[0], self.segment)
         steps = array("q", map(sub, islice(ids, 1, None), ids))
@@ -244,6 +274,9 @@ class Columns:
             self.scheduled = column("q", rows)
         if flags & _COUNTS:
             self.counts = column("I", rows)
+        if flags & _FILES:
+            count = (len(raw) - at) // 16
+            self.files = dict(zip(column("Q", count), column("Q", count), strict=True))
         return self
 
 

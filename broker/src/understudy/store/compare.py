@@ -324,7 +324,7 @@ def _side(
     side.settled = sum(
         facing.common(queue_id, reference) and not facing.lives_there(queue_id, reference.message_id)
         for queue_id, references in mine.state.references.items()
-        for reference in references.values()
+        for reference in references.references()
     )
     return side
 

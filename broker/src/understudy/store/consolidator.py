@@ -1,41 +1,31 @@
 """The log consolidator: snapshots, dropped segments, messages copied forward (ADR 0010).
 
-``segment_began`` decides when there is something to do, ``turn`` lets it go on. One run is: a snapshot
+``segment_finished`` decides when there is something to do, ``turn`` lets it go on. One run is: a snapshot
 up to the last finished segment; the segments it finds dead are dropped, as far as the snapshot
 before stands for them; then messages are copied out of segments that are nearly dead, for the next
 runs to drop. Every step leaves a store that any node can open.
 
-Not here: the bytes of a snapshot (``snapshot_builder``), the dead beginning of a log (``trimming``),
-sharing the disk with the group commit (``background``).
+Not here: the bytes of a snapshot (``snapshot_builder``), copying (``copy_forward``), the dead beginning
+of a log (``trimming``), sharing the disk with the group commit (``background``).
 """
 
 from __future__ import annotations
 
 import logging
-import struct
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from typing import Any, Final
 
 from understudy.errors import DiskFull, JournalCorrupt, StoreError
 from understudy.ids import NodeId
-from understudy.limits import RECORD_BYTES_MAX
-from understudy.ports import Clock, Disk, File, LogWriter
-from understudy.store.background import STEP_BYTES, Background, Durable, Job, read_job
+from understudy.ports import Clock, Disk, LogWriter
+from understudy.store.background import Background, Durable, Job
+from understudy.store.copy_forward import SegmentCopy
 from understudy.store.forwarding import Forwarding
 from understudy.store.journal import Journal
 from understudy.store.operation_context import OperationContext
-from understudy.store.records import (
-    HEADER_BYTES,
-    MESSAGE_HEADER_BYTES,
-    RecordType,
-    SnapshotRecord,
-    encode_drop,
-    encode_move,
-    encode_snapshot,
-)
-from understudy.store.reference import pack_location
-from understudy.store.replay import read_frame
-from understudy.store.segment import HEADER_BLOCK_BYTES, seed_of, segment_name
+from understudy.store.records import RecordType, SnapshotRecord, encode_drop, encode_snapshot
+from understudy.store.reserve import give_up_reserve
+from understudy.store.settings import StoreSettings
 from understudy.store.snapshot import (
     SnapshotHeader,
     parse_snapshot_name,
@@ -55,11 +45,9 @@ _CATCH_UP: Final = 4
 #: Segments from which messages are copied in one run for each segment it has taken in.
 _COPY: Final = 2
 #: Above it, copying frees less than it writes, and copies would soon be copied again.
-_PERCENT_MAX: Final = 75
-_MESSAGES: Final = (int(RecordType.MESSAGE_ADD), int(RecordType.MESSAGE_MOVE))
-_LENGTH: Final = struct.Struct("<I")
-_COUNT: Final = struct.Struct("<I")
-_MESSAGE_ID: Final = struct.Struct("<Q")
+PERCENT_MAX: Final = 75
+#: Between two attempts to free room on a full disk.
+_RETRY_MS: Final = 10_000
 
 _Run = Generator[Job | Durable, Any, None]
 
@@ -79,11 +67,8 @@ class Consolidator:
         state: StoreState,
         context: OperationContext,
         forwarding: Forwarding,
-        trimmer: LogTrimmer,
-        remover: FileRemover,
-        segment_bytes: int,
-        segments_min: int,
-        percent: int,
+        forget: Callable[[int], int | None],
+        settings: StoreSettings,
     ) -> None:
         """
         Args:
@@ -96,11 +81,8 @@ class Consolidator:
             state: Of the running store.
             context: Says what is durable.
             forwarding: Told of every message that is copied.
-            trimmer: For the dead beginning.
-            remover: For what was dropped.
-            segment_bytes: Size of an ordinary segment.
-            segments_min: Segments between snapshots, and before anything is copied; 0 for never.
-            percent: Live share of a segment below which its messages are copied; 0 for never, more than 75 is 75.
+            forget: The store lets go of a segment; returns the epoch it was of.
+            settings: Of the store.
         """
         self._disk = disk
         self._directory = directory
@@ -109,11 +91,12 @@ class Consolidator:
         self._journal = journal
         self._state = state
         self._forwarding = forwarding
-        self._trimmer = trimmer
-        self._remover = remover
-        self._segment_bytes = segment_bytes
-        self._segments_min = segments_min
-        self._percent = min(percent, _PERCENT_MAX)
+        self._context = context
+        self._remover = FileRemover(journal, state, directory, forget)
+        self._trimmer = LogTrimmer(journal, state, context, settings.segment_bytes, self._remover)
+        self._segment_bytes = settings.segment_bytes
+        self._segments_min = settings.compact_segments_min
+        self._percent = min(settings.compact_percent, PERCENT_MAX)
         self._background = Background(journal, writer, context)
         self._snapshots: list[SnapshotHeader] = []
         """Newest first: what can be begun with; older ones than two are being removed."""
@@ -121,15 +104,23 @@ class Consolidator:
         self._live: dict[int, int] = {}
         """Bytes of live records by segment, as the last snapshot made here found them."""
         self._live_bytes = 0
-        self._damaged: set[int] = set()
+        self._passed: set[int] = set()
         """Segments from which nothing is copied, because it cannot be read."""
+        self._stopped = False
+        self._reserve_used = False
+        self._retry_at_ms = 0
+        self.copied_messages = 0
+        """Messages copied forward so far."""
+        self.dropped_segments = 0
+        """Segments dropped so far."""
         self._broken = False
         """Damage in the log keeps snapshots from being made."""
         self.readers: dict[str, int] = {}
         """The place of named readers (design s. 4): name to the first segment number it still needs.
         Nothing from there on is dropped."""
-        if segments_min:
+        if self._segments_min:
             self._snapshots = self._find_snapshots()
+        self._remover.remove_left()
 
     @property
     def busy(self) -> bool:
@@ -145,44 +136,73 @@ class Consolidator:
 
     def stop(self) -> None:
         """Nothing more is begun; the journal is about to be closed."""
+        self._stopped = True
         self._background.stop()
 
     def turn(self) -> None:
         """Go on with what was begun; once per turn of the loop."""
         self._background.turn()
 
-    def segment_began(self) -> None:
-        """The journal has begun another segment: look whether there is something to do."""
-        if self._background.busy or self._journal.failure is not None:
+    def segment_finished(self) -> None:
+        """Another segment of the log ends and is durable: look whether there is something to do."""
+        if self._free_to_begin() and not self._trim():
+            self._start(self._interval())
+
+    def free_space(self) -> None:
+        """The disk is full: whatever can be given up goes, even if it is little. To be called now and then."""
+        moment_ms = self._clock.monotonic_ms()
+        if not self._free_to_begin() or moment_ms < self._retry_at_ms:
             return
-        held = min(self.readers.values(), default=0)
+        self._retry_at_ms = moment_ms + _RETRY_MS
+        if not self._trim(urgent=True):
+            self._start(1)
+
+    def consolidate(self) -> bool:
+        """Take in every finished segment now; whether there is one."""
+        return self._start(1)
+
+    def _free_to_begin(self) -> bool:
+        return not self._stopped and not self._background.busy and self._journal.failure is None
+
+    def _trim(self, *, urgent: bool = False) -> bool:
         newest = self._snapshots[0].number if self._snapshots else 0
-        if not held and self._trimmer.trim(newest, [header.name for header in self._snapshots]):
-            self._snapshots = []
-            self._snapshot_bytes = self._live_bytes = 0
-        due = self._due()
+        if self.readers or not self._trimmer.trim(newest, [header.name for header in self._snapshots], urgent=urgent):
+            return False
+        self._snapshots = []
+        self._snapshot_bytes = self._live_bytes = 0
+        return True
+
+    def _start(self, interval: int) -> bool:
+        due = self._due(interval)
         if due:
             self._background.start(self._run(due), self._ended)
+        return bool(due)
 
     def _interval(self) -> int:
         """Segments after which a snapshot is due: it must not cost more than the log it stands for."""
         return max(self._segments_min, -(-self._snapshot_bytes // self._segment_bytes))
 
-    def _due(self) -> int:
+    def _due(self, interval: int) -> int:
         """Segment up to which a snapshot is to be made; 0 for none."""
         if not self._segments_min or self._broken:
             return 0
         newest = self._snapshots[0].number if self._snapshots else 0
-        since = [number for number in self._state.segments if newest < number < self._journal.number]
-        interval = self._interval()
-        return since[: _CATCH_UP * interval][-1] if len(since) >= interval else 0
+        since: list[int] = []
+        for number, use in self._state.segments.items():
+            if since and use.first_sequence - 1 > self._context.durable:
+                # the one before has no seal yet
+                since.pop()
+            if newest < number < self._journal.number:
+                since.append(number)
+        return since[: _CATCH_UP * self._interval()][-1] if len(since) >= interval else 0
 
     def _ended(self, error: BaseException | None) -> None:
+        if self._reserve_used:
+            # what the run freed makes room for it again, or the next one does
+            self._journal.keep_reserve()
         if error is None:
             # the log may have grown by more than one snapshot takes in
-            due = self._due()
-            if due:
-                self._background.start(self._run(due), self._ended)
+            self._start(self._interval())
         elif isinstance(error, JournalCorrupt):
             self._broken = True
             log.error("the log is not consolidated any more: it is damaged", extra={"error": str(error)})
@@ -259,6 +279,10 @@ class Consolidator:
             )
             try:
                 return (yield from builder.build(base, last))
+            except DiskFull:
+                if not (yield Job(lambda: give_up_reserve(self._disk, self._directory))):
+                    raise
+                self._reserve_used = True
             except JournalCorrupt as error:
                 first = next(iter(self._state.segments))
                 if base is None or error.file != f"{self._directory}/{base.name}":
@@ -282,6 +306,7 @@ class Consolidator:
             self._state.complete = max(self._state.complete, complete)
             self._state.forget_segments(dead)
             yield Durable(sequence)
+            self.dropped_segments += len(dead)
             log.info("segments dropped", extra={"segments": len(dead), "sequence": sequence})
         kept = [header.name for header in self._snapshots]
         names = yield Job(lambda: self._disk.list(self._directory))
@@ -293,80 +318,40 @@ class Consolidator:
 
     def _copy_forward(self, segments_max: int) -> _Run:
         """Append live messages of nearly dead segments again, the emptiest first."""
-        state = self._state
         newest = self._snapshots[0].number
-        kept = {number: use.end for number, use in state.segments.items() if number <= newest}
+        kept = {number: use.end for number, use in self._state.segments.items() if number <= newest}
         if len(kept) <= self._segments_min or 100 * self._live_bytes >= self._percent * sum(kept.values()):
             return
-        sparse = sorted(
-            (number for number, end in kept.items() if self._is_sparse(number, end)),
-            key=lambda number: self._live[number] / kept[number],
-        )
-        for number in sorted(sparse[:segments_max]):
+        sparse = sparse_segments(kept, self._live, self._percent)
+        wanted = [number for number in sparse if number not in self._passed][:segments_max]
+        for number in sorted(wanted):
+            copy = SegmentCopy(self._disk, self._directory, number, self._journal, self._state, self._forwarding)
             try:
-                yield from self._copy_segment(number)
+                yield from copy.run()
             except DiskFull:
                 return
             except JournalCorrupt as error:
                 # what is damaged stays where it is, to be seen by whoever reads it
-                self._damaged.add(number)
+                self._passed.add(number)
                 log.error("a damaged segment is not consolidated", extra={"error": str(error)})
+            else:
+                self.copied_messages += copy.messages
+                if not copy.messages:
+                    # dead by now, or what lives there cannot be found
+                    self._passed.add(number)
 
-    def _is_sparse(self, number: int, end: int) -> bool:
-        live = self._live.get(number, 0)
-        return 0 < 100 * live < self._percent * end and number not in self._damaged
 
-    def _copy_segment(self, number: int) -> _Run:
-        use = self._state.segments[number]
-        path = f"{self._directory}/{segment_name(number, use.epoch)}"
-        seed = seed_of(number, use.epoch)
-        file: File = yield Job(lambda: self._disk.open(path, read_only=True))
-        origin, want = HEADER_BLOCK_BYTES, STEP_BYTES
-        try:
-            while origin < use.end:
-                data = yield read_job(file, origin, min(want, use.end - origin))
-                if self._journal.no_space:
-                    raise DiskFull(f"no room to copy messages out of {path}")
-                at = 0
-                length = 0
-                while at + HEADER_BYTES <= len(data):
-                    (length,) = _LENGTH.unpack_from(data, at + 4)
-                    if length < HEADER_BYTES:
-                        raise JournalCorrupt("a record is damaged", file=path, offset=origin + at)
-                    if at + length > len(data):
-                        break
-                    if data[at + 20] in _MESSAGES and origin + at >= use.moved and self._is_live(data, at):
-                        if read_frame(data, at, origin, seed) is None:
-                            raise JournalCorrupt("a record is damaged", file=path, offset=origin + at)
-                        self._copy_record(number, origin + at, data[at : at + length])
-                    at += length
-                if not at and not want < length <= RECORD_BYTES_MAX:
-                    raise JournalCorrupt("a record is damaged", file=path, offset=origin)
-                want = STEP_BYTES if at else length
-                origin += at
-        finally:
-            file.close()
+def sparse_segments(ends: dict[int, int], live: dict[int, int], percent: int) -> list[int]:
+    """Segments of which less than that share is live, but something, the emptiest first.
 
-    def _is_live(self, data: bytes, at: int) -> bool:
-        """Whether any queue has the message of a record."""
-        message_id, count = _MESSAGE_ID.unpack_from(data, at + HEADER_BYTES)[0], _COUNT.unpack_from(data, at + 68)[0]
-        if at + MESSAGE_HEADER_BYTES + 8 * count > len(data):
-            return False
-        is_live = self._state.live.is_live
-        if count == 1:
-            return is_live(_MESSAGE_ID.unpack_from(data, at + MESSAGE_HEADER_BYTES)[0], message_id)
-        queue_ids = struct.unpack_from(f"<{count}Q", data, at + MESSAGE_HEADER_BYTES)
-        return any(is_live(queue_id, message_id) for queue_id in queue_ids)
-
-    def _copy_record(self, number: int, offset: int, raw: bytes) -> None:
-        """Append a message again."""
-        journal = self._journal
-        message_id: int = _MESSAGE_ID.unpack_from(raw, HEADER_BYTES)[0]
-        journal.append(RecordType.MESSAGE_MOVE, encode_move(raw[HEADER_BYTES:], number, offset), flags=raw[21])
-        location = pack_location(journal.number, journal.offset - len(raw), len(raw))
-        journal.use.note(message_id)
-        self._state.segments[number].moved = offset + 1
-        self._forwarding.add(number, offset, message_id, location)
+    Args:
+        ends: Number to bytes used.
+        live: Number to bytes of live records.
+        percent: The share.
+    """
+    percent = min(percent, PERCENT_MAX)
+    sparse = [number for number, end in ends.items() if 0 < 100 * live.get(number, 0) < percent * end]
+    return sorted(sparse, key=lambda number: live[number] / ends[number])
 
 
 def _key(name: str) -> tuple[int, int]:

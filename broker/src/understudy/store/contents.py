@@ -239,11 +239,11 @@ class Counterpart:
 
     def lives_there(self, queue_id: int, message_id: int) -> bool:
         """Whether a common message is still in the queue on the other side."""
-        return message_id in self.other.references.get(queue_id, {})
+        return self.other.live.is_live(queue_id, message_id)
 
 
 def live_messages(copy: LogCopy, contents: Contents, counterparts: Sequence[Counterpart] = ()) -> Iterator[LiveMessage]:
-    """Messages in the queues of a copy, queue by queue in their order; with counterparts only those
+    """Messages in the queues of a copy, queue by queue, by priority and then in order; with counterparts only those
     that none of them ever had.
 
     Raises:
@@ -258,7 +258,7 @@ def live_messages(copy: LogCopy, contents: Contents, counterparts: Sequence[Coun
             if queue is None:
                 continue
             address = state.addresses.get(queue.address_id)
-            for reference in references.values():
+            for reference in references.references():
                 if any(counterpart.common(queue_id, reference) for counterpart in counterparts):
                     continue
                 epoch, sequence, record = with_file.message(reference)

@@ -2,9 +2,11 @@
 
 Group commit (design s. 4): records are collected as buffers; ``flush`` hands everything collected
 to the log writer if no batch is under way, and the next batch collects meanwhile. When a batch is
-durable the operation context advances and the next one goes out at once.
+durable the operation context advances and the next one goes out at once. With syncing off (``Sync``)
+most batches count as durable once they are written; their records then name the first one that no
+sync has covered as the beginning of their batch, so that a torn tail can still be told from damage.
 
-Segments: the next one (the *spare*) is created, allocated and synced through the writer while the
+Segments: the next ones (the *spares*) are created, allocated and synced through the writer while the
 current one fills. The current one is sealed only when the spare is ready, so the reserve exists
 whenever the disk fills up: then ``full`` is set, callers refuse new messages, and what frees
 space (acknowledgements, commits) goes on in the spare. Preparing is tried again every second.
@@ -19,6 +21,7 @@ Not here: what records mean, activation (``activation``), who may append when th
 
 from __future__ import annotations
 
+import posixpath
 from array import array
 from collections import deque
 from collections.abc import Callable
@@ -33,12 +36,15 @@ from understudy.store.log_chain import newest_epoch
 from understudy.store.operation_context import OperationContext
 from understudy.store.records import HEADER_BYTES, SEAL_FIXED_BYTES, RecordType, SealRecord
 from understudy.store.reserve import keep_reserve
+from understudy.store.retention import PRUNE_EVERY_MS, Retention
 from understudy.store.segment import (
     HEADER_BLOCK_BYTES,
     SegmentFile,
     SegmentHeader,
+    UnsyncedFile,
     create_segment,
     frame,
+    parse_name,
     seed_of,
     segment_name,
 )
@@ -53,6 +59,22 @@ SEGMENT_BYTES: Final = 10 * 1024 * 1024
 SEGMENT_BYTES_MIN: Final = 64 * 1024
 #: Offsets in a segment are u32.
 SEGMENT_BYTES_MAX: Final = 2 * 1024**3
+#: Most segments prepared ahead: whoever takes over looks into each of them.
+AHEAD_MAX: Final = 4
+
+_COMMITS: Final = frozenset({RecordType.TX_COMMIT, RecordType.TX_PREPARE})
+#: What may wait for a sync when syncing is off: the rest decides whether the log can be read at all.
+_MAY_WAIT: Final = frozenset({RecordType.DELIVERY_COUNT, RecordType.DUPLICATE_ID, RecordType.TX_ROLLBACK}) | _COMMITS
+
+
+class Sync(Enum):
+    """When a batch is synced before it counts as durable."""
+
+    ALWAYS = auto()
+    COMMITS = auto()
+    """When it holds a commit, a prepare, or more than messages and acknowledgements."""
+    SELDOM = auto()
+    """When it holds more than messages, acknowledgements and transactions; else it is only written."""
 
 
 class _Readiness(Enum):
@@ -80,6 +102,7 @@ class _Batch:
     parts: list[bytes]
     size_bytes: int
     last_sequence: int
+    sync: bool = True
 
 
 @dataclass(slots=True)
@@ -114,6 +137,9 @@ class Journal:
         sequence: int,
         use: SegmentUse,
         segment_bytes: int = SEGMENT_BYTES,
+        ahead: int = 1,
+        sync: Sync = Sync.ALWAYS,
+        retention: Retention | None = None,
         on_failure: Callable[[BaseException], None],
         on_segment: Callable[[int, int], SegmentUse],
         on_space: Callable[[], None],
@@ -134,6 +160,9 @@ class Journal:
             sequence: Sequence of the EPOCH record.
             use: What the state keeps about the segment.
             segment_bytes: Size of a segment; a larger record gets a larger one.
+            ahead: Segments prepared ahead, at most ``AHEAD_MAX``.
+            sync: When batches are synced.
+            retention: Takes the segments that leave the log; None if they just go.
             on_failure: Told once, when a write has failed for good.
             on_segment: Called with number and first sequence when another segment begins.
             on_space: Called when ``no_space`` has changed.
@@ -147,6 +176,8 @@ class Journal:
         self._on_failure = on_failure
         self._on_segment = on_segment
         self._on_space = on_space
+        self._retention = retention
+        self._prune_at_ms = 0
         self._segment_bytes = min(max(segment_bytes, SEGMENT_BYTES_MIN), SEGMENT_BYTES_MAX)
         self.epoch = epoch
         self.failure: BaseException | None = None
@@ -162,7 +193,17 @@ class Journal:
         self._closing: Callable[[], None] | None = None
         self._asked_at_close = False
         self._closed = False
+        self._segment = _Segment(
+            number, max(self._segment_bytes, position + SEAL_FIXED_BYTES + 8), _Readiness.READY, file
+        )
+        self._spares = deque(
+            _Segment(number + 1 + index, self._segment_bytes) for index in range(min(max(ahead, 1), AHEAD_MAX))
+        )
+        self._start_collecting(number, position, sequence, use, sync)
+        for spare in self._spares:
+            self._prepare(spare)
 
+    def _start_collecting(self, number: int, position: int, sequence: int, use: SegmentUse, sync: Sync) -> None:
         self.parts: list[bytes] = []
         """Hot: buffers of the batch that is being collected."""
         self.sequence = sequence
@@ -172,8 +213,14 @@ class Journal:
         self.offset = position
         """Hot: where the next record goes."""
         self.batch = position
-        """Hot: offset of the first record of the batch that is being collected."""
-        self.seed = seed_of(number, epoch)
+        """Hot: offset of the first record that the last sync before did not cover; of the batch that
+        is being collected, unless syncing is off."""
+        self._begin = position
+        """Offset of the first record that is being collected."""
+        self._sync = sync
+        self._must_sync = sync is Sync.ALWAYS
+        """Whether the batch that is being collected may not go unsynced."""
+        self.seed = seed_of(number, self.epoch)
         """Hot: crc seed of the segment."""
         self.offsets = array("I", [HEADER_BLOCK_BYTES])
         """Hot: of every record in the segment."""
@@ -181,13 +228,9 @@ class Journal:
         """Hot: message ids in the segment."""
         self.room = 0
         """Hot: a record that would end behind this needs ``make_room`` first; 4 less per record."""
-        needed_bytes = max(self._segment_bytes, position + SEAL_FIXED_BYTES + 8)
-        self._segment = _Segment(number, needed_bytes, _Readiness.READY, file)
         self._first_sequence = sequence
-        self._first_ms = clock.wall_ms()
+        self._first_ms = self._clock.wall_ms()
         self._set_room(0)
-        self._spare = _Segment(number + 1, self._segment_bytes)
-        self._prepare(self._spare)
 
     # --- appending ------------------------------------------------------------------------------
 
@@ -202,6 +245,8 @@ class Journal:
             length += len(part)
         if self.offset + length > self.room:
             self.make_room(length)
+        if not self._must_sync and (kind not in _MAY_WAIT or (self._sync is Sync.COMMITS and kind in _COMMITS)):
+            self._must_sync = True
         sequence = self.sequence = self.sequence + 1
         self.parts += frame(kind, flags, sequence, self.batch, self.seed, *parts)
         self.offsets.append(self.offset)
@@ -222,30 +267,43 @@ class Journal:
             raise DiskFailed(f"journal of {self._directory} has failed: {self.failure}")
         if self._closing is not None:
             raise StoreError(f"journal of {self._directory} is closed")
-        if self.parts and self.offset + length - self.batch > BATCH_BYTES_MAX:
+        if self.parts and self.offset + length - self._begin > BATCH_BYTES_MAX:
             self._close_batch()
         if self.offset + length > self._segment_room():
             self._change_segment(length)
         self._set_room(length)
 
+    def begin_segment(self) -> None:
+        """Begin the next segment although this one has room: what is in it can be consolidated then.
+
+        Raises:
+            StoreError: the journal has failed or is closed.
+        """
+        self.make_room(0)
+        self._change_segment(0)
+
     def _segment_room(self) -> int:
         return self._segment.needed_bytes - SEAL_FIXED_BYTES - 4 * (len(self.offsets) + 1)
 
     def _set_room(self, length: int) -> None:
-        self.room = min(self._segment_room(), max(self.batch + BATCH_BYTES_MAX, self.offset + length))
+        self.room = min(self._segment_room(), max(self._begin + BATCH_BYTES_MAX, self.offset + length))
 
     def _close_batch(self) -> None:
         """What is collected goes to the queue; the next record begins another batch."""
         if self.parts:
-            size_bytes = self.offset - self.batch
-            self._queue.append(_Batch(self._segment, self.batch, self.parts, size_bytes, self.sequence))
+            size_bytes = self.offset - self._begin
+            sync = self._must_sync or self.offset - self.batch > BATCH_BYTES_MAX
+            self._queue.append(_Batch(self._segment, self._begin, self.parts, size_bytes, self.sequence, sync))
             self._queued_bytes += size_bytes
             self.parts = []
-            self.batch = self.offset
+            self._begin = self.offset
+            if sync:
+                self.batch = self.offset
+                self._must_sync = self._sync is Sync.ALWAYS
 
     def _change_segment(self, length: int) -> None:
         self._close_batch()
-        following = self._spare
+        following = self._spares.popleft()
         needed_bytes = HEADER_BLOCK_BYTES + length + SEAL_FIXED_BYTES + 8
         if needed_bytes > following.needed_bytes:
             # a record larger than a segment: the spare grows before anything goes into it
@@ -256,13 +314,15 @@ class Journal:
         self._sealed_bytes += self.use.end
         self._segment = following
         self.number = following.number
-        self.offset = self.batch = HEADER_BLOCK_BYTES
+        # the seal syncs what was before
+        self.offset = self.batch = self._begin = HEADER_BLOCK_BYTES
         self.seed = seed_of(following.number, self.epoch)
         self.offsets = array("I")
         self._first_sequence = self.sequence + 1
         self._first_ms = self._clock.wall_ms()
-        self._spare = _Segment(following.number + 1, self._segment_bytes)
-        self._prepare(self._spare)
+        last = self._spares[-1] if self._spares else following
+        self._spares.append(_Segment(last.number + 1, self._segment_bytes))
+        self._prepare(self._spares[-1])
         self._set_room(length)
         self.use = self._on_segment(self.number, self._first_sequence)
 
@@ -292,13 +352,13 @@ class Journal:
     @property
     def backlog_bytes(self) -> int:
         """Bytes appended and not yet durable."""
-        return self._queued_bytes + self.offset - self.batch
+        return self._queued_bytes + self.offset - self._begin
 
     def pending(self, number: int, offset: int, length: int) -> bytes | None:
         """The bytes of a record that may not be written yet; None when it is."""
         batches = [item for item in (self._under_way, *self._queue) if isinstance(item, _Batch)]
         if self.parts:
-            batches.append(_Batch(self._segment, self.batch, self.parts, self.offset - self.batch, 0))
+            batches.append(_Batch(self._segment, self._begin, self.parts, self.offset - self._begin, 0))
         for batch in batches:
             if batch.segment.number == number and 0 <= offset - batch.offset < batch.size_bytes:
                 start = offset - batch.offset
@@ -330,8 +390,9 @@ class Journal:
             return
         self._queue.popleft()
         self._under_way = item
-        assert item.segment.file is not None
-        self._writer.submit(item.segment.file, item.offset, item.parts, self._written)
+        file = item.segment.file
+        assert file is not None
+        self._writer.submit(file if item.sync else UnsyncedFile(file), item.offset, item.parts, self._written)
 
     @staticmethod
     def _write_seal(item: _Seal) -> None:
@@ -346,7 +407,7 @@ class Journal:
         assert item is not None
         self._under_way = None
         if error is not None:
-            self._fail(error)
+            self.fail(error)
             return
         if isinstance(item, _Batch):
             self._queued_bytes -= item.size_bytes
@@ -356,7 +417,8 @@ class Journal:
             return
         self.flush()
 
-    def _fail(self, error: BaseException) -> None:
+    def fail(self, error: BaseException) -> None:
+        """A write or sync has failed, here or in other work on the store's files: nothing is released any more."""
         if self.failure is not None:
             return
         self.failure = error
@@ -401,7 +463,7 @@ class Journal:
             self._on_space()
             self._prepare_at_ms = self._clock.monotonic_ms() + PREPARE_RETRY_MS
         elif error is not None:
-            self._fail(error)
+            self.fail(error)
             return
         else:
             if self.no_space:
@@ -410,23 +472,23 @@ class Journal:
             if segment.needed_bytes == needed_bytes:
                 segment.readiness = _Readiness.READY
                 self._to_prepare.popleft()
-                if segment is self._spare and self._closing is None:
-                    self._keep_reserve()
+                if segment is self._spares[-1] and self._closing is None:
+                    self.keep_reserve()
             if self._closing is None:
                 self._prepare_next()
         if self._closing is not None:
             self._close_when_idle()
         self.flush()
 
-    def _keep_reserve(self) -> None:
-        """Once the spare is there: room for the first segment and the spare of whoever activates on
-        a full disk. Without room for it the journal goes on, and asks again with the next spare.
+    def keep_reserve(self) -> None:
+        """Once the spare is there, or the reserve was used: room for the first segment and the spare of
+        whoever activates on a full disk. Without it the journal goes on, and asks again with the next spare.
         """
         size_bytes = 2 * self._segment_bytes
 
         def kept(error: BaseException | None) -> None:
             if error is not None:
-                self._fail(error)
+                self.fail(error)
 
         self._writer.run(lambda: keep_reserve(self._disk, self._directory, size_bytes), kept)
 
@@ -439,18 +501,45 @@ class Journal:
 
     def remove_files(self, paths: list[str], done: Callable[[BaseException | None], None]) -> None:
         """Remove files in order, each for good before the next; stops at the first error. Nothing if
-        another node has begun an epoch: for it they may be part of the log.
+        another node has begun an epoch: for it they may be part of the log. With retention segments are
+        moved away instead.
         """
+        retention = self._retention
+        unsynced: list[StoreError] = []
 
         def work() -> None:
             if newest_epoch(self._disk.list(self._directory)) > self.epoch:
                 raise LockLost(f"another node has taken {self._directory} over")
             for path in paths:
                 if self._disk.exists(path):
-                    self._disk.remove(path)
-                    self._disk.sync_directory(self._directory)
+                    kept = retention is not None and parse_name(posixpath.basename(path)) is not None
+                    if retention is not None and kept:
+                        retention.retire(path)
+                    if not kept or self._disk.exists(path):
+                        self._disk.remove(path)
+                    try:
+                        self._disk.sync_directory(self._directory)
+                    except StoreError as error:
+                        unsynced.append(error)
+                        raise
+            if retention is not None:
+                retention.prune(self._clock.wall_ms())
 
-        self._writer.run(work, done)
+        def removed(error: BaseException | None) -> None:
+            if unsynced:
+                self.fail(unsynced[0])
+            done(error)
+
+        self._writer.run(work, removed)
+
+    def prune_retention(self) -> None:
+        """Let go of retained segments whose time is over; now and then."""
+        retention = self._retention
+        moment_ms = self._clock.monotonic_ms()
+        if retention is None or moment_ms < self._prune_at_ms or self.failure is not None or self._closing is not None:
+            return
+        self._prune_at_ms = moment_ms + PRUNE_EVERY_MS
+        self._writer.run(lambda: retention.prune(self._clock.wall_ms()), lambda error: None)
 
     def close(self, done: Callable[[], None]) -> None:
         """Write what was appended, seal, remove the unused spare, then ``done``. After a failure,
@@ -486,14 +575,16 @@ class Journal:
     def _finish_close(self) -> None:
         done = self._closing
         assert done is not None
-        spare = self._spare
+        spares = [spare for spare in self._spares if spare.file is not None]
 
         def work() -> None:
-            for segment in (self._segment, spare):
+            for segment in (self._segment, *spares):
                 if segment.file is not None:
                     segment.file.close()
-            if self.failure is None and spare.file is not None:
-                self._disk.remove(f"{self._directory}/{segment_name(spare.number, self.epoch)}")
+            if self.failure is None and spares:
+                # the last first: what is left of them never begins behind a gap
+                for spare in reversed(spares):
+                    self._disk.remove(f"{self._directory}/{segment_name(spare.number, self.epoch)}")
                 self._disk.sync_directory(self._directory)
 
         # an unused spare that cannot be removed is harmless: the next activation does it

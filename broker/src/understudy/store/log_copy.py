@@ -19,7 +19,7 @@ from hashlib import sha256
 from typing import Final
 from zlib import crc32
 
-from understudy.errors import JournalCorrupt
+from understudy.errors import DiskFailed, JournalCorrupt
 from understudy.ids import NodeId
 from understudy.ports import Disk, File
 from understudy.store.inspect import Problem, read_frames
@@ -38,6 +38,8 @@ from understudy.store.segment import (
 from understudy.store.snapshot import SnapshotHeader, check_snapshot, read_snapshot_header, snapshot_names
 
 _READ_BYTES: Final = 4 * 1024 * 1024
+#: How often a copy may change while it is looked at.
+_ATTEMPTS: Final = 5
 
 
 class CopyState(Enum):
@@ -129,7 +131,24 @@ class LogCopy:
         """
         self.disk = disk
         self.directory = directory
+        self._full = full
+        before: Problem | None = None
+        for _ in range(_ATTEMPTS):
+            try:
+                self._scan_all()
+            except FileNotFoundError:
+                # trimmed by a broker that runs there
+                continue
+            if self.problem is None or self.problem == before:
+                return
+            # a broker that goes on writing while we read looks like damage, but never twice the same
+            before = self.problem
+        if before is None:
+            raise DiskFailed(f"{directory}: segments disappear while they are read", hint="is a broker running there?")
+
+    def _scan_all(self) -> None:
         self.extents: list[Extent] = []
+        self._firsts: list[int] = []
         self.state = CopyState.WHOLE
         self.problem: Problem | None = None
         self.base: SnapshotHeader | None = None
@@ -138,10 +157,8 @@ class LogCopy:
         """Segments that hold messages of the snapshot."""
         self.tail_bytes = 0
         """Bytes behind the log's end that are not zero."""
-        self._full = full
         chain = self._find_chain()
         self.node_id: NodeId | None = chain.node_id
-        self._firsts: list[int] = []
         self._find_base(chain)
         for link in chain.links:
             if (self.base is None or link.number > self.base.number) and not self._scan(link):

@@ -17,20 +17,20 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Final
 from zlib import crc32
 
 from understudy.errors import DiskFull, LimitExceeded
-from understudy.ids import EPOCH_SHIFT, NodeId, first_id_of_epoch
-from understudy.limits import DUPLICATE_ID_BYTES_MAX, ID_CACHE_SIZE, RECORD_BYTES_MAX
+from understudy.ids import NodeId, first_id_of_epoch
+from understudy.limits import DUPLICATE_ID_BYTES_MAX, RECORD_BYTES_MAX
 from understudy.message import Message
 from understudy.ports import Clock, Disk, LogWriter
 from understudy.store.activation import begin_epoch
 from understudy.store.consolidator import Consolidator
 from understudy.store.follower import Follower
 from understudy.store.forwarding import Forwarding
-from understudy.store.journal import SEGMENT_BYTES, Journal
+from understudy.store.journal import Journal
+from understudy.store.large_messages import LargeMessages
 from understudy.store.operation_context import OperationContext
 from understudy.store.read_ahead import RUN_BYTES, RunReader
 from understudy.store.read_back import ReadBack
@@ -39,7 +39,6 @@ from understudy.store.records import (
     ACKNOWLEDGE_ONE_REST,
     ACKNOWLEDGE_REST,
     MESSAGE_HEADER_BYTES,
-    MESSAGE_LARGE,
     MESSAGE_ONE_REST,
     MESSAGE_REST,
     AddressRecord,
@@ -53,9 +52,10 @@ from understudy.store.records import (
     encode_queue,
 )
 from understudy.store.reference import Location
+from understudy.store.retention import Retention
 from understudy.store.segment import SegmentFile, log_size_bytes
+from understudy.store.settings import StoreSettings
 from understudy.store.state import SegmentUse, StoreState
-from understudy.store.trimming import FileRemover, LogTrimmer
 
 _MESSAGE_ADD: Final = int(RecordType.MESSAGE_ADD)
 _ACKNOWLEDGE: Final = int(RecordType.ACKNOWLEDGE)
@@ -64,24 +64,6 @@ _ACKNOWLEDGE_ONE_BYTES: Final = ACKNOWLEDGE_HEADER_BYTES + 8
 
 #: Most ids in one ACKNOWLEDGE record.
 _ACKNOWLEDGE_IDS_MAX: Final = 64 * 1024
-
-
-@dataclass(frozen=True, slots=True)
-class StoreSettings:
-    """Settings of the store (broker.xml element in brackets)."""
-
-    segment_bytes: int = SEGMENT_BYTES
-    """Size of a segment (journal-file-size)."""
-    id_cache_size: int = ID_CACHE_SIZE
-    """Duplicate ids kept per address (id-cache-size)."""
-    disk_usage_percent_max: int = 90
-    """Refuse messages above it (max-disk-usage); -1 or 100 for never."""
-    disk_free_bytes_min: int = -1
-    """Refuse messages below it (min-disk-free); -1 for never."""
-    compact_segments_min: int = 10
-    """Segments between snapshots, and before messages are copied (journal-compact-min-files); 0 for never."""
-    compact_percent: int = 30
-    """Live share of a segment below which its messages are copied (journal-compact-percentage); 0 for never."""
 
 
 class MessageStore:
@@ -100,6 +82,7 @@ class MessageStore:
         position: int,
         number: int,
         settings: StoreSettings,
+        large: LargeMessages,
         on_failure: Callable[[BaseException], None],
     ) -> None:
         """Goes on where an activation stopped; use ``activate``.
@@ -115,6 +98,7 @@ class MessageStore:
             position: Offset behind the EPOCH record.
             number: Number of that segment.
             settings: See there.
+            large: The bodies of large messages.
             on_failure: Told once, when the store has failed for good.
         """
         assert state.node_id is not None
@@ -124,6 +108,8 @@ class MessageStore:
         self.epoch = state.epoch
         self.full = False
         """Whether ``store_message`` refuses."""
+        self.large = large
+        large.begin(context, state.epoch, state.large_files())
         self._disk = disk
         self._directory = directory
         self._settings = settings
@@ -148,12 +134,14 @@ class MessageStore:
             sequence=state.sequence,
             use=state.segments[number],
             segment_bytes=settings.segment_bytes,
+            ahead=settings.ahead,
+            sync=settings.sync,
+            retention=Retention(disk, settings.retention) if settings.retention is not None else None,
             on_failure=on_failure,
             on_segment=self._begin_segment,
             on_space=self._update_full,
         )
         self._read_back = ReadBack(disk, directory, self._journal, self._epochs, self._forwarding)
-        remover = FileRemover(self._journal, state, directory, self._forget_segment)
         self._consolidator = Consolidator(
             disk=disk,
             directory=directory,
@@ -164,11 +152,8 @@ class MessageStore:
             state=state,
             context=context,
             forwarding=self._forwarding,
-            trimmer=LogTrimmer(self._journal, state, context, settings.segment_bytes, remover),
-            remover=remover,
-            segment_bytes=settings.segment_bytes,
-            segments_min=settings.compact_segments_min,
-            percent=settings.compact_percent,
+            forget=self._forget_segment,
+            settings=settings,
         )
 
     @classmethod
@@ -183,6 +168,7 @@ class MessageStore:
         node_id: NodeId,
         on_failure: Callable[[BaseException], None],
         settings: StoreSettings | None = None,
+        large: LargeMessages | None = None,
     ) -> MessageStore:
         """Finish reading the log, begin the next epoch and accept records.
 
@@ -199,6 +185,7 @@ class MessageStore:
             node_id: Whose store it must be.
             on_failure: Told once, when the store has failed for good.
             settings: Defaults if None.
+            large: Bodies of large messages; by default in a directory of the store's own.
 
         Raises:
             StoreError: see ``activation.begin_epoch``.
@@ -216,6 +203,7 @@ class MessageStore:
             position=epoch.position,
             number=epoch.number,
             settings=settings,
+            large=large or LargeMessages(disk, f"{directory}/large", writer, clock),
             on_failure=on_failure,
         )
         store.check_disk()
@@ -332,16 +320,11 @@ class MessageStore:
                 message.expiration, scheduled_ms, message.priority, large, 0, 1, queue_ids[0],
             )  # fmt: skip
         else:
-            rest = b"".join(
-                (
-                    MESSAGE_REST.pack(
-                        length, sequence, journal.batch, _MESSAGE_ADD, 0, 0, message_id, tx_id, address_id,
-                        message.expiration, scheduled_ms, message.priority, large, len(duplicate_id), count,
-                    ),
-                    struct.pack(f"<{count}Q", *queue_ids),
-                    duplicate_id,
-                )
+            head = MESSAGE_REST.pack(
+                length, sequence, journal.batch, _MESSAGE_ADD, 0, 0, message_id, tx_id, address_id,
+                message.expiration, scheduled_ms, message.priority, large, len(duplicate_id), count,
             )  # fmt: skip
+            rest = b"".join((head, struct.pack(f"<{count}Q", *queue_ids), duplicate_id))
         journal.parts += (crc32(encoded, crc32(rest, journal.seed)).to_bytes(4, "little") + rest, encoded)
         journal.offsets.append(offset)
         journal.offset = offset + length
@@ -492,8 +475,6 @@ class MessageStore:
         self.state.roll_back(tx_id)
         return sequence
 
-    # --- reading back ---------------------------------------------------------------------------
-
     def read_message(self, location: Location) -> Message:
         """The message of a record; raises as ``ReadBack.read``."""
         return self._read_back.read(location)
@@ -508,7 +489,10 @@ class MessageStore:
         """Hand the collected records to the writer if it is free; once per turn."""
         if self._segment_began:
             self._segment_began = False
-            self._consolidator.segment_began()
+            # the one before is finished once its seal is durable
+            before = self._journal.use.first_sequence - 1
+            self.context.when_durable(before, self._consolidator.segment_finished)
+        self.large.flush()
         self._journal.flush()
         self._consolidator.turn()
 
@@ -527,7 +511,11 @@ class MessageStore:
             0 <= settings.disk_usage_percent_max < 100 and used_percent > settings.disk_usage_percent_max
         )
         self._journal.retry_space()
+        self.large.flush()
+        self._journal.prune_retention()
         self._update_full()
+        if self.full:
+            self._consolidator.free_space()
 
     def _update_full(self) -> None:
         self.full = self._usage_full or self._journal.no_space
@@ -538,6 +526,7 @@ class MessageStore:
         """
         self._read_back.close()
         self._consolidator.stop()
+        self.large.close()
         self._journal.close(done)
 
     # --- segments -------------------------------------------------------------------------------
@@ -552,8 +541,3 @@ class MessageStore:
         """It is trimmed: nothing will be read back from it."""
         self._read_back.forget(number)
         return self._epochs.pop(number, None)
-
-
-# ``large`` is packed as the flags byte, so it must be bit 0
-assert MESSAGE_LARGE == 1
-assert EPOCH_SHIFT == 40

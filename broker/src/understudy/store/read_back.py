@@ -9,12 +9,12 @@ from typing import Final
 from zlib import crc32
 
 from understudy.errors import JournalCorrupt, RemoteProtocolError
-from understudy.message import Message
+from understudy.message import LargeMessage, Message, large_body_of
 from understudy.ports import Disk, File
 from understudy.store.forwarding import Forwarding
 from understudy.store.journal import Journal
 from understudy.store.read_ahead import RUN_BYTES, RunReader
-from understudy.store.records import MESSAGE_HEADER, MESSAGE_HEADER_BYTES, RecordType
+from understudy.store.records import MESSAGE_HEADER, MESSAGE_HEADER_BYTES, MESSAGE_LARGE, RecordType
 from understudy.store.reference import Location, unpack_location
 from understudy.store.segment import seed_of, segment_name
 
@@ -80,7 +80,7 @@ class ReadBack:
         epoch = self._epochs[number]
         if len(raw) != length or length < MESSAGE_HEADER_BYTES:
             raise JournalCorrupt(f"record of {length} bytes cut off", file=self._path(number, epoch), offset=offset)
-        crc, found, _, _, kind, _, _, _, _, _, _, _, _, _, duplicate_bytes, count = MESSAGE_HEADER.unpack_from(raw)
+        crc, found, _, _, kind, _, _, _, _, _, _, _, _, flags, duplicate_bytes, count = MESSAGE_HEADER.unpack_from(raw)
         if crc32(raw[4:], seed_of(number, epoch)) != crc or found != length:
             raise JournalCorrupt("message is damaged", file=self._path(number, epoch), offset=offset)
         if kind not in _MESSAGES:
@@ -88,8 +88,12 @@ class ReadBack:
                 f"record of type {kind} where a message was", file=self._path(number, epoch), offset=offset
             )
         try:
-            return Message.decode(bytes(raw[MESSAGE_HEADER_BYTES + 8 * count + duplicate_bytes :]))
-        except RemoteProtocolError as error:
+            encoded = bytes(raw[MESSAGE_HEADER_BYTES + 8 * count + duplicate_bytes :])
+            if not flags & MESSAGE_LARGE:
+                return Message.decode(encoded)
+            large_body_of(encoded)
+            return LargeMessage.decode(encoded)
+        except (ValueError, RemoteProtocolError) as error:
             raise JournalCorrupt(
                 f"message cannot be decoded: {error}", file=self._path(number, epoch), offset=offset
             ) from error

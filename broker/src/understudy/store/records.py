@@ -16,6 +16,8 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Final
 
+from understudy.message import large_body_of
+
 FORMAT_VERSION: Final = 1
 
 #: After the crc: length, sequence, batch, type, flags, zero.
@@ -86,6 +88,7 @@ class RecordType(IntEnum):
 CHECKPOINT_FIRST: Final = 1
 CHECKPOINT_LAST: Final = 2
 SEAL_CLOSED: Final = 1
+#: Bit 0, because ``message_store`` packs a boolean as the flags.
 MESSAGE_LARGE: Final = 1
 
 Settings = Mapping[str, object]
@@ -519,6 +522,8 @@ def decode_message(payload: bytes) -> MessageRecord:
     start = at + duplicate_bytes
     if start > len(payload):
         raise ValueError("MESSAGE_ADD ends within its duplicate id")
+    if flags & MESSAGE_LARGE:
+        large_body_of(payload[start:])
     return MessageRecord(
         message_id,
         tx_id,

@@ -84,4 +84,37 @@ class MessageReference:
         self.position = 0
 
     def __repr__(self) -> str:
-        return f"<MessageReference {self.message_id} of {self.size_bytes} bytes, delivered {self.delivery_count} times>"
+        kind = type(self).__name__
+        return f"<{kind} {self.message_id} of {self.size_bytes} bytes, delivered {self.delivery_count} times>"
+
+
+class LargeReference(MessageReference):
+    """A large message in one queue: one more that needs its file."""
+
+    __slots__ = ("file_id",)
+
+    file_id: int
+    """See ``LargeBody``."""
+
+
+def reference_to(
+    file_id: int | None,
+    message_id: int,
+    priority: int,
+    expiration: int,
+    scheduled_ms: int,
+    size_bytes: int,
+    durable: bool,
+    location: Location | None,
+    message: Message | None = None,
+) -> MessageReference:
+    """A reference to a message that may be large; see ``MessageReference``.
+
+    Args:
+        file_id: Of its body; None for an ordinary message.
+    """
+    kind = MessageReference if file_id is None else LargeReference
+    reference = kind(message_id, priority, expiration, scheduled_ms, size_bytes, durable, location, message)
+    if isinstance(reference, LargeReference) and file_id is not None:
+        reference.file_id = file_id
+    return reference

@@ -15,7 +15,6 @@ from collections.abc import Iterator
 from typing import Final, Protocol
 
 from understudy.errors import JournalCorrupt
-from understudy.message import Message
 from understudy.store.columns import Columns
 from understudy.store.reference import Location, MessageReference
 
@@ -212,10 +211,7 @@ class Block:
             return self.returned[row]
         reference = columns.reference(row)
         reference.position = self.base + row
-        if columns.bodies is not None:
-            body = columns.bodies[row]
-            if body is not None:
-                reference.message = Message.decode(body)
+        reference.message = columns.message(row)
         if self._counts is not None and row in self._counts:
             reference.delivery_count = self._counts[row]
         return reference
@@ -275,9 +271,8 @@ class Block:
         columns = self.open()
         made: list[MessageReference | None] = [None] * size if columns is _EMPTY else [*columns.references()]
         if columns.bodies is not None:
-            for row, body in enumerate(columns.bodies):
-                if body is not None:
-                    made[row].message = Message.decode(body)  # type: ignore[union-attr]  # none is gone yet
+            for row in range(size):
+                made[row].message = columns.message(row)  # type: ignore[union-attr]  # none is gone yet
         for row, count in (self._counts or {}).items():
             made[row].delivery_count = count  # type: ignore[union-attr]
         for row, reference in (self.returned or {}).items():

@@ -244,6 +244,40 @@ class SegmentFile:
         self._file.sync()
 
 
+class UnsyncedFile:
+    """A file as the log writer sees it when a batch may count as durable without a sync."""
+
+    __slots__ = ("_file",)
+
+    def __init__(self, file: File) -> None:
+        self._file = file
+
+    @property
+    def path(self) -> str:
+        return self._file.path
+
+    def size(self) -> int:
+        return self._file.size()
+
+    def read(self, offset: int, length: int) -> bytes:
+        return self._file.read(offset, length)
+
+    def write(self, offset: int, buffers: Sequence[bytes]) -> None:
+        self._file.write(offset, buffers)
+
+    def allocate(self, length: int) -> None:
+        self._file.allocate(length)
+
+    def truncate(self, length: int) -> None:
+        self._file.truncate(length)
+
+    def sync(self) -> None:
+        """Nothing: that is what was asked for."""
+
+    def close(self) -> None:
+        self._file.close()
+
+
 def create_segment(disk: Disk, directory: str, header: SegmentHeader, first_records: bytes = b"") -> SegmentFile:
     """Make a segment so that it exists completely or not at all; blocks for several syncs.
 

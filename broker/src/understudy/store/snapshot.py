@@ -1,4 +1,4 @@
-"""A snapshot's own file: its name, header, records, and reading it back (docs/journal-format.md s. 6).
+"""A snapshot's own file: its name, header, records, and reading it back (docs/journal-format.md s. 7).
 
 What a snapshot says is a ``StoreState``. ``SnapshotEncoder`` makes the bytes, in parts of bounded size;
 ``SnapshotReader`` cuts and checks bytes somebody else has read; ``apply_part`` puts one record into a
@@ -33,7 +33,13 @@ from understudy.store.records import (
     decode,
     encode_checkpoint,
 )
-from understudy.store.reference import MessageReference, pack_location, unpack_location
+from understudy.store.reference import (
+    LargeReference,
+    MessageReference,
+    pack_location,
+    reference_to,
+    unpack_location,
+)
 from understudy.store.replay import Cursor, Stop, read_frame
 from understudy.store.segment import HEADER_BLOCK_BYTES, NEW_SUFFIX, seed_of, segment_name
 from understudy.store.state import SegmentUse, StoreState, TransactionRecord
@@ -55,8 +61,8 @@ _SEGMENT = struct.Struct("<QQQQQQII")
 _TRANSACTION = struct.Struct("<QQIIII")
 _DUPLICATE = struct.Struct("<QH")
 _END = struct.Struct("<QQQ")
-#: Queue id, message id, expiration, scheduled, segment, offset, length, size, delivery count, priority.
-REFERENCE = struct.Struct("<QQqqQIIIIB3x")
+#: Queue id, message id, expiration, scheduled, segment, offset, length, size, delivery count, priority, file id.
+REFERENCE = struct.Struct("<QQqqQIIIIB3xQ")
 
 
 class PartType(IntEnum):
@@ -227,7 +233,21 @@ def encode_reference(queue_id: int, reference: MessageReference) -> bytes:
         reference.size_bytes,
         reference.delivery_count,
         reference.priority,
+        reference.file_id if isinstance(reference, LargeReference) else 0,
     )
+
+
+def decode_references(payload: bytes) -> Iterator[tuple[int, MessageReference]]:
+    """Queue id and reference of each."""
+    for (
+        queue_id, message_id, expiration, scheduled_ms, segment, offset, length, size_bytes, count, priority, file_id,
+    ) in REFERENCE.iter_unpack(payload):  # fmt: skip
+        location = pack_location(segment, offset, length)
+        reference = reference_to(
+            file_id or None, message_id, priority, expiration, scheduled_ms, size_bytes, True, location
+        )
+        reference.delivery_count = count
+        yield queue_id, reference
 
 
 def small_parts(state: StoreState, removable: Mapping[int, int]) -> Iterator[tuple[PartType, bytes]]:
@@ -370,12 +390,12 @@ def apply_part(state: StoreState, kind: PartType, payload: bytes) -> None:
 def _apply_references(state: StoreState, payload: bytes) -> None:
     live = state.live
     for (
-        queue_id, message_id, expiration, scheduled_ms, segment, offset, length, size_bytes, count, priority,
+        queue_id, message_id, expiration, scheduled_ms, segment, offset, length, size_bytes, count, priority, file_id,
     ) in REFERENCE.iter_unpack(payload):  # fmt: skip
         location = pack_location(segment, offset, length)
-        reference = MessageReference(message_id, priority, expiration, scheduled_ms, size_bytes, True, location)
-        reference.delivery_count = count
-        state.add_reference(queue_id, reference)
+        state.backlog(queue_id).append(
+            message_id, priority, expiration, scheduled_ms, size_bytes, location, count, file_id or None
+        )
         live.add(queue_id, message_id)
 
 
@@ -389,15 +409,10 @@ def _apply_transaction(state: StoreState, payload: bytes) -> None:
     stop = at + acknowledges * _PAIR.size
     transaction.acknowledges += _PAIR.iter_unpack(payload[at:stop])
     at, stop = stop, stop + adds * REFERENCE.size
-    for (
-        queue_id, message_id, expiration, scheduled_ms, segment, offset, length, size_bytes, count, priority,
-    ) in REFERENCE.iter_unpack(payload[at:stop]):  # fmt: skip
-        location = pack_location(segment, offset, length)
-        reference = MessageReference(message_id, priority, expiration, scheduled_ms, size_bytes, True, location)
-        reference.delivery_count = count
+    for queue_id, reference in decode_references(payload[at:stop]):
         transaction.adds.append((queue_id, reference))
-        transaction.added_ids.append((queue_id, message_id))
-        state.live.add(queue_id, message_id)
+        transaction.added_ids.append((queue_id, reference.message_id))
+        state.live.add(queue_id, reference.message_id)
     at = stop
     while at < len(payload):
         address_id, length = _DUPLICATE.unpack_from(payload, at)

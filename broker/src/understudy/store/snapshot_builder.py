@@ -59,16 +59,22 @@ class LiveBytes:
     """Bytes of live records by segment; a message in several queues counts once."""
 
     by_segment: dict[int, int] = field(default_factory=dict)
-    _seen: dict[int, set[int]] = field(default_factory=dict)
-    """By segment, offsets of records that may be in several queues."""
+    _seen: dict[int, bytearray] = field(default_factory=dict)
+    """By segment, one bit for each 64 bytes: records that may be in several queues and were counted."""
 
     def add(self, number: int, offset: int, length: int, size_bytes: int) -> None:
         """A reference to that record, of a message of ``size_bytes``."""
         if length - size_bytes != _MESSAGE_ONE_BYTES:
-            seen = self._seen.setdefault(number, set())
-            if offset in seen:
+            seen = self._seen.get(number)
+            if seen is None:
+                seen = self._seen[number] = bytearray()
+            # such a record is longer than 64 bytes, so each has a bit of its own
+            byte, bit = offset >> 9, 1 << (offset >> 6 & 7)
+            if byte >= len(seen):
+                seen.extend(bytes(byte + 1024 - len(seen)))
+            if seen[byte] & bit:
                 return
-            seen.add(offset)
+            seen[byte] |= bit
         self.by_segment[number] = self.by_segment.get(number, 0) + length
 
     @property
@@ -285,7 +291,7 @@ class SnapshotBuilder:
             self._disk.rename(temporary, path)
             self._disk.sync_directory(self._directory)
 
-        yield Job(publish)
+        yield Job(publish, writes=True)
         return Built(header, self._position, self._live.by_segment)
 
     def _create(self, temporary: str) -> File:
@@ -306,7 +312,7 @@ class SnapshotBuilder:
             file.sync()
 
         self._position += len(data)
-        yield Job(work, len(data))
+        yield Job(work, len(data), writes=True)
 
     def _write_references(
         self,
@@ -350,7 +356,7 @@ class SnapshotBuilder:
         counts, locations = self._late.counts, self._late.locations
         at = 0
         for entry in REFERENCE.iter_unpack(payload):
-            queue_id, message_id, expiration, scheduled_ms, number, offset, length, size_bytes, count, priority = entry
+            queue_id, message_id, expiration, scheduled_ms, number, offset, length, size_bytes, count, *rest = entry
             start, at = at, at + REFERENCE.size
             masks = queues.get(queue_id)
             if masks is None or not masks.get(message_id >> 6, 0) >> (message_id & 63) & 1:
@@ -365,7 +371,7 @@ class SnapshotBuilder:
                 if new_count is not None:
                     count = new_count
                 yield REFERENCE.pack(
-                    queue_id, message_id, expiration, scheduled_ms, number, offset, length, size_bytes, count, priority
+                    queue_id, message_id, expiration, scheduled_ms, number, offset, length, size_bytes, count, *rest
                 )
             self._references += 1
             self._live.add(number, offset, length, size_bytes)

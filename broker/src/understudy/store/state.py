@@ -13,16 +13,18 @@ Not here: reading the log (``replay``, ``follower``), writing it, or what queues
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, Final
 
 from understudy.ids import NodeId, uuid_text
 from understudy.limits import ID_CACHE_SIZE
+from understudy.message import large_body_of
 from understudy.store.backlog import Backlog
 from understudy.store.live_index import LiveIndex
 from understudy.store.records import (
+    MESSAGE_LARGE,
     AcknowledgeRecord,
     AddressRecord,
     AddressRemoveRecord,
@@ -47,7 +49,7 @@ from understudy.store.records import (
     encode_duplicate_id,
     encode_queue,
 )
-from understudy.store.reference import Location, MessageReference
+from understudy.store.reference import LargeReference, Location, MessageReference, reference_to
 
 
 @dataclass(slots=True)
@@ -190,6 +192,17 @@ class StoreState:
         """Whether the last record was a part of a checkpoint that is not complete."""
         return self._checkpoint is not None
 
+    def large_files(self) -> dict[int, int]:
+        """File id to the number of references to that large message, ``adds`` of open transactions
+        included; to be asked before anybody takes references.
+        """
+        files: Counter[int] = Counter()
+        for backlog in self.references.values():
+            files.update(backlog.files)
+        for transaction in self.transactions.values():
+            files.update(each.file_id for _, each in transaction.adds if isinstance(each, LargeReference))
+        return dict(files)
+
     def begin_segment(self, number: int, epoch: int, first_sequence: int) -> SegmentUse:
         """The next segment of the log begins with that sequence."""
         if not self.segments and self.sequence == 0:
@@ -307,8 +320,10 @@ class StoreState:
         message_id = record.message_id
         self.segments[segment].note(message_id)
         transaction = self.transaction(record.tx_id, segment) if record.tx_id else None
+        file_id = large_body_of(record.encoded).file_id if record.flags & MESSAGE_LARGE else None
         for queue_id in record.queue_ids:
-            reference = MessageReference(
+            reference = reference_to(
+                file_id,
                 message_id,
                 record.priority,
                 record.expiration,

@@ -10,6 +10,7 @@ Not here: which messages (``contents``), files, or sending.
 from __future__ import annotations
 
 import json
+import struct
 from base64 import b64decode, b64encode
 from binascii import Error as Base64Error
 from collections.abc import Callable
@@ -57,6 +58,8 @@ _TYPES: Final = {
     CHAR: "char",
 }
 _TAGS: Final = {name: tag for tag, name in _TYPES.items()}
+_NAN: Final = "nan:"
+_DOUBLE: Final = struct.Struct(">d")
 _ROUTING_TYPES: Final = ("multicast", "anycast")
 
 
@@ -218,7 +221,8 @@ def _to_json(tag: int, value: PropertyValue) -> Any:
     if tag in (FLOAT, DOUBLE):
         # exact, and JSON has neither infinity nor not-a-number
         assert isinstance(value, float)
-        return value.hex()
+        # the sign and payload of a not-a-number have no other notation
+        return value.hex() if value == value else _NAN + _DOUBLE.pack(value).hex()
     return value
 
 
@@ -226,6 +230,10 @@ def _from_json(tag: int, value: Any) -> PropertyValue:
     if tag == BYTES:
         return b64decode(value, validate=True)
     if tag in (FLOAT, DOUBLE):
+        if value.startswith(_NAN):
+            (number,) = _DOUBLE.unpack(bytes.fromhex(value.removeprefix(_NAN)))
+            assert isinstance(number, float)
+            return number
         return float.fromhex(value)
     if tag == NULL and value is not None:
         raise ValueError("a null with a value")
@@ -257,7 +265,15 @@ def parse_line(line: str, header: ExportHeader | None) -> Line:
         return _PARSERS[kind](fields, header)
     except KeyError as error:
         raise ValueError(f"{error} is unknown or missing") from error
-    except (TypeError, AttributeError, Base64Error, RecursionError, OverflowError, AssertionError) as error:
+    except (
+        TypeError,
+        AttributeError,
+        Base64Error,
+        struct.error,
+        RecursionError,
+        OverflowError,
+        AssertionError,
+    ) as error:
         raise ValueError(f"malformed: {error}") from error
     except BrokerError as error:
         raise ValueError(str(error)) from error

@@ -51,6 +51,11 @@ class FileRemover:
         """To be removed, in order, and the segment number, or 0."""
         self._removing = False
 
+    def remove_left(self) -> None:
+        """Remove what the node before had given up and not removed."""
+        self._names |= {segment_name(number, epoch): number for number, epoch in self._state.removable.items()}
+        self.remove([], [])
+
     def remove(self, numbers: list[int], files: list[str]) -> None:
         """Remove these segments, whose end is durable, then these other files."""
         for number in numbers:
@@ -93,19 +98,21 @@ class LogTrimmer:
         self._segment_bytes = segment_bytes
         self._remover = remover
 
-    def trim(self, behind: int, snapshots: list[str]) -> bool:
+    def trim(self, behind: int, snapshots: list[str], *, urgent: bool = False) -> bool:
         """Drop the dead beginning if it is worth a checkpoint. Whether it was dropped.
 
         Args:
             behind: Nothing is dropped unless this segment goes too: the newest snapshot rests on it.
             snapshots: Files that are removed with it.
+            urgent: The disk is full: any segment is worth it.
         """
         state, journal = self._state, self._journal
         dead = state.dead_prefix(journal.number)
-        if len(dead) < TRIM_SEGMENTS_MIN or dead[-1] < behind or journal.failure is not None:
+        enough = 1 if urgent else TRIM_SEGMENTS_MIN
+        if len(dead) < enough or dead[-1] < behind or journal.failure is not None:
             return False
         covered = [number for number in dead if number < (state.checkpoint_segment or 0)]
-        if len(covered) >= TRIM_SEGMENTS_MIN and covered[-1] >= behind:
+        if len(covered) >= enough and covered[-1] >= behind:
             dead = covered
         else:
             items = len(state.addresses) + len(state.queues) + sum(len(ids) for ids in state.duplicate_ids.values())

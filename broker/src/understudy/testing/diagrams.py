@@ -17,6 +17,7 @@ MODULES = (
     "understudy.session.transaction",
     "understudy.session.branch",
     "understudy.protocols.core.channel",
+    "understudy.session.upload",
 )
 
 

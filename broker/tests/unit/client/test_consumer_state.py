@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import random
 import struct
 import zlib
 
 import pytest
 
 from understudy.client import consumer_state
-from understudy.client.consumer_state import LARGE_BODY_BYTES_MAX, LARGE_COMPRESSED, AcknowledgeMode, ConsumerState
-from understudy.errors import LimitExceeded, ObjectClosed, RemoteProtocolError
+from understudy.client.body_stream import READ_AHEAD_BYTES, BodyStream
+from understudy.client.consumer_state import LARGE_COMPRESSED, AcknowledgeMode, ConsumerState
+from understudy.errors import ConnectionLost, IllegalState, LimitExceeded, ObjectClosed, RemoteProtocolError
 from understudy.message import FORCED_DELIVERY, Message
 from understudy.wire.core.packets import (
     Acknowledge,
@@ -279,13 +281,14 @@ def test_compressed_large_messages_are_inflated() -> None:
 @pytest.mark.parametrize(
     ("whole", "announced", "error"),
     [
-        (Message(b"abc", address="q"), LARGE_BODY_BYTES_MAX + 1, LimitExceeded),
+        (Message(zlib.compress(bytes(100_000)), address="q", properties={LARGE_COMPRESSED: True}), None, LimitExceeded),
         (Message(b"no zlib", address="q", properties={LARGE_COMPRESSED: True}), None, RemoteProtocolError),
     ],
 )
 def test_a_large_message_that_cannot_be_had_is_told_and_skipped(
-    whole: Message, announced: int | None, error: type[Exception]
+    whole: Message, announced: int | None, error: type[Exception], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(consumer_state, "LARGE_BODY_BYTES_MAX", 50_000)
     consumer, host = make()
     changes: list[int] = []
     consumer.on_change = lambda: changes.append(1)
@@ -327,3 +330,166 @@ def test_received_message_speaks_for_its_message() -> None:
     assert received.properties["n"] == 1
     assert received.redelivered
     assert "delivery 3" in repr(received)
+
+
+# --- bodies that are read while they come ---------------------------------------------------------
+
+BIG = 40 * 100_000
+PIECE = bytes(100_000)
+
+
+def credits_of(host: Host) -> int:
+    return sum(each.credits for each in host.take() if isinstance(each, FlowToken))
+
+
+def drain(stream: BodyStream) -> None:
+    while stream.take(1 << 20):
+        pass
+
+
+def begin_big(consumer: ConsumerState) -> None:
+    consumer.large_begins(header_of_message(message(5)), 1, BIG, 50)
+
+
+def test_a_big_body_is_handed_over_at_once_and_read_while_it_comes() -> None:
+    consumer, host = make(1 << 20)
+    host.take()
+    begin_big(consumer)
+    received = consumer.take()
+    assert received is not None
+    assert received.stream is not None
+    assert (received.message_id, received.stream.size_bytes) == (5, BIG)
+    with pytest.raises(IllegalState):
+        _ = received.body
+    with pytest.raises(IllegalState):
+        _ = received.text
+    assert received.stream.take(10) is None
+    read = 0
+    for number in range(40):
+        consumer.large_continues(PIECE, number < 39, 100_030)
+        while data := received.stream.take(65_536):
+            read += len(data)
+    assert read == BIG
+    assert received.stream.take(10) == b""
+    consumer.force()
+    assert credits_of(host) == 50 + 40 * 100_030
+
+
+def test_credits_wait_for_a_slow_reader() -> None:
+    consumer, host = make(1 << 20)
+    host.take()
+    begin_big(consumer)
+    received = consumer.take()
+    assert received is not None
+    assert received.stream is not None
+    for _ in range(30):
+        consumer.large_continues(PIECE, True, 100_030)
+    consumer.force()
+    given = credits_of(host)
+    assert given <= 50 + (READ_AHEAD_BYTES // 100_000) * 100_030, "what is ahead of the reader costs credits"
+    while received.stream.take(1 << 20):
+        pass
+    consumer.force()
+    assert given + credits_of(host) == 50 + 30 * 100_030
+
+
+def test_asking_for_the_next_message_discards_the_rest_of_a_body() -> None:
+    consumer, host = make(1 << 20)
+    host.take()
+    begin_big(consumer)
+    received = consumer.take()
+    assert received is not None
+    assert received.stream is not None
+    consumer.large_continues(PIECE, True, 100_030)
+    assert consumer.take() is None
+    for number in range(39):
+        consumer.large_continues(PIECE, number < 38, 100_030)
+    consumer.arrived(message(6), 1, 10)
+    following = consumer.take()
+    assert following is not None
+    assert following.message_id == 6
+    with pytest.raises(IllegalState):
+        received.stream.take(1)
+    consumer.force()
+    assert credits_of(host) == 50 + 40 * 100_030 + 10
+
+
+def test_window_zero_streams_one_body_and_asks_for_the_next() -> None:
+    consumer, host = make(0)
+    consumer.ask()
+    host.take()
+    begin_big(consumer)
+    received = consumer.take()
+    assert received is not None
+    assert received.stream is not None
+    balance = 1 - 50
+    for number in range(40):
+        balance += credits_of(host)
+        assert balance > 0, "it would stall"
+        consumer.large_continues(PIECE, number < 39, 100_030)
+        balance -= 100_030
+        while received.stream.take(1 << 20):
+            pass
+    assert consumer.take() is None
+    consumer.ask()
+    assert balance + credits_of(host) == 1, "one more message may come"
+
+
+@pytest.mark.parametrize("event", ["lost", "rolled back", "ended"])
+def test_a_body_that_will_not_come_says_so(event: str) -> None:
+    consumer, _ = make(1 << 20)
+    begin_big(consumer)
+    received = consumer.take()
+    assert received is not None
+    assert received.stream is not None
+    consumer.large_continues(PIECE, True, 100_030)
+    if event == "lost":
+        consumer.session_lost()
+    elif event == "rolled back":
+        consumer.rolled_back()
+    else:
+        consumer.end(ObjectClosed("the consumer is closed"))
+    with pytest.raises((ConnectionLost, IllegalState, ObjectClosed)):
+        drain(received.stream)
+    consumer.large_continues(PIECE, False, 100_030)
+    assert consumer.take() is None
+
+
+def test_a_compressed_stream_is_inflated_as_it_is_read() -> None:
+    consumer, _ = make(1 << 20)
+    body = random.Random(1).randbytes(3_000_000) + bytes(3_000_000)
+    packed = zlib.compress(body)
+    assert len(packed) > READ_AHEAD_BYTES
+    whole = Message(b"", address="q", properties={LARGE_COMPRESSED: True})
+    consumer.large_begins(header_of_message(whole), 1, len(packed), 50)
+    received = consumer.take()
+    assert received is not None
+    assert received.stream is not None
+    out = bytearray()
+    for start in range(0, len(packed), 100_000):
+        consumer.large_continues(packed[start : start + 100_000], start + 100_000 < len(packed), 100_030)
+        while data := received.stream.take(1 << 20):
+            assert len(data) <= 1 << 20
+            out += data
+    assert bytes(out) == body
+
+
+def test_a_stream_that_lies_about_its_compression_is_an_error() -> None:
+    consumer, _ = make(1 << 20)
+    whole = Message(b"", address="q", properties={LARGE_COMPRESSED: True})
+    for body in (bytes(100), zlib.compress(b"x" * 100)[:-5]):
+        consumer.large_begins(header_of_message(whole), 1, BIG, 50)
+        received = consumer.take()
+        assert received is not None
+        assert received.stream is not None
+        consumer.large_continues(body, False, 100)
+        with pytest.raises(RemoteProtocolError):
+            drain(received.stream)
+
+
+def test_a_small_compressed_message_is_inflated_too() -> None:
+    consumer, _ = make()
+    consumer.arrived(Message(zlib.compress(b"x" * 500), address="q", properties={LARGE_COMPRESSED: True}), 1, 50)
+    received = consumer.take()
+    assert received is not None
+    assert received.body == b"x" * 500

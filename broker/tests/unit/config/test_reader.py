@@ -432,3 +432,45 @@ def test_a_database_store_is_refused() -> None:
 def test_the_example_in_the_module_text_is_true() -> None:
     loaded = read_broker_xml(core("<name>${who:me}</name>"), file=FILE, properties={"who": "you"})
     assert loaded.configuration.name == "you"
+
+
+def test_what_the_journal_is_told() -> None:
+    found = read(
+        """
+        <journal-min-files>4</journal-min-files>
+        <journal-datasync>false</journal-datasync>
+        <journal-sync-transactional>false</journal-sync-transactional>
+        <journal-retention-directory unit="HOURS" period="3" storage-limit="10M">kept</journal-retention-directory>
+        """,
+        base_directory="/srv/node",
+    )
+    configuration = found.configuration
+    assert not found.warnings
+    assert configuration.journal_min_files == 4
+    assert (configuration.journal_datasync, configuration.journal_sync_transactional) == (False, False)
+    assert configuration.journal_sync_non_transactional
+    assert configuration.journal_retention_directory == "/srv/node/kept"
+    assert configuration.journal_retention_period_ms == 3 * 3_600_000
+    assert configuration.journal_retention_storage_limit_bytes == 10 * 1024**2
+    kept = "<journal-retention-directory>/kept</journal-retention-directory>"
+    for text, period_ms in ((kept, 0), (kept.replace(">", ' period="2">', 1), 2 * 86_400_000)):
+        configuration = read(text).configuration
+        assert configuration.journal_retention_directory == "/kept"
+        assert configuration.journal_retention_period_ms == period_ms
+        assert configuration.journal_retention_storage_limit_bytes == -1
+
+
+@pytest.mark.parametrize(
+    ("element", "value", "why"),
+    [
+        ("journal-type", "NIO", "no special library"),
+        ("journal-buffer-size", "1M", "8 MiB"),
+        ("journal-buffer-timeout", "3333333", "never waits on purpose"),
+        ("journal-pool-files", "10", "never written again"),
+        ("journal-max-io", "500", "one batch"),
+        ("journal-file-open-timeout", "9", "ready before it is needed"),
+    ],
+)
+def test_what_the_journal_has_no_use_for_says_why(element: str, value: str, why: str) -> None:
+    (warning,) = read(f"<{element}>{value}</{element}>").warnings
+    assert why in warning.message

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from understudy.store import backlog
 from understudy.store.backlog import Backlog
-from understudy.store.reference import pack_location
+from understudy.store.reference import LargeReference, MessageReference, pack_location
 
 STEPS = st.lists(
     st.one_of(
@@ -29,9 +31,20 @@ def _small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(backlog, "_OPEN_BLOCKS", 1)
 
 
+def file_of(reference: MessageReference) -> int | None:
+    return reference.file_id if isinstance(reference, LargeReference) else None
+
+
 def contents(log: Backlog) -> dict[int, tuple[int, ...]]:
     return {
-        each.message_id: (each.priority, each.expiration, each.scheduled_ms, each.size_bytes, each.delivery_count)
+        each.message_id: (
+            each.priority,
+            each.expiration,
+            each.scheduled_ms,
+            each.size_bytes,
+            file_of(each),
+            each.delivery_count,
+        )
         for each in log.references()
     }
 
@@ -50,8 +63,10 @@ def test_it_is_a_dict_in_log_order(steps: list[tuple[str, int, int]]) -> None:
                 message_id = next_id if kind == "add" else late
                 next_id, late = (next_id + 1, late) if kind == "add" else (next_id, late - 1)
                 row = (more, message_id % 3, message_id % 5, 10 + message_id % 7)
-                log.append(message_id, *row, pack_location(1, 10 * message_id, 10))
-                expected[message_id] = (*row, 0)
+                # every fourth is large, some of them share a file as dead letters do
+                file_id = message_id // 8 if message_id % 4 == 0 else None
+                log.append(message_id, *row, pack_location(1, 10 * message_id, 10), file_id=file_id)
+                expected[message_id] = (*row, file_id, 0)
         elif kind == "first":
             for message_id in sorted(expected, key=lambda each: -expected[each][0])[:number]:
                 assert log.remove(message_id)
@@ -75,6 +90,7 @@ def test_it_is_a_dict_in_log_order(steps: list[tuple[str, int, int]]) -> None:
         assert (log.count, log.size_bytes) == (len(expected), sum(row[3] for row in expected.values()))
         assert log.expiring_count == sum(row[1] > 0 for row in expected.values())
         assert log.scheduled_count == sum(row[2] > 0 for row in expected.values())
+        assert log.files == Counter(row[4] for row in expected.values() if row[4] is not None)
     later = {each.message_id for each in log.scheduled_after(2)}
     assert later == {message_id for message_id, row in expected.items() if row[2] > 2}
     blocks = log.blocks()

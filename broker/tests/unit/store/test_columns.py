@@ -25,20 +25,21 @@ LOCATIONS = st.one_of(
 )
 ROWS = st.tuples(
     st.integers(1, 2**62), st.sampled_from([0, 0, 2**62, -5]), st.sampled_from([0, 0, 7]), st.integers(0, U32),
-    LOCATIONS, st.sampled_from([0, 0, 3]),
+    LOCATIONS, st.sampled_from([0, 0, 3]), st.sampled_from([None, None, None, 0, 2**63]),
 )  # fmt: skip
 
 
 def fields(reference: MessageReference) -> list[object]:
-    return [getattr(reference, name) for name in FIELDS]
+    return [getattr(reference, name) for name in FIELDS] + [getattr(reference, "file_id", None)]
 
 
 @given(st.integers(0, 9), st.lists(ROWS, min_size=1, max_size=40))
 def test_packing_changes_nothing(priority: int, rows: list[tuple[int, ...]]) -> None:
     columns = Columns(priority)
-    for message_id, expiration, scheduled_ms, size_bytes, location, count in rows:
-        columns.append(message_id, expiration, scheduled_ms, size_bytes, location, count)  # type: ignore[arg-type]
+    for row in rows:
+        columns.append(*row)  # type: ignore[arg-type]
     before = [fields(columns.reference(row)) for row in range(len(columns))]
+    assert [row[-1] for row in before] == [row[-1] for row in rows]
     unpacked = Columns.unpack(columns.pack())
     assert [fields(reference) for reference in unpacked.references()] == before
     if not any(row[2] for row in rows):

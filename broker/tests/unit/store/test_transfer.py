@@ -5,9 +5,10 @@ differs for a different message of the same id; what is no export file is refuse
 from __future__ import annotations
 
 import json
+import math
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from understudy.message import DUPLICATE_ID, Message
@@ -80,6 +81,17 @@ VALUES = st.one_of(
     timestamp=st.integers(0, 2**62),
     user_id=st.one_of(st.none(), st.binary(min_size=16, max_size=16)),
     entries=st.dictionaries(st.text(st.characters(), max_size=10), VALUES, max_size=6),
+)
+@example(
+    body=b"",
+    address=None,
+    kind=0,
+    durable=False,
+    priority=0,
+    expiration=0,
+    timestamp=0,
+    user_id=None,
+    entries={"a": (DOUBLE, -math.nan), "b": (FLOAT, -math.nan)},
 )
 def test_a_message_comes_back_to_the_byte(
     body: bytes,

@@ -73,6 +73,8 @@ class CoreConnection:
         self._closed = False
         self._forfeited = False
         """Its sessions end with it, whatever their windows."""
+        self.uploading: dict[CoreSession, None] = {}
+        """Sessions in the middle of a large message."""
         self.held_back = False
         """Deliveries wait for the socket; ``resume_deliveries`` ends that."""
         services.connections[self] = None
@@ -147,6 +149,16 @@ class CoreConnection:
         self.held_back = False
         for session in self.sessions.values():
             session.session.resume_deliveries()
+
+    def congested(self) -> bool:
+        """Whether nothing more should be read before the disk has caught up with what came."""
+        return bool(self.uploading) and any(session.congested for session in self.uploading)
+
+    def give_up(self, error: BrokerError) -> None:
+        """A breach of protocol that showed later than it came."""
+        log.warning("connection dropped", extra={"peer": self.connection.peer, "code": error.code, "error": str(error)})
+        self._forfeited = True
+        self.connection.close()
 
     def disconnect(self) -> None:
         """Say goodbye as a stopping server does (facts 7.2), then close."""
@@ -308,9 +320,14 @@ class CoreConnection:
         self.sessions[channel.channel_id] = found
         self._proved()
         log.info("session reattached", extra={"peer": self.connection.peer, "from": old.connection.peer})
-        # the client forgets what the answer covers, so that must be durable first
-        found.session.when_durable(self._reattached, found, channel.last_received)
+        # what is held behind a large message is carried out first: until then nobody can say what the
+        # client must send again
+        found.when_settled(lambda: self._answer_reattached(found))
         return True
+
+    def _answer_reattached(self, handler: CoreSession) -> None:
+        # the client forgets what the answer covers, so that must be durable first
+        handler.session.when_durable(self._reattached, handler, handler.channel.last_received)
 
     def _reattached(self, handler: CoreSession, last_received: int) -> None:
         if handler.channel.connection is self:
@@ -327,6 +344,7 @@ class CoreConnection:
 
     def session_ended(self, handler: CoreSession) -> None:
         """A session has closed, or moved to another connection."""
+        self.uploading.pop(handler, None)
         channel_id = handler.channel.channel_id
         if self.sessions.get(channel_id) is handler:
             del self.sessions[channel_id]

@@ -10,6 +10,7 @@ Not here: what a call does (``session.session``), command ids and connections (`
 from __future__ import annotations
 
 import logging
+from collections import deque
 from collections.abc import Callable
 from dataclasses import fields
 from functools import partial
@@ -17,12 +18,13 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 from understudy.config.model import RoutingType
 from understudy.errors import BrokerError, DiskFull, StoreError, UnsupportedPacket
-from understudy.message import FORCED_DELIVERY, Message, MessageType
+from understudy.limits import LARGE_BACKLOG_BYTES_PAUSE
+from understudy.message import FORCED_DELIVERY, LargeMessage, Message, MessageType
 from understudy.protocols.core import xa
 from understudy.protocols.core.channel import Event, SessionChannel
 from understudy.routing.configuration import QueueConfiguration
 from understudy.wire.core import packets
-from understudy.wire.core.codec import encode_null_response, encode_receive
+from understudy.wire.core.codec import encode, encode_null_response, encode_receive
 from understudy.wire.core.codes import code_of
 
 if TYPE_CHECKING:
@@ -50,6 +52,11 @@ class CoreSession:
         self._counts = confirmation_window >= 0
         self._queue_names: dict[int, str] = {}
         """By consumer id."""
+        self._held: deque[tuple[packets.Packet, int]] | None = None
+        """Packets that came behind the last piece of a large message whose file is being made safe;
+        None when nothing is. The first is that piece itself."""
+        self._settled: list[Callable[[], None]] = []
+        """Waits until nothing is held."""
 
     def made(self, session: ServerSession) -> None:
         """Its session is there."""
@@ -60,6 +67,9 @@ class CoreSession:
 
     def receive(self, packet: packets.Packet, size_bytes: int) -> None:
         """Carry out one packet of this channel."""
+        if self._held is not None:
+            self._held.append((packet, size_bytes))
+            return
         handler = _HANDLERS.get(type(packet))
         if handler is None:
             raise UnsupportedPacket(f"{type(packet).__name__} on session channel {self._channel_id}")
@@ -67,8 +77,22 @@ class CoreSession:
             handler(self, packet)
         except BrokerError as error:
             self._refuse(packet, error)
-        if self._counts:
+        if self._held is not None:
+            self._held.append((packet, size_bytes))
+        elif self._counts:
             self.channel.received(packet, size_bytes)
+
+    @property
+    def congested(self) -> bool:
+        """Whether its client should not be read until the disk has caught up."""
+        return self._held is not None or self.session.large.backlog_bytes > LARGE_BACKLOG_BYTES_PAUSE
+
+    def when_settled(self, call: Callable[[], None]) -> None:
+        """Call once nothing is held: mostly now."""
+        if self._held is None:
+            call()
+        else:
+            self._settled.append(call)
 
     def _refuse(self, packet: packets.Packet, error: BrokerError) -> None:
         if type(packet) in _ALWAYS_ANSWERED or getattr(packet, "requires_response", False):
@@ -156,6 +180,41 @@ class CoreSession:
         done = partial(self._done_with, packet.correlation_id) if packet.requires_response else None
         self.session.send(packet.message, done)
 
+    def _send_large(self, packet: packets.SessionSendLarge) -> None:
+        self.channel.connection.uploading[self] = None
+        self.session.large.begin(packets.message_of_header(packet.header))
+
+    def _continue_large(self, packet: packets.SessionSendContinuation) -> None:
+        if packet.continues:
+            self.session.large.take(packet.body)
+            return
+        self.channel.connection.uploading.pop(self, None)
+        done = partial(self._done_with, packet.correlation_id) if packet.requires_response else None
+        if self.session.large.finish(packet.body, packet.message_body_size, done, self._go_on):
+            self.channel.connection.uploading[self] = None
+            self._held = deque()
+
+    def _go_on(self) -> None:
+        """The large message is on its way: carry out what came behind it."""
+        held, self._held = self._held, None
+        self.channel.connection.uploading.pop(self, None)
+        if held:
+            packet, size_bytes = held.popleft()
+            if self._counts:
+                self.channel.received(packet, size_bytes)
+            try:
+                while held and self._held is None:
+                    self.receive(*held.popleft())
+            except BrokerError as error:
+                self.channel.connection.give_up(error)
+                return
+        if self._held is not None:
+            self._held.extend(held or ())
+            return
+        settled, self._settled = self._settled, []
+        for call in settled:
+            call()
+
     # --- consuming -----------------------------------------------------------------------------
 
     def _create_consumer(self, packet: packets.CreateConsumer) -> None:
@@ -239,6 +298,20 @@ class CoreSession:
         self._send(frame)
         return len(frame)
 
+    def deliver_large(self, consumer_id: int, message: LargeMessage, delivery_count: int) -> int:
+        """Announce a large message; charged like every frame (facts 6.3)."""
+        packet = packets.ReceiveLargeMessage(consumer_id, delivery_count, message.large.size_bytes, message.header)
+        return self._send_frame(packet)
+
+    def deliver_piece(self, consumer_id: int, piece: bytes, continues: bool) -> int:
+        """The next piece of the large message announced last."""
+        return self._send_frame(packets.ReceiveContinuation(piece, continues, consumer_id))
+
+    def _send_frame(self, packet: packets.Packet) -> int:
+        frame = encode(packet, self._channel_id, self.channel.connection.decoder.version)
+        self._send(frame)
+        return len(frame)
+
     def forced_delivery(self, consumer_id: int, sequence: int) -> None:
         """Answer "is there anything?" when the queue had nothing more (facts 6.3)."""
         marker = Message(
@@ -280,13 +353,18 @@ class CoreSession:
 
     def move(self, connection: CoreConnection, frames: list[bytes]) -> None:
         """Go on at another connection, which first sends these frames."""
+        uploading = self in self.channel.connection.uploading
         self.channel.fire(Event.MOVE, connection, frames)
+        if uploading:
+            connection.uploading[self] = None
         self._version = connection.decoder.version
         self.session.connection = connection.scope
         self.session.resume_deliveries()
 
     def close(self, *, failed: bool) -> None:
         """End it without being asked by its client."""
+        self._held = None
+        self._settled.clear()
         self.session.close(failed=failed)
         self.end()
 
@@ -358,6 +436,8 @@ _ALWAYS_ANSWERED: Final = frozenset(
 
 _HANDLERS: Final[dict[type, Handler]] = {
     packets.SessionSend: CoreSession._send_message,
+    packets.SessionSendLarge: CoreSession._send_large,
+    packets.SessionSendContinuation: CoreSession._continue_large,
     packets.Acknowledge: CoreSession._acknowledge,
     packets.IndividualAcknowledge: CoreSession._acknowledge_one,
     packets.FlowToken: CoreSession._flow,

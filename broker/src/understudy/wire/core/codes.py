@@ -95,7 +95,7 @@ _ROWS: Final[tuple[tuple[ErrorCode, type[BrokerError]], ...]] = (
     (ErrorCode.ADDRESS_DOES_NOT_EXIST, errors.AddressNotFound),
     (ErrorCode.ADDRESS_EXISTS, errors.AddressExists),
     (ErrorCode.INCOMPATIBLE_CLIENT_SERVER_VERSIONS, errors.IncompatibleVersion),
-    (ErrorCode.LARGE_MESSAGE_ERROR_BODY, errors.StoreError),
+    (ErrorCode.LARGE_MESSAGE_ERROR_BODY, errors.LargeMessageFailed),
     (ErrorCode.TRANSACTION_ROLLED_BACK, errors.TransactionRolledBack),
     (ErrorCode.TRANSACTION_ROLLED_BACK, errors.RollbackOnly),
     (ErrorCode.SESSION_CREATION_REJECTED, errors.SessionRejected),

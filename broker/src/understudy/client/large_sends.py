@@ -1,0 +1,200 @@
+"""The body of a large message on its way out: where its bytes come from, and its pieces.
+
+A body may be bytes, an open file, or anything that gives bytes when iterated. Pieces are exactly
+as large as the connection's minLargeMessageSize, the last one shorter, perhaps empty (core-protocol
+facts 6.2). What can be read again is sent again after a failover.
+
+Not here: opening files (the shells), credits and order (``sends``).
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Iterable, Iterator
+from typing import Protocol
+
+from understudy.errors import LocalProtocolError
+from understudy.message import LARGE_COMPRESSED, LARGE_SIZE, Message
+from understudy.properties import BOOLEAN, LONG
+from understudy.wire.core.packets import header_of_message, message_of_header
+
+
+class Readable(Protocol):
+    """An open binary file, or what behaves like one."""
+
+    def read(self, length: int, /) -> bytes: ...
+
+
+class BodySource(Protocol):
+    """The bytes of a body."""
+
+    def read(self, length: int) -> bytes:
+        """At most that many of the next bytes; empty at the end."""
+        ...
+
+    def rewind(self) -> bool:
+        """Begin again; False if that cannot be done."""
+        ...
+
+
+class BytesSource:
+    """A body in memory."""
+
+    def __init__(self, data: bytes) -> None:
+        self._view = memoryview(data)
+        self._offset = 0
+
+    def read(self, length: int) -> bytes:
+        piece = bytes(self._view[self._offset : self._offset + length])
+        self._offset += len(piece)
+        return piece
+
+    def rewind(self) -> bool:
+        self._offset = 0
+        return True
+
+
+class FileSource:
+    """An open binary file, from where it stands to its end; read again if it can be sought."""
+
+    def __init__(self, file: Readable) -> None:
+        self._file = file
+        self._start: int | None = None
+        seekable = getattr(file, "seekable", None)
+        if seekable is not None and seekable():
+            self._start = file.tell()  # type: ignore[attr-defined]  # what can be sought can tell
+
+    def read(self, length: int) -> bytes:
+        data = self._file.read(length)
+        if not isinstance(data, bytes):
+            raise LocalProtocolError(f"a body that reads as {type(data).__name__}, not as bytes")
+        return data
+
+    def rewind(self) -> bool:
+        if self._start is None:
+            return False
+        self._file.seek(self._start)  # type: ignore[attr-defined]
+        return True
+
+
+class IterableSource:
+    """Bytes that are made one piece after the other. An iterator gives them once; any other
+    iterable is iterated again.
+    """
+
+    def __init__(self, pieces: Iterable[bytes]) -> None:
+        self._pieces = pieces
+        self._iterator: Iterator[bytes] = iter(pieces)
+        self._once = self._iterator is pieces
+        self._rest = b""
+
+    def read(self, length: int) -> bytes:
+        while not self._rest:
+            piece = next(self._iterator, None)
+            if piece is None:
+                return b""
+            if not isinstance(piece, (bytes, bytearray, memoryview)):
+                raise LocalProtocolError(f"a body made of {type(piece).__name__}, not of bytes")
+            self._rest = bytes(piece)
+        data, self._rest = self._rest[:length], self._rest[length:]
+        return data
+
+    def rewind(self) -> bool:
+        if self._once:
+            return False
+        self._iterator = iter(self._pieces)
+        self._rest = b""
+        return True
+
+
+class LargeBodySend:
+    """The pieces of one body, one after the other, from the beginning as often as needed."""
+
+    def __init__(self, source: BodySource, piece_bytes: int, *, compress: bool = False, level: int = -1) -> None:
+        """
+        Args:
+            source: At its beginning.
+            piece_bytes: Size of every piece but the last.
+            compress: Send it as a zlib stream (compressLargeMessage).
+            level: 0 to 9, -1 for zlib's own choice.
+        """
+        self._source = source
+        self._piece_bytes = piece_bytes
+        self._compress = compress
+        self._level = level
+        self._began = False
+        self._reset()
+
+    def _reset(self) -> None:
+        self._deflater = zlib.compressobj(self._level) if self._compress else None
+        self._ready = bytearray()
+        self._ended = False
+        self._waiting: tuple[bytes, bool] | None = None
+        self.original_bytes = 0
+        """Bytes of the body read so far, before compression."""
+
+    def restart(self) -> bool:
+        """Go to the beginning; False if it was left and cannot be had again."""
+        if self._began and not self._source.rewind():
+            return False
+        self._began = False
+        self._reset()
+        return True
+
+    def peek(self) -> tuple[bytes, bool]:
+        """The next piece and whether more follow; ``drop`` goes on behind it.
+
+        Raises:
+            whatever reading the source does.
+        """
+        if self._waiting is None:
+            self._waiting = self._next()
+        return self._waiting
+
+    def drop(self) -> None:
+        """The piece was sent."""
+        self._waiting = None
+
+    def _next(self) -> tuple[bytes, bool]:
+        ready, wanted = self._ready, self._piece_bytes
+        while len(ready) < wanted and not self._ended:
+            self._began = True
+            data = self._source.read(wanted - len(ready) if self._deflater is None else wanted)
+            self.original_bytes += len(data)
+            if self._deflater is None:
+                ready += data
+            elif data:
+                ready += self._deflater.compress(data)
+            else:
+                ready += self._deflater.flush()
+            self._ended = not data
+        piece = bytes(ready[:wanted])
+        del ready[:wanted]
+        return piece, len(piece) == wanted
+
+
+def small_if_compressed(header: Message, body: LargeBodySend) -> Message | None:
+    """The ordinary message that a compressed body becomes when it fits into one piece (facts 6.2).
+
+    Raises:
+        whatever reading the source does.
+    """
+    piece, continues = body.peek()
+    if continues:
+        return None
+    properties = header.properties.copy()
+    properties.set_typed(LARGE_COMPRESSED, BOOLEAN, True)
+    properties.set_typed(LARGE_SIZE, LONG, body.original_bytes)
+    return message_of_header(header_of_message(header.replace(properties=properties)), piece)
+
+
+def compressed_header(header: Message) -> Message:
+    """The header of a message whose body is sent compressed."""
+    properties = header.properties.copy()
+    properties.set_typed(LARGE_COMPRESSED, BOOLEAN, True)
+    return header.replace(properties=properties)
+
+
+def without_body(message: Message) -> Message:
+    """The header of a message that is sent as a large one."""
+    return message_of_header(header_of_message(message))

@@ -1,0 +1,55 @@
+"""Sessions in the middle of a large message, and the socket they share: a little of each per flush.
+
+Not here: pieces, credits and order (``sends``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final, Protocol
+
+#: Bytes of one large message handed to the transport at a time.
+PUMP_BYTES: Final = 256 * 1024
+
+
+class Pumped(Protocol):
+    """What has pieces to send."""
+
+    def pump(self, budget_bytes: int) -> bool:
+        """Send about that much; whether there is more that only waits for the socket."""
+        ...
+
+
+class Pump:
+    """See the module's text."""
+
+    def __init__(self, want_flush: Callable[[], None]) -> None:
+        """``want_flush`` asks the shell to come for bytes, which calls ``run``."""
+        self._want_flush = want_flush
+        self._waiting: dict[Pumped, None] = {}
+        self._writable = True
+
+    def add(self, sender: Pumped) -> None:
+        """It has pieces to send."""
+        self._waiting[sender] = None
+        self._want_flush()
+
+    def socket(self, *, writable: bool) -> None:
+        """The socket takes bytes, or has enough for now."""
+        self._writable = writable
+        if writable and self._waiting:
+            self._want_flush()
+
+    def run(self) -> bool:
+        """Let everybody send a little; whether to come again in the next turn."""
+        if self._waiting and self._writable:
+            waiting, self._waiting = self._waiting, {}
+            for sender in waiting:
+                if sender.pump(PUMP_BYTES):
+                    self._waiting[sender] = None
+            return bool(self._waiting)
+        return False
+
+    def clear(self) -> None:
+        """The transport is gone."""
+        self._waiting.clear()

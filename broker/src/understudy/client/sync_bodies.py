@@ -1,0 +1,89 @@
+"""Received messages of the blocking client. Part of ``sync``."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Coroutine, Iterator
+from typing import Any, Protocol, TypeVar
+
+from understudy.client.aio_bodies import READ_BODY_BYTES_MAX, BodyReader
+from understudy.client.body_stream import BodyStream
+from understudy.client.consumer_state import ConsumerState, MakeReceived, ReceivedMessage
+from understudy.errors import LimitExceeded
+from understudy.message import Message
+
+T = TypeVar("T")
+_CHUNK_BYTES = 1024 * 1024
+
+
+class Runner(Protocol):
+    """The client's thread."""
+
+    def run(self, work: Coroutine[Any, Any, T]) -> T: ...
+
+
+class BlockingBodyReader:
+    """See ``aio_bodies.BodyReader``."""
+
+    def __init__(self, thread: Runner, reader: BodyReader) -> None:
+        self._thread = thread
+        self._reader = reader
+
+    def read(self, length: int = -1) -> bytes:
+        """See ``aio_bodies.BodyReader.read``."""
+        return self._thread.run(self._reader.read(length))
+
+    def __iter__(self) -> Iterator[bytes]:
+        while data := self.read(_CHUNK_BYTES):
+            yield data
+
+
+class Received(ReceivedMessage):
+    """See ``aio_bodies.Received``."""
+
+    __slots__ = ("_reader", "thread")
+
+    thread: Runner
+
+    @property
+    def body_stream(self) -> BlockingBodyReader:
+        """The body, to be read piece by piece with bounded memory."""
+        reader: BlockingBodyReader | None = getattr(self, "_reader", None)
+        if reader is None:
+            reader = self._reader = BlockingBodyReader(self.thread, BodyReader(self))
+        return reader
+
+    def read_body(self, limit_bytes: int = READ_BODY_BYTES_MAX) -> bytes:
+        """See ``aio_bodies.Received.read_body``."""
+        pieces: list[bytes] = []
+        size_bytes = 0
+        for piece in self.body_stream:
+            size_bytes += len(piece)
+            if size_bytes > limit_bytes:
+                raise LimitExceeded(f"message {self.message_id} has a body of more than {limit_bytes} bytes")
+            pieces.append(piece)
+        return b"".join(pieces)
+
+    def save_to(self, path: str | os.PathLike[str], progress: Callable[[int], None] | None = None) -> int:
+        """See ``aio_bodies.Received.save_to``."""
+        size_bytes = 0
+        with open(path, "wb") as file:
+            for piece in self.body_stream:
+                file.write(piece)
+                size_bytes += len(piece)
+                if progress is not None:
+                    progress(size_bytes)
+        return size_bytes
+
+
+def maker(thread: Runner) -> MakeReceived:
+    """Makes received messages whose bodies are read on that thread."""
+
+    def make(
+        message: Message, delivery_count: int, size_bytes: int, consumer: ConsumerState, stream: BodyStream | None
+    ) -> Received:
+        received = Received(message, delivery_count, size_bytes, consumer, stream)
+        received.thread = thread
+        return received
+
+    return make

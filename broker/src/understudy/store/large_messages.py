@@ -1,0 +1,422 @@
+"""Large messages: one file for each body, and how many references still need it.
+
+A body is written in steps, away from the loop, to ``<id>.large.tmp``; when the last of it is synced
+the file gets its name, ``<id>.large``, and the directory is synced. Only then may a record of the
+log speak of it, so a message is whole or not there (docs/journal-format.md s. 6). The file goes
+with the last reference, but not before the record that ended that reference is durable and the
+store's lock was proved once more: a node that has lost the store must not take files from the one
+that has it.
+
+Steps run on a log writer of their own, so that the journal never waits for a body. Reading is done
+in pieces by the caller's thread.
+
+Invariants: at most ``LARGE_BACKLOG_BYTES_PAUSE`` and a step of one body are in memory, if its
+sender is held up by ``LargeFile.backlog_bytes``; a file without references and without an unfinished
+message is on its way out; after a crash ``begin`` removes what no reference names.
+
+Not here: the message (``message.LargeMessage``), who sends it (``session.upload``) or gets it
+(``session.large_delivery``).
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections import deque
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Final
+from zlib import crc32
+
+from understudy.errors import BrokerError, DiskFailed, LargeMessageFailed, LimitExceeded, StoreError
+from understudy.ids import first_id_of_epoch
+from understudy.limits import LARGE_MESSAGES_UNFINISHED_MAX
+from understudy.message import LargeBody
+from understudy.ports import Clock, Disk, File, LogWriter
+from understudy.store.operation_context import OperationContext
+
+log = logging.getLogger(__name__)
+
+#: Bytes collected before they are handed to the writer.
+STEP_BYTES: Final = 256 * 1024
+#: Bytes written before they are synced, so that the last sync has little left to do.
+SYNC_BYTES: Final = 8 * 1024 * 1024
+#: How long a file outlives its last reference. Longer than a proof of the lock may be old
+#: (``ha.shared_store.LOCK_PROOF_MS``): permission after that time rests on a proof made since.
+REMOVE_AFTER_MS: Final = 4_000
+
+_SUFFIX: Final = ".large"
+_UNFINISHED: Final = ".large.tmp"
+_NAME: Final = re.compile(r"(\d{1,20})\.large(\.tmp)?")
+
+Stored = Callable[[LargeBody | None, BrokerError | None], None]
+"""Told where the body lies, or why it does not."""
+
+
+class LargeMessages:
+    """The directory of large messages of an active node."""
+
+    def __init__(
+        self,
+        disk: Disk,
+        directory: str,
+        writer: LogWriter,
+        clock: Clock,
+        *,
+        why_not_remove: Callable[[], BaseException | None] = lambda: None,
+    ) -> None:
+        """Nothing is touched before ``begin``.
+
+        Args:
+            disk: Where the store is.
+            directory: Absolute path (large-messages-directory).
+            writer: For bodies alone, so that the journal does not wait for them; its owner closes it.
+            clock: For ``REMOVE_AFTER_MS``.
+            why_not_remove: None, or why the store may not be ours any more.
+        """
+        self.disk = disk
+        self.directory = directory
+        self.writer = writer
+        self._clock = clock
+        self._why_not_remove = why_not_remove
+        self._context: OperationContext | None = None
+        self._references: dict[int, int] = {}
+        """File id to references, unfinished deliveries included."""
+        self._unneeded: dict[int, None] = {}
+        """Files to be looked at with the next flush: nothing may need them any more."""
+        self._outgoing: deque[tuple[int, int]] = deque()
+        """Monotonic time from which a file may go, and the file."""
+        self.unfinished = 0
+        """Files being written."""
+        self._closed = False
+
+    def begin(self, context: OperationContext, epoch: int, references: dict[int, int]) -> None:
+        """The node is active: remove what the log does not speak of, away from the loop.
+
+        Args:
+            context: Of the store.
+            epoch: Of this activation; files of it are not looked at.
+            references: File id to the number of references in the log.
+        """
+        self._context = context
+        self._references = dict(references)
+        known = frozenset(references)
+        self._away(lambda: self._remove_orphans(known, first_id_of_epoch(epoch)), "orphans")
+
+    def _remove_orphans(self, known: frozenset[int], below_id: int) -> None:
+        """Runs on the writer's thread."""
+        self.disk.make_directory(self.directory)
+        for name in self.disk.list(self.directory):
+            match = _NAME.fullmatch(name)
+            if match is None or int(match[1]) >= below_id:
+                continue
+            if match[2] or int(match[1]) not in known:
+                with suppress(FileNotFoundError):
+                    self.disk.remove(f"{self.directory}/{name}")
+                log.info("file of a large message that never was, or is gone, removed", extra={"file": name})
+
+    def path_of(self, file_id: int) -> str:
+        """The file of a body."""
+        return f"{self.directory}/{file_id}{_SUFFIX}"
+
+    # --- writing and reading --------------------------------------------------------------------
+
+    def create(self, file_id: int, *, durable: bool, failed: Callable[[BrokerError], None]) -> LargeFile:
+        """A file to be written.
+
+        Args:
+            file_id: A new id of the store.
+            durable: Sync it; a message that does not survive a crash needs none.
+            failed: Told once if writing fails before ``finish`` has told its caller; everything is
+                removed then.
+
+        Raises:
+            LimitExceeded: ``LARGE_MESSAGES_UNFINISHED_MAX``.
+        """
+        if self.unfinished >= LARGE_MESSAGES_UNFINISHED_MAX:
+            raise LimitExceeded(f"{self.unfinished} unfinished large messages", hint="try again later")
+        return LargeFile(self, file_id, durable, failed)
+
+    def open(self, large: LargeBody) -> LargeReader:
+        """Read a body.
+
+        Raises:
+            LargeMessageFailed: its file is missing or has another size.
+            DiskFailed: it cannot be read.
+        """
+        return LargeReader(self.disk, self.path_of(large.file_id), large)
+
+    # --- references -----------------------------------------------------------------------------
+
+    def hold(self, file_id: int) -> None:
+        """One more needs the file."""
+        self._references[file_id] = self._references.get(file_id, 0) + 1
+
+    def release(self, file_id: int) -> None:
+        """One that needed it is through; what says so in the log was appended in this turn."""
+        left = self._references.get(file_id, 0) - 1
+        self._references[file_id] = max(left, 0)
+        if left <= 0:
+            self._unneeded[file_id] = None
+
+    def references(self, file_id: int) -> int:
+        """How many need the file."""
+        return self._references.get(file_id, 0)
+
+    @property
+    def count(self) -> int:
+        """Files that are needed."""
+        return len(self._references)
+
+    def flush(self) -> None:
+        """Once per turn, after everything that was appended in it."""
+        if self._unneeded:
+            unneeded = [file_id for file_id in self._unneeded if not self._references.get(file_id)]
+            self._unneeded.clear()
+            for file_id in unneeded:
+                self._references.pop(file_id, None)
+            if unneeded and self._context is not None:
+                self._context.when_durable(self._context.appended, self._let_go, unneeded)
+        if self._outgoing and self._outgoing[0][0] <= self._clock.monotonic_ms():
+            self._remove_outgoing()
+
+    def _let_go(self, file_ids: list[int]) -> None:
+        due_ms = self._clock.monotonic_ms() + REMOVE_AFTER_MS
+        self._outgoing.extend((due_ms, file_id) for file_id in file_ids)
+
+    def _remove_outgoing(self) -> None:
+        if self._why_not_remove() is not None:
+            return
+        now_ms = self._clock.monotonic_ms()
+        paths = []
+        while self._outgoing and self._outgoing[0][0] <= now_ms:
+            paths.append(self.path_of(self._outgoing.popleft()[1]))
+
+        def work() -> None:
+            for path in paths:
+                with suppress(FileNotFoundError):
+                    self.disk.remove(path)
+
+        self._away(work, paths[0])
+
+    def _away(self, work: Callable[[], None], what: str) -> None:
+        """Remove something away from the loop; what stays behind is only a loss of room, until the
+        next activation.
+        """
+
+        def done(error: BaseException | None) -> None:
+            if error is not None:
+                log.error("cannot remove files of large messages", extra={"what": what, "error": str(error)})
+
+        if not self._closed:
+            self.writer.run(work, done)
+
+    def away(self, work: Callable[[], None], done: Callable[[BaseException | None], None]) -> None:
+        """A step of a file; dropped once this is closed."""
+        if not self._closed:
+            self.writer.run(work, done)
+
+    def close(self) -> None:
+        """Begin no more steps. Files without references stay for ``begin``."""
+        self._closed = True
+
+
+class LargeFile:
+    """A body being written; its steps run one after the other on the writer's thread."""
+
+    __slots__ = (
+        "_crc", "_durable", "_failed", "_file", "_folder", "_over", "_parts", "_parts_bytes", "_path",
+        "_unsynced_bytes", "_unwritten_bytes", "_written_bytes", "file_id", "size_bytes",
+    )  # fmt: skip
+
+    def __init__(
+        self, folder: LargeMessages, file_id: int, durable: bool, failed: Callable[[BrokerError], None]
+    ) -> None:
+        self.file_id = file_id
+        self.size_bytes = 0
+        """Bytes taken so far."""
+        self._folder = folder
+        folder.unfinished += 1
+        self._path = folder.path_of(file_id)
+        self._durable = durable
+        self._failed = failed
+        self._parts: list[bytes] = []
+        self._parts_bytes = 0
+        self._unwritten_bytes = 0
+        self._over = False
+        """Failed or discarded: nothing more is said."""
+        # of the writer's thread:
+        self._file: File | None = None
+        self._written_bytes = 0
+        self._unsynced_bytes = 0
+        self._crc = 0
+
+    @property
+    def backlog_bytes(self) -> int:
+        """Bytes taken and not yet written."""
+        return self._parts_bytes + self._unwritten_bytes
+
+    def append(self, piece: bytes) -> None:
+        """The next bytes of the body."""
+        if self._over or not piece:
+            return
+        self.size_bytes += len(piece)
+        self._parts.append(piece)
+        self._parts_bytes += len(piece)
+        if self._parts_bytes >= STEP_BYTES:
+            self._hand_over(self._write, self._stepped)
+
+    def finish(self, stored: Stored) -> None:
+        """That was all: make it last, give it its name, then tell. The file has no reference yet;
+        it goes with the flush that finds none.
+        """
+
+        def done(error: BaseException | None) -> None:
+            if self._over:
+                return
+            if error is not None:
+                self._remove()
+                stored(None, _broker_error(error))
+                return
+            self._end()
+            self._folder.release(self.file_id)
+            stored(LargeBody(self.file_id, self._written_bytes, self._crc), None)
+
+        self._hand_over(self._complete, done)
+
+    def discard(self) -> None:
+        """It will never be finished: remove what is there."""
+        if not self._over:
+            self._remove()
+
+    def _hand_over(self, step: Callable[[list[bytes]], None], done: Callable[[BaseException | None], None]) -> None:
+        parts, self._parts = self._parts, []
+        size_bytes, self._parts_bytes = self._parts_bytes, 0
+        self._unwritten_bytes += size_bytes
+
+        def finished(error: BaseException | None) -> None:
+            self._unwritten_bytes -= size_bytes
+            done(error)
+
+        self._folder.away(lambda: step(parts), finished)
+
+    def _stepped(self, error: BaseException | None) -> None:
+        if error is not None and not self._over:
+            self._remove()
+            self._failed(_broker_error(error))
+
+    def _end(self) -> None:
+        self._over = True
+        self._folder.unfinished -= 1
+
+    def _remove(self) -> None:
+        self._end()
+        self._parts.clear()
+        self._parts_bytes = 0
+
+        def done(error: BaseException | None) -> None:
+            if error is not None:
+                log.error("cannot remove an unfinished large message", extra={"file": self._path, "error": str(error)})
+
+        self._folder.away(self._erase, done)
+
+    # --- on the writer's thread -----------------------------------------------------------------
+
+    def _write(self, parts: list[bytes]) -> None:
+        if self._over:
+            return
+        file = self._file
+        if file is None:
+            file = self._file = self._folder.disk.open(self._path + ".tmp", create=True)
+        if not parts:
+            return
+        data = b"".join(parts)
+        file.write(self._written_bytes, (data,))
+        self._crc = crc32(data, self._crc)
+        self._written_bytes += len(data)
+        self._unsynced_bytes += len(data)
+        if self._durable and self._unsynced_bytes >= SYNC_BYTES:
+            file.sync()
+            self._unsynced_bytes = 0
+
+    def _complete(self, parts: list[bytes]) -> None:
+        self._write(parts)
+        file = self._file
+        if self._over or file is None:
+            return
+        if self._durable:
+            file.sync()
+        self._file = None
+        file.close()
+        disk = self._folder.disk
+        disk.rename(self._path + ".tmp", self._path)
+        if self._durable:
+            disk.sync_directory(self._folder.directory)
+
+    def _erase(self) -> None:
+        file, self._file = self._file, None
+        if file is not None:
+            with suppress(StoreError):
+                file.close()
+        for path in (self._path + ".tmp", self._path):
+            if self._folder.disk.exists(path):
+                self._folder.disk.remove(path)
+
+
+class LargeReader:
+    """A body being read, from its beginning to its end."""
+
+    __slots__ = ("_crc", "_disk", "_file", "_large", "_offset", "path")
+
+    def __init__(self, disk: Disk, path: str, large: LargeBody) -> None:
+        self.path = path
+        self._large = large
+        self._offset = 0
+        self._crc = 0
+        self._disk = disk
+        self._file: File | None = None
+        size_bytes = self._opened().size()
+        if size_bytes != large.size_bytes:
+            self.pause()
+            raise LargeMessageFailed(f"{size_bytes} bytes where {large.size_bytes} were stored", file=path)
+
+    def _opened(self) -> File:
+        if self._file is None:
+            try:
+                self._file = self._disk.open(self.path, read_only=True)
+            except FileNotFoundError:
+                raise LargeMessageFailed("the body of a large message is missing", file=self.path) from None
+        return self._file
+
+    @property
+    def left_bytes(self) -> int:
+        """Bytes not read yet."""
+        return self._large.size_bytes - self._offset
+
+    def read(self, length: int) -> bytes:
+        """The next bytes; the last of them only if all of them together are what was stored.
+
+        Raises:
+            LargeMessageFailed: they are not.
+            DiskFailed: they cannot be read.
+        """
+        wanted = min(length, self.left_bytes)
+        data = self._opened().read(self._offset, wanted) if wanted else b""
+        if len(data) != wanted:
+            raise LargeMessageFailed(f"it ends at {self._offset + len(data)}", file=self.path)
+        self._offset += wanted
+        self._crc = crc32(data, self._crc)
+        if not self.left_bytes and self._crc != self._large.crc:
+            raise LargeMessageFailed("its bytes are not those that were stored", file=self.path)
+        return data
+
+    def pause(self) -> None:
+        """Let go of the file until it is read on: who waits for credits keeps none open."""
+        file, self._file = self._file, None
+        if file is not None:
+            with suppress(StoreError):
+                file.close()
+
+
+def _broker_error(error: BaseException) -> BrokerError:
+    return error if isinstance(error, BrokerError) else DiskFailed(f"large message: {error}")

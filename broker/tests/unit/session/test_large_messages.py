@@ -1,0 +1,515 @@
+"""Large messages through sessions: order, credits, sockets, redelivery, damage; over the real store."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from support.large import FOLDER, Node, body_of, header_of, named, seen_by
+from support.routing import FakeCallback, FakeSecurity, text
+from support.store import Rig
+from understudy import limits
+from understudy.config.model import Permission, RoutingType
+from understudy.errors import AddressFull, DiskFull, IllegalState, LargeMessageFailed, LimitExceeded, NotAuthorized
+from understudy.ids import Xid
+from understudy.message import DUPLICATE_ID, LARGE_COMPRESSED, LARGE_SIZE, SCHEDULED_DELIVERY
+from understudy.session import upload as upload_module
+
+UNLIMITED = -1
+
+
+@pytest.fixture
+def node() -> Node:
+    made = Node(Rig(random.Random(1)), "a", {"#": {"dead_letter_address": "DLQ", "max_delivery_attempts": 2}})
+    made.world.queue("q")
+    made.world.queue("DLQ")
+    return made
+
+
+def test_a_message_goes_in_and_out_whole(node: Node) -> None:
+    session = node.world.session()
+    node.send(session, header_of("m"), body_of("m"), "m")
+    assert node.world.answers.names == [], "not before its file and its record are safe"
+    node.settle()
+    assert node.world.answers.error("m") is None
+    assert len(node.files()) == 1
+    reader = node.consumer()
+    node.settle()
+    seen = seen_by(reader)
+    assert seen.large_bodies == [body_of("m")]
+    ((_, message, count),) = seen.large
+    assert (named(message), count) == ("m", 1)
+    assert message.properties[LARGE_SIZE] == len(body_of("m"))
+    assert node.files() == [f"{message.message_id}.large"]
+    reader.acknowledge(0, message.message_id)
+    node.settle()
+    assert len(node.files()) == 1, "a file outlives its last reference until the lock is proved again"
+    node.outlive()
+    assert node.files() == []
+
+
+def test_a_file_stays_while_the_lock_is_in_doubt(node: Node) -> None:
+    session = node.world.session()
+    node.send(session, header_of("m"), body_of("m"))
+    node.settle()
+    reader = node.consumer()
+    node.settle()
+    reader.acknowledge(0, seen_by(reader).large[0][1].message_id)
+    node.store.large._why_not_remove = lambda: DiskFull("in doubt")
+    node.outlive()
+    assert len(node.files()) == 1
+    node.store.large._why_not_remove = lambda: None
+    node.outlive()
+    assert node.files() == []
+
+
+def test_what_comes_behind_a_large_message_waits_for_it(node: Node) -> None:
+    session = node.world.session()
+    went_on: list[bool] = []
+    session.large.begin(header_of("m"))
+    assert session.large.finish(b"x" * 1000, -1, None, lambda: went_on.append(True))
+    assert went_on == []
+    node.settle()
+    assert went_on == [True]
+    reader = node.consumer()
+    node.settle()
+    assert seen_by(reader).large[0][1].properties[LARGE_SIZE] == 1000, "counted when its sender does not know"
+
+
+@pytest.mark.parametrize("piece_bytes", [1, 100, 1000])
+def test_pieces_of_any_size_and_an_empty_last_one(node: Node, piece_bytes: int) -> None:
+    session = node.world.session()
+    body = body_of("m", 1000)
+    session.large.begin(header_of("m"))
+    for start in range(0, 1000, piece_bytes):
+        session.large.take(body[start : start + piece_bytes])
+    session.large.finish(b"", 1000, None, lambda: None)
+    session_two = node.world.session()
+    node.send(session_two, header_of("empty"), b"")
+    node.settle()
+    reader = node.consumer()
+    node.settle()
+    assert seen_by(reader).large_bodies == [body, b""]
+
+
+def test_a_second_announcement_discards_an_unfinished_one(node: Node) -> None:
+    session = node.world.session()
+    session.large.begin(header_of("lost"))
+    session.large.take(body_of("lost"))
+    node.settle()
+    assert [name.endswith(".large.tmp") for name in node.files()] == [True]
+    node.send(session, header_of("m"), b"body", "m")
+    node.settle()
+    assert node.world.answers.error("m") is None
+    assert len(node.files()) == 1
+    reader = node.consumer()
+    node.settle()
+    assert seen_by(reader).large_bodies == [b"body"]
+
+
+@pytest.mark.parametrize("finished", [False, True])
+def test_a_lost_connection_discards_an_unfinished_one(node: Node, finished: bool) -> None:
+    session = node.world.session()
+    session.large.begin(header_of("m"))
+    session.large.take(body_of("m"))
+    if finished:
+        session.large.finish(b"", -1, node.world.answers.of("m"), lambda: None)
+    session.close(failed=True)
+    node.settle()
+    assert node.files() == []
+    assert node.world.answers.names == []
+    assert node.store.large.count == 0
+
+
+def test_pieces_without_an_announcement_are_refused(node: Node) -> None:
+    session = node.world.session()
+    with pytest.raises(IllegalState):
+        session.large.take(b"x")
+    with pytest.raises(IllegalState):
+        session.large.finish(b"x", -1, None, lambda: None)
+
+
+def test_a_producer_without_permission_hears_it_at_the_end(node: Node) -> None:
+    session = node.world.session(security=FakeSecurity(Permission.SEND))
+    node.send(session, header_of("m"), body_of("m"), "m")
+    node.settle()
+    assert isinstance(node.world.answers.error("m"), NotAuthorized)
+    assert node.files() == []
+
+
+def test_too_large_a_message_is_refused_and_leaves_nothing(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(upload_module, "LARGE_MESSAGE_BYTES_MAX", 500_000)
+    assert limits.LARGE_MESSAGE_BYTES_MAX > 500_000
+    session = node.world.session()
+    node.send(session, header_of("m"), body_of("m", 500_001), "m")
+    node.settle()
+    assert isinstance(node.world.answers.error("m"), LimitExceeded)
+    node.send(session, header_of("n"), body_of("n", 500_000), "n")
+    node.settle()
+    assert node.world.answers.error("n") is None
+    assert len(node.files()) == 1
+
+
+def test_a_full_disk_is_a_full_address_and_leaves_nothing(node: Node) -> None:
+    node.settle()
+    session = node.world.session()
+    node.rig.volume.capacity_bytes = node.rig.volume.used_bytes() + 400_000
+    node.send(session, header_of("m"), body_of("m"), "m")
+    node.settle()
+    assert isinstance(node.world.answers.error("m"), AddressFull)
+    assert node.files() == []
+    node.rig.volume.capacity_bytes = 1 << 40
+    node.send(session, header_of("n"), body_of("n"), "n")
+    node.settle()
+    assert node.world.answers.error("n") is None
+
+
+def test_a_disk_that_is_kept_free_refuses_before_it_writes(node: Node) -> None:
+    session = node.world.session()
+    node.store.full = True
+    node.send(session, header_of("m"), body_of("m"), "m")
+    assert isinstance(node.world.answers.error("m"), AddressFull)
+    node.store.full = False
+    node.settle()
+    assert node.files() == []
+
+
+def test_a_failed_sync_refuses_the_message_and_not_the_node(node: Node) -> None:
+    node.settle()
+    session = node.world.session()
+    node.rig.volume.fail_next_sync()
+    node.send(session, header_of("m"), body_of("m"), "m")
+    node.settle()
+    assert isinstance(node.world.answers.error("m"), LargeMessageFailed), "for certain, and not the end of the node"
+    assert node.files() == []
+    assert node.rig.failures == []
+
+
+def test_a_duplicate_is_confirmed_and_leaves_nothing(node: Node) -> None:
+    session = node.world.session()
+    for name in ("first", "second"):
+        node.send(session, header_of("m", properties={DUPLICATE_ID: "one"}), body_of("m"), name)
+        node.settle()
+        assert node.world.answers.error(name) is None
+    node.outlive()
+    assert len(node.files()) == 1
+    queue = node.world.office.find_queue("q")
+    assert queue is not None
+    assert queue.message_count == 1
+
+
+def test_a_message_that_nobody_wants_leaves_nothing(node: Node) -> None:
+    node.world.queue("picky", address="t", routing_type=RoutingType.MULTICAST, filter="name = 'other'")
+    session = node.world.session()
+    node.send(session, header_of("m", "t"), body_of("m"), "m")
+    node.outlive()
+    assert node.world.answers.error("m") is None
+    assert node.files() == []
+
+
+def test_transactions_count_together_or_not_at_all(node: Node) -> None:
+    session = node.world.session(transacted=True)
+    reader = node.consumer()
+    node.send(session, header_of("no"), body_of("no"))
+    node.settle()
+    session.rollback()
+    node.outlive()
+    assert node.files() == []
+    node.send(session, header_of("yes"), body_of("yes"))
+    node.settle()
+    assert seen_by(reader).large == []
+    session.commit(node.world.answers.of("commit"))
+    node.settle()
+    assert node.world.answers.error("commit") is None
+    assert seen_by(reader).large_bodies == [body_of("yes")]
+
+
+def test_several_queues_share_one_file(node: Node) -> None:
+    for name in ("t1", "t2"):
+        node.world.queue(name, address="t", routing_type=RoutingType.MULTICAST)
+    session = node.world.session()
+    node.send(session, header_of("m", "t"), body_of("m"))
+    node.settle()
+    assert len(node.files()) == 1
+    for name, left in (("t1", 1), ("t2", 0)):
+        reader = node.consumer(name)
+        node.settle()
+        assert seen_by(reader).large_bodies == [body_of("m")]
+        reader.acknowledge(0, seen_by(reader).large[0][1].message_id)
+        node.outlive()
+        assert len(node.files()) == left
+
+
+def test_dead_letters_take_the_file_over(node: Node) -> None:
+    node.send(node.world.session(), header_of("m"), body_of("m"))
+    node.settle()
+    for _ in range(2):
+        reader = node.consumer()
+        node.settle()
+        reader.close(failed=True)
+        node.settle()
+    node.outlive()
+    assert len(node.files()) == 1
+    dead = node.consumer("DLQ")
+    node.settle()
+    ((_, message, _),) = seen_by(dead).large
+    assert seen_by(dead).large_bodies == [body_of("m")]
+    assert f"{message.message_id}.large" not in node.files(), "by reference"
+    assert message.properties["_AMQ_ORIG_QUEUE"] == "q"
+    dead.acknowledge(0, message.message_id)
+    node.outlive()
+    assert node.files() == []
+
+
+def test_expiry_without_an_address_takes_the_file_away(node: Node) -> None:
+    header = header_of("m", expiration=node.world.clock.wall_ms() + 1000)
+    node.send(node.world.session(), header, body_of("m"))
+    node.settle()
+    node.world.clock.advance(60_000)
+    node.outlive()
+    assert node.files() == []
+
+
+def test_scheduled_and_fqqn(node: Node) -> None:
+    due_ms = node.world.clock.wall_ms() + 5_000
+    header = header_of("later", "q::q", {SCHEDULED_DELIVERY: due_ms})
+    node.send(node.world.session(), header, body_of("later"))
+    reader = node.consumer()
+    node.settle()
+    assert seen_by(reader).large == []
+    node.world.clock.advance(5_001)
+    node.settle()
+    assert seen_by(reader).large_bodies == [body_of("later")]
+
+
+def test_a_deleted_queue_takes_its_files_along(node: Node) -> None:
+    node.world.queue("gone")
+    session = node.world.session()
+    node.send(session, header_of("m", "gone"), body_of("m"))
+    node.settle()
+    session.delete_queue("gone")
+    node.outlive()
+    assert node.files() == []
+
+
+def test_a_message_that_is_not_durable_goes_with_the_node(node: Node) -> None:
+    node.send(node.world.session(), header_of("m", durable=False), body_of("m"), "m")
+    node.settle()
+    assert node.world.answers.error("m") is None
+    reader = node.consumer()
+    node.settle()
+    assert seen_by(reader).large_bodies == [body_of("m")]
+    assert len(node.files()) == 1
+    node.rig.die(power_loss=False)
+    successor = Node(node.rig, "b")
+    successor.settle()
+    assert successor.files() == []
+
+
+def test_a_compressed_body_passes_through_untouched(node: Node) -> None:
+    session = node.world.session()
+    session.large.begin(header_of("m", properties={LARGE_COMPRESSED: True}))
+    session.large.finish(b"anything", 123_456, None, lambda: None)
+    node.settle()
+    reader = node.consumer()
+    node.settle()
+    ((_, message, _),) = seen_by(reader).large
+    assert message.properties[LARGE_SIZE] == 123_456
+    assert message.large.size_bytes == 8
+    assert seen_by(reader).large_bodies == [b"anything"]
+
+
+# --- deliveries ------------------------------------------------------------------------------------
+
+
+def sent(node: Node, *names: str) -> None:
+    session = node.world.session()
+    for name in names:
+        node.send(session, header_of(name), body_of(name))
+        node.settle()
+
+
+def test_credits_stall_a_body_and_nothing_overtakes_it(node: Node) -> None:
+    sent(node, "m")
+    node.world.session().send(text("behind"))
+    reader = node.consumer(credit_bytes=150_000)
+    node.settle()
+    seen = seen_by(reader)
+    assert 0 < len(seen.unfinished[0]) < 600_000
+    assert reader.consumers[0].credits <= 0
+    reader.force_delivery(0, 7)
+    assert (seen.delivered, seen.forced) == ([], []), "nothing else before its end"
+    while seen.unfinished:
+        before = len(seen.unfinished[0])
+        reader.receive_consumer_credits(0, 100_000)
+        node.settle()
+        assert not seen.unfinished or len(seen.unfinished[0]) > before
+    assert seen.large_bodies == [body_of("m")]
+    reader.receive_consumer_credits(0, UNLIMITED)
+    node.settle()
+    assert [message.body for _, message, _ in seen.delivered] == [b"behind"]
+    assert [(consumer, sequence) for consumer, sequence, _ in seen.forced] == [(0, 7)]
+
+
+def test_every_frame_is_charged(node: Node) -> None:
+    sent(node, "m")
+    callback = FakeCallback(frame_bytes=10)
+    reader = node.consumer(credit_bytes=1000, callback=callback, min_large_message_size=100_000)
+    node.settle()
+    assert callback.large_bodies == [body_of("m")]
+    assert reader.consumers[0].credits == 1000 - 10 - 6 * 10
+
+
+def test_a_slow_socket_stalls_a_body(node: Node) -> None:
+    sent(node, "m")
+    callback = FakeCallback()
+    reader = node.consumer(callback=callback, credit_bytes=1)
+    node.settle()
+    callback.slow = True
+    reader.receive_consumer_credits(0, UNLIMITED)
+    node.settle()
+    assert callback.large_bodies == []
+    callback.slow = False
+    reader.resume_deliveries()
+    node.settle()
+    assert callback.large_bodies == [body_of("m")]
+
+
+@pytest.mark.parametrize("end", ["rollback", "close", "lost"])
+def test_a_delivery_that_is_cut_off_begins_again(node: Node, end: str) -> None:
+    sent(node, "m")
+    reader = node.consumer(credit_bytes=150_000, transacted=True)
+    node.settle()
+    assert seen_by(reader).unfinished
+    if end == "rollback":
+        reader.rollback()
+    elif end == "close":
+        reader.close_consumer(0)
+    else:
+        reader.close(failed=True)
+    node.settle()
+    again = reader if end == "rollback" else node.consumer()
+    again.receive_consumer_credits(0, UNLIMITED)
+    node.settle()
+    assert seen_by(again).large_bodies == [body_of("m")]
+    assert [count for _, _, count in seen_by(again).large][-1] == (2 if end == "lost" else 1)
+    assert node.store.large.references(int(node.files()[0].partition(".")[0])) == 1, "no delivery holds it any more"
+
+
+def test_an_acknowledgement_in_the_middle_leaves_the_delivery_its_file(node: Node) -> None:
+    sent(node, "m")
+    reader = node.consumer(credit_bytes=150_000)
+    node.settle()
+    reader.acknowledge(0, seen_by(reader).large[0][1].message_id)
+    node.outlive()
+    assert len(node.files()) == 1
+    reader.receive_consumer_credits(0, UNLIMITED)
+    node.outlive()
+    assert seen_by(reader).large_bodies == [body_of("m")]
+    assert node.files() == []
+
+
+def test_pre_acknowledged(node: Node) -> None:
+    sent(node, "m")
+    reader = node.consumer(credit_bytes=150_000, pre_acknowledge=True)
+    node.outlive()
+    reader.receive_consumer_credits(0, UNLIMITED)
+    node.outlive()
+    assert seen_by(reader).large_bodies == [body_of("m")]
+    assert node.files() == []
+
+
+def test_browsing_takes_nothing_and_stalls_like_a_consumer(node: Node) -> None:
+    sent(node, "m", "n")
+    session = node.world.session()
+    session.create_consumer(0, "q", browse_only=True)
+    session.receive_consumer_credits(0, 150_000)
+    seen = seen_by(session)
+    assert seen.unfinished
+    session.force_delivery(0, 3)
+    assert seen.forced == []
+    session.receive_consumer_credits(0, UNLIMITED)
+    assert seen.large_bodies == [body_of("m"), body_of("n")]
+    assert [sequence for _, sequence, _ in seen.forced] == [3]
+    session.close_consumer(0)
+    node.outlive()
+    assert len(node.files()) == 2
+
+
+def test_two_consumers_share_the_queue_while_one_is_busy_with_a_body(node: Node) -> None:
+    sent(node, "m")
+    slow = node.consumer(credit_bytes=150_000)
+    node.settle()
+    fast = node.consumer()
+    node.world.session().send(text("small"))
+    node.settle()
+    assert [message.body for _, message, _ in seen_by(fast).delivered] == [b"small"]
+    assert seen_by(slow).unfinished
+
+
+@pytest.mark.parametrize("damage", ["missing", "short", "changed"])
+def test_a_damaged_file_is_never_served_and_blocks_nobody(
+    node: Node, damage: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    sent(node, "m")
+    path = f"{FOLDER}/{node.files()[0]}"
+    if damage == "missing":
+        node.rig.disk("vandal").remove(path)
+    elif damage == "short":
+        node.rig.volume.cut_file(path, 1000)
+    else:
+        node.rig.volume.flip_bit(path, 300_000, 3)
+    sent(node, "n")
+    reader = node.consumer()
+    node.settle()
+    seen = seen_by(reader)
+    assert path in " ".join(str(record.__dict__.get("error")) for record in caplog.records)
+    if damage == "changed":
+        assert seen.disconnected == [0], "a part of it went out: only a closed consumer says that it has no end"
+        reader = node.consumer()
+        node.settle()
+        seen = seen_by(reader)
+    assert seen.large_bodies == [body_of("n")]
+    queue = node.world.office.find_queue("q")
+    assert queue is not None
+    assert queue.message_count == 2, "it stays, for whoever brings the file back"
+
+
+def test_a_takeover_finds_large_messages(node: Node) -> None:
+    sent(node, "m", "n")
+    node.rig.die(power_loss=True)
+    successor = Node(node.rig, "b")
+    reader = successor.consumer()
+    successor.settle()
+    assert seen_by(reader).large_bodies == [body_of("m"), body_of("n")]
+    reader.acknowledge(0, seen_by(reader).large[1][1].message_id)
+    successor.outlive()
+    assert successor.files() == []
+
+
+@pytest.mark.parametrize("outcome", ["commit", "rollback"])
+def test_a_prepared_branch_keeps_its_files_over_a_takeover(node: Node, outcome: str) -> None:
+    session = node.world.session(xa=True, auto_commit_sends=False, auto_commit_acks=False)
+    xid = Xid(1, b"global", b"branch")
+    session.branches.start(xid)
+    node.send(session, header_of("m"), body_of("m"))
+    node.settle()
+    session.branches.end(xid, failed=False)
+    session.branches.prepare(xid)
+    node.settle()
+    node.rig.die(power_loss=True)
+    successor = Node(node.rig, "b")
+    successor.outlive()
+    assert len(successor.files()) == 1
+    decider = successor.world.session(xa=True)
+    reader = successor.consumer()
+    if outcome == "commit":
+        decider.branches.commit(xid, one_phase=False, done=successor.world.answers.of("commit"))
+        successor.settle()
+        assert seen_by(reader).large_bodies == [body_of("m")]
+        reader.acknowledge(0, seen_by(reader).large[0][1].message_id)
+    else:
+        decider.branches.roll_back(xid)
+    successor.outlive()
+    assert successor.files() == []

@@ -1,0 +1,109 @@
+"""Goal: with a retention directory nothing that leaves the log is gone at once, whole segments are kept
+and go by age and by room, and no trouble there ever stops the store.
+"""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+
+from tests.support.store import DIRECTORY, Rig
+
+from understudy.errors import DiskFailed
+from understudy.store.follower import recover
+from understudy.store.retained import RetainedCounts, retained_messages
+from understudy.store.retention import Retention, RetentionSettings
+from understudy.store.segment import parse_name
+from understudy.testing.sim_disk import SimDisk
+
+KEPT = "/kept/here"
+
+
+def busy(settings: RetentionSettings | None, seed: int = 4, count: int = 400) -> Rig:
+    """A store that has trimmed much: everything sent is acknowledged."""
+    rig = Rig(random.Random(seed))
+    rig.settings = replace(rig.settings, retention=settings)
+    rig.activate("a")
+    rig.queue()
+    for _ in range(count):
+        rig.send()
+        rig.acknowledge()
+        rig.settle()
+    return rig
+
+
+def kept(rig: Rig) -> list[str]:
+    return [name for name in rig.disk("judge").list(KEPT) if parse_name(name)]
+
+
+def test_what_leaves_the_log_is_kept_whole() -> None:
+    rig = busy(RetentionSettings(KEPT))
+    names = kept(rig)
+    assert len(names) >= 4
+    numbers = sorted(parse_name(name)[0] for name in names)  # type: ignore[index]
+    assert numbers == list(range(1, len(numbers) + 1))
+    in_store = [path.rsplit("/", 1)[1] for path in rig.segments() if path.startswith(DIRECTORY + "/")]
+    assert not set(in_store) & set(names)
+    counts = RetainedCounts()
+    messages = list(retained_messages(rig.disk("judge"), KEPT, counts))
+    assert counts.segments == len(names)
+    assert counts.messages == len(messages)
+    for retained in messages:
+        assert retained.record.encoded == rig.bodies[retained.record.message_id]
+    ids = [retained.record.message_id for retained in messages]
+    assert ids == sorted(rig.bodies)[: len(ids)]
+    recover(rig.disk("judge"), DIRECTORY)
+
+
+def test_the_newest_stay_within_the_limit() -> None:
+    without = kept(busy(RetentionSettings(KEPT)))
+    rig = busy(RetentionSettings(KEPT, bytes_max=3 * 64 * 1024))
+    names = kept(rig)
+    assert 1 <= len(names) <= 3
+    assert names == without[-len(names) :]
+    assert kept(busy(RetentionSettings(KEPT, bytes_max=0))) == []
+
+
+def test_the_old_go_by_their_seal() -> None:
+    rig = busy(RetentionSettings(KEPT, period_ms=10_000))
+    assert rig.store is not None
+    names = kept(rig)
+    assert names
+    # nothing is trimmed any more, but time passes
+    rig.time.advance(70_000)
+    rig.store.check_disk()
+    rig.settle()
+    assert kept(rig) == []
+
+
+class OtherFileSystem(SimDisk):
+    """Nothing can be renamed into the retention directory."""
+
+    def rename(self, source: str, target: str) -> None:
+        if target.startswith(KEPT) and not source.startswith(KEPT):
+            raise DiskFailed(f"cannot rename {source}: Invalid cross-device link")
+        super().rename(source, target)
+
+
+def test_another_file_system_gets_a_copy() -> None:
+    rig = busy(None, count=60)
+    path = rig.segments()[0]
+    content = rig.volume.content(path)
+    disk = OtherFileSystem(rig.volume, "a")
+    Retention(disk, RetentionSettings(KEPT)).retire(path)
+    assert disk.exists(path)
+    assert rig.volume.content(f"{KEPT}/{path.rsplit('/', 1)[1]}") == content
+    assert disk.list(KEPT) == [path.rsplit("/", 1)[1]]
+
+
+class NoRoom(SimDisk):
+    def make_directory(self, path: str) -> None:
+        raise DiskFailed(f"cannot make {path}: Read-only file system")
+
+
+def test_what_cannot_be_kept_is_removed_all_the_same() -> None:
+    rig = busy(None, count=60)
+    path = rig.segments()[0]
+    Retention(NoRoom(rig.volume, "a"), RetentionSettings(KEPT)).retire(path)
+    Retention(NoRoom(rig.volume, "a"), RetentionSettings("/nowhere")).prune(10**15)
+    assert rig.disk("judge").exists(path)
