@@ -9,6 +9,7 @@ segments and a snapshot for each of them.
 from __future__ import annotations
 
 import random
+from collections import Counter
 from typing import Any
 
 from hypothesis import given, settings
@@ -21,6 +22,7 @@ from understudy.message import Message
 from understudy.store.follower import Follower, recover
 from understudy.store.inspect import verify
 from understudy.store.journal import SEGMENT_BYTES_MIN
+from understudy.store.large_messages import REMOVE_AFTER_MS
 from understudy.store.records import AddressRecord, QueueRecord
 from understudy.store.snapshot import snapshot_names
 from understudy.testing.sim_disk import SimVolume
@@ -45,6 +47,7 @@ def churn(rig: Rig, count: int, *, follower: Follower | None = None, current: bo
                     store.store_acknowledge(queue_id, message_id)
                     rig.model.add(store.last_sequence, "acknowledge", 0, queue_id, (message_id,))
                 rig.live = [entry for entry in rig.live if entry not in added]
+                rig.files.release(added)
         if draw < 0.5:
             store.flush()
             for _ in range(stream.randrange(12)):
@@ -56,7 +59,12 @@ def churn(rig: Rig, count: int, *, follower: Follower | None = None, current: bo
 
 
 def consolidating_rig(stream: random.Random) -> Rig:
-    return Rig(stream, compact_segments_min=stream.choice((1, 1, 2)), compact_percent=stream.choice((50, 100)))
+    return Rig(
+        stream,
+        compact_segments_min=stream.choice((1, 1, 2)),
+        compact_percent=stream.choice((50, 100)),
+        with_large=True,
+    )
 
 
 def snapshot_paths(volume: SimVolume) -> list[str]:
@@ -82,6 +90,22 @@ def check_recovered(rig: Rig, owner: str, follower: Follower | None) -> None:
         for reference in queue.values():
             assert reference.location is not None
             assert store.read_message(reference.location).encoded == rig.bodies[reference.message_id]
+    for transaction in store.state.transactions.values():
+        for _, reference in transaction.adds:
+            assert reference.location is not None
+            assert store.read_message(reference.location).encoded == rig.bodies[reference.message_id]
+    needed = rig.files.needed(expected)
+    assert Counter(store.state.large_files()) == needed
+    assert set(needed) <= set(rig.files.present()), "a file that a message needs is gone"
+
+
+def check_files(rig: Rig) -> None:
+    """Once everything has passed that may delay it: the files that are needed, and no others."""
+    assert rig.store is not None
+    rig.settle()
+    rig.time.advance(REMOVE_AFTER_MS + 1)
+    rig.settle()
+    assert rig.files.present() == sorted(rig.files.needed(rig.model.contents()))
 
 
 @settings(max_examples=250, **RELAXED)
@@ -109,6 +133,9 @@ def test_a_crash_anywhere_in_a_consolidation_loses_nothing(seed: int) -> None:
         rig.die(power_loss=stream.random() < 0.7)
         follower = watcher if stream.random() < 0.6 else None
     check_recovered(rig, "a", follower)
+    rig.resume_from(rig.model.contents())
+    churn(rig, 30)
+    check_files(rig)
 
 
 @settings(max_examples=60, **RELAXED)
