@@ -287,7 +287,7 @@ class Rig:
             (1, self.remove_address),
         ]
         if self.with_large:
-            choices += [(4, self.send_large), (2, self.decide)]
+            choices += [(4, self.send_large), (12, self.send_in_transaction), (2, self.decide)]
         (operation,) = self.stream.choices([choice for _, choice in choices], [weight for weight, _ in choices])
         operation()
 
@@ -326,7 +326,7 @@ class Rig:
             self.model.add(self.store.delete_address(address_id), "address-", address_id)
 
     def send(self, tx_id: int = 0) -> list[tuple[int, int]]:
-        if self.with_large and self.stream.random() < 0.03:
+        if self.with_large and self.stream.random() < (0.3 if tx_id else 0.03):
             return self.send_large(tx_id)
         store, stream = self.store, self.stream
         assert store is not None
