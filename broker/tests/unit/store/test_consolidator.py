@@ -6,11 +6,13 @@ Goal: each promise of ADR 0010 on its own, on a store whose content is known.
 from __future__ import annotations
 
 import random
+from dataclasses import replace
+from unittest import mock
 
 import pytest
-from tests.support.store import DIRECTORY, Rig, contents_of
+from tests.support.store import DIRECTORY, Crashed, Rig, contents_of
 
-from understudy.errors import JournalCorrupt
+from understudy.errors import DiskFailed, JournalCorrupt
 from understudy.message import Message
 from understudy.store.contents import live_messages, read_contents
 from understudy.store.follower import Follower, recover
@@ -19,8 +21,12 @@ from understudy.store.inspect import verify
 from understudy.store.live_index import LiveIndex
 from understudy.store.log_copy import CopyState, LogCopy
 from understudy.store.reference import Location, unpack_location
+from understudy.store.reserve import RESERVE_NAME
+from understudy.store.retained import RetainedCounts, retained_messages
+from understudy.store.retention import RetentionSettings
 from understudy.store.segment import parse_name
 from understudy.store.snapshot import snapshot_names
+from understudy.testing.sim_disk import SimFile
 
 BODY = 6_000
 
@@ -60,7 +66,7 @@ def fill(rig: Rig, count: int, *, pin_every: int = 0) -> list[tuple[int, Locatio
 
 
 def names(rig: Rig) -> list[str]:
-    return [path.rsplit("/", 1)[1] for path in rig.volume.paths()]
+    return [path.rsplit("/", 1)[1] for path in rig.volume.paths() if path.startswith(f"{DIRECTORY}/")]
 
 
 def numbers(rig: Rig) -> list[int]:
@@ -286,3 +292,133 @@ def test_forwarding_follows_more_than_one_move_and_forgets_what_is_dead() -> Non
     assert len(forwarding) == 0
     with pytest.raises(KeyError):
         forwarding.resolve(first, {3})
+
+
+@pytest.mark.parametrize("when", ["write", "sync", "rename", "sync-directory"])
+def test_what_the_disk_refuses_for_a_snapshot_ends_the_broker(when: str) -> None:
+    rig = rig_of(percent=0)
+    put(rig, pinned=True)
+    store = rig.store
+    assert store is not None
+
+    begun = [""]
+
+    def refuse(operation: str) -> None:
+        # only what concerns the snapshot, which is there under its temporary name until its rename
+        if any(name.endswith(".snap.new") for name in names(rig)) or begun[0] == "rename":
+            begun[0] = operation
+            if operation == when:
+                raise DiskFailed(f"{operation}: Input/output error")
+
+    rig.volume.before_operation = refuse
+    for _ in range(60):
+        if rig.failures:
+            break
+        put(rig)
+        rig.settle_log()
+    assert isinstance(rig.failures[0], DiskFailed)
+    assert len(rig.failures) == 1
+    confirmed: list[bool] = []
+    with pytest.raises(DiskFailed):
+        put(rig)
+    store.context.when_durable(store.last_sequence + 1, confirmed.append, True)
+    rig.settle_log()
+    assert not confirmed
+    rig.die(power_loss=False)
+    rig.volume.before_operation = lambda operation: None
+    rig.activate("b")
+    assert not [name for name in names(rig) if name.endswith(".snap.new")]
+
+
+def test_a_snapshot_that_cannot_be_read_does_not_end_the_broker(caplog: pytest.LogCaptureFixture) -> None:
+    rig = rig_of(percent=0)
+    put(rig, pinned=True)
+    fill(rig, 30)
+    newest = snapshot_names(names(rig))[0]
+    opened = SimFile.read
+
+    def read(self: SimFile, offset: int, length: int) -> bytes:
+        if self.path.endswith(newest):
+            raise DiskFailed(f"cannot read {self.path}: Input/output error")
+        return opened(self, offset, length)
+
+    with mock.patch.object(SimFile, "read", read):
+        fill(rig, 40)
+    assert "the log was not consolidated" in caplog.text
+    assert rig.failures == []
+    fill(rig, 40)
+    assert newest not in names(rig)
+
+
+def test_a_full_disk_is_consolidated_from_the_reserve() -> None:
+    rig = rig_of(segments_min=4, percent=0)
+    store = rig.store
+    assert store is not None
+    old = put(rig, pinned=True)
+    waiting = fill(rig, 90, pin_every=1)
+    rig.volume.capacity_bytes = rig.volume.used_bytes()
+    while not store.full:
+        waiting += [put(rig, pinned=True)]
+        rig.settle_log()
+    held = len(numbers(rig))
+    # the consumers go on, and what they take makes room again, one old message or not
+    for message_id, _ in waiting:
+        store.store_acknowledge(rig.queue_ids[0], message_id)
+        rig.settle_log()
+    for _ in range(12):
+        rig.time.advance(11_000)
+        store.check_disk()
+        rig.settle()
+    assert not store.full
+    assert len(numbers(rig)) <= held - 5
+    assert RESERVE_NAME in names(rig), "the reserve is there again"
+    assert rig.failures == []
+    assert store.read_message(old[1]).encoded == rig.bodies[old[0]]
+    fill(rig, 20)
+    rig.die(power_loss=False)
+    rig.activate("b")
+    assert contents_of(rig.store.state)["messages"][rig.queue_ids[0]].keys() == {old[0]}
+
+
+def test_dropped_segments_are_retained_and_snapshots_are_not() -> None:
+    rig = Rig(random.Random(1), compact_segments_min=2, compact_percent=50)
+    rig.settings = replace(rig.settings, retention=RetentionSettings("/kept"))
+    rig.activate("a")
+    rig.queue()
+    fill(rig, 160, pin_every=20)
+    kept = [path.removeprefix("/kept/") for path in rig.volume.paths() if path.startswith("/kept/")]
+    retained = [parsed[0] for name in kept if (parsed := parse_name(name)) is not None]
+    assert len(retained) == len(kept) > 10
+    # nothing is in both places, nothing is in none
+    assert sorted(retained + numbers(rig)) == list(range(1, max(numbers(rig)) + 1))
+    # a message that was copied forward is retained once
+    counts = RetainedCounts()
+    found = list(retained_messages(rig.disk("judge"), "/kept", counts))
+    assert len({message.record.message_id for message in found}) == len(found)
+
+
+def test_what_a_node_had_dropped_and_not_removed_is_retained_by_the_next() -> None:
+    rig = Rig(random.Random(1), compact_segments_min=2, compact_percent=0)
+    rig.settings = replace(rig.settings, retention=RetentionSettings("/kept"))
+    rig.activate("a")
+    rig.queue()
+    put(rig, pinned=True)
+
+    store = rig.store
+    assert store is not None
+
+    def dies(operation: str) -> None:
+        if operation == "make-directory" and store.state.removable:
+            raise Crashed(operation)
+
+    rig.volume.before_operation = dies
+    with pytest.raises(Crashed):
+        fill(rig, 100)
+    dropped = set(store.state.removable)
+    assert dropped <= set(numbers(rig))
+    rig.die(power_loss=False)
+    successor = rig.activate("b")
+    rig.settle()
+    assert not dropped & set(numbers(rig))
+    assert dropped <= {parsed[0] for path in rig.volume.paths() if (parsed := parse_name(path.rsplit("/", 1)[1]))}
+    assert not successor.state.removable
