@@ -101,7 +101,7 @@ class Consolidator:
         self._snapshots: list[SnapshotHeader] = []
         """Newest first: what can be begun with; older ones than two are being removed."""
         self._snapshot_bytes = 0
-        self._live: dict[int, int] = {}
+        self.live: dict[int, int] = {}
         """Bytes of live records by segment, as the last snapshot made here found them."""
         self._live_bytes = 0
         self._passed: set[int] = set()
@@ -109,6 +109,8 @@ class Consolidator:
         self._stopped = False
         self._reserve_used = False
         self._retry_at_ms = 0
+        self.trouble: BaseException | None = None
+        """Why the last run did not get to its end."""
         self.copied_messages = 0
         """Messages copied forward so far."""
         self.dropped_segments = 0
@@ -157,9 +159,12 @@ class Consolidator:
         if not self._trim(urgent=True):
             self._start(1)
 
-    def consolidate(self) -> bool:
-        """Take in every finished segment now; whether there is one."""
-        return self._start(1)
+    def consolidate_all(self) -> bool:
+        """Take in every finished segment and copy out of every sparse one; whether there is anything to take in."""
+        due = self._due(1, at_most=None)
+        if due:
+            self._background.start(self._run(due, copy_all=True), self._ended)
+        return bool(due)
 
     def _free_to_begin(self) -> bool:
         return not self._stopped and not self._background.busy and self._journal.failure is None
@@ -173,7 +178,7 @@ class Consolidator:
         return True
 
     def _start(self, interval: int) -> bool:
-        due = self._due(interval)
+        due = self._due(interval, _CATCH_UP * self._interval())
         if due:
             self._background.start(self._run(due), self._ended)
         return bool(due)
@@ -182,8 +187,8 @@ class Consolidator:
         """Segments after which a snapshot is due: it must not cost more than the log it stands for."""
         return max(self._segments_min, -(-self._snapshot_bytes // self._segment_bytes))
 
-    def _due(self, interval: int) -> int:
-        """Segment up to which a snapshot is to be made; 0 for none."""
+    def _due(self, interval: int, at_most: int | None) -> int:
+        """Segment up to which a snapshot is to be made, so many segments at most; 0 for none."""
         if not self._segments_min or self._broken:
             return 0
         newest = self._snapshots[0].number if self._snapshots else 0
@@ -194,12 +199,13 @@ class Consolidator:
                 since.pop()
             if newest < number < self._journal.number:
                 since.append(number)
-        return since[: _CATCH_UP * self._interval()][-1] if len(since) >= interval else 0
+        return since[:at_most][-1] if len(since) >= interval else 0
 
     def _ended(self, error: BaseException | None) -> None:
         if self._reserve_used:
             # what the run freed makes room for it again, or the next one does
             self._journal.keep_reserve()
+        self.trouble = error
         if error is None:
             # the log may have grown by more than one snapshot takes in
             self._start(self._interval())
@@ -246,7 +252,7 @@ class Consolidator:
 
     # --- one run ------------------------------------------------------------------------------------
 
-    def _run(self, last: int) -> _Run:
+    def _run(self, last: int, *, copy_all: bool = False) -> _Run:
         built = yield from self._build(last)
         if built is None:
             return
@@ -259,10 +265,10 @@ class Consolidator:
         yield Durable(sequence)
         self._snapshots = [header, *self._snapshots][:2]
         self._snapshot_bytes = built.size_bytes
-        self._live = built.live
+        self.live = built.live
         self._live_bytes = sum(built.live.values())
         yield from self._drop()
-        yield from self._copy_forward(_COPY * taken)
+        yield from self._copy_forward(None if copy_all else _COPY * taken)
         self._forwarding.sweep(self._state.live)
 
     def _build(self, last: int) -> Generator[Job | Durable, Any, Built | None]:
@@ -298,9 +304,7 @@ class Consolidator:
             return
         complete = self._snapshots[1].number
         before = min(self.readers.values(), default=complete)
-        dead = [
-            number for number in self._state.segments if number < min(complete, before) and number not in self._live
-        ]
+        dead = [number for number in self._state.segments if number < min(complete, before) and number not in self.live]
         if dead:
             sequence = self._journal.append(RecordType.SEGMENTS_DROP, encode_drop(complete, dead))
             self._state.complete = max(self._state.complete, complete)
@@ -316,19 +320,20 @@ class Consolidator:
 
     # --- copying forward ----------------------------------------------------------------------------
 
-    def _copy_forward(self, segments_max: int) -> _Run:
-        """Append live messages of nearly dead segments again, the emptiest first."""
+    def _copy_forward(self, segments_max: int | None) -> _Run:
+        """Append live messages of nearly dead segments again, so many segments at most, the emptiest first."""
         newest = self._snapshots[0].number
         kept = {number: use.end for number, use in self._state.segments.items() if number <= newest}
         if len(kept) <= self._segments_min or 100 * self._live_bytes >= self._percent * sum(kept.values()):
             return
-        sparse = sparse_segments(kept, self._live, self._percent)
+        sparse = sparse_segments(kept, self.live, self._percent)
         wanted = [number for number in sparse if number not in self._passed][:segments_max]
         for number in sorted(wanted):
             copy = SegmentCopy(self._disk, self._directory, number, self._journal, self._state, self._forwarding)
             try:
                 yield from copy.run()
-            except DiskFull:
+            except DiskFull as error:
+                log.warning("messages were not copied forward", extra={"error": str(error)})
                 return
             except JournalCorrupt as error:
                 # what is damaged stays where it is, to be seen by whoever reads it

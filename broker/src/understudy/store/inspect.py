@@ -9,6 +9,7 @@ Not here: how it is shown (``cli.data``); repairing anything.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
 from zlib import crc32
@@ -158,7 +159,7 @@ def read_log(disk: Disk, directory: str) -> Iterator[LoggedRecord]:
     Raises:
         JournalCorrupt: a valid record that cannot be understood, or the chain is damaged.
     """
-    for link in read_chain(disk, directory, disk.list(directory)).links:
+    for link in _log_links(disk, directory):
         path = f"{directory}/{link.name}"
         file = disk.open(path, read_only=True)
         try:
@@ -170,6 +171,18 @@ def read_log(disk: Disk, directory: str) -> Iterator[LoggedRecord]:
                 yield LoggedRecord(link.number, link.epoch, frame, record)
         finally:
             file.close()
+
+
+def _log_links(disk: Disk, directory: str) -> list[Link]:
+    """The segments of the log, also those that only a snapshot lists."""
+    chain = read_chain(disk, directory, disk.list(directory))
+    if chain.trimmed or chain.missing:
+        with suppress(JournalCorrupt):
+            follower = recover(disk, directory)
+            follower.close()
+            newest = follower.chain.epoch
+            return [Link(end.number, end.epoch, end.end if end.epoch < newest else None) for end in follower.ends()]
+    return list(chain.links)
 
 
 def verify(disk: Disk, directory: str, progress: Callable[[int, int], None] = lambda done, total: None) -> VerifyReport:

@@ -187,6 +187,12 @@ class StoreState:
             for reference in references.references():
                 yield queue_id, reference
 
+    def needed(self) -> Iterator[MessageReference]:
+        """All that waits and all that open transactions have added."""
+        yield from (reference for _, reference in self.waiting())
+        for transaction in self.transactions.values():
+            yield from (reference for _, reference in transaction.adds)
+
     @property
     def in_checkpoint(self) -> bool:
         """Whether the last record was a part of a checkpoint that is not complete."""
