@@ -330,6 +330,8 @@ class Rig:
             return self.send_large(tx_id)
         store, stream = self.store, self.stream
         assert store is not None
+        if not self.queue_ids:
+            self.queue()
         size = stream.choice((0, 10, 500, 3000, 20000) if stream.random() < 0.5 else (100,))
         body = stream.randbytes(size) if stream.random() < 0.7 else bytes(size)
         message = Message(body, address="x", priority=stream.randrange(10), expiration=stream.choice((0, 99)))

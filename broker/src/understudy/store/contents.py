@@ -9,7 +9,7 @@ Not here: where two copies split (``compare``); how messages are written to a fi
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -30,7 +30,7 @@ from understudy.store.records import (
     decode,
     decode_message,
 )
-from understudy.store.reference import MessageReference, pack_location, unpack_location
+from understudy.store.reference import Location, MessageReference, pack_location, unpack_location
 from understudy.store.replay import Cursor, Stop, read_frame, replay
 from understudy.store.segment import seed_of
 from understudy.store.snapshot import SnapshotLoader
@@ -92,6 +92,7 @@ def read_contents(copy: LogCopy, split_sequences: Sequence[int] = ()) -> Content
         split_sequences: Where to note the open transactions on the way.
     """
     contents = Contents(StoreState(_DUPLICATE_IDS_MAX))
+    contents.state.origins = {}
     sequence = _load_base(copy, contents.state)
     splits = sorted({sequence for sequence in split_sequences if copy.extents}, reverse=True)
     index = 0
@@ -230,10 +231,13 @@ class Counterpart:
     """What transactions that were open at the split had added, unless the other side committed them."""
     other: StoreState
     """What the other side means at its end."""
+    origins: Mapping[int, Location]
+    """Where messages of the one that is looked at lay before they were copied forward."""
 
     def common(self, queue_id: int, reference: MessageReference) -> bool:
         """Whether the other side has, or had, this message in this queue too."""
-        if reference.location is None or reference.location >= self.split.location:
+        location = self.origins.get(reference.message_id, reference.location)
+        if location is None or location >= self.split.location:
             return False
         return (queue_id, reference.message_id) not in self.uncommitted
 

@@ -24,7 +24,7 @@ from understudy.ids import NodeId
 from understudy.ports import Disk, File
 from understudy.store.inspect import Problem, read_frames
 from understudy.store.log_chain import Chain, Link, newest_epoch, read_chain
-from understudy.store.records import RecordType, SealRecord
+from understudy.store.records import HEADER, HEADER_BYTES, RecordType, SealRecord
 from understudy.store.replay import Frame, find_later_record
 from understudy.store.segment import (
     HEADER_BLOCK_BYTES,
@@ -35,7 +35,7 @@ from understudy.store.segment import (
     seed_of,
     segment_name,
 )
-from understudy.store.snapshot import SnapshotHeader, check_snapshot, read_snapshot_header, snapshot_names
+from understudy.store.snapshot import SnapshotHeader, read_snapshot, snapshot_names
 
 _READ_BYTES: Final = 4 * 1024 * 1024
 #: How often a copy may change while it is looked at.
@@ -242,16 +242,18 @@ class LogCopy:
                 names = [name for name in names if (parse_name(name) or (0, 0))[1] != epoch]
 
     def _find_base(self, chain: Chain) -> None:
-        """Where the log has holes, or its beginning was dropped: the newest whole snapshot that fits."""
-        if chain.hole is None and not self._begins_dropped(chain):
+        """Where segments were dropped: the oldest whole snapshot that fits, because most of the log is left
+        behind it. None where all that is missing was trimmed.
+        """
+        gapless, first_sequence = self._continuity(chain)
+        if gapless and first_sequence <= 1:
             return
         names = self.disk.list(self.directory)
         present = {link.number: link for link in chain.links}
-        for name in snapshot_names(names):
+        for name in reversed(snapshot_names(names)):
             file = self.disk.open(f"{self.directory}/{name}", read_only=True)
             try:
-                check_snapshot(file, name)
-                header = read_snapshot_header(file, name)
+                header, state = read_snapshot(file, name)
             except JournalCorrupt as error:
                 if self.problem is None:
                     self.problem = Problem(error.file, error.offset, bare_message(error))
@@ -259,16 +261,34 @@ class LogCopy:
             finally:
                 file.close()
             link = present.get(header.number)
-            if link is not None and link.epoch == header.segment_epoch and link.end in (None, header.offset):
-                self.base = header
-                parsed = [pair for pair in map(parse_name, names) if pair is not None and pair[2]]
-                self.older = [Link(pair[0], pair[1], None) for pair in parsed if pair[0] <= header.number]
+            if link is None or link.epoch != header.segment_epoch or link.end not in (None, header.offset):
+                continue
+            if gapless and first_sequence <= state.trimmed_to:
                 return
+            self.base = header
+            parsed = [pair for pair in map(parse_name, names) if pair is not None and pair[2]]
+            self.older = [Link(pair[0], pair[1], None) for pair in parsed if pair[0] <= header.number]
+            return
 
-    def _begins_dropped(self, chain: Chain) -> bool:
-        """Whether the newest epoch has lost segments: its own first, or some behind it."""
-        own = [link.number for link in chain.links if link.epoch == chain.epoch]
-        return chain.trimmed or (bool(own) and own[-1] - own[0] >= len(own))
+    def _continuity(self, chain: Chain) -> tuple[bool, int]:
+        """Whether, by what the seals say, no segment between two is missing; and the first sequence, 0 for none."""
+        first = after = 0
+        gapless = True
+        for link in chain.links:
+            file = self.disk.open(f"{self.directory}/{link.name}", read_only=True)
+            try:
+                raw = file.read(HEADER_BLOCK_BYTES, HEADER_BYTES)
+                sequence = HEADER.unpack(raw)[2] if len(raw) == HEADER_BYTES else 0
+                found = read_seal(file, read_header(file, link.number, link.epoch))
+            except JournalCorrupt:
+                # the scan says it
+                found = None
+            finally:
+                file.close()
+            gapless = gapless and (not after or not sequence or sequence == after)
+            first = first or sequence
+            after = found[1].last_sequence + 2 if found is not None else 0
+        return gapless, first
 
     def _scan(self, link: Link) -> bool:
         """Take in one segment; False when the log does not go on behind it."""

@@ -476,13 +476,22 @@ class SnapshotLoader:
         state.base = (header.epoch, end.needs)
 
 
-def check_snapshot(file: File, name: str) -> SnapshotEnd:
-    """Read a whole snapshot for what is wrong with it; its last record.
+def read_snapshot(file: File, name: str) -> tuple[SnapshotHeader, StoreState]:
+    """A whole snapshot.
 
     Raises:
         JournalCorrupt: it is damaged.
         StoreVersionUnsupported: a newer format.
     """
+    header, state = read_snapshot_header(file, name), StoreState()
+    loader = SnapshotLoader(file, header, state)
+    while loader.reader.end is None:
+        loader.step(READ_BYTES)
+    return header, state
+
+
+def check_snapshot(file: File, name: str) -> SnapshotEnd:
+    """Read a whole snapshot for what is wrong with it; its last record. Raises as ``read_snapshot``."""
     header = read_snapshot_header(file, name)
     loader = SnapshotLoader(file, header, StoreState())
     while loader.reader.end is None:

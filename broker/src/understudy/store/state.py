@@ -49,7 +49,7 @@ from understudy.store.records import (
     encode_duplicate_id,
     encode_queue,
 )
-from understudy.store.reference import LargeReference, Location, MessageReference, reference_to
+from understudy.store.reference import LargeReference, Location, MessageReference, pack_location, reference_to
 
 
 @dataclass(slots=True)
@@ -155,6 +155,8 @@ class StoreState:
         """The log shows that the snapshot was written by a node that had lost the store."""
         self.late: LateChanges | None = None
         """Set by the consolidator, which replays without the older references."""
+        self.origins: dict[int, Location] | None = None
+        """Set by tools that ask where a message lay first: message id to the source of its first move."""
         self._checkpoint: list[AddressRecord | QueueRecord | DuplicateIdRecord] | None = None
         self._checkpoint_began = 0
 
@@ -415,6 +417,8 @@ class StoreState:
         source = self.segments.get(record.source_number)
         if source is not None:
             source.moved = max(source.moved, record.source_offset + 1)
+        if self.origins is not None:
+            self.origins.setdefault(record.message_id, pack_location(record.source_number, record.source_offset, 0))
         found = [self.relocate(queue_id, record.message_id, location) for queue_id in record.queue_ids]
         if all(found):
             return
