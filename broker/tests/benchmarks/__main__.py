@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import click
 
+from benchmarks.consolidation import consolidation
 from benchmarks.recovery import recovery
 from benchmarks.soak import soak
 from benchmarks.takeover import takeover
 
-BENCHMARKS = {"recovery": recovery, "soak": soak, "takeover": takeover}
+BENCHMARKS = {"consolidation": consolidation, "recovery": recovery, "soak": soak, "takeover": takeover}
 
 
 @click.command()

@@ -22,7 +22,7 @@ from understudy.store.operation_context import OperationContext
 #: Bytes that work may read or write while the log grows by one.
 SHARE: Final = 4
 #: Log read and replayed in one step.
-STEP_BYTES: Final = 256 * 1024
+STEP_BYTES: Final = 128 * 1024
 
 
 @dataclass(frozen=True, slots=True)

@@ -63,16 +63,24 @@ def skim(
             continue
         if kind == 9 and length >= _MESSAGE_ONE_BYTES:
             (
-                message_id, tx_id, _, expiration, scheduled_ms, priority, large, duplicate_bytes, count, queue_id,
+                message_id, tx_id, address_id, expiration, scheduled_ms, priority, large, duplicate_bytes, count,
+                queue_id,
             ) = message_of(data, at + HEADER_BYTES)  # fmt: skip
-            if count == 1 and not tx_id and not duplicate_bytes and not large:
-                masks = queues.get(queue_id)
-                if masks is not None and masks.get(message_id >> 6, 0) >> (message_id & 63) & 1:
-                    state.backlog(queue_id).append(
-                        message_id, priority, expiration, scheduled_ms, length - _MESSAGE_ONE_BYTES,
-                        Location(base | origin + at << 32 | length),  # pack_location, in line
-                    )  # fmt: skip
-                    state.live.add(queue_id, message_id)
+            if count and not tx_id and not large and end >= at + MESSAGE_HEADER_BYTES + 8 * count + duplicate_bytes:
+                location = Location(base | origin + at << 32 | length)  # pack_location, in line
+                rest = MESSAGE_HEADER_BYTES + 8 * count + duplicate_bytes
+                queue_ids = (
+                    (queue_id,) if count == 1 else struct.unpack_from(f"<{count}Q", data, at + MESSAGE_HEADER_BYTES)
+                )
+                for queue_id in queue_ids:
+                    masks = queues.get(queue_id)
+                    if masks is not None and masks.get(message_id >> 6, 0) >> (message_id & 63) & 1:
+                        state.backlog(queue_id).append(
+                            message_id, priority, expiration, scheduled_ms, length - rest, location
+                        )
+                        state.live.add(queue_id, message_id)
+                if duplicate_bytes:
+                    state.remember_duplicate(address_id, data[at + rest - duplicate_bytes : at + rest])
                 at = end
                 continue
         _apply(state, number, path, origin + at, data[at:end])

@@ -47,8 +47,8 @@ from understudy.store.state import SegmentUse, StoreState, TransactionRecord
 MAGIC: Final = b"USTSNAP\n"
 #: References, acknowledgements or bindings in one record.
 PART_ITEMS: Final = 1_000
-#: Bytes asked for at a time.
-READ_BYTES: Final = 64 * 1024
+#: Bytes asked for at a time: one full record of references.
+READ_BYTES: Final = 72 * 1024
 
 _HEADER = struct.Struct("<8sHHI16sQqQQQQQ")
 _CRC_OFFSET: Final = 12

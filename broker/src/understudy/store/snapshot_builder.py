@@ -50,6 +50,8 @@ def _read_digested(file: File, offset: int, length: int, digest: int) -> tuple[b
 
 #: Bytes written and synced at a time.
 WRITE_BYTES: Final = 512 * 1024
+#: New references looked at in one step.
+_LOOK_ITEMS: Final = 500
 #: Bytes of a record of a message in one queue without duplicate id, less the message.
 _MESSAGE_ONE_BYTES: Final = MESSAGE_HEADER_BYTES + 8
 
@@ -336,7 +338,9 @@ class SnapshotBuilder:
             data = yield read_job(base_file, reader.offset, reader.want)
             older = [payload for _, payload in reader.feed(data)]
         is_live = self._state.live.is_live
-        for queue_id, reference in self._replayed.waiting():
+        for looked_at, (queue_id, reference) in enumerate(self._replayed.waiting(), 1):
+            if not looked_at % _LOOK_ITEMS:
+                yield PAUSE
             if not is_live(queue_id, reference.message_id):
                 continue
             assert reference.location is not None, "what was replayed lies in the log"
