@@ -12,6 +12,7 @@ import random
 from collections import Counter
 from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.property.test_store_model import RELAXED, live_of
@@ -24,6 +25,8 @@ from understudy.store.inspect import verify
 from understudy.store.journal import SEGMENT_BYTES_MIN
 from understudy.store.large_messages import REMOVE_AFTER_MS
 from understudy.store.records import AddressRecord, QueueRecord
+from understudy.store.reference import unpack_location
+from understudy.store.segment import segment_name
 from understudy.store.snapshot import snapshot_names
 from understudy.testing.sim_disk import SimVolume
 
@@ -138,6 +141,96 @@ def test_a_crash_anywhere_in_a_consolidation_loses_nothing(seed: int) -> None:
     rig.resume_from(rig.model.contents())
     churn(rig, 30)
     check_files(rig)
+
+
+def scripted(seed: int) -> Rig:
+    """A store in which the consolidator has something to do all the time, and a load that always is the same."""
+    rig = Rig(random.Random(seed), compact_segments_min=1, compact_percent=75, with_large=True)
+    rig.activate("a")
+    churn(rig, 60)
+    rig.settle()
+    return rig
+
+
+def going_on(rig: Rig) -> None:
+    churn(rig, 45)
+    rig.settle()
+
+
+@pytest.mark.parametrize("power_loss", [False, True])
+def test_a_crash_at_every_single_operation(power_loss: bool) -> None:
+    counted = scripted(3)
+    before = counted.volume.operations
+    going_on(counted)
+    operations = counted.volume.operations - before
+    seen = snapshot_paths(counted.volume)
+    assert seen
+    assert operations > 80
+    for operation in range(1, operations + 1):
+        rig = scripted(3)
+        rig.crash_at(operation)
+        with pytest.raises(Crashed):
+            going_on(rig)
+        assert rig.store is not None
+        confirmed = rig.store.context.durable
+        rig.die(power_loss=power_loss)
+        assert recover(rig.volume.copy().disk("judge"), DIRECTORY).state.sequence >= confirmed
+        check_recovered(rig, "b", None)
+        rig.resume_from(rig.model.contents())
+        check_files(rig)
+
+
+@settings(max_examples=120, **RELAXED)
+@given(SEEDS)
+def test_damage_in_a_consolidated_segment_is_located_and_never_served(seed: int) -> None:
+    stream = random.Random(seed)
+    rig = consolidating_rig(stream)
+    rig.activate("a")
+    churn(rig, stream.choice((100, 200)))
+    rig.settle()
+    rig.die(power_loss=False)
+    rig.model.crash(recover(rig.volume.copy().disk("judge"), DIRECTORY).state.sequence)
+    whole = recover(rig.volume.copy().disk("judge"), DIRECTORY)
+    if whole.base is None:
+        return
+    older = [end for end in whole.ends() if end.number <= whole.base.number]
+    hit = stream.choice(older)
+    path = f"{DIRECTORY}/{segment_name(hit.number, hit.epoch)}"
+    offset = stream.randrange(hit.end)
+    cut = stream.random() < 0.5
+    if cut:
+        rig.volume.cut_file(path, offset)
+    else:
+        rig.volume.flip_bit(path, offset, stream.randrange(8))
+    problems = {problem.file: problem.offset for problem in verify(rig.volume.disk("judge"), DIRECTORY).problems}
+    assert problems[path] <= offset
+    # a start needs nothing of it but messages; each of them is right, or an error with its place
+    try:
+        store = rig.activate("b")
+    except JournalCorrupt as error:
+        # the header of the first segment of the epoch is looked at
+        assert error.file == path  # noqa: PT017  # either outcome is right
+        assert error.offset <= offset  # noqa: PT017
+        return
+    assert contents_of(store.state) == rig.model.contents()
+    failed: set[int] = set()
+    for reference in store.state.needed():
+        assert reference.location is not None
+        number, at, length = unpack_location(reference.location)
+        try:
+            assert store.read_message(reference.location).encoded == rig.bodies[reference.message_id]
+        except JournalCorrupt as error:
+            failed.add(reference.message_id)
+            assert (error.file, error.offset, number) == (path, at, hit.number)  # noqa: PT017
+            assert at + length > offset
+    # the node goes on: nothing is copied out of it that is not whole
+    rig.resume_from(rig.model.contents())
+    churn(rig, 100)
+    rig.settle()
+    assert rig.failures == []
+    left = rig.model.contents()["messages"].values()
+    if any(failed & messages.keys() for messages in left):
+        assert path in rig.volume.paths(), "what is damaged stays to be seen"
 
 
 @settings(max_examples=60, **RELAXED)
