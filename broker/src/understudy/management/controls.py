@@ -56,7 +56,7 @@ class StoreFacts:
 
     @property
     def amplification(self) -> float | None:
-        """Bytes kept for each byte needed."""
+        """Bytes kept for each byte needed; None where that is not known."""
         return self.bytes / self.live_bytes if self.live_bytes else None
 
 
@@ -239,6 +239,8 @@ def node_json(view: NodeView) -> dict[str, object]:
             "bytes": store.bytes,
             "full": store.full,
             "durable_sequence": store.durable_sequence,
+            "live_bytes": store.live_bytes,
+            "amplification": None if store.amplification is None else round(store.amplification, 3),
         },
         "connections": view.connections,
         "sessions": view.sessions,
