@@ -12,16 +12,19 @@ from understudy.cluster.credentials import ClusterCredentials
 from understudy.cluster.topology import Topology
 from understudy.config.model import Configuration
 from understudy.limits import JOURNAL_BACKLOG_BYTES_PAUSE
-from understudy.ports import Clock, Connection, Entropy, Timers
+from understudy.ports import Clock, Connection, Entropy, Timers, Worker
 from understudy.protocols.core.connection import CoreConnection
 from understudy.protocols.core.reattachment import Reattachments
 from understudy.protocols.core.services import CoreServices
+from understudy.routing.deployment import deploy
 from understudy.routing.post_office import PostOffice
 from understudy.routing.settings import AddressSettingsRepository
 from understudy.security.authorization import SecurityPolicy
 from understudy.security.login_guard import LoginGuard
+from understudy.security.logins import Logins
 from understudy.session.registry import SessionRegistry
 from understudy.session.resource_registry import ResourceRegistry
+from understudy.session.slow_consumers import SlowConsumers
 from understudy.store.message_store import MessageStore
 from understudy.store.pages import Pages
 
@@ -40,6 +43,7 @@ class Broker:
         clock: Clock,
         timers: Timers,
         entropy: Entropy,
+        worker: Worker,
         wake: Callable[[], None],
         global_max_size_bytes: int,
         pages: Pages | None = None,
@@ -61,8 +65,11 @@ class Broker:
             address_queue_scan_period_ms=configuration.address_queue_scan_period_ms,
             wildcard_routing=configuration.wildcards.routing_enabled,
             wake=wake,
+            entropy=entropy,
         )
         self.post_office.restore(store.state)
+        self.slow_consumers = SlowConsumers(clock, timers)
+        self.post_office.directory.listeners.append(self.slow_consumers)
         self.resources = ResourceRegistry(
             self.post_office,
             clock,
@@ -71,7 +78,8 @@ class Broker:
             scan_period_ms=configuration.transaction_timeout_scan_period_ms,
         )
         self.resources.restore(store.state)
-        self.post_office.directory.deploy(configuration.addresses)
+        self.post_office.settle()
+        deploy(self.post_office, configuration.addresses, configuration.diverts)
         self.services = CoreServices(
             node_id=store.node_id,
             post_office=self.post_office,
@@ -83,7 +91,7 @@ class Broker:
             registry=SessionRegistry(),
             resources=self.resources,
             reattachments=Reattachments(clock, timers),
-            login_guard=LoginGuard(clock),
+            logins=Logins(security, LoginGuard(clock), worker),
             credentials=credentials,
             connection_ttl_override_ms=configuration.connection_ttl_override_ms,
         )
@@ -102,12 +110,23 @@ class Broker:
         """Whether the journal is so far behind that sockets should not be read."""
         return self.store.backlog_bytes > JOURNAL_BACKLOG_BYTES_PAUSE
 
-    def stop_accepting(self) -> None:
-        """Refuse new sessions; the present ones go on until they are closed."""
+    def stop_accepting(self, *, critical: bool = False) -> None:
+        """Refuse new sessions; the present ones go on until they are closed.
+
+        Args:
+            critical: Because of an error, which clients are told.
+        """
         self.services.accepting = False
+        self.services.critical_stop = critical
+
+    def when_idle(self, call: Callable[[], None]) -> None:
+        """Call when there is no session any more, perhaps now; then perhaps again."""
+        self.services.on_idle = call
+        self.services.session_ended()
 
     def close(self) -> None:
         """End timers and what waits for its client; connections were closed before."""
         self.services.reattachments.close()
+        self.slow_consumers.close()
         self.resources.close()
         self.post_office.close()

@@ -30,7 +30,8 @@
             AddressNotFound | AddressExists | AddressHasBindings | AddressFull
             QueueNotFound | QueueExists | QueueInUse | InvalidQueueConfiguration
             InvalidSelector | MaxConsumersExceeded | UnexpectedRoutingType | IllegalState
-            DuplicateMetadata | ObjectClosed
+            SharedQueueMismatch         the shared queue asked for exists, but is another one
+            DuplicateMetadata | ObjectClosed | DivertExists | DivertNotFound
         SecurityError
             AuthenticationFailed | NotAuthorized | ClusterSecurityError
         StoreError                  the node stops rather than guess
@@ -318,6 +319,22 @@ class IllegalState(AddressError):
     """The request does not fit what the session or consumer is doing."""
 
     code = "illegal-state"
+
+
+class SharedQueueMismatch(AddressError):
+    """A shared queue of this name exists with another address or filter (CORE
+    INVALID_TRANSIENT_QUEUE_USE).
+    """
+
+    code = "shared-queue-mismatch"
+
+
+class DivertExists(AddressError):
+    code = "divert-exists"
+
+
+class DivertNotFound(AddressError):
+    code = "divert-not-found"
 
 
 class DuplicateMetadata(AddressError):

@@ -37,6 +37,11 @@ HANDSHAKE_TIMEOUT_MS = 10_000
 #: Time a connection that has shown its protocol has to create its first session, announce
 #: itself or subscribe (login); every further frame without one does not extend it.
 LOGIN_TIMEOUT_MS = 30_000
+#: Logins whose password check waits for its turn, per node and per host (login).
+LOGINS_WAITING_MAX = 10_000
+LOGINS_WAITING_OF_HOST_MAX = 2_000
+#: Bytes of frames that wait behind a login before their socket is not read any more (login).
+LOGIN_HELD_BYTES_PAUSE = 64 * 1024
 #: Connections of one acceptor that have not logged in yet (login).
 CONNECTIONS_BEFORE_LOGIN_MAX = 1_000
 #: Connections of one acceptor; parameter ``connectionsAllowed``.
@@ -93,6 +98,8 @@ PAGING_SLACK_BYTES = 16 * 1024 * 1024
 #: Addresses of one node, and queues of one node.
 ADDRESSES_MAX = 1_000_000
 QUEUES_MAX = 1_000_000
+#: Diverts of one node.
+DIVERTS_MAX = 10_000
 #: Largest body of a management HTTP request. Bytes.
 HTTP_BODY_BYTES_MAX = 1024 * 1024
 #: Largest broker.xml. Bytes.

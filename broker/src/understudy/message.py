@@ -19,7 +19,7 @@ from typing import ClassVar, Final, NamedTuple
 
 from understudy.errors import LimitExceeded, LocalProtocolError, RemoteProtocolError
 from understudy.limits import NAME_UNITS_MAX
-from understudy.properties import LONG, Properties, PropertyValue, encode_simple_string
+from understudy.properties import LONG, NO_PROPERTIES, Properties, PropertyValue, encode_simple_string
 
 #: ``E`` counts from the start of the historical frame header.
 BODY_END_BIAS: Final = 13
@@ -36,6 +36,7 @@ ORIGINAL_ADDRESS: Final = "_AMQ_ORIG_ADDRESS"
 ORIGINAL_QUEUE: Final = "_AMQ_ORIG_QUEUE"
 ORIGINAL_MESSAGE_ID: Final = "_AMQ_ORIG_MESSAGE_ID"
 ORIGINAL_ROUTING_TYPE: Final = "_AMQ_ORIG_ROUTING_TYPE"
+INGRESS_TIMESTAMP: Final = "_AMQ_INGRESS_TIMESTAMP"
 ACTUAL_EXPIRY: Final = "_AMQ_ACTUAL_EXPIRY"
 FORCED_DELIVERY: Final = "_hornetq.forced.delivery.seq"
 
@@ -229,7 +230,7 @@ class Message:
         if not 0 <= self.priority <= 9:
             raise RemoteProtocolError(f"message priority {self.priority} at offset {offset + 18}")
         if encoded[behind] == 0:
-            self.properties = Properties()
+            self.properties = NO_PROPERTIES
             behind += 1
         else:
             self.properties, behind = Properties.decode(encoded, behind, size)

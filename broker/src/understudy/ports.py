@@ -183,6 +183,20 @@ class LogWriter(Protocol):
         ...
 
 
+class Worker(Protocol):
+    """Computes away from the loop what would hold it up; has no order and touches nothing shared."""
+
+    def run(self, work: Callable[[], None], done: Callable[[BaseException | None], None]) -> None:
+        """Call ``work`` on another thread, then ``done`` on the loop's, with the error if there was
+        one.
+        """
+        ...
+
+    def close(self) -> None:
+        """Take no more; what was given is finished or dropped."""
+        ...
+
+
 class FileLock(Protocol):
     """An exclusive lock on a file that the operating system or the file server guards."""
 

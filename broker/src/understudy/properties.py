@@ -174,6 +174,22 @@ class Properties(MutableMapping[str, PropertyValue]):
         return self, offset
 
 
+class _NoProperties(Properties):
+    """None, for good."""
+
+    __slots__ = ()
+
+    def __setitem__(self, key: str, value: PropertyValue) -> None:
+        raise TypeError("a received message does not change: use Message.replace")
+
+    def set_typed(self, key: str, tag: int, value: PropertyValue) -> None:
+        raise TypeError("a received message does not change: use Message.replace")
+
+
+#: Of every received message without properties.
+NO_PROPERTIES: Final = _NoProperties()
+
+
 def _decode_entries(data: bytes, offset: int, end: int) -> tuple[dict[str, tuple[int, PropertyValue]], int]:
     """The entries of the block at ``offset``, whose flag is known to be set, and the offset behind."""
     if offset + 5 > end:

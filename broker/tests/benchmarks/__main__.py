@@ -5,11 +5,18 @@ from __future__ import annotations
 import click
 
 from benchmarks.consolidation import consolidation
+from benchmarks.logins import logins
 from benchmarks.recovery import recovery
 from benchmarks.soak import soak
 from benchmarks.takeover import takeover
 
-BENCHMARKS = {"consolidation": consolidation, "recovery": recovery, "soak": soak, "takeover": takeover}
+BENCHMARKS = {
+    "consolidation": consolidation,
+    "logins": logins,
+    "recovery": recovery,
+    "soak": soak,
+    "takeover": takeover,
+}
 
 
 @click.command()

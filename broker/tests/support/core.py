@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import itertools
+from collections import deque
+from collections.abc import Callable
 from typing import Any, TypeVar
 
 from support.routing import FakeStore, World, text
@@ -11,8 +13,9 @@ from understudy.message import Message
 from understudy.protocols.core.connection import CoreConnection
 from understudy.protocols.core.reattachment import Reattachments
 from understudy.protocols.core.services import CoreServices
-from understudy.security.authorization import NoSecurity
+from understudy.security.authorization import NoSecurity, SecurityPolicy
 from understudy.security.login_guard import LoginGuard
+from understudy.security.logins import Logins
 from understudy.wire.core import packets
 from understudy.wire.core.codec import FrameDecoder, encode
 
@@ -28,6 +31,29 @@ class CountingEntropy:
 
     def token(self, length_bytes: int) -> bytes:
         return next(self._numbers).to_bytes(length_bytes, "big")
+
+
+class LazyWorker:
+    """``ports.Worker``: works when it is told to, like a thread that is late."""
+
+    def __init__(self) -> None:
+        self.jobs: deque[tuple[Callable[[], None], Callable[[BaseException | None], None]]] = deque()
+
+    def run(self, work: Callable[[], None], done: Callable[[BaseException | None], None]) -> None:
+        self.jobs.append((work, done))
+
+    def work(self, jobs: int = 1_000_000) -> int:
+        """Do that many pieces of work, and those that follow from them. Returns how many there were."""
+        count = 0
+        while self.jobs and count < jobs:
+            work, done = self.jobs.popleft()
+            work()
+            done(None)
+            count += 1
+        return count
+
+    def close(self) -> None:
+        self.jobs.clear()
 
 
 class FakeConnection:
@@ -118,18 +144,20 @@ class CoreNode:
     def __init__(self, *, automatic: bool = True, world: World | None = None, **services: Any) -> None:
         self.world = world or World(automatic=automatic)
         clock = self.world.clock
+        policy: SecurityPolicy = services.pop("security", NoSecurity())
+        self.worker = LazyWorker()
         self.services = CoreServices(
             node_id=NODE,
             post_office=self.world.office,
             store=self.world.store,
-            security=services.pop("security", NoSecurity()),
+            security=policy,
             topology=Topology(),
             clock=clock,
             entropy=CountingEntropy(),
             registry=self.world.registry,
             resources=self.world.resources,
             reattachments=Reattachments(clock, clock),
-            login_guard=LoginGuard(clock),
+            logins=Logins(policy, LoginGuard(clock), self.worker),
             credentials=None,
             **services,
         )

@@ -7,7 +7,7 @@ a crash: ``FakeStore.survivors`` is what a restart would find.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import Any
@@ -94,6 +94,13 @@ class FakeStore:
     def next_id(self) -> int:
         self._last_id += 1
         return self._last_id
+
+    def next_ids(self, count: int) -> int:
+        self._last_id += count
+        return self._last_id - count + 1
+
+    def store_run(self, messages: Sequence[Message], address_id: int, queue_id: int) -> list[int]:
+        return [self.store_message(message, address_id, (queue_id,)) for message in messages]
 
     def _append(self) -> int:
         self.last_sequence += 1
@@ -255,6 +262,7 @@ class FakeCallback:
     forced: list[tuple[int, int, int]] = field(default_factory=list)
     """Consumer, sequence, number of deliveries before it."""
     disconnected: list[int] = field(default_factory=list)
+    killed: list[str] = field(default_factory=list)
     credits: list[tuple[str, int]] = field(default_factory=list)
     refused: list[tuple[str, int]] = field(default_factory=list)
     errors: list[BrokerError] = field(default_factory=list)
@@ -286,6 +294,9 @@ class FakeCallback:
     def forced_delivery(self, consumer_id: int, sequence: int) -> None:
         self.forced.append((consumer_id, sequence, len(self.delivered)))
 
+    def kill_connection(self, reason: str) -> None:
+        self.killed.append(reason)
+
     def disconnect_consumer(self, consumer_id: int) -> None:
         self.disconnected.append(consumer_id)
 
@@ -313,6 +324,7 @@ class FakeSecurity:
     """Allows everything that is not in ``denied``."""
 
     user = "tester"
+    permission_ms = 10_000
 
     def __init__(self, *denied: Permission) -> None:
         self.denied = set(denied)

@@ -17,7 +17,8 @@ import uvloop
 from understudy.config.model import Configuration, LoadedConfig
 from understudy.config.reader import read_broker_xml
 from understudy.errors import BrokerError, ConfigError
-from understudy.runtime.environment import SystemEntropy, system_environment
+from understudy.runtime import garbage
+from understudy.runtime.environment import SystemClock, SystemEntropy, system_environment
 from understudy.runtime.http import ManagementServer
 from understudy.runtime.logs import configure_logs
 from understudy.runtime.node import BrokerNode
@@ -110,7 +111,8 @@ async def _serve(configuration: Configuration, place: Instance, allow_remote: bo
     stopping: list[asyncio.Task[None]] = []
 
     def stop() -> None:
-        if not stopping:
+        # the second time it does not wait for clients any longer
+        if len(stopping) < 2:
             log.info("stopping", extra={"reason": "signal"})
             notify("STOPPING=1")
             stopping.append(loop.create_task(node.stop()))
@@ -121,6 +123,7 @@ async def _serve(configuration: Configuration, place: Instance, allow_remote: bo
     watchdog.start()
     try:
         await node.start()
+        garbage.settle()
         notify(f"READY=1\nSTATUS={node.state}")
         log.info("started", extra={"state": node.state})
         error = await node.wait_ended()
@@ -167,6 +170,7 @@ def _security(configuration: Configuration, folder: Path) -> SecurityPolicy:
     return security_policy(
         configuration,
         SystemEntropy(),
+        SystemClock(),
         users=texts[users],
         users_file=str(users),
         roles=texts[roles],

@@ -198,6 +198,33 @@ class AddressConfiguration:
     queues: tuple[QueueConfiguration, ...] = ()
 
 
+class DivertRouting(Enum):
+    """Routing type of what a divert forwards (manual, diverts)."""
+
+    STRIP = "STRIP"
+    """None: it is routed both ways."""
+    PASS = "PASS"
+    """As it was sent."""
+    ANYCAST = "ANYCAST"
+    MULTICAST = "MULTICAST"
+
+
+@dataclass(frozen=True, slots=True)
+class DivertConfiguration:
+    """Messages copied or moved from one address to others."""
+
+    name: str
+    address: str
+    forwarding_address: str
+    """One, or several separated by commas."""
+    routing_name: str | None = None
+    """Name of its binding; the divert's own by default."""
+    filter: str | None = None
+    exclusive: bool = False
+    """Move instead of copy."""
+    routing_type: DivertRouting = DivertRouting.STRIP
+
+
 @dataclass(frozen=True, slots=True)
 class AddressSettingsConfiguration:
     """One address-setting; None means: inherit from the next less specific one, or the default.
@@ -376,6 +403,7 @@ class Configuration:
     cluster_password: str = field(default=DEFAULT_CLUSTER_PASSWORD, repr=False)
 
     security_enabled: bool = _CORE.boolean("security-enabled")
+    security_invalidation_interval_ms: int = _CORE.number("security-invalidation-interval")
     authentication_cache_size: int = _CORE.number("authentication-cache-size")
     authorization_cache_size: int = _CORE.number("authorization-cache-size")
     populate_validated_user: bool = _CORE.boolean("populate-validated-user")
@@ -425,6 +453,7 @@ class Configuration:
     cluster_connections: tuple[ClusterConnectionConfiguration, ...] = ()
     ha_policy: HighAvailabilityPolicy = HighAvailabilityPolicy()
     addresses: tuple[AddressConfiguration, ...] = ()
+    diverts: tuple[DivertConfiguration, ...] = ()
     address_settings: tuple[AddressSettingsConfiguration, ...] = ()
     """In file order; every ``match`` once."""
     security_settings: tuple[SecuritySettingConfiguration, ...] = ()

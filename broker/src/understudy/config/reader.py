@@ -23,6 +23,8 @@ from understudy.config.model import (
     ClusterConnectionConfiguration,
     Configuration,
     ConnectorConfiguration,
+    DivertConfiguration,
+    DivertRouting,
     HighAvailabilityPolicy,
     LoadedConfig,
     MessageLoadBalancing,
@@ -123,6 +125,7 @@ class _Reader:
             cluster_connections=cluster_connections,
             ha_policy=self._ha_policy(core),
             addresses=tuple(self._addresses(core)),
+            diverts=tuple(self._diverts(core)),
             address_settings=tuple(self._address_settings(core, wildcards)),
             security_settings=tuple(self._security_settings(core, wildcards)),
         )
@@ -309,15 +312,33 @@ class _Reader:
             key.replace("-", "_"): value for key, value in node.attributes.items() if key != "name"
         }
         values.update(self._plain(node, QueueConfiguration))
+        return QueueConfiguration(
+            name=name, address=address, routing_type=routing_type, filter=self._filter(node), **values
+        )
+
+    def _filter(self, node: Node) -> str | None:
         selector = node.child("filter")
-        if selector is not None:
-            text = str(selector.attributes["string"])
-            try:
-                parse_selector(text)
-            except InvalidSelector as error:
-                raise self._error(selector, str(error)) from None
-            values["filter"] = text
-        return QueueConfiguration(name=name, address=address, routing_type=routing_type, **values)
+        if selector is None:
+            return None
+        text = str(selector.attributes["string"])
+        try:
+            parse_selector(text)
+        except InvalidSelector as error:
+            raise self._error(selector, str(error)) from None
+        return text
+
+    def _diverts(self, core: Node) -> Iterator[DivertConfiguration]:
+        for node, name in self._list(core, "diverts", "divert"):
+            self._required_text(node, "address", "forwarding-address")
+            values = self._plain(node, DivertConfiguration)
+            for key in ("address", "forwarding_address"):
+                for each in str(values[key]).split(","):
+                    child = node.child(key.replace("_", "-")) or node
+                    self._check_name(child, each.strip())
+                    if not each.strip():
+                        raise self._error(child, "an address in the list is empty")
+            values["routing_type"] = DivertRouting(values.get("routing_type", "STRIP"))
+            yield DivertConfiguration(name=name, filter=self._filter(node), **values)
 
     def _check_name(self, node: Node, name: str) -> None:
         if "::" in name:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Final
 
 from understudy.config.grammar import INT_MAX as _INT
-from understudy.config.grammar import Attribute, Kind, Support, container, named, no_effect, not_yet, refused, row
+from understudy.config.grammar import Attribute, Kind, container, named, no_effect, not_yet, refused, row
 from understudy.limits import ID_CACHE_SIZE
 
 BOOLEAN, INTEGER, LONG, TEXT = Kind.BOOLEAN, Kind.INTEGER, Kind.LONG, Kind.TEXT
@@ -45,22 +45,19 @@ _QUEUE_ATTRIBUTES: Final = (
     Attribute("group-rebalance-pause-dispatch", BOOLEAN, "Let consumers finish before groups are dealt out again."),
     Attribute("group-buckets", INTEGER, "Buckets that groups share; -1 is one for each group.", maximum=_INT),
     Attribute("group-first-key", TEXT, "Property that marks a group's first message for a consumer."),
-    Attribute(
-        "last-value", BOOLEAN, "Keep only the newest message of each last-value key.", "false", support=Support.REFUSED
-    ),
-    Attribute("last-value-key", TEXT, "Property that holds the last-value key.", support=Support.REFUSED),
-    Attribute("non-destructive", BOOLEAN, "Consuming leaves the messages in place.", "false", support=Support.REFUSED),
+    Attribute("last-value", BOOLEAN, "Keep only the newest message of each last-value key.", "false"),
+    Attribute("last-value-key", TEXT, "Property that holds the last-value key."),
+    Attribute("non-destructive", BOOLEAN, "Consuming leaves the messages in place.", "false"),
     Attribute(
         "consumers-before-dispatch",
         INTEGER,
         "Consumers wanted before delivery starts.",
         "0",
         maximum=_INT,
-        support=Support.REFUSED,
     ),
-    Attribute("delay-before-dispatch", MS, "Longest wait for them; -1 is for ever.", "-1", support=Support.REFUSED),
-    Attribute("ring-size", LONG, "Messages kept; the oldest make room. -1 is no limit.", "-1", support=Support.REFUSED),
-    Attribute("enabled", BOOLEAN, "Whether messages are routed to it.", "true", support=Support.REFUSED),
+    Attribute("delay-before-dispatch", MS, "Longest wait for them; -1 is for ever.", "-1"),
+    Attribute("ring-size", LONG, "Messages kept; the oldest make room. -1 is no limit.", "-1"),
+    Attribute("enabled", BOOLEAN, "Whether messages are routed to it.", "true"),
 )
 
 _QUEUE: Final = container(
@@ -104,9 +101,6 @@ OLD_QUEUES: Final = not_yet(
 )
 
 _DEAD_AND_EXPIRED: Final = (
-    *not_yet(
-        row("redelivery-collision-avoidance-factor", DECIMAL, "0", "Share by which that wait is varied at random."),
-    ),
     row("dead-letter-address", TEXT, None, "Where messages go that cannot be delivered; none drops them."),
     row("auto-create-dead-letter-resources", BOOLEAN, "false", "Make that address and a queue for each origin."),
     row("dead-letter-queue-prefix", TEXT, "DLQ.", "Prefix of those queues."),
@@ -121,6 +115,7 @@ _DEAD_AND_EXPIRED: Final = (
     row("max-expiry-delay", MS, "-1", "Longest time to live; -1 is no bound."),
     row("redelivery-delay", MS, "0", "Wait before a message that was given back is delivered again.", minimum=0),
     row("redelivery-delay-multiplier", DECIMAL, "1", "Growth of that wait from one attempt to the next."),
+    row("redelivery-collision-avoidance-factor", DECIMAL, "0", "Share by which that wait is varied at random."),
     row("max-redelivery-delay", MS, "0", "Longest such wait; 0 is ten times redelivery-delay.", minimum=0),
     row("max-delivery-attempts", INTEGER, "10", "Deliveries before a message is given up; -1 is no limit."),
     row("send-to-dla-on-no-route", BOOLEAN, "false", "Messages no queue wants go to the dead-letter-address."),
@@ -143,8 +138,13 @@ _FULL: Final = (
     row("page-limit-bytes", BYTES, "-1", "Bytes in all that a paging address may hold; -1 is no limit."),
     row("page-limit-messages", LONG, "-1", "Messages in all that a paging address may hold; -1 is no limit."),
     row("page-full-policy", CHOICE, None, "What happens at those limits.", choices=("DROP", "FAIL")),
+    row(
+        "max-size-bytes-reject-threshold",
+        BYTES,
+        "-1",
+        "Size at which BLOCK turns into refusing; -1: only who goes on without credits is refused, at max-size-*.",
+    ),
     *not_yet(
-        row("max-size-bytes-reject-threshold", BYTES, "-1", "Size at which BLOCK turns into refusing; -1 is never."),
         row("disk-full-policy", CHOICE, None, "What a full disk does.", choices=("DROP", "FAIL", "BLOCK")),
     ),
     row("page-size-bytes", BYTES, "10M", "Size of a page file; it goes when nothing in it is needed. 64K to 1G."),
@@ -160,15 +160,12 @@ _FULL: Final = (
 )
 
 _QUEUE_DEFAULTS: Final = (
-    *refused(
-        "a client would rely on queues that behave so",
-        row("default-last-value-queue", BOOLEAN, "false", "Default of last-value.", aliases=("last-value-queue",)),
-        row("default-last-value-key", TEXT, None, "Default of last-value-key."),
-        row("default-non-destructive", BOOLEAN, "false", "Default of non-destructive."),
-        row("default-consumers-before-dispatch", INTEGER, "0", "Default of consumers-before-dispatch."),
-        row("default-delay-before-dispatch", MS, "-1", "Default of delay-before-dispatch."),
-        row("default-ring-size", LONG, "-1", "Default of ring-size."),
-    ),
+    row("default-last-value-queue", BOOLEAN, "false", "Default of last-value.", aliases=("last-value-queue",)),
+    row("default-last-value-key", TEXT, None, "Default of last-value-key."),
+    row("default-non-destructive", BOOLEAN, "false", "Default of non-destructive."),
+    row("default-consumers-before-dispatch", INTEGER, "0", "Default of consumers-before-dispatch."),
+    row("default-delay-before-dispatch", MS, "-1", "Default of delay-before-dispatch."),
+    row("default-ring-size", LONG, "-1", "Default of ring-size."),
     row("default-exclusive-queue", BOOLEAN, "false", "Default of exclusive."),
     row("default-group-rebalance", BOOLEAN, "false", "Default of group-rebalance."),
     row("default-group-rebalance-pause-dispatch", BOOLEAN, "false", "Default of group-rebalance-pause-dispatch."),
@@ -190,26 +187,44 @@ _LIFE: Final = (
     row("auto-create-addresses", BOOLEAN, "true", "Make an address when somebody uses it."),
     row("auto-delete-addresses", BOOLEAN, "true", "Remove an auto-created address without queues."),
     row("auto-delete-addresses-delay", MS, "0", "How long it has to be without."),
+    row(
+        "slow-consumer-threshold",
+        LONG,
+        "-1",
+        "Acknowledgements per unit below which a consumer is slow, while its queue has that much; -1 is never.",
+        minimum=-1,
+    ),
+    row(
+        "slow-consumer-threshold-measurement-unit",
+        CHOICE,
+        "MESSAGES_PER_SECOND",
+        "Unit of that rate.",
+        choices=("MESSAGES_PER_SECOND", "MESSAGES_PER_MINUTE", "MESSAGES_PER_HOUR", "MESSAGES_PER_DAY"),
+    ),
+    row(
+        "slow-consumer-policy",
+        CHOICE,
+        "NOTIFY",
+        "What is done about it: its connection is closed, or a notification sent.",
+        choices=("KILL", "NOTIFY"),
+    ),
+    row("slow-consumer-check-period", Kind.SECONDS, "5", "How often consumers are measured.", minimum=1),
     row("id-cache-size", INTEGER, str(ID_CACHE_SIZE), "Duplicate ids remembered; the server's value by default."),
-    *not_yet(
-        row("auto-delete-queues-skip-usage-check", BOOLEAN, "false", "Remove also those never used at all."),
-        row("auto-delete-addresses-skip-usage-check", BOOLEAN, "false", "Remove also those never used at all."),
-        row("enable-ingress-timestamp", BOOLEAN, "false", "Stamp every message with the time it arrived."),
-        row("config-delete-queues", CHOICE, "OFF", "Whether queues gone from this file go.", choices=("OFF", "FORCE")),
-        row("config-delete-addresses", CHOICE, "OFF", "Whether addresses go.", choices=("OFF", "FORCE")),
-        row("config-delete-diverts", CHOICE, "OFF", "Whether diverts go.", choices=("OFF", "FORCE")),
-        row("redistribution-delay", MS, "-1", "Wait before messages without consumers move on; -1 is for ever."),
+    row("auto-delete-queues-skip-usage-check", BOOLEAN, "false", "Remove also those never used at all."),
+    row("auto-delete-addresses-skip-usage-check", BOOLEAN, "false", "Remove also those never used at all."),
+    row("enable-ingress-timestamp", BOOLEAN, "false", "Stamp every message with the time it arrived."),
+    row("config-delete-queues", CHOICE, "OFF", "Whether queues gone from this file go.", choices=("OFF", "FORCE")),
+    *no_effect(
+        "diverts of this file are made anew by each activation",
+        row("config-delete-diverts", CHOICE, "OFF", "Whether diverts gone from it go.", choices=("OFF", "FORCE")),
+    ),
+    *refused(
+        "queues made later would miss what they are promised",
         row("retroactive-message-count", LONG, "0", "Messages kept for queues made later."),
-        row("slow-consumer-threshold", LONG, "-1", "Rate below which a consumer is slow; -1 is never."),
-        row(
-            "slow-consumer-threshold-measurement-unit",
-            CHOICE,
-            "MESSAGES_PER_SECOND",
-            "Unit of that rate.",
-            choices=("MESSAGES_PER_SECOND", "MESSAGES_PER_MINUTE", "MESSAGES_PER_HOUR", "MESSAGES_PER_DAY"),
-        ),
-        row("slow-consumer-policy", CHOICE, "NOTIFY", "What is done about it.", choices=("KILL", "NOTIFY")),
-        row("slow-consumer-check-period", Kind.SECONDS, "5", "How often consumers are measured."),
+    ),
+    *not_yet(
+        row("config-delete-addresses", CHOICE, "OFF", "Whether addresses go.", choices=("OFF", "FORCE")),
+        row("redistribution-delay", MS, "-1", "Wait before messages without consumers move on; -1 is for ever."),
         row("message-counter-history-day-limit", INTEGER, "0", "Days of message counter history kept."),
         row("management-browse-page-size", INTEGER, "200", "Messages a management operation lists at a time."),
         row("management-message-attribute-size-limit", INTEGER, "256", "Characters of an attribute it shows."),

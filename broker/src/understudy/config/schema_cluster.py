@@ -323,25 +323,28 @@ _DISCOVERY: Final = not_yet(
     ),
 )
 _ROUTING_CHOICES: Final = ("ANYCAST", "MULTICAST", "STRIP", "PASS")
-_DIVERTS_AND_BRIDGES: Final = not_yet(
+_DIVERTS: Final = container(
+    "diverts",
+    "Messages copied or moved from one address to others.",
     container(
-        "diverts",
-        "Messages copied or moved from one address to another.",
-        container(
-            "divert",
-            "One divert.",
+        "divert",
+        "One divert.",
+        *refused(
+            "classes cannot be loaded here, and messages that are not changed are not what was asked for",
             row("transformer-class-name", TEXT, None, "Class that changes messages."),
             _TRANSFORMER,
-            row("exclusive", BOOLEAN, "false", "Move instead of copy."),
-            row("routing-name", TEXT, None, "Name of its binding."),
-            row("address", TEXT, None, "From here.", required=True),
-            row("forwarding-address", TEXT, None, "To there.", required=True),
-            FILTER,
-            row("routing-type", CHOICE, "STRIP", "Routing type given to the messages.", choices=_ROUTING_CHOICES),
-            attributes=(named("Name."),),
-            repeated=True,
         ),
+        row("exclusive", BOOLEAN, "false", "Move instead of copy."),
+        row("routing-name", TEXT, None, "Name of its binding; of diverts that share it one gets a message, in turn."),
+        row("address", TEXT, None, "From here; may be a wildcard.", required=True),
+        row("forwarding-address", TEXT, None, "To there, or to several, separated by commas.", required=True),
+        FILTER,
+        row("routing-type", CHOICE, "STRIP", "Routing type given to the messages.", choices=_ROUTING_CHOICES),
+        attributes=(named("Name."),),
+        repeated=True,
     ),
+)
+_BRIDGES: Final = not_yet(
     container(
         "bridges",
         "Queues forwarded to another broker.",
@@ -499,5 +502,5 @@ _LIMITS: Final = not_yet(
     )
 )
 
-OTHER_ROWS: Final[tuple[Element, ...]] = (*_DISCOVERY, *_DIVERTS_AND_BRIDGES, _STORE, *_PLUGINS, *_LIMITS)
+OTHER_ROWS: Final[tuple[Element, ...]] = (*_DISCOVERY, _DIVERTS, *_BRIDGES, _STORE, *_PLUGINS, *_LIMITS)
 """Elements with a structure of their own that this version knows but does not serve."""

@@ -73,9 +73,12 @@ _IDENTITY: Final[tuple[Element, ...]] = (
 
 _SECURITY: Final[tuple[Element, ...]] = (
     row("security-enabled", BOOLEAN, "true", "Check users, passwords and permissions."),
-    *no_effect(
-        "users and settings are fixed while the broker runs, so an answer never goes stale",
-        row("security-invalidation-interval", MS, "10000", "How long a successful check is remembered."),
+    row(
+        "security-invalidation-interval",
+        MS,
+        "10000",
+        "How long a successful login or permission check is remembered; 0 is not at all.",
+        minimum=0,
     ),
     row("authentication-cache-size", INTEGER, "1000", "Successful logins remembered; 0 remembers none.", minimum=0),
     row("authorization-cache-size", INTEGER, "1000", "Permission answers remembered; 0 remembers none.", minimum=0),
@@ -137,9 +140,14 @@ _LIFE: Final[tuple[Element, ...]] = (
     ),
     row("transaction-timeout", MS, "300000", "Age at which an XA branch that is not prepared is rolled back."),
     row("transaction-timeout-scan-period", MS, "1000", "How often XA branches are looked at for their age."),
+    row(
+        "graceful-shutdown-enabled",
+        BOOLEAN,
+        "false",
+        "On stop, take no new clients and wait until the sessions are closed; a second stop ends the wait.",
+    ),
+    row("graceful-shutdown-timeout", MS, "-1", "Longest graceful wait; -1 is for ever."),
     *not_yet(
-        row("graceful-shutdown-enabled", BOOLEAN, "false", "On stop, wait for clients to leave by themselves."),
-        row("graceful-shutdown-timeout", MS, "-1", "Longest graceful wait; -1 is for ever."),
         row("persist-delivery-count-before-delivery", BOOLEAN, "false", "Store delivery counts before delivering."),
     ),
 )

@@ -179,6 +179,11 @@ class SharedStorePolicy(Machine[State, Event]):
         """The node can no longer do its work (store, lock, activation): end, never guess."""
         self.fire(Event.FAILED, error)
 
+    @property
+    def error(self) -> BrokerError | None:
+        """What makes the node stop, if it is an error."""
+        return self._error
+
     def why_not_confirm(self) -> BrokerError | None:
         """Asked before anything written is confirmed: None, or why the store may not be ours now."""
         if self._clock.monotonic_ms() - self._proved_ms <= LOCK_PROOF_MS:

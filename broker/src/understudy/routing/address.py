@@ -14,7 +14,8 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from understudy.config.model import AddressFullPolicy, RoutingType
-from understudy.message import Message
+from understudy.message import INGRESS_TIMESTAMP, Message
+from understudy.properties import LONG
 from understudy.routing.binding import Binding
 from understudy.routing.duplicate_ids import DuplicateIdCache
 from understudy.routing.settings import AddressSettings
@@ -23,6 +24,7 @@ from understudy.store.pages import PageChain
 from understudy.store.reference import MessageReference
 
 if TYPE_CHECKING:
+    from understudy.routing.divert import Divert
     from understudy.routing.queue import Queue
 
 _UNLIMITED = 1 << 62
@@ -37,10 +39,11 @@ class Address:
         "_shared",
         "_sole",
         "address_id",
-        "alters_expiration",
+        "alters_messages",
         "auto_created",
         "bindings",
         "counts_messages",
+        "diverts",
         "duplicate_ids",
         "empty_since_ms",
         "internal",
@@ -84,6 +87,8 @@ class Address:
         self.bindings: dict[str, Binding] = {}
         self.linked: list[Address] = []
         """Wildcard addresses that cover this one: their bindings get its messages too."""
+        self.diverts: tuple[Divert, ...] = ()
+        """Which take or copy its messages; kept by ``divert.Diverts``."""
         self._anycast: list[Binding] = []
         self._multicast: list[Binding] = []
         self._sole: tuple[Queue, ...] | None = None
@@ -120,9 +125,19 @@ class Address:
             self.limited = settings.page_full_policy is not None and page_limits
         else:
             self.limited = settings.max_size_bytes >= 0 or settings.max_size_messages >= 0
-        self.alters_expiration = settings.no_expiry or (
-            max(settings.expiry_delay, settings.min_expiry_delay, settings.max_expiry_delay) >= 0
+        self.alters_messages = (
+            settings.no_expiry
+            or settings.enable_ingress_timestamp
+            or (max(settings.expiry_delay, settings.min_expiry_delay, settings.max_expiry_delay) >= 0)
         )
+
+    def altered(self, message: Message, now_ms: int) -> Message:
+        """The message as its address wants it: with an expiration, with the time it came."""
+        if self.settings.enable_ingress_timestamp:
+            properties = message.properties.copy()
+            properties.set_typed(INGRESS_TIMESTAMP, LONG, now_ms)
+            message = message.replace(properties=properties, message_id=message.message_id)
+        return self.with_expiration(message, now_ms)
 
     def with_expiration(self, message: Message, now_ms: int) -> Message:
         """The message with the expiration its address wants (manual, "Message Expiry")."""
@@ -133,7 +148,7 @@ class Address:
             wanted = 0
         elif settings.expiry_delay >= 0:
             wanted = current or now_ms + settings.expiry_delay
-        elif current == 0:
+        elif current == 0 and max(settings.max_expiry_delay, settings.min_expiry_delay) >= 0:
             delay_ms = settings.max_expiry_delay if settings.max_expiry_delay >= 0 else settings.min_expiry_delay
             wanted = now_ms + delay_ms
         elif 0 <= settings.max_expiry_delay < current - now_ms:
@@ -161,6 +176,13 @@ class Address:
         ):
             return settings.address_full_policy
         return None
+
+    def refuses(self, credited: bool) -> bool:
+        """Whether an address that blocks refuses a message all the same: from its reject threshold on
+        any, without one those of a producer that goes on without credits, so that memory stays bounded.
+        """
+        threshold = self.settings.max_size_bytes_reject_threshold
+        return not credited if threshold < 0 else self.size_bytes >= threshold
 
     @property
     def paging(self) -> bool:
@@ -208,6 +230,14 @@ class Address:
         self.message_count -= count
         self.paged_count -= count
 
+    @property
+    def sole_queue(self) -> Queue | None:
+        """The ordinary queue that gets every message that may be sent here, and nothing else does; None if that
+        depends.
+        """
+        sole = self._sole
+        return sole[0] if sole is not None and len(sole) == 1 and not self.diverts and sole[0].kind is None else None
+
     # -- bindings -------------------------------------------------------------------------------
 
     def add_binding(self, binding: Binding) -> None:
@@ -226,7 +256,7 @@ class Address:
         self._anycast = [binding for binding in every if binding.routing_type is RoutingType.ANYCAST]
         self._multicast = [binding for binding in every if binding.routing_type is RoutingType.MULTICAST]
         self._sole = None
-        if all(binding.filter is None and not binding.queue.purge_on_no_consumers for binding in every) and (
+        if all(_takes_everything(binding) for binding in every) and (
             len(self.routing_types) == 1 and len(self._anycast) <= 1 and not (self._anycast and self._multicast)
         ):
             self._sole = tuple(binding.queue for binding in every)
@@ -271,11 +301,13 @@ class Address:
         return list(self.bindings)
 
 
-def _accepts(binding: Binding, message: Message) -> bool:
+def _takes_everything(binding: Binding) -> bool:
     queue = binding.queue
-    if queue.purge_on_no_consumers and not queue.consumer_count:
-        return False
-    return binding.filter is None or binding.filter.matches(message)
+    return binding.filter is None and queue.enabled and not queue.purge_on_no_consumers
+
+
+def _accepts(binding: Binding, message: Message) -> bool:
+    return binding.queue.takes_messages and (binding.filter is None or binding.filter.matches(message))
 
 
 def _reached(value: int, limit: int) -> bool:

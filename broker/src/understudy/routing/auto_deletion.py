@@ -50,7 +50,7 @@ def _queue_idle(queue: Queue, now_ms: int) -> bool:
     kept_messages = configuration.auto_delete_message_count
     return (
         bool(configuration.auto_delete)
-        and queue.used
+        and (queue.used or queue.address.settings.auto_delete_queues_skip_usage_check)
         and not queue.consumer_count
         and not queue.incoming
         and (kept_messages == -1 or queue.message_count <= (kept_messages or 0))
@@ -62,8 +62,9 @@ def _address_idle(address: Address, now_ms: int) -> bool:
     settings = address.settings
     return (
         address.auto_created
-        and address.used
+        and (address.used or settings.auto_delete_addresses_skip_usage_check)
         and not address.bindings
+        and not address.diverts
         and settings.auto_delete_addresses
         and now_ms - address.empty_since_ms >= settings.auto_delete_addresses_delay
     )

@@ -11,6 +11,7 @@ from typing import TypeVar
 from understudy.config.model import RoutingType
 from understudy.errors import InvalidQueueConfiguration
 from understudy.limits import NAME_UNITS_MAX
+from understudy.message import LAST_VALUE
 from understudy.routing.settings import AddressSettings
 
 T = TypeVar("T")
@@ -58,8 +59,8 @@ class QueueConfiguration:
         """With every open question answered by the settings of its address.
 
         Raises:
-            InvalidQueueConfiguration: a name that cannot be used, or an option that this version
-                does not carry out; never ignored, because a client relies on what it asked for.
+            InvalidQueueConfiguration: a name that cannot be used, or options that exclude each
+                other.
         """
         check_name(self.name, "queue")
         address = self.address or self.name
@@ -96,23 +97,23 @@ class QueueConfiguration:
             ),
             enabled=_either(self.enabled, True),
         )
-        full._refuse_unsupported()
-        return full
+        if full.temporary and full.durable:
+            raise InvalidQueueConfiguration(f"queue {full.name!r} cannot be both temporary and durable")
+        return full.with_last_value_key()
 
-    def _refuse_unsupported(self) -> None:
-        asked = {
-            "last-value": bool(self.last_value) or self.last_value_key is not None,
-            "non-destructive": bool(self.non_destructive),
-            "ring-size": self.ring_size not in (None, -1),
-            "consumers-before-dispatch": self.consumers_before_dispatch not in (None, 0),
-            "delay-before-dispatch": self.delay_before_dispatch not in (None, -1),
-            "enabled=false": self.enabled is False,
-        }
-        refused = [name for name, wanted in asked.items() if wanted]
-        if refused:
-            raise InvalidQueueConfiguration(f"queue {self.name!r}: {', '.join(refused)} not available in this version")
-        if self.temporary and self.durable:
-            raise InvalidQueueConfiguration(f"queue {self.name!r} cannot be both temporary and durable")
+    def with_last_value_key(self) -> QueueConfiguration:
+        """A key makes a last-value queue; one that names no key has the usual one (manual,
+        "Last-Value Queues").
+        """
+        if self.last_value_key:
+            return self if self.last_value else replace(self, last_value=True)
+        key = LAST_VALUE if self.last_value else None
+        return self if key == self.last_value_key else replace(self, last_value_key=key)
+
+    @property
+    def bounded(self) -> bool:
+        """Whether it is a ring."""
+        return self.ring_size is not None and self.ring_size >= 0
 
 
 def check_name(name: str, kind: str) -> None:

@@ -67,11 +67,19 @@ class DeadLetters:
         transaction: RoutingTransaction | None,
     ) -> None:
         """A message that no queue wanted, under ``send-to-dla-on-no-route``."""
-        target = self._dead_letter_address(address.name)
-        if target is None or target is address:
+        found = self.unrouted_copy(address, message)
+        if found is None:
             self._office.answer(order, done)
             return
-        self._office.forward(self._copy(message, address.name, None, target, None), target, order, done, transaction)
+        target, copy = found
+        self._office.forward(copy, target, order, done, transaction)
+
+    def unrouted_copy(self, address: Address, message: Message) -> tuple[Address, Message] | None:
+        """Where a message goes that no queue of its address wanted, and as what; None = nowhere."""
+        target = self._dead_letter_address(address.name)
+        if target is None or target is address:
+            return None
+        return target, self._copy(message, address.name, None, target, None)
 
     def _dead_letter_address(self, source: str) -> Address | None:
         settings = self._office.directory.settings.of(source)

@@ -4,7 +4,8 @@ A queue is dispatched when something changed (a message, credits, a consumer) an
 empty or no consumer can take more. Consumers of a higher priority come first; among equals the
 turn goes round, one message each (manual, "Consumer Priority"). Two ways through the same rules:
 the plain one takes from the head, for queues where every consumer takes everything; the selective
-one looks on from where each consumer stopped looking, for selectors and message groups.
+one looks on from where each consumer stopped looking, for selectors and message groups. On a
+non-destructive queue everybody looks on like that and takes nothing (``lending``).
 
 Not here: what a consumer does with a message (``session.consumer``), credits arithmetic
 (``session.credits``).
@@ -20,6 +21,7 @@ from understudy.routing.filter import Filter
 from understudy.store.reference import MessageReference
 
 if TYPE_CHECKING:
+    from understudy.routing.lending import Lending
     from understudy.routing.queue import Queue
 
 #: Bytes one consumer takes before it is asked again whether its socket keeps up.
@@ -110,6 +112,9 @@ def dispatch(queue: Queue, now_ms: int) -> None:
             if first not in ready:
                 return
             ready = [first]
+        if queue.kind is not None and queue.kind.lends:
+            _dispatch_loans(queue, queue.kind.lending, ready, now_ms)
+            continue
         if not queue.selective and not _dispatch_plain(queue, group, ready, now_ms):
             continue
         if queue.selective:
@@ -137,7 +142,7 @@ def _dispatch_plain(queue: Queue, group: ConsumerGroup, ready: list[Consumer], n
             message = reference.message
             if message is None:
                 message = queue.read(reference)
-            if GROUP_ID in message.properties:
+            if GROUP_ID in message.properties and queue.configuration.group_buckets != 0:
                 waiting.put_back((reference,))
                 grouping = True
                 break
@@ -160,6 +165,22 @@ def _dispatch_plain(queue: Queue, group: ConsumerGroup, ready: list[Consumer], n
     return grouping
 
 
+def _dispatch_loans(queue: Queue, lending: Lending, ready: list[Consumer], now_ms: int) -> None:
+    """Everybody gets everything, each from where it stopped."""
+    for consumer in ready:
+        while consumer.ready:
+            reference = lending.next_again(consumer, now_ms)
+            if reference is not None:
+                message = queue.read(reference)
+            else:
+                found = next_for(queue, consumer, now_ms)
+                if found is None:
+                    break
+                reference, message = found
+                consumer.cursors[reference.priority] = reference.position + 1
+            consumer.deliver(lending.lend(reference, consumer), message)
+
+
 def _dispatch_selective(queue: Queue, group: ConsumerGroup, ready: list[Consumer], now_ms: int) -> None:
     turn = 0
     while ready:
@@ -172,6 +193,8 @@ def _dispatch_selective(queue: Queue, group: ConsumerGroup, ready: list[Consumer
         reference, message = found
         queue.waiting.level(reference.priority).remove(reference)
         queue.delivering_count += 1
+        if queue.grouping:
+            message = _claim_group(queue, consumer, message)
         consumer.deliver(reference, message)
         group.served(consumer)
         if consumer.ready:
@@ -211,18 +234,36 @@ def next_for(queue: Queue, consumer: Consumer, now_ms: int) -> tuple[MessageRefe
 
 
 def _group_allows(queue: Queue, consumer: Consumer, message: Message) -> bool:
-    """Whether the message's group, if any, belongs to this consumer; an unowned one becomes its."""
-    if not queue.grouping:
-        return True
+    """Whether the message's group, if any, belongs to this consumer or to nobody."""
     group = message.properties.get(GROUP_ID)
-    if group is None:
+    if group is None or queue.configuration.group_buckets == 0:
         return True
+    if queue.kind is not None and queue.kind.lends:
+        # Everybody sees everything.
+        return True
+    if not queue.grouping:
+        queue.enable_grouping()
+    owner = queue.group_owners.get(queue.group_key(str(group)))
+    return owner is None or owner is consumer
+
+
+def _claim_group(queue: Queue, consumer: Consumer, message: Message) -> Message:
+    """The consumer gets it: an unowned group becomes its own, a closed one nobody's. Returns the
+    message, marked as the first of its group for this consumer if the queue is asked to.
+    """
+    group = message.properties.get(GROUP_ID)
+    if group is None or queue.configuration.group_buckets == 0:
+        return message
     key = queue.group_key(str(group))
-    owner = queue.group_owners.get(key)
-    if owner is None:
-        queue.group_owners[key] = owner = consumer
-    if owner is not consumer:
-        return False
     if message.properties.get(_GROUP_SEQUENCE) == -1:
-        del queue.group_owners[key]
-    return True
+        queue.group_owners.pop(key, None)
+        return message
+    if key in queue.group_owners:
+        return message
+    queue.group_owners[key] = consumer
+    first_key = queue.configuration.group_first_key
+    if not first_key:
+        return message
+    properties = message.properties.copy()
+    properties[first_key] = True
+    return message.replace(properties=properties, message_id=message.message_id)

@@ -7,21 +7,21 @@ the operation context. Not here: messages.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final, Protocol
 
-from understudy.config.model import AddressConfiguration, RoutingType
+from understudy.config.model import Permission, RoutingType
 from understudy.config.wildcard import is_wild, matches
 from understudy.errors import (
     AddressExists,
     AddressHasBindings,
     AddressNotFound,
-    IllegalState,
     LimitExceeded,
     QueueExists,
     QueueInUse,
     QueueNotFound,
+    SharedQueueMismatch,
     UnexpectedRoutingType,
 )
 from understudy.limits import ADDRESSES_MAX, QUEUES_MAX
@@ -44,6 +44,13 @@ KEPT_ATTRIBUTES: Final = (
     "max_consumers",
     "purge_on_no_consumers",
     "exclusive",
+    "last_value",
+    "last_value_key",
+    "non_destructive",
+    "consumers_before_dispatch",
+    "delay_before_dispatch",
+    "ring_size",
+    "enabled",
     "group_rebalance",
     "group_rebalance_pause_dispatch",
     "group_buckets",
@@ -53,6 +60,10 @@ KEPT_ATTRIBUTES: Final = (
     "auto_delete_message_count",
     "configuration_managed",
 )
+
+
+Permit = Callable[..., None]
+"""Called with a permission, an address and perhaps a queue; raises NotAuthorized."""
 
 
 class RoutingListener(Protocol):
@@ -86,10 +97,12 @@ class Directory:
         self._store = office.store
         self.settings = settings
         self._id_cache_size = id_cache_size
-        self._wildcard_routing = wildcard_routing
+        self.wildcard_routing = wildcard_routing
         self.addresses: dict[str, Address] = {}
         self.queues: dict[str, Queue] = {}
         self._wildcards: dict[str, Address] = {}
+        self.transient_queues: set[str] = set()
+        """Shared queues that go with their last consumer."""
         self.listeners: list[RoutingListener] = []
 
     # -- addresses ------------------------------------------------------------------------------
@@ -146,8 +159,9 @@ class Directory:
         address.pages = self._office.paging.chain(settings)
         address.counts_messages = address.counts_messages or self._office.counts_messages
         self.addresses[name] = address
-        if self._wildcard_routing:
+        if self.wildcard_routing:
             self._link(address)
+        self._office.diverts.attach(address)
         for listener in self.listeners:
             listener.address_added(address)
         return address
@@ -180,14 +194,19 @@ class Directory:
             return
         address.routing_types = wanted
         if address.stored:
-            self._store_address(address)
+            self.store_address(address)
         address.refresh()
 
-    def _store_address(self, address: Address) -> None:
-        # A later record of the same id replaces the earlier one.
+    def store_address(self, address: Address) -> None:
+        """Write what an address is; a later record of the same id replaces the earlier one."""
         self._store.store_address(
             _address_record(
-                address.address_id, address.name, address.routing_types, address.auto_created, address.internal
+                address.address_id,
+                address.name,
+                address.routing_types,
+                address.auto_created,
+                address.internal,
+                self._office.diverts.kept_for(address.name),
             )
         )
         address.stored = True
@@ -211,6 +230,7 @@ class Directory:
                 if address in other.linked:
                     other.linked.remove(address)
                     other.refresh()
+        self._office.diverts.address_deleted(name)
         self._office.starved.pop(address, None)
         if address.pages is not None:
             address.pages.close()
@@ -281,7 +301,7 @@ class Directory:
         queue_id = self._store.next_id()
         if full.durable:
             if not address.stored:
-                self._store_address(address)
+                self.store_address(address)
             self._store.store_queue(queue_record(queue_id, address.address_id, full))
         return self.adopt_queue(queue_id, full, address)
 
@@ -309,6 +329,7 @@ class Directory:
         queue = self.queue(name)
         if queue.consumer_count and not disconnect:
             raise QueueInUse(f"queue {queue.name!r} has {queue.consumer_count} consumers")
+        self.transient_queues.discard(queue.name)
         for consumer in list(queue.consumers()):
             consumer.disconnect()
         if queue.durable:
@@ -332,8 +353,14 @@ class Directory:
 
     # -- on demand ------------------------------------------------------------------------------
 
-    def for_send(self, name: str, routing_type: RoutingType | None) -> Address | None:
-        """The address a producer named, made if it is missing and may be; None if it may not."""
+    def for_send(self, name: str, routing_type: RoutingType | None, permit: Permit | None = None) -> Address | None:
+        """The address a producer named, made if it is missing and may be; None if it may not.
+
+        Args:
+            name: Of the address.
+            routing_type: That the message asks for.
+            permit: Asked before anything is made for it, raises NotAuthorized; None = all may be.
+        """
         settings = self.settings.of(name)
         address = self.addresses.get(name)
         chosen = routing_type
@@ -343,8 +370,12 @@ class Directory:
         if address is None:
             if not settings.auto_create_addresses or not name:
                 return None
+            if permit is not None:
+                permit(Permission.CREATE_ADDRESS, name)
             address = self.create_address(name, {chosen}, auto_created=True)
         elif chosen not in address.routing_types and settings.auto_create_addresses:
+            if permit is not None:
+                permit(Permission.CREATE_ADDRESS, name)
             self.add_routing_types(address, {chosen})
         if (
             chosen is RoutingType.ANYCAST
@@ -353,81 +384,46 @@ class Directory:
             and not any(binding.routing_type is chosen for binding in address.bindings.values())
             and name not in self.queues
         ):
+            if permit is not None:
+                permit(Permission.CREATE_DURABLE_QUEUE, name, name)
             self.create_queue(
                 QueueConfiguration(name=name, address=name, routing_type=RoutingType.ANYCAST, auto_created=True)
             )
         return address
 
-    def deploy(self, addresses: Iterable[AddressConfiguration]) -> None:
-        """Make what the configuration names and is not there yet. A queue that exists on another
-        address is an error, never moved.
-
-        Raises:
-            QueueExists, and everything ``create_queue`` raises.
-        """
-        for wanted in addresses:
-            types = [RoutingType(kind) for kind in wanted.routing_types] or [RoutingType.MULTICAST]
-            address = self.addresses.get(wanted.name)
-            if address is None:
-                address = self.create_address(wanted.name, types)
-            else:
-                self.add_routing_types(address, types)
-            for entry in wanted.queues:
-                existing = self.queues.get(entry.name)
-                if existing is not None:
-                    if existing.address.name != wanted.name:
-                        raise QueueExists(
-                            f"queue {entry.name!r} exists on address {existing.address.name!r}, not {wanted.name!r}"
-                        )
-                    continue
-                self.create_queue(
-                    QueueConfiguration(
-                        name=entry.name,
-                        address=wanted.name,
-                        routing_type=RoutingType(entry.routing_type),
-                        filter=entry.filter,
-                        durable=entry.durable,
-                        max_consumers=entry.max_consumers,
-                        purge_on_no_consumers=entry.purge_on_no_consumers,
-                        exclusive=entry.exclusive,
-                        group_rebalance=entry.group_rebalance,
-                        group_rebalance_pause_dispatch=entry.group_rebalance_pause_dispatch,
-                        group_buckets=entry.group_buckets,
-                        group_first_key=entry.group_first_key,
-                        last_value=entry.last_value,
-                        last_value_key=entry.last_value_key,
-                        non_destructive=entry.non_destructive,
-                        consumers_before_dispatch=entry.consumers_before_dispatch,
-                        delay_before_dispatch=entry.delay_before_dispatch,
-                        ring_size=entry.ring_size,
-                        enabled=entry.enabled,
-                        configuration_managed=True,
-                    )
-                )
-
     def check_shared(self, queue: Queue, configuration: QueueConfiguration) -> None:
         """Whether an existing queue is the shared one asked for (CREATE_SHARED_QUEUE).
 
         Raises:
-            IllegalState: same name, but another address or filter, or a temporary queue.
+            SharedQueueMismatch: same name, but another address or filter, or durability.
         """
         wanted_filter = parse_filter(configuration.filter)
         same = (queue.filter.text if queue.filter else None) == (wanted_filter.text if wanted_filter else None)
         if queue.address.name != (configuration.address or configuration.name) or not same:
-            raise IllegalState(f"queue {queue.name!r} exists with another address or filter")
+            raise SharedQueueMismatch(f"queue {queue.name!r} exists with another address or filter")
         if queue.configuration.durable != configuration.durable:
-            raise IllegalState(f"queue {queue.name!r} exists and is {'not ' if configuration.durable else ''}durable")
+            raise SharedQueueMismatch(
+                f"queue {queue.name!r} exists and is {'not ' if configuration.durable else ''}durable"
+            )
 
 
 def _address_record(
-    address_id: int, name: str, routing_types: Iterable[RoutingType], auto_created: bool, internal: bool
+    address_id: int,
+    name: str,
+    routing_types: Iterable[RoutingType],
+    auto_created: bool,
+    internal: bool,
+    diverts: Sequence[Mapping[str, object]] = (),
 ) -> AddressRecord:
+    settings: dict[str, object] = {"internal": True} if internal else {}
+    if diverts:
+        settings["diverts"] = list(diverts)
     return AddressRecord(
         address_id,
         name,
         tuple(sorted(int(routing_type) for routing_type in routing_types)),
         auto_created,
-        {"internal": True} if internal else {},
+        settings,
     )
 
 
@@ -444,7 +440,9 @@ def queue_record(queue_id: int, address_id: int, full: QueueConfiguration) -> Qu
 
 
 def queue_configuration(record: QueueRecord, address: str) -> QueueConfiguration:
-    """What a record says of a queue; unknown attributes of newer versions are left aside."""
+    """What a record says of a queue: nothing that it leaves open is taken from the settings of today.
+    Unknown attributes of newer versions are left aside.
+    """
     kept = {name: record.settings[name] for name in (*KEPT_ATTRIBUTES, "internal") if name in record.settings}
     return QueueConfiguration(
         name=record.name,
@@ -452,11 +450,5 @@ def queue_configuration(record: QueueRecord, address: str) -> QueueConfiguration
         routing_type=RoutingType(record.routing_type),
         filter=record.filter,
         durable=record.durable,
-        # Never on when a queue was made, whatever the defaults say by now.
-        last_value=False,
-        non_destructive=False,
-        consumers_before_dispatch=0,
-        delay_before_dispatch=-1,
-        ring_size=-1,
         **kept,  # type: ignore[arg-type]  # written by queue_record with the field's own types
     )

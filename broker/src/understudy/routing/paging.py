@@ -64,6 +64,9 @@ class Paging:
         homeless = [reference for reference in references if reference.location is None]
         if homeless and not self._store_page(queues[0].address.pages, homeless):
             return
+        for queue, reference in zip(queues, references, strict=True):
+            if queue.kind is not None:
+                queue.kind.remember(reference)
         size_bytes = references[0].size_bytes
         office = self._office
         for address in {queue.address for queue in queues}:

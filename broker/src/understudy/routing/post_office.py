@@ -15,9 +15,9 @@ Not here: addresses and queues as such (``directory``), dead letters and expiry 
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from functools import partial
-from typing import Protocol
 
 from understudy.config.model import AddressFullPolicy, RoutingType
 from understudy.errors import (
@@ -31,14 +31,17 @@ from understudy.errors import (
 )
 from understudy.limits import PAGING_SLACK_BYTES
 from understudy.message import DUPLICATE_ID, ROUTING_TYPE, SCHEDULED_DELIVERY, LargeMessage, Message
-from understudy.ports import Clock, Timers
+from understudy.ports import Clock, Entropy, Timers
 from understudy.properties import PropertyValue
+from understudy.routing import departures
 from understudy.routing.address import Address
 from understudy.routing.auto_deletion import AutoDeletion
 from understudy.routing.configuration import QueueConfiguration, split_fqqn
 from understudy.routing.dead_letters import DeadLetters
 from understudy.routing.directory import Directory
+from understudy.routing.divert import Diverts
 from understudy.routing.duplicate_ids import duplicate_id_bytes
+from understudy.routing.order import Done, Order, RoutingTransaction
 from understudy.routing.paging import Paging
 from understudy.routing.queue import EXPIRED_AT_ONCE, Queue
 from understudy.routing.restore import restore
@@ -50,34 +53,9 @@ from understudy.store.pages import Pages
 from understudy.store.reference import LargeReference, Location, MessageReference, reference_to
 from understudy.store.state import StoreState
 
-Done = Callable[[BrokerError | None], None]
-"""Answer to one request: called once, in the order of the requests, with the error or None."""
+__all__ = ["Done", "Order", "PostOffice", "RoutingTransaction"]
 
-
-class Order:
-    """The order one session's operations are released in."""
-
-    __slots__ = ("sequence",)
-
-    def __init__(self) -> None:
-        self.sequence = 0
-        """Log sequence that the latest operation waits for."""
-
-
-class RoutingTransaction(Protocol):
-    """What the post office tells an open transaction."""
-
-    def log_id(self) -> int:
-        """The id its records carry in the log."""
-        ...
-
-    def staged(self, queues: tuple[Queue, ...], references: list[MessageReference]) -> None:
-        """These become visible at commit."""
-        ...
-
-    def staged_duplicate_id(self, address: Address, duplicate_id: bytes) -> None:
-        """This id counts as seen at commit."""
-        ...
+log = logging.getLogger(__name__)
 
 
 class PostOffice:
@@ -99,6 +77,7 @@ class PostOffice:
         message_expiry_scan_period_ms: int = 30_000,
         address_queue_scan_period_ms: int = 30_000,
         wake: Callable[[], None] | None = None,
+        entropy: Entropy | None = None,
     ) -> None:
         """Args:
         store: The log of this node, open.
@@ -117,10 +96,13 @@ class PostOffice:
         address_queue_scan_period_ms: How often auto-deletion looks for something. -1 = never.
         wake: Called when the first queue becomes dirty since the last ``turn``, so that the shell
             makes one; None if it makes one after everything it does.
+        entropy: For redelivery-collision-avoidance-factor; None = delays are not varied.
         """
         self.store = store
         self.context = store.context
         self.clock = clock
+        self.timers = timers
+        self.entropy = entropy
         self.memory_bytes = self.memory_count = 0
         self.memory_max_bytes = global_max_size_bytes if global_max_size_bytes >= 0 else 1 << 62
         self.counts_messages = global_max_messages >= 0
@@ -136,6 +118,7 @@ class PostOffice:
         self.scheduled = ScheduledDeliveries(clock, timers)
         self.directory = Directory(self, settings, id_cache_size=id_cache_size, wildcard_routing=wildcard_routing)
         self.dead_letters = DeadLetters(self)
+        self.diverts = Diverts(self)
         self._sweeps = [
             Sweep(timers, message_expiry_scan_period_ms, self._expire_overdue),
             Sweep(timers, address_queue_scan_period_ms, AutoDeletion(self.directory, clock).sweep),
@@ -145,6 +128,14 @@ class PostOffice:
     def restore(self, state: StoreState) -> int:
         """Take over what the log says; once, before anything else. Returns the references."""
         return restore(self, state)
+
+    def settle(self) -> None:
+        """Let what a crash left behind in queues of special kinds go; once, when everything that
+        is prepared was taken over, too.
+        """
+        for queue in self.queues():
+            if queue.kind is not None:
+                queue.kind.load()
 
     def create_queue(self, configuration: QueueConfiguration) -> Queue:
         """A new queue; see ``Directory.create_queue``."""
@@ -196,6 +187,7 @@ class PostOffice:
     def _feed(self) -> None:
         for address in list(self.starved):
             if self.blocks_producers(address) is None:
+                log.info("producers unblocked", extra={"address": address.name, "id": "AMQ221046"})
                 for grant in self.starved.pop(address).values():
                     grant()
 
@@ -221,14 +213,17 @@ class PostOffice:
 
     def when_room(self, address: Address, waiter: object, grant: Callable[[], None]) -> None:
         """Call once when ``blocks_producers`` says None again; one call per waiter and address."""
-        self.starved.setdefault(address, {})[waiter] = grant
+        if address not in self.starved:
+            log.warning("producers blocked", extra={"address": address.name, "id": "AMQ222183"})
+            self.starved[address] = {}
+        self.starved[address][waiter] = grant
 
     def no_longer_waits(self, waiter: object) -> None:
         """Do not call any more."""
         for waiters in self.starved.values():
             waiters.pop(waiter, None)
 
-    def _admits(self, address: Address, message: Message, credited: bool) -> bool:
+    def admits(self, address: Address, message: Message, credited: bool) -> bool:
         """Whether to take a message for a limited address. False = drop it silently.
 
         Raises:
@@ -240,7 +235,7 @@ class PostOffice:
         if policy is AddressFullPolicy.DROP:
             address.messages_dropped += 1
             return False
-        if policy is AddressFullPolicy.FAIL or not credited:
+        if policy is AddressFullPolicy.FAIL or address.refuses(credited):
             raise AddressFull(
                 f"address {address.name!r} holds {address.size_bytes} bytes in {address.message_count} messages",
                 hint=f"address-full-policy {policy.value}",
@@ -272,15 +267,16 @@ class PostOffice:
             QueueNotFound: no such queue for an ``address::queue``.
             UnexpectedRoutingType: the address does not take this routing type.
             DuplicateIdRejected: a duplicate inside a transaction.
+            NotAuthorized: the session may not make the address or queue it would need.
         """
         properties = message.properties
         routing_type = properties.get(ROUTING_TYPE)
         address = self._addresses.get(message.address or "")
         only: Queue | None = None
         if address is None or (routing_type is not None and routing_type not in address.routing_types):
-            address, only = self._find(message.address or "", routing_type)
+            address, only = self._find(message.address or "", routing_type, order)
         elif not address.bindings and routing_type != RoutingType.MULTICAST:
-            address, only = self._find(address.name, routing_type)
+            address, only = self._find(address.name, routing_type, order)
         duplicate_id: bytes | None = None
         duplicate = properties.get(DUPLICATE_ID)
         if duplicate is not None:
@@ -292,30 +288,33 @@ class PostOffice:
                 # Confirmed, but only when the original is safe.
                 self.answer(order, done, known)
                 return
-        if address.limited and not self._admits(address, message, credited):
+        if address.limited and not self.admits(address, message, credited):
             self.answer(order, done)
             return
-        if address.alters_expiration:
-            message = address.with_expiration(message, self.clock.wall_ms())
-        if only is None:
-            queues = address.route(message, routing_type)
-        else:
-            queues = (only,) if only.filter is None or only.filter.matches(message) else ()
+        if address.alters_messages:
+            message = address.altered(message, self.clock.wall_ms())
         message.assign_id(self.store.next_id())
-        if not queues:
-            self._unrouted(address, message, order, done, transaction, duplicate_id)
-            return
-        address.messages_routed += 1
-        scheduled_ms = 0
-        scheduled = properties.get(SCHEDULED_DELIVERY)
-        if scheduled is not None:
-            scheduled_ms = int(scheduled) if isinstance(scheduled, int) else 0
         try:
-            self._accept(address, message, queues, scheduled_ms, order, done, transaction, duplicate_id)
+            if address.diverts:
+                self.diverts.send(address, message, routing_type, only, order, done, transaction, duplicate_id)
+                return
+            queues = address.route(message, routing_type) if only is None else only.alone_for(message)
+            if not queues:
+                self._unrouted(address, message, order, done, transaction, duplicate_id)
+                return
+            address.messages_routed += 1
+            scheduled_ms = self.scheduled_ms(message) if SCHEDULED_DELIVERY in properties else 0
+            self.accept(address, message, queues, scheduled_ms, order, done, transaction, duplicate_id)
         except DiskFull as error:
             raise AddressFull(f"address {address.name!r}: {error}") from error
 
-    def _accept(
+    @staticmethod
+    def scheduled_ms(message: Message) -> int:
+        """Wall time before which it is not delivered; 0 = at once."""
+        scheduled = message.properties.get(SCHEDULED_DELIVERY)
+        return int(scheduled) if isinstance(scheduled, int) else 0
+
+    def accept(
         self,
         address: Address,
         message: Message,
@@ -326,6 +325,7 @@ class PostOffice:
         transaction: RoutingTransaction | None,
         duplicate_id: bytes | None,
     ) -> None:
+        """Append a message that has its id, and make it visible in these queues when that is safe. Raises DiskFull."""
         store = self.store
         size_bytes = len(message.encoded)
         message_id = message.message_id
@@ -349,9 +349,9 @@ class PostOffice:
                     large=message.is_large,
                 )
         if duplicate_id is not None:
-            self._remember(address, duplicate_id, transaction, logged=location is not None)
-        references = self._references(message, queues, location, scheduled_ms)
-        self._charge(message_id, size_bytes, queues)
+            self.remember(address, duplicate_id, transaction, logged=location is not None)
+        references = self.references(message, queues, location, scheduled_ms)
+        self.charge(message_id, size_bytes, queues)
         if transaction is not None:
             transaction.staged(queues, references)
             self.answer(order, done)
@@ -367,7 +367,7 @@ class PostOffice:
             return
         context.when_durable(sequence, self.arrive, queues, references, done)
 
-    def _references(
+    def references(
         self, message: Message, queues: tuple[Queue, ...], location: Location | None, scheduled_ms: int
     ) -> list[MessageReference]:
         size_bytes = len(message.encoded)
@@ -391,7 +391,7 @@ class PostOffice:
             for queue in queues
         ]
 
-    def _charge(self, message_id: int, size_bytes: int, queues: tuple[Queue, ...]) -> None:
+    def charge(self, message_id: int, size_bytes: int, queues: tuple[Queue, ...]) -> None:
         self.memory_bytes += size_bytes
         self.memory_count += 1
         if len(queues) == 1:
@@ -469,7 +469,7 @@ class PostOffice:
         else:
             done(error)
 
-    def _remember(
+    def remember(
         self, address: Address, duplicate_id: bytes, transaction: RoutingTransaction | None, *, logged: bool
     ) -> None:
         """``logged``: the message's own record carries the id."""
@@ -494,13 +494,13 @@ class PostOffice:
         """No queue wants it: dropped, or sent to the dead letters if the settings say so."""
         address.messages_unrouted += 1
         if duplicate_id is not None:
-            self._remember(address, duplicate_id, transaction, logged=False)
+            self.remember(address, duplicate_id, transaction, logged=False)
         if address.settings.send_to_dla_on_no_route:
             self.dead_letters.no_route(address, message, order, done, transaction)
             return
         self.answer(order, done, self.store.last_sequence if duplicate_id is not None else 0)
 
-    def _find(self, name: str, routing_type: PropertyValue) -> tuple[Address, Queue | None]:
+    def _find(self, name: str, routing_type: PropertyValue, order: Order) -> tuple[Address, Queue | None]:
         """The slow way to an address: ``address::queue``, or one made on demand."""
         fqqn = split_fqqn(name)
         if fqqn is not None:
@@ -509,7 +509,7 @@ class PostOffice:
                 raise QueueNotFound(f"no queue {fqqn[1]!r} on address {fqqn[0]!r}")
             return self.directory.addresses[fqqn[0]], queue
         wanted = RoutingType(routing_type) if isinstance(routing_type, int) and routing_type in (0, 1) else None
-        address = self.directory.for_send(name, wanted)
+        address = self.directory.for_send(name, wanted, order.permit)
         if address is None:
             raise AddressNotFound(f"no address {name!r} and the settings do not allow to make it")
         if wanted is not None and wanted not in address.routing_types:
@@ -528,58 +528,12 @@ class PostOffice:
         return max(expired, default=0) >= EXPIRED_AT_ONCE
 
     def cancel(self, queue: Queue, references: list[MessageReference], *, delay_redelivery: bool = True) -> None:
-        """Deliveries that failed: each goes back to its place, or waits for redelivery, or, tried
-        too often, to the dead letters (facts 6.4). Delivery counts are final already.
-        """
-        if queue.deleted:
-            queue.delivering_count -= len(references)
-            queue.forget(references)
-            return
-        settings = queue.address.settings
-        attempts = settings.max_delivery_attempts
-        back: list[MessageReference] = []
-        for reference in references:
-            count = reference.delivery_count
-            if count and reference.durable and not queue.internal:
-                self.store.store_delivery_count(queue.queue_id, reference.message_id, count)
-            if 0 < attempts <= count and not queue.internal:
-                queue.delivering_count -= 1
-                self.dead_letters.kill(queue, reference)
-                continue
-            delay_ms = settings.redelivery_delay_ms(count) if count and delay_redelivery else 0
-            if delay_ms > 0:
-                queue.postpone()
-                self.scheduled.add(queue, reference, self.clock.wall_ms() + delay_ms)
-            else:
-                back.append(reference)
-        queue.put_back(back)
+        """Deliveries that failed; see ``departures``."""
+        departures.cancel(self, queue, references, delay_redelivery=delay_redelivery)
 
     def move(self, copy: Message, target: Address, queue: Queue, reference: MessageReference) -> None:
         """Put a copy on another address and end the original, both or neither."""
-        store = self.store
-        queues = target.route(copy, None)
-        if not queues:
-            target.messages_unrouted += 1
-            queue.log_acknowledges((reference,))
-            return
-        durable_ids: tuple[int, ...] = ()
-        if copy.durable or reference.durable:
-            durable_ids = tuple([each.queue_id for each in queues if each.durable])
-        location = None
-        if durable_ids:
-            transaction_id = store.next_id()
-            location = store.store_message(
-                copy, target.address_id, durable_ids, tx_id=transaction_id, large=copy.is_large
-            )
-            queue.log_acknowledges((reference,), transaction_id)
-            store.store_commit(transaction_id)
-        else:
-            queue.log_acknowledges((reference,))
-        references = self._references(copy, queues, location, 0)
-        self._charge(copy.message_id, len(copy.encoded), queues)
-        target.messages_routed += 1
-        logged = location is not None or reference.durable
-        self.context.when_durable(store.last_sequence if logged else 0, self.arrive, queues, references, None)
+        departures.move(self, copy, target, queue, reference)
 
     def forward(
         self,
@@ -596,4 +550,4 @@ class PostOffice:
             self.answer(order, done)
             return
         target.messages_routed += 1
-        self._accept(target, message, queues, 0, order, done, transaction, None)
+        self.accept(target, message, queues, 0, order, done, transaction, None)

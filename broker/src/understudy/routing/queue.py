@@ -19,12 +19,15 @@ from understudy.message import Message
 from understudy.routing.configuration import QueueConfiguration
 from understudy.routing.delivery import Consumer, ConsumerGroup, dispatch
 from understudy.routing.filter import Filter
+from understudy.routing.kinds import QueueKind, is_ordinary
+from understudy.routing.lending import LentReference
 from understudy.routing.waiting import Waiting
 from understudy.store.backlog import Backlog
 from understudy.store.message_store import MessageStore
 from understudy.store.reference import LargeReference, MessageReference
 
 if TYPE_CHECKING:
+    from understudy.ports import Timers
     from understudy.routing.address import Address
     from understudy.routing.paging import Paging
 
@@ -38,6 +41,7 @@ class QueueOffice(Protocol):
     """What a queue uses of the post office."""
 
     store: MessageStore
+    timers: Timers
     paging: Paging
     memory_bytes: int
     memory_count: int
@@ -60,7 +64,6 @@ class Queue:
 
     __slots__ = (
         "_office",
-        "_store",
         "address",
         "configuration",
         "consumer_count",
@@ -69,6 +72,7 @@ class Queue:
         "delivering_count",
         "dirty",
         "durable",
+        "enabled",
         "exclusive",
         "expiring_count",
         "filter",
@@ -77,11 +81,13 @@ class Queue:
         "groups_by_priority",
         "incoming",
         "internal",
+        "kind",
         "message_count",
         "messages_acknowledged",
         "messages_added",
         "messages_expired",
         "messages_killed",
+        "messages_replaced",
         "name",
         "paused",
         "purge_on_no_consumers",
@@ -89,6 +95,7 @@ class Queue:
         "routing_type",
         "scheduled_count",
         "selective",
+        "store",
         "temporary",
         "used",
         "waiting",
@@ -107,20 +114,19 @@ class Queue:
         self.name = configuration.name
         self.address = address
         self._office = office
-        self._store = office.store
+        self.store = office.store
         self.filter = filter
-        self.routing_type = RoutingType(configuration.routing_type or RoutingType.MULTICAST)
         self.temporary = configuration.temporary
         self.durable = configuration.durable and not configuration.temporary
         self.internal = configuration.internal
-        self.exclusive = bool(configuration.exclusive)
-        self.purge_on_no_consumers = bool(configuration.purge_on_no_consumers)
         self.waiting = Waiting(address.pages)
         self.groups_by_priority: list[ConsumerGroup] = []
         """Highest priority first; empty without consumers. Browsers are not in here."""
         self.consumer_count = 0
         self.selective = False
-        """Whether consumers take from the middle: a selector or message groups."""
+        """Whether consumers take from the middle: a selector or message groups; or take nothing,
+        because the queue is non-destructive.
+        """
         self.grouping = False
         self.group_owners: dict[str, Consumer] = {}
         self.dirty = False
@@ -141,11 +147,53 @@ class Queue:
         self.messages_acknowledged = 0
         self.messages_expired = 0
         self.messages_killed = 0
+        self.messages_replaced = 0
+        """Made room: for a newer last value, or in a ring."""
+        self.kind: QueueKind | None = None
+        """What sets it apart; None for an ordinary queue."""
+        self.configure(configuration)
+
+    def configure(self, full: QueueConfiguration) -> None:
+        """Take what can be changed while it lives (``Directory.update_queue``)."""
+        self.configuration = full
+        self.routing_type = RoutingType(full.routing_type or RoutingType.MULTICAST)
+        self.exclusive = bool(full.exclusive)
+        self.purge_on_no_consumers = bool(full.purge_on_no_consumers)
+        self.enabled = full.enabled is not False
+        if self.kind is not None:
+            lent = self.kind.lends
+            self.kind.configure()
+            if lent is not self.kind.lends:
+                self._forget_cursors()
+        elif not is_ordinary(full):
+            self.kind = QueueKind(self, self._office.timers)
+        self._choose_dispatch()
+        self.prompt()
+
+    def _choose_dispatch(self) -> None:
+        """Cursors are not kept up while nobody looks on from them, so they start anew."""
+        before = self.selective
+        self.selective = (
+            self.grouping
+            or (self.kind is not None and self.kind.lends)
+            or any(consumer.filter is not None for consumer in self.consumers())
+        )
+        if self.selective and not before:
+            self._forget_cursors()
 
     def __repr__(self) -> str:
         return f"<Queue {self.name!r} of {self.address.name!r}, {self.message_count} messages>"
 
     # -- messages in ----------------------------------------------------------------------------
+
+    @property
+    def takes_messages(self) -> bool:
+        """Whether messages are routed to it now, whatever their content."""
+        return self.enabled and (not self.purge_on_no_consumers or self.consumer_count > 0)
+
+    def alone_for(self, message: Message) -> tuple[Queue, ...]:
+        """The queues that get a message which names this one: it or none."""
+        return (self,) if self.takes_messages and (self.filter is None or self.filter.matches(message)) else ()
 
     def add(self, reference: MessageReference) -> None:
         """A message that may be seen by consumers from now on."""
@@ -157,6 +205,21 @@ class Queue:
             self.expiring_count += 1
         if self.deleted:
             # It was on its way when the queue went.
+            self.forget_waiting()
+            return
+        if self.kind is not None:
+            self.kind.added(reference)
+        if not self.dirty and self.groups_by_priority:
+            self._office.mark_dirty(self)
+
+    def add_run(self, references: list[MessageReference]) -> None:
+        """Several at once, of one priority and without expiration; see ``add``."""
+        count = len(references)
+        self.incoming -= count
+        self.waiting.extend(references)
+        self.message_count += count
+        self.messages_added += count
+        if self.deleted:
             self.forget_waiting()
             return
         if not self.dirty and self.groups_by_priority:
@@ -175,11 +238,22 @@ class Queue:
         if not returned:
             return
         self.delivering_count -= len(returned)
+        self._wait_again(returned)
+        if not self.dirty and self.groups_by_priority:
+            self._office.mark_dirty(self)
+
+    def _wait_again(self, returned: Sequence[MessageReference]) -> None:
         self.waiting.put_back(returned)
         if self.selective:
             self._look_again(returned)
-        if not self.dirty and self.groups_by_priority:
-            self._office.mark_dirty(self)
+        if self.kind is not None:
+            self.kind.returned(returned)
+
+    def replaced(self, reference: MessageReference) -> None:
+        """One that was taken out of ``waiting`` to make room."""
+        self.messages_replaced += 1
+        self.log_acknowledges((reference,))
+        self.forget((reference,))
 
     def schedule(self, reference: MessageReference) -> None:
         """A new message waits for its time elsewhere, but belongs here."""
@@ -197,12 +271,14 @@ class Queue:
     def due(self, reference: MessageReference) -> None:
         """The time of a scheduled or postponed one has come."""
         self.scheduled_count -= 1
-        if reference.delivery_count:
-            self.waiting.put_back((reference,))
-            if self.selective:
-                self._look_again((reference,))
+        if self.kind is not None and not self.kind.admits(reference):
+            self.replaced(reference)
+        elif reference.delivery_count:
+            self._wait_again((reference,))
         else:
             self.waiting.append(reference)
+            if self.kind is not None:
+                self.kind.added(reference)
         if not self.dirty and self.groups_by_priority:
             self._office.mark_dirty(self)
 
@@ -228,15 +304,17 @@ class Queue:
         if len(references) == 1:
             if not references[0].durable:
                 return False
-            self._store.store_acknowledge(self.queue_id, references[0].message_id, transaction_id)
+            self.store.store_acknowledge(self.queue_id, references[0].message_id, transaction_id)
             return True
         logged = [reference.message_id for reference in references if reference.durable]
         if logged:
-            self._store.store_acknowledges(self.queue_id, logged, transaction_id)
+            self.store.store_acknowledges(self.queue_id, logged, transaction_id)
         return bool(logged)
 
     def acknowledged(self, references: Sequence[MessageReference]) -> None:
         """Forget deliveries whose end the log has or does not need."""
+        if self.kind is not None:
+            references = self.kind.settled(references)
         count = len(references)
         self.delivering_count -= count
         self.messages_acknowledged += count
@@ -258,7 +336,7 @@ class Queue:
             if not reference.durable and reference.location is not None:
                 office.paging.release(reference.location)
             if isinstance(reference, LargeReference):
-                self._store.large.release(reference.file_id)
+                self.store.large.release(reference.file_id)
         self.message_count -= count
         office.memory_bytes -= bodies_bytes
         office.memory_count -= bodies
@@ -271,6 +349,16 @@ class Queue:
 
     def expire_waiting(self, reference: MessageReference) -> None:
         """One that was taken out of ``waiting`` because its time is over."""
+        self._office.expire(self, reference)
+
+    def expire_delivered(self, reference: MessageReference) -> None:
+        """One that its consumer found to be over."""
+        if isinstance(reference, LentReference) and self.kind is not None:
+            original = self.kind.lending.original(reference)
+            if original is not None:
+                self._office.expire(self, original)
+            return
+        self.delivering_count -= 1
         self._office.expire(self, reference)
 
     def expire_overdue(self, now_ms: int) -> int:
@@ -329,13 +417,12 @@ class Queue:
             self.groups_by_priority.append(group)
             self.groups_by_priority.sort(key=lambda group: -group.priority)
         group.consumers.append(consumer)
-        if consumer.filter is not None and not self.selective:
-            # Cursors are not kept up while nobody looks on from them.
-            self.selective = True
-            self._forget_cursors()
+        self._choose_dispatch()
         if self.configuration.group_rebalance:
             self.group_owners.clear()
-            self._forget_cursors()
+            self._look_from_the_start()
+        if self.kind is not None:
+            self.kind.gate.joined()
         if not self.dirty:
             self._office.mark_dirty(self)
 
@@ -351,12 +438,12 @@ class Queue:
         else:
             return
         self.consumer_count -= 1
-        self.selective = self.grouping or any(
-            other.filter is not None for group in self.groups_by_priority for other in group.consumers
-        )
+        self._choose_dispatch()
         if self.grouping:
             self.group_owners = {key: owner for key, owner in self.group_owners.items() if owner is not consumer}
-            self._forget_cursors()
+            self._look_from_the_start()
+        if self.kind is not None:
+            self.kind.consumer_left(consumer)
         if not self.consumer_count:
             self.consumers_left_ms = self._office.now_ms()
             if self.purge_on_no_consumers:
@@ -372,10 +459,17 @@ class Queue:
         for consumer in self.consumers():
             consumer.cursors.clear()
 
+    def _look_from_the_start(self) -> None:
+        """Groups have other owners: what somebody had to pass over may be its own now. Where
+        everybody sees everything nobody passed over anything.
+        """
+        if self.kind is None or not self.kind.lends:
+            self._forget_cursors()
+
     def enable_grouping(self) -> None:
         """The first message of a group was met."""
-        self.grouping = self.selective = True
-        self._forget_cursors()
+        self.grouping = True
+        self._choose_dispatch()
 
     def group_key(self, group: str) -> str:
         """Under which its owner is kept: the group itself, or its bucket when there are buckets or
@@ -405,6 +499,8 @@ class Queue:
     def dispatch(self) -> None:
         """Deliver until empty or nobody can take more."""
         if self.groups_by_priority and not self.paused and not self.deleted:
+            if self.kind is not None and not self.kind.gate.open:
+                return
             dispatch(self, self._office.now_ms())
             if self.address.paged_count and self.waiting.first_level() is None:
                 self._office.paging.forget_readers(self)

@@ -9,13 +9,14 @@ message by message.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from understudy.config.model import RoutingType
 from understudy.routing.address import Address
 from understudy.routing.directory import queue_configuration
 from understudy.routing.queue import Queue
+from understudy.routing.settings import AddressSettings
 from understudy.routing.shared_messages import SharedMessages
 from understudy.store.backlog import Backlog
 from understudy.store.state import StoreState
@@ -37,6 +38,9 @@ def restore(office: PostOffice, state: StoreState) -> int:
             internal=bool(record.settings.get("internal", False)),
             duplicate_ids=state.duplicate_ids.get(record.address_id, ()),
         )
+        diverts = record.settings.get("diverts", ())
+        if isinstance(diverts, Sequence):
+            office.diverts.restore(diverts)
     total = 0
     held: dict[Address, list[tuple[Queue, Backlog]]] = {}
     for entry in state.queues.values():
@@ -45,8 +49,7 @@ def restore(office: PostOffice, state: StoreState) -> int:
             # The address went with a forced deletion whose end the log does not have.
             _give_up(office, state.take_references(entry.queue_id))
             continue
-        settings = directory.settings.of(address.name)
-        configuration = queue_configuration(entry, address.name).filled(settings)
+        configuration = queue_configuration(entry, address.name).filled(AddressSettings())
         queue = directory.adopt_queue(entry.queue_id, configuration, address)
         backlog = state.take_references(entry.queue_id)
         if backlog.count:

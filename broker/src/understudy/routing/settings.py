@@ -17,7 +17,10 @@ from typing import Final
 from understudy.config.model import (
     AddressFullPolicy,
     AddressSettingsConfiguration,
+    ConfigDeletionPolicy,
     RoutingType,
+    SlowConsumerPolicy,
+    SlowConsumerUnit,
     WildcardConfiguration,
 )
 from understudy.config.wildcard import DEFAULT_WILDCARDS, matches, specificity
@@ -34,6 +37,8 @@ class AddressSettings:
     max_size_bytes: int = -1
     """Bytes of messages; under PAGE the bytes of bodies kept in memory."""
     max_size_messages: int = -1
+    max_size_bytes_reject_threshold: int = -1
+    """Under BLOCK: bytes from which on messages are refused, with credits or without."""
     page_limit_bytes: int = -1
     """Under PAGE: bytes of messages held in all before ``page_full_policy`` applies."""
     page_limit_messages: int = -1
@@ -58,6 +63,8 @@ class AddressSettings:
     redelivery_delay_multiplier: float = 1.0
     max_redelivery_delay: int = 0
     """0 = ten times ``redelivery_delay``."""
+    redelivery_collision_avoidance_factor: float = 0.0
+    """Share by which the delay is varied at random, up and down."""
     expiry_address: str | None = None
     auto_create_expiry_resources: bool = False
     expiry_queue_prefix: str = "EXP."
@@ -77,6 +84,10 @@ class AddressSettings:
     auto_delete_created_queues: bool = False
     auto_delete_queues_delay: int = 0
     auto_delete_queues_message_count: int = 0
+    auto_delete_queues_skip_usage_check: bool = False
+    auto_delete_addresses_skip_usage_check: bool = False
+    enable_ingress_timestamp: bool = False
+    """Messages are stamped with the time they came (``_AMQ_INGRESS_TIMESTAMP``)."""
     default_address_routing_type: RoutingType = RoutingType.MULTICAST
     default_queue_routing_type: RoutingType = RoutingType.MULTICAST
     default_max_consumers: int = -1
@@ -93,13 +104,25 @@ class AddressSettings:
     default_group_buckets: int = -1
     default_group_first_key: str | None = None
     default_ring_size: int = -1
+    config_delete_queues: ConfigDeletionPolicy = ConfigDeletionPolicy.OFF
+    """Whether queues go that have gone from the configuration, at the next activation."""
     redistribution_delay: int = -1
+    slow_consumer_threshold: int = -1
+    """Messages acknowledged per unit below which a consumer is slow; -1 = nobody is."""
+    slow_consumer_threshold_measurement_unit: SlowConsumerUnit = SlowConsumerUnit.MESSAGES_PER_SECOND
+    slow_consumer_policy: SlowConsumerPolicy = SlowConsumerPolicy.NOTIFY
+    slow_consumer_check_period: int = 5
+    """Seconds."""
     id_cache_size: int | None = None
     """Duplicate ids remembered; None = the broker's id-cache-size."""
 
-    def redelivery_delay_ms(self, delivery_count: int) -> int:
+    def redelivery_delay_ms(self, delivery_count: int, share: float = 0.0) -> int:
         """Wait before a message that was tried ``delivery_count`` times is tried again (manual,
         "Configuring delayed redelivery").
+
+        Args:
+            delivery_count: Of the message.
+            share: Random, -1 to 1: how much of the variance that the settings allow is used.
         """
         if self.redelivery_delay <= 0:
             return 0
@@ -108,11 +131,16 @@ class AddressSettings:
         if self.redelivery_delay_multiplier != 1.0:
             # The exponent is bounded: attempts may be unlimited and floats are not.
             delay *= self.redelivery_delay_multiplier ** min(max(delivery_count - 1, 0), 1000)
-        return int(min(delay, ceiling))
+        delay *= 1 + self.redelivery_collision_avoidance_factor * share
+        return max(int(min(delay, ceiling)), 0)
 
 
 _FIELDS: Final = tuple(field.name for field in fields(AddressSettings))
 _POLICIES: Final = frozenset({"address_full_policy", "page_full_policy"})
+_ENUMS: Final[dict[str, type[Enum]]] = {
+    "slow_consumer_policy": SlowConsumerPolicy,
+    "slow_consumer_threshold_measurement_unit": SlowConsumerUnit,
+}
 _ROUTING_TYPES: Final = frozenset({"default_address_routing_type", "default_queue_routing_type"})
 
 #: Addresses whose settings are remembered; beyond it the memory starts anew.
@@ -193,6 +221,8 @@ def _typed(name: str, value: object) -> object:
     text = value.value if isinstance(value, Enum) else value
     if name in _POLICIES:
         return AddressFullPolicy(str(text).upper())
+    if name in _ENUMS:
+        return _ENUMS[name](str(text).upper())
     if name in _ROUTING_TYPES and isinstance(text, str):
         return RoutingType[text.upper()]
     return value

@@ -62,11 +62,12 @@ class Level:
         "entries",
         "head",
         "inlet",
+        "keep_open",
         "priority",
         "returned",
     )
 
-    def __init__(self, priority: int, pages: BlockPages | None = None) -> None:
+    def __init__(self, priority: int, pages: BlockPages | None = None, *, keep_open: bool = False) -> None:
         self.priority = priority
         self.entries: list[MessageReference | None] = []
         self.base = 0
@@ -80,6 +81,8 @@ class Level:
         self._tail_base = 0
         """Position of ``inlet[0]`` while there are blocks."""
         self._pages = pages
+        self.keep_open = keep_open
+        """Whether blocks are looked into all the time, so that packing them is of no use."""
         self._opened: Block | None = None
         """The packed block that was looked into last, and its columns."""
         self._opened_columns: Columns | None = None
@@ -186,10 +189,24 @@ class Level:
         block.base = self._tail_base
         self._tail_base += block.size
         self.blocks.append(block)
-        if block.in_memory or len(self.blocks) <= _OPEN_BLOCKS:
+        if not block.count:
+            block.drop()
+            self._join_empty(block)
+            return
+        if self.keep_open or block.in_memory or len(self.blocks) <= _OPEN_BLOCKS:
             return
         if self._pages is None or len(self.blocks) <= _MEMORY_BLOCKS or not block.spill(self._pages):
             block.pack()
+
+    def _join_empty(self, block: Block) -> None:
+        """Nothing in a block waits: as one with its empty neighbours it costs nothing. Where the
+        middle of a queue is used up for ever (last values) there would be no end of them.
+        """
+        index = self.blocks.index(block)
+        for left in (index, index - 1):
+            if 0 <= left < len(self.blocks) - 1 and self.blocks[left].join(self.blocks[left + 1]):
+                del self.blocks[left + 1]
+                self._opened = self._opened_columns = None
 
     def adopt(self, blocks: list[Block]) -> None:
         """Take over blocks, in order, into an empty level."""
@@ -239,6 +256,8 @@ class Level:
     def _columns(self, block: Block) -> Columns:
         if block.columns is not None:
             return block.columns
+        if self.keep_open:
+            return block.stay_open()
         if block is not self._opened or self._opened_columns is None:
             self._opened, self._opened_columns = block, block.open()
         return self._opened_columns
@@ -286,6 +305,8 @@ class Level:
             block = self._block_at(reference.position)
             if block is not None:
                 block.take(reference.position - block.base)
+                if not block.count:
+                    self._join_empty(block)
             else:
                 self.inlet[reference.position - self._tail_base] = None
 
@@ -343,10 +364,11 @@ class Level:
 class Waiting:
     """The levels of a queue."""
 
-    __slots__ = ("_by_priority", "_levels", "_pages")
+    __slots__ = ("_by_priority", "_keep_open", "_levels", "_pages")
 
     def __init__(self, pages: BlockPages | None = None) -> None:
         """``pages``: where the references of a deep queue are spilled to; None keeps them in memory."""
+        self._keep_open = False
         self._by_priority: list[Level | None] = [None] * 10
         self._levels: list[Level] = []
         self._pages = pages
@@ -369,11 +391,17 @@ class Waiting:
         """References in page files."""
         return sum(level.spilled_count for level in self._levels)
 
+    def keep_open(self) -> None:
+        """From now on ``at`` is asked all the time: references stay in memory, open."""
+        self._keep_open = True
+        for level in self._levels:
+            level.keep_open = True
+
     def level(self, priority: int) -> Level:
         """The level of a priority, made when first needed."""
         found = self._by_priority[priority]
         if found is None:
-            found = self._by_priority[priority] = Level(priority, self._pages)
+            found = self._by_priority[priority] = Level(priority, self._pages, keep_open=self._keep_open)
             self._levels.append(found)
             self._levels.sort(key=lambda level: -level.priority)
         return found
@@ -388,12 +416,30 @@ class Waiting:
         if len(inlet) > _INLET_MAX:
             level.compact()
 
+    def extend(self, references: list[MessageReference]) -> None:
+        """Append several of one priority."""
+        level = self.level(references[0].priority)
+        level.inlet += references
+        level.count += len(references)
+        if len(level.inlet) > _INLET_MAX:
+            level.compact()
+
     def adopt(self, backlog: Backlog) -> None:
         """Take over what the log says waits, into an empty structure. Nothing is done per message:
         start-up and takeover with a backlog must cost next to nothing.
         """
         for priority, blocks in backlog.blocks().items():
             self.level(priority).adopt(blocks)
+
+    def at(self, priority: int, position: int, message_id: int) -> MessageReference | None:
+        """The message of that id if it waits at that place, where it stays; None if it does not."""
+        level = self._by_priority[priority]
+        found = level.next_from(position) if level is not None else None
+        return found if found is not None and found.message_id == message_id else None
+
+    def remove(self, reference: MessageReference) -> None:
+        """Take the one that ``at`` or a level's ``next_from`` just gave."""
+        self.level(reference.priority).remove(reference)
 
     def first_level(self) -> Level | None:
         """The highest level with anything in it."""

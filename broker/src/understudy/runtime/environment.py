@@ -9,10 +9,11 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from understudy.ports import Clock, Disk, Entropy, FileLock, LogWriter, Timer, Timers
+from understudy.ports import Clock, Disk, Entropy, FileLock, LogWriter, Timer, Timers, Worker
 from understudy.runtime.disk import RealDisk
 from understudy.runtime.file_lock import RealFileLock
 from understudy.runtime.journal_writer import ThreadLogWriter
+from understudy.runtime.worker import ThreadWorker
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +28,8 @@ class Environment:
     """Makes the writer of one activation."""
     file_lock: Callable[[str], FileLock]
     """Makes the lock of one file path."""
+    worker: Callable[[], Worker]
+    """Makes the worker of one activation."""
     memory_bytes: int = 1 << 30
     """Memory that the process may use."""
 
@@ -68,6 +71,7 @@ def system_environment(loop: asyncio.AbstractEventLoop) -> Environment:
         disk=disk,
         log_writer=lambda: ThreadLogWriter(loop),
         file_lock=RealFileLock,
+        worker=lambda: ThreadWorker(loop),
         memory_bytes=available_memory_bytes(),
     )
 

@@ -24,7 +24,7 @@ from understudy.ha.shared_store import Event, Role, SharedStoreOptions, SharedSt
 from understudy.runtime.acceptor import Acceptor
 from understudy.runtime.connector import LoopDialer
 from understudy.runtime.environment import Environment
-from understudy.runtime.turn import Turn, TurningLogWriter, TurningTimers
+from understudy.runtime.turn import Turn, TurningLogWriter, TurningTimers, TurningWorker
 from understudy.security.authorization import SecurityPolicy
 from understudy.store.follower import Follower
 from understudy.store.journal import Sync
@@ -86,6 +86,8 @@ class BrokerNode:
         self._timers = TurningTimers(environment.timers, self._turn)
         self._ended: asyncio.Future[BrokerError | None] = self._loop.create_future()
         self._state_changed = asyncio.Event()
+        self._clients_left: asyncio.Event | None = None
+        """Set when a graceful stop need not wait any longer; None before one begins."""
         self._activation: asyncio.Task[None] | None = None
         self._tasks: set[asyncio.Task[None]] = set()
         self._follow_timer: asyncio.TimerHandle | None = None
@@ -93,6 +95,8 @@ class BrokerNode:
         self.store: MessageStore | None = None
         self._large_writer: TurningLogWriter | None = None
         """Writes the bodies of large messages, so that the journal never waits for them."""
+        self._worker: TurningWorker | None = None
+        """Checks passwords."""
         self._credentials = self._cluster_credentials()
         self.lock = NodeLock(
             environment.disk,
@@ -131,11 +135,36 @@ class BrokerNode:
         raise DiskFailed("another node has been choosing the node id for too long", hint="does it hang?")
 
     async def stop(self, *, failover: bool = False) -> None:
-        """Stop cleanly and wait for the end; see ``SharedStorePolicy.stop``."""
+        """Stop cleanly and wait for the end; see ``SharedStorePolicy.stop``.
+
+        With graceful-shutdown-enabled an active node first waits for its clients to leave, as long as
+        graceful-shutdown-timeout says; stopping it again meanwhile ends the wait. The node keeps and
+        proves its lock until then.
+        """
         if self.policy.state is State.STOPPED:
             return
+        if self.configuration.graceful_shutdown_enabled and self.policy.state is State.ACTIVE:
+            await self._wait_for_clients()
         self.policy.stop(fail_over=failover)
         await self.wait_ended()
+
+    async def _wait_for_clients(self) -> None:
+        if self._clients_left is not None:
+            self._clients_left.set()
+            return
+        assert self.broker is not None
+        self._clients_left = asyncio.Event()
+        self.policy_changed()
+        self.broker.stop_accepting()
+        for acceptor in self.acceptors:
+            acceptor.stop_listening()
+        timeout_ms = self.configuration.graceful_shutdown_timeout_ms
+        log.info("waiting for clients to leave", extra={"sessions": self.broker.services.session_count()})
+        self.broker.when_idle(self._clients_left.set)
+        try:
+            await asyncio.wait_for(self._clients_left.wait(), timeout_ms / 1000 if timeout_ms >= 0 else None)
+        except TimeoutError:
+            log.warning("clients did not leave in time", extra={"timeout_ms": timeout_ms})
 
     async def wait_ended(self) -> BrokerError | None:
         """Wait until the node has ended by itself or by ``stop``; the error that ended it."""
@@ -151,6 +180,8 @@ class BrokerNode:
     @property
     def state(self) -> str:
         """``starting``, ``active``, ``passive``, ``stopping`` or ``stopped``."""
+        if self._clients_left is not None and self.policy.state is State.ACTIVE:
+            return "stopping"
         return _VISIBLE[self.policy.state]
 
     @property
@@ -274,6 +305,7 @@ class BrokerNode:
             ),
             on_failure=self._store_failed,
         )
+        self._worker = TurningWorker(environment.worker(), self._turn)
         self.broker = Broker(
             configuration,
             self.store,
@@ -283,6 +315,7 @@ class BrokerNode:
             clock=environment.clock,
             timers=self._timers,
             entropy=environment.entropy,
+            worker=self._worker,
             wake=self._turn.request,
             global_max_size_bytes=self._global_max_size_bytes(),
             pages=Pages(environment.disk, configuration.paging_directory, self.store.epoch),
@@ -338,7 +371,7 @@ class BrokerNode:
         if self._disk_timer is not None:
             self._disk_timer.cancel()
         if self.broker is not None:
-            self.broker.stop_accepting()
+            self.broker.stop_accepting(critical=self.policy.error is not None)
         for acceptor in self.acceptors:
             acceptor.stop_listening()
         for acceptor in self.acceptors:
@@ -357,6 +390,9 @@ class BrokerNode:
         if self._large_writer is not None:
             self._large_writer.close()
             self._large_writer = None
+        if self._worker is not None:
+            self._worker.close()
+            self._worker = None
 
     # --- parts ---------------------------------------------------------------------------------
 

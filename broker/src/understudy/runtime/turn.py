@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from understudy.errors import BrokerError
-from understudy.ports import File, LogWriter, Timer, Timers
+from understudy.ports import File, LogWriter, Timer, Timers, Worker
 
 
 class Flushable(Protocol):
@@ -78,6 +78,24 @@ class TurningTimers:
             self._turn.request()
 
         return self._timers.call_later(delay_ms, run)
+
+
+class TurningWorker:
+    """A worker whose results are followed by a turn."""
+
+    def __init__(self, worker: Worker, turn: Turn) -> None:
+        self._worker = worker
+        self._turn = turn
+
+    def run(self, work: Callable[[], None], done: Callable[[BaseException | None], None]) -> None:
+        def finished(error: BaseException | None) -> None:
+            self._turn.guarded(lambda: done(error))
+            self._turn.request()
+
+        self._worker.run(work, finished)
+
+    def close(self) -> None:
+        self._worker.close()
 
 
 class TurningLogWriter:

@@ -3,11 +3,15 @@
 Users and roles come as the text of Artemis' ``artemis-users.properties`` (``user = ENC(...)``) and
 ``artemis-roles.properties`` (``role = user, user``). A stored password is
 ``ENC(scrypt:N:r:p:salt:hash)``, salt and hash in hexadecimal; plain ones are refused unless the
-caller allows them. Checking costs the same for a wrong password and for an unknown user, and is
-remembered only as a keyed digest, so that many clients coming back at once are not hashed again.
+caller allows them. Checking costs the same for a wrong password and for an unknown user, and a
+success is remembered for a short while (security-invalidation-interval) as a keyed digest, so that
+many clients coming back at once are not hashed again.
+
+Hashing takes some tens of milliseconds on purpose. ``begin`` never does it: it answers from memory or
+gives a ``PasswordCheck``, which somebody runs where it holds up nobody (``logins``).
 
 Not here: what a user may do (``authorization``), and reading the files. Invariant: no password is
-kept, compared in variable time, or put into a message.
+kept beyond its check, compared in variable time, or put into a message.
 """
 
 from __future__ import annotations
@@ -20,7 +24,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from understudy.errors import AuthenticationFailed, ConfigError
-from understudy.ports import Entropy
+from understudy.ports import Clock, Entropy
 
 #: Longest user name or password that is looked at. Characters.
 CREDENTIAL_CHARACTERS_MAX: Final = 4096
@@ -192,6 +196,41 @@ def parse_roles(text: str, *, file: str) -> dict[str, frozenset[str]]:
     return {user: frozenset(names) for user, names in roles.items()}
 
 
+class PasswordCheck:
+    """One password whose hash has to be computed before anybody knows whether it is right."""
+
+    __slots__ = ("_authenticator", "_hash", "_known", "_password", "_user", "key")
+
+    def __init__(self, authenticator: Authenticator, user: str, password: str, key: bytes) -> None:
+        self._authenticator = authenticator
+        self._user = user
+        self._password = password
+        stored = authenticator.stored(user)
+        self._known = stored is not None
+        self._hash = stored or authenticator.decoy
+        self.key = key
+        """Equal for the same user with the same password, and says nothing of either."""
+
+    def run(self) -> bool:
+        """Whether it is right. Slow; may be called on any thread, and touches nothing shared."""
+        # The decoy is hashed first and found wrong whatever it says: the order of these two counts.
+        return self._hash.verify(self._password) and self._known
+
+    def finish(self, right: bool) -> Principal:
+        """The principal, from now on remembered for a while.
+
+        Args:
+            right: What ``run`` said.
+
+        Raises:
+            AuthenticationFailed: unknown user or wrong password; the message does not say which.
+        """
+        self._password = ""
+        if not right:
+            raise AuthenticationFailed(f"user {self._user!r} is unknown or the password is wrong")
+        return self._authenticator.remember(self._user, self.key)
+
+
 class Authenticator:
     """Checks users and passwords against a fixed set; a changed file makes a new one."""
 
@@ -200,48 +239,61 @@ class Authenticator:
         users: Mapping[str, PasswordHash],
         roles: Mapping[str, frozenset[str]],
         entropy: Entropy,
+        clock: Clock,
         *,
         cache_size: int = 1000,
+        cache_ms: int = 10_000,
     ) -> None:
         """Args:
         users: Hashes by user.
         roles: Roles by user; users of no role may be missing.
         entropy: The key of the memory of successes, and the decoy's salt.
-        cache_size: Successes remembered (authentication-cache-size).
+        clock: For the age of those successes.
+        cache_size: Successes remembered (authentication-cache-size); 0 = none.
+        cache_ms: How long, from the check on (security-invalidation-interval); 0 = not at all.
         """
         self._users = dict(users)
         self._principals = {user: Principal(user, roles.get(user, frozenset())) for user in users}
         self._key = entropy.token(32)
+        self._clock = clock
         self._cache_size = cache_size
-        self._verified: OrderedDict[bytes, Principal] = OrderedDict()
+        self._cache_ms = cache_ms
+        self._verified: OrderedDict[bytes, tuple[Principal, int]] = OrderedDict()
+        """Token to principal and the monotonic time until which it counts; the one used last at the end."""
         costs = Counter(each.parameters for each in users.values())
         cost = costs.most_common(1)[0][0] if costs else DEFAULT_PARAMETERS
-        # Nobody has this hash: an unknown user is checked against it, so that it takes as long.
-        self._decoy = PasswordHash(cost, entropy.token(_SALT_BYTES), entropy.token(_HASH_BYTES))
+        self.decoy = PasswordHash(cost, entropy.token(_SALT_BYTES), entropy.token(_HASH_BYTES))
+        """Nobody has this hash: an unknown user is checked against it, so that it takes as long."""
 
-    def authenticate(self, user: str | None, password: str | None) -> Principal:
-        """The principal of a user.
+    def stored(self, user: str) -> PasswordHash | None:
+        """The hash of a user's password."""
+        return self._users.get(user)
+
+    def begin(self, user: str | None, password: str | None) -> Principal | PasswordCheck:
+        """The principal of somebody who was checked a short while ago, or the check that is needed.
 
         Raises:
-            AuthenticationFailed: unknown user or wrong password; the message does not say which.
+            AuthenticationFailed: nothing that could be checked.
         """
         if user is None or password is None:
             raise AuthenticationFailed("user name and password are required")
         if len(user) > CREDENTIAL_CHARACTERS_MAX or len(password) > CREDENTIAL_CHARACTERS_MAX:
             raise AuthenticationFailed(f"user name or password longer than {CREDENTIAL_CHARACTERS_MAX} characters")
         token = self._token(user, password)
-        principal = self._verified.get(token)
-        if principal is not None:
-            self._verified.move_to_end(token)
-            return principal
-        stored = self._users.get(user)
-        # The decoy is hashed first and found wrong whatever it says: the order of these two counts.
-        right = (stored or self._decoy).verify(password) and stored is not None
-        if not right:
-            raise AuthenticationFailed(f"user {user!r} is unknown or the password is wrong")
+        known = self._verified.get(token)
+        if known is not None:
+            if self._clock.monotonic_ms() < known[1]:
+                self._verified.move_to_end(token)
+                return known[0]
+            del self._verified[token]
+        return PasswordCheck(self, user, password, token)
+
+    def remember(self, user: str, token: bytes) -> Principal:
+        """The user's principal; the check need not be done again for a while."""
         principal = self._principals[user]
-        if self._cache_size > 0:
-            self._verified[token] = principal
+        if self._cache_size > 0 and self._cache_ms > 0:
+            # using it does not renew it: a password that was taken away works no longer than this
+            self._verified[token] = (principal, self._clock.monotonic_ms() + self._cache_ms)
             if len(self._verified) > self._cache_size:
                 self._verified.popitem(last=False)
         return principal

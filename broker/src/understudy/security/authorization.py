@@ -22,11 +22,12 @@ from understudy.config.model import (
 )
 from understudy.config.wildcard import DEFAULT_WILDCARDS, is_wild, matches, specificity
 from understudy.errors import NotAuthorized
-from understudy.ports import Entropy
+from understudy.ports import Clock, Entropy
 from understudy.security.authentication import (
     DEFAULT_PARAMETERS,
     Authenticator,
     HashParameters,
+    PasswordCheck,
     Principal,
     parse_roles,
     parse_users,
@@ -41,9 +42,19 @@ FQQN_SEPARATOR: Final = "::"
 class SecurityPolicy(ABC):
     """Who a client is and what it may do."""
 
+    permission_ms: int = 10_000
+    """How long an answer of ``check`` need not be asked for again (security-invalidation-interval)."""
+
     @abstractmethod
+    def begin(self, user: str | None, password: str | None) -> Principal | PasswordCheck:
+        """The principal of a client, or the slow check that is needed to know it. Raises
+        AuthenticationFailed.
+        """
+
     def authenticate(self, user: str | None, password: str | None) -> Principal:
-        """The principal of a client. Raises AuthenticationFailed."""
+        """The principal of a client, however long that takes. Raises AuthenticationFailed."""
+        found = self.begin(user, password)
+        return found if isinstance(found, Principal) else found.finish(found.run())
 
     @abstractmethod
     def check(self, principal: Principal, permission: Permission, address: str, queue: str | None = None) -> None:
@@ -53,7 +64,7 @@ class SecurityPolicy(ABC):
 class NoSecurity(SecurityPolicy):
     """security-enabled=false: everybody is who they say and may do everything."""
 
-    def authenticate(self, user: str | None, password: str | None) -> Principal:
+    def begin(self, user: str | None, password: str | None) -> Principal | PasswordCheck:
         return Principal(user or "")
 
     def check(self, principal: Principal, permission: Permission, address: str, queue: str | None = None) -> None:
@@ -70,13 +81,16 @@ class RoleSecurity(SecurityPolicy):
         wildcards: WildcardConfiguration = DEFAULT_WILDCARDS,
         *,
         cache_size: int = 1000,
+        permission_ms: int = 10_000,
     ) -> None:
         """Args:
         authenticator: Checks users.
         settings: The security-settings, each match once.
         wildcards: How wildcards are written.
         cache_size: Answers remembered (authorization-cache-size).
+        permission_ms: How long sessions go by an answer (security-invalidation-interval).
         """
+        self.permission_ms = permission_ms
         self._authenticator = authenticator
         self._wildcards = wildcards
         self._cache_size = cache_size
@@ -90,8 +104,8 @@ class RoleSecurity(SecurityPolicy):
                 self._exact[setting.match] = setting
         self._wild = sorted(wild, key=lambda setting: specificity(setting.match, wildcards))
 
-    def authenticate(self, user: str | None, password: str | None) -> Principal:
-        return self._authenticator.authenticate(user, password)
+    def begin(self, user: str | None, password: str | None) -> Principal | PasswordCheck:
+        return self._authenticator.begin(user, password)
 
     def check(self, principal: Principal, permission: Permission, address: str, queue: str | None = None) -> None:
         if queue is None and FQQN_SEPARATOR in address:
@@ -128,6 +142,7 @@ class RoleSecurity(SecurityPolicy):
 def security_policy(
     configuration: Configuration,
     entropy: Entropy,
+    clock: Clock,
     *,
     users: str,
     users_file: str,
@@ -141,6 +156,7 @@ def security_policy(
     Args:
         configuration: With security-enabled, the settings and the cache sizes.
         entropy: For salts and keys.
+        clock: For the age of successful checks.
         users: Text of the users file; not looked at without security.
         users_file: Its name, for messages.
         roles: Text of the roles file.
@@ -158,11 +174,14 @@ def security_policy(
         hashes,
         parse_roles(roles, file=roles_file),
         entropy,
+        clock,
         cache_size=configuration.authentication_cache_size,
+        cache_ms=configuration.security_invalidation_interval_ms,
     )
     return RoleSecurity(
         authenticator,
         configuration.security_settings,
         configuration.wildcards,
         cache_size=configuration.authorization_cache_size,
+        permission_ms=configuration.security_invalidation_interval_ms,
     )

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Protocol
 
 from understudy.errors import BrokerError
 from understudy.message import LargeMessage, Message
+from understudy.routing.post_office import Done
 
 
 class SessionCallback(Protocol):
@@ -39,6 +41,10 @@ class SessionCallback(Protocol):
         """No credits: the address is full and fails (PRODUCER_FAIL_CREDITS)."""
         ...
 
+    def kill_connection(self, reason: str) -> None:
+        """End the client's connection with all its sessions; they are closed soon, not in this call."""
+        ...
+
     def operation_failed(self, error: BrokerError) -> None:
         """A request that wanted no answer failed; there is only the log to tell."""
         ...
@@ -47,4 +53,16 @@ class SessionCallback(Protocol):
         """Whether the socket keeps up; False pauses deliveries until
         ``ServerSession.resume_deliveries``.
         """
+        ...
+
+
+class RunAnswers(Protocol):
+    """Answers the requests of a run of messages."""
+
+    def answer_one(self, correlation_id: int) -> Done:
+        """What answers one of them."""
+        ...
+
+    def answer_run(self, correlation_ids: Sequence[int]) -> None:
+        """The messages with these correlation ids are safe."""
         ...

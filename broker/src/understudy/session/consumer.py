@@ -35,7 +35,7 @@ class ServerConsumer(Consumer):
 
     __slots__ = (
         "_callback", "_forced", "_large", "_pre_acknowledge", "_send", "consumer_id", "delivering",
-        "messages_delivered", "session",
+        "messages_acknowledged", "messages_delivered", "session",
     )  # fmt: skip
 
     def __init__(
@@ -58,6 +58,8 @@ class ServerConsumer(Consumer):
         self.delivering: OrderedDict[int, MessageReference] = OrderedDict()
         """Message id to reference, in the order of delivery."""
         self.messages_delivered = 0
+        self.messages_acknowledged = 0
+        """Settled by it, committed or not; what slow-consumer-threshold is about."""
         self._large: LargeDelivery | None = None
         """What is being delivered in pieces."""
         self._forced: int | None = None
@@ -81,6 +83,7 @@ class ServerConsumer(Consumer):
         self.allowance_bytes -= charged
         self.messages_delivered += 1
         if self._pre_acknowledge:
+            self.messages_acknowledged += 1
             # The dispatcher counts it as handed out afterwards; the sum is right.
             self.queue.acknowledge((reference,))
         else:
@@ -92,6 +95,7 @@ class ServerConsumer(Consumer):
         reference.delivery_count += 1
         self.messages_delivered += 1
         if self._pre_acknowledge:
+            self.messages_acknowledged += 1
             self.queue.acknowledge((reference,))
         else:
             self.delivering[reference.message_id] = reference
@@ -152,6 +156,10 @@ class ServerConsumer(Consumer):
         self.session.consumer_disconnected(self)
         self._callback.disconnect_consumer(self.consumer_id)
 
+    def kill_connection(self, reason: str) -> None:
+        """End the connection of its client, with everything on it."""
+        self._callback.kill_connection(reason)
+
     def receive_credits(self, credit_bytes: int) -> None:
         """A FLOWTOKEN."""
         self.credits = credited(self.credits, credit_bytes)
@@ -177,14 +185,16 @@ class ServerConsumer(Consumer):
         return False
 
     def force_delivery(self, sequence: int) -> None:
-        """Everything that can go out goes out first, then the marker (facts 6.3)."""
+        """Everything that can go out goes out first, then the marker (facts 6.3). While the socket
+        does not keep up the marker waits: the client would take it for an empty queue.
+        """
         if self.started:
             self.queue.dispatch()
         self._mark(sequence)
 
     def _mark(self, sequence: int) -> None:
-        if self._large is not None:
-            # nothing may come between its pieces
+        if self._large is not None or (self.started and self.credits > 0 and not self._callback.writable()):
+            # nothing may come between its pieces, and what the socket holds up is no empty queue
             self._forced = sequence
         else:
             self._callback.forced_delivery(self.consumer_id, sequence)
@@ -203,6 +213,7 @@ class ServerConsumer(Consumer):
             delivered_id, reference = delivering.popitem(last=False)
             taken.append(reference)
             if delivered_id == message_id:
+                self.messages_acknowledged += len(taken)
                 return taken
 
     def take_one(self, message_id: int) -> MessageReference:
@@ -210,6 +221,7 @@ class ServerConsumer(Consumer):
         reference = self.delivering.pop(message_id, None)
         if reference is None:
             raise IllegalState(f"consumer {self.consumer_id} of {self.queue.name!r}: no delivery {message_id}")
+        self.messages_acknowledged += 1
         return reference
 
     def cancel(self, *, failed: bool, keep_first: bool = False) -> list[MessageReference]:

@@ -46,8 +46,8 @@ class LargeRequests:
         upload = self._upload = Upload(self._store, header)
         try:
             if header.address is None:
-                header = upload.header = self._session.addressed(header)
-            self._session.permit_send(header.address or "").used_bytes += len(header.encoded)
+                header = upload.header = self._session.sends.addressed(header)
+            self._session.sends.permit(header.address or "").used_bytes += len(header.encoded)
         except BrokerError as error:
             upload.fail(error)
 
@@ -101,6 +101,6 @@ class LargeRequests:
 
     def _send(self, message: LargeMessage, done: Done | None, transaction: Transaction | None) -> None:
         try:
-            self._session.route(message, message.large.size_bytes, done, transaction)
+            self._session.sends.route(message, message.large.size_bytes, done, transaction)
         except BrokerError as error:
             self._session.failed(error, done, transaction)

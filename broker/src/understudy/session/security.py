@@ -15,6 +15,11 @@ class SessionSecurity(Protocol):
         """Name for logs and management; empty without one."""
         ...
 
+    @property
+    def permission_ms(self) -> int:
+        """How long an answer of ``check`` need not be asked for again."""
+        ...
+
     def check(self, permission: Permission, address: str, queue: str | None = None) -> None:
         """Raises NotAuthorized."""
         ...

@@ -7,61 +7,42 @@ the requests, when the answer may go out (design s. 3.2); without ``done`` a fai
 ``SessionCallback.operation_failed``. In both cases it leaves an open transaction rollback-only.
 
 Acknowledgement modes are those of facts 6.1: sends and acknowledgements each commit alone or with
-the session's transaction. Not here: packets, channels, confirmation windows.
+the session's transaction.
+
+Not here: what it asks of queues (``queue_requests``), sends (``send_requests``, ``large_requests``) and
+does in XA branches (``xa``); packets, channels, confirmation windows.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Collection
-from dataclasses import replace
+from collections.abc import Callable
 from typing import Any, Final
 
-from understudy.config.model import AddressFullPolicy, Permission, RoutingType
-from understudy.errors import AddressNotFound, BrokerError, IllegalState, LimitExceeded, ObjectClosed
-from understudy.limits import CONSUMERS_PER_SESSION_MAX, METADATA_PER_SESSION_MAX, PRODUCERS_PER_SESSION_MAX
-from understudy.message import Message
+from understudy.config.model import Permission
+from understudy.errors import BrokerError, IllegalState, LimitExceeded, ObjectClosed
+from understudy.limits import CONSUMERS_PER_SESSION_MAX, METADATA_PER_SESSION_MAX
 from understudy.ports import Clock
-from understudy.routing.configuration import QueueConfiguration, split_fqqn
 from understudy.routing.filter import parse_filter
 from understudy.routing.post_office import Done, Order, PostOffice
 from understudy.routing.queue import Queue
 from understudy.session.callback import SessionCallback
 from understudy.session.connection_scope import ConnectionScope
 from understudy.session.consumer import BrowserConsumer, ServerConsumer
-from understudy.session.credits import PRODUCER_CREDITS_MAX, ProducerCredits
 from understudy.session.large_requests import LargeRequests
-from understudy.session.producer import ServerProducer
-from understudy.session.queries import (
-    AddressQueryResult,
-    QueueQueryResult,
-    describe_address,
-    describe_missing_queue,
-    describe_queue,
-)
+from understudy.session.queries import QueueQueryResult
+from understudy.session.queue_requests import QueueRequests
 from understudy.session.registry import SessionRegistry
 from understudy.session.resource_registry import ResourceRegistry
 from understudy.session.security import SessionSecurity
+from understudy.session.send_requests import SendRequests
 from understudy.session.transaction import Transaction
 from understudy.session.xa import XaRequests
 from understudy.store.large_messages import LargeMessages
 from understudy.store.reference import MessageReference
 
-#: How long a granted permission to send to an address is not asked again; the default of
-#: security-invalidation-interval.
-_PERMISSION_MS: Final = 10_000
-
-
-class SendTarget(ProducerCredits):
-    """An address this session sends to."""
-
-    __slots__ = ("permitted_until_ms", "wanted_bytes")
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.permitted_until_ms = 0
-        self.wanted_bytes = 0
-        """Credits asked for while the address had no room."""
+#: Metadata by which JMS clients name themselves (facts 6.4).
+CLIENT_ID_METADATA: Final = "jms-client-id"
 
 
 class ServerSession:
@@ -99,15 +80,18 @@ class ServerSession:
         self.security = security
         self.created_ms = clock.wall_ms()
         self.consumers: dict[int, ServerConsumer] = {}
-        self.producers: dict[int, ServerProducer] = {}
         self._office = post_office
         self._directory = post_office.directory
         self._clock = clock
         self._callback = callback
         self._registry = registry
-        self.order = Order()
+        self.order = Order(security.check)
         """In which its requests are answered."""
-        self._targets: dict[str, SendTarget] = {}
+        self.queues = QueueRequests(self, post_office.directory)
+        self.sends = SendRequests(self, post_office, callback)
+        self.send: Callable[..., None] = self.sends.send
+        """``SendRequests.send``, without a step between: it is most of what a session does."""
+        self.send_run = self.sends.send_run
         self.branches = XaRequests(self, resources)
         self._transaction: Transaction | None = None
         self.large = LargeRequests(self, post_office.store)
@@ -148,79 +132,6 @@ class ServerSession:
         else:
             call(*args)
 
-    # -- addresses and queues ---------------------------------------------------------------------
-
-    def create_address(self, name: str, routing_types: Collection[RoutingType], *, auto_created: bool = False) -> None:
-        """Raises AddressExists, NotAuthorized, InvalidQueueConfiguration, LimitExceeded, DiskFull."""
-        self.security.check(Permission.CREATE_ADDRESS, name)
-        self._directory.create_address(name, routing_types, auto_created=auto_created)
-
-    def create_queue(self, configuration: QueueConfiguration) -> None:
-        """A new queue; a temporary one lives as long as the connection.
-
-        Raises:
-            QueueExists, AddressNotFound, UnexpectedRoutingType, InvalidSelector,
-            InvalidQueueConfiguration, NotAuthorized, LimitExceeded, DiskFull
-        """
-        fqqn = split_fqqn(configuration.name)
-        if fqqn is not None:
-            configuration = replace(configuration, address=fqqn[0], name=fqqn[1])
-        if configuration.temporary:
-            configuration = replace(configuration, durable=False)
-        address = configuration.address or configuration.name
-        self.security.check(
-            Permission.CREATE_DURABLE_QUEUE if configuration.durable else Permission.CREATE_NON_DURABLE_QUEUE,
-            address,
-            configuration.name,
-        )
-        if address not in self._directory.addresses and not configuration.temporary:
-            self.security.check(Permission.CREATE_ADDRESS, address)
-        self._directory.create_queue(configuration)
-        if configuration.temporary:
-            self.connection.temporary_queues[configuration.name] = None
-
-    def create_shared_queue(self, configuration: QueueConfiguration) -> None:
-        """A queue for shared subscribers: nothing happens if the same one exists.
-
-        Raises:
-            IllegalState: one of the name exists with another address or filter.
-            and what ``create_queue`` raises but QueueExists.
-        """
-        existing = self._directory.find_queue(configuration.name)
-        if existing is None:
-            if not configuration.durable and configuration.auto_delete is None:
-                # It goes when its last subscriber goes (JMS 2.0 s. 8.3.2).
-                configuration = replace(configuration, auto_delete=True)
-            self.create_queue(configuration)
-            return
-        self._directory.check_shared(existing, configuration)
-
-    def delete_queue(self, name: str) -> None:
-        """Raises QueueNotFound, QueueInUse, NotAuthorized, DiskFull."""
-        queue = self._directory.queue(name)
-        self.security.check(
-            Permission.DELETE_DURABLE_QUEUE if queue.durable else Permission.DELETE_NON_DURABLE_QUEUE,
-            queue.address.name,
-            queue.name,
-        )
-        self._directory.delete_queue(queue.name)
-        self.connection.temporary_queues.pop(queue.name, None)
-
-    def query_queue(self, name: str) -> QueueQueryResult:
-        """What is known of a queue name, plain or ``address::queue``."""
-        queue = self._directory.find_queue(name)
-        if queue is not None:
-            return describe_queue(queue, self._directory.settings.of(queue.address.name))
-        fqqn = split_fqqn(name)
-        address, queue_name = fqqn if fqqn is not None else (name, name)
-        return describe_missing_queue(queue_name, address, self._directory.settings.of(address))
-
-    def query_address(self, name: str) -> AddressQueryResult:
-        """What is known of an address."""
-        fqqn = split_fqqn(name)
-        address = fqqn[0] if fqqn is not None else name
-        return describe_address(self._directory.addresses.get(address), self._directory.settings.of(address))
-
     # -- consumers --------------------------------------------------------------------------------
 
     def create_consumer(
@@ -238,7 +149,7 @@ class ServerSession:
             IllegalState: the id is taken.
             ObjectClosed: the session is closed.
         """
-        self._check_open()
+        self.check_open()
         if consumer_id in self.consumers:
             raise IllegalState(f"session {self.alias} has a consumer {consumer_id}")
         if len(self.consumers) >= CONSUMERS_PER_SESSION_MAX:
@@ -258,7 +169,7 @@ class ServerSession:
         self.consumers[consumer_id] = consumer
         for listener in self._directory.listeners:
             listener.consumer_added(queue, consumer)
-        return self.query_queue(queue.name)
+        return self.queues.query_queue(queue.name)
 
     def close_consumer(self, consumer_id: int) -> None:
         """What it holds goes back to its queue. Raises IllegalState."""
@@ -272,6 +183,7 @@ class ServerSession:
         queue.remove_consumer(consumer)
         for listener in self._directory.listeners:
             listener.consumer_removed(queue, consumer)
+        self.queues.consumer_left(queue.name)
 
     def consumer_disconnected(self, consumer: ServerConsumer) -> None:
         """Its queue is being deleted."""
@@ -288,8 +200,20 @@ class ServerSession:
         self._consumer(consumer_id).receive_credits(credit_bytes)
 
     def force_delivery(self, consumer_id: int, sequence: int) -> None:
-        """Deliver what can be delivered, then the marker. Raises IllegalState."""
-        self._consumer(consumer_id).force_delivery(sequence)
+        """Deliver what can be delivered, what this session sent before included, then the marker.
+        Raises IllegalState.
+        """
+        consumer = self._consumer(consumer_id)
+        context = self._office.context
+        if self.order.sequence > context.durable:
+            self.order.sequence = context.appended
+            context.when_durable(context.appended, self._force_delivery, consumer, sequence)
+        else:
+            consumer.force_delivery(sequence)
+
+    def _force_delivery(self, consumer: ServerConsumer, sequence: int) -> None:
+        if self.consumers.get(consumer.consumer_id) is consumer:
+            consumer.force_delivery(sequence)
 
     def start(self) -> None:
         """Deliveries may begin."""
@@ -318,23 +242,6 @@ class ServerSession:
 
     # -- messages ---------------------------------------------------------------------------------
 
-    def send(self, message: Message, done: Done | None = None) -> None:
-        """Take a message from the client; see the module's text for ``done``."""
-        transaction = self.sending_transaction
-        try:
-            name = message.address
-            if name is None:
-                message = self.addressed(message)
-                name = message.address or ""
-            target = self._targets.get(name)
-            office = self._office
-            if target is None or target.permitted_until_ms < office.now_ms():
-                target = self.permit_send(name)
-            target.used_bytes += len(message.encoded)
-            office.send(message, self.order, done, transaction, target.used_bytes <= target.granted_bytes)
-        except BrokerError as error:
-            self.failed(error, done, transaction)
-
     @property
     def large_messages(self) -> LargeMessages:
         """Where bodies of large messages are."""
@@ -344,29 +251,6 @@ class ServerSession:
     def sending_transaction(self) -> Transaction | None:
         """What a message sent now belongs to."""
         return None if self.auto_commit_sends else self._transaction
-
-    def route(self, message: Message, size_bytes: int, done: Done | None, transaction: Transaction | None) -> None:
-        """Give a message of a permitted address to the post office. Raises what that raises."""
-        target = self._target(message.address or "")
-        target.used_bytes += size_bytes
-        self._office.send(message, self.order, done, transaction, target.used_bytes <= target.granted_bytes)
-
-    def addressed(self, message: Message) -> Message:
-        self._check_open()
-        if self.default_address is None:
-            raise AddressNotFound("the message names no address and the session has no default one")
-        return message.replace(address=self.default_address)
-
-    def permit_send(self, name: str) -> SendTarget:
-        self._check_open()
-        fqqn = split_fqqn(name)
-        address = fqqn[0] if fqqn is not None else name
-        self.security.check(Permission.SEND, address, fqqn[1] if fqqn is not None else None)
-        if address not in self._directory.addresses:
-            self.security.check(Permission.CREATE_ADDRESS, address)
-        target = self._target(name)
-        target.permitted_until_ms = self._office.now_ms() + _PERMISSION_MS
-        return target
 
     def failed(self, error: BrokerError, done: Done | None, transaction: Transaction | None) -> None:
         if transaction is not None:
@@ -412,9 +296,7 @@ class ServerSession:
     def expire(self, consumer_id: int, message_id: int) -> None:
         """The client found it expired (SESS_EXPIRED). Raises IllegalState."""
         consumer = self._consumer(consumer_id)
-        reference = consumer.take_one(message_id)
-        consumer.queue.delivering_count -= 1
-        self._office.expire(consumer.queue, reference)
+        consumer.queue.expire_delivered(consumer.take_one(message_id))
 
     # -- transactions -----------------------------------------------------------------------------
 
@@ -469,55 +351,6 @@ class ServerSession:
         for queue, references in returned.items():
             self._office.cancel(queue, references)
 
-    # -- producers --------------------------------------------------------------------------------
-
-    def create_producer(self, producer_id: int, address: str | None) -> None:
-        """Register a producer. Raises LimitExceeded."""
-        if len(self.producers) >= PRODUCERS_PER_SESSION_MAX:
-            raise LimitExceeded(f"{len(self.producers)} producers in a session, limit {PRODUCERS_PER_SESSION_MAX}")
-        self.producers[producer_id] = ServerProducer(producer_id, address)
-
-    def remove_producer(self, producer_id: int) -> None:
-        """Forget a producer; one that is not known is as good as forgotten (facts 4.3)."""
-        self.producers.pop(producer_id, None)
-
-    def request_producer_credits(self, address: str, credit_bytes: int) -> None:
-        """Answered by ``producer_credits`` at once or when there is room, or by
-        ``producer_credits_refused`` under the FAIL policy (facts 6.2).
-        """
-        credit_bytes = min(max(credit_bytes, 0), PRODUCER_CREDITS_MAX)
-        fqqn = split_fqqn(address)
-        found = self._directory.addresses.get(fqqn[0] if fqqn is not None else address)
-        policy = self._office.blocks_producers(found) if found is not None else None
-        target = self._target(address)
-        if found is None or policy is None:
-            self._grant(address, target, credit_bytes)
-        elif policy is AddressFullPolicy.FAIL:
-            self._callback.producer_credits_refused(address, credit_bytes)
-        else:
-            target.wanted_bytes = min(target.wanted_bytes + credit_bytes, PRODUCER_CREDITS_MAX)
-            self._office.when_room(found, target, lambda: self._grant(address, target, target.wanted_bytes))
-
-    def _target(self, name: str) -> SendTarget:
-        target = self._targets.get(name)
-        if target is None:
-            if len(self._targets) >= PRODUCERS_PER_SESSION_MAX:
-                # An anonymous producer to ever new addresses; what it was granted is forgotten.
-                self._forget_targets()
-            target = self._targets[name] = SendTarget()
-        return target
-
-    def _forget_targets(self) -> None:
-        for target in self._targets.values():
-            if target.wanted_bytes:
-                self._office.no_longer_waits(target)
-        self._targets.clear()
-
-    def _grant(self, address: str, target: SendTarget, credit_bytes: int) -> None:
-        target.wanted_bytes = 0
-        target.granted_bytes += credit_bytes
-        self._callback.producer_credits(address, credit_bytes)
-
     # -- metadata and end -------------------------------------------------------------------------
 
     def add_metadata(self, key: str, value: str) -> None:
@@ -525,13 +358,17 @@ class ServerSession:
         if key not in self.metadata and len(self.metadata) >= METADATA_PER_SESSION_MAX:
             raise LimitExceeded(f"{len(self.metadata)} metadata entries in a session")
         self.metadata[key] = value
+        if key == CLIENT_ID_METADATA:
+            # also what a client adds again after a failover, when CREATESESSION names no client id
+            self.connection.client_id = value
 
     def add_unique_metadata(self, key: str, value: str) -> None:
         """Raises DuplicateMetadata if another session carries the pair, LimitExceeded."""
         self._registry.claim(self, key, value)
         self.add_metadata(key, value)
 
-    def _check_open(self) -> None:
+    def check_open(self) -> None:
+        """Raises ObjectClosed."""
         if self.closed:
             raise ObjectClosed(f"session {self.alias} is closed")
 
@@ -554,6 +391,5 @@ class ServerSession:
             self._transaction = None
         for consumer in list(self.consumers.values()):
             self._close_consumer(consumer, failed=failed)
-        self.producers.clear()
-        self._forget_targets()
+        self.sends.close()
         self._registry.remove(self)

@@ -29,6 +29,18 @@ class LiveIndex:
         block = message_id >> 6
         masks[block] = masks.get(block, 0) | 1 << (message_id & 63)
 
+    def add_range(self, queue_id: int, first_id: int, count: int) -> None:
+        """That many messages of consecutive ids are live in the queue."""
+        masks = self.queues.get(queue_id)
+        if masks is None:
+            masks = self.queues[queue_id] = {}
+        while count > 0:
+            block, slot = first_id >> 6, first_id & 63
+            taken = min(64 - slot, count)
+            masks[block] = masks.get(block, 0) | ((1 << taken) - 1) << slot
+            first_id += taken
+            count -= taken
+
     def remove(self, queue_id: int, message_ids: Iterable[int]) -> None:
         """The messages have left the queue."""
         masks = self.queues.get(queue_id)

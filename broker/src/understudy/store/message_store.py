@@ -31,6 +31,7 @@ from understudy.store.follower import Follower
 from understudy.store.forwarding import Forwarding
 from understudy.store.journal import Journal
 from understudy.store.large_messages import LargeMessages
+from understudy.store.message_run import append_run
 from understudy.store.operation_context import OperationContext
 from understudy.store.read_ahead import RUN_BYTES, RunReader
 from understudy.store.read_back import ReadBack
@@ -216,6 +217,12 @@ class MessageStore:
         self._last_id += 1
         return self._last_id
 
+    def next_ids(self, count: int) -> int:
+        """The first of that many new ids that follow each other."""
+        first_id = self._last_id + 1
+        self._last_id += count
+        return first_id
+
     @property
     def last_sequence(self) -> int:
         """Sequence of the last record appended: what a confirmation waits for."""
@@ -352,6 +359,10 @@ class MessageStore:
             self.state.remember_duplicate(address_id, duplicate_id)
         # pack_location, in line
         return Location(journal.number << 64 | offset << 32 | length)
+
+    def store_run(self, messages: Sequence[Message], address_id: int, queue_id: int) -> list[Location]:
+        """Durable messages of consecutive ids are in one queue; see ``append_run``."""
+        return append_run(self._journal, self.context, self._live, messages, address_id, queue_id)
 
     def store_acknowledge(self, queue_id: int, message_id: int, tx_id: int = 0) -> None:
         """The message has left the queue."""

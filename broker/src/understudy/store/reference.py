@@ -35,7 +35,6 @@ class MessageReference:
     """One message in one queue."""
 
     __slots__ = (
-        "consumer_id",
         "delivery_count",
         "durable",
         "expiration",
@@ -80,7 +79,6 @@ class MessageReference:
         self.location = location
         self.message = message
         self.delivery_count = 0
-        self.consumer_id = -1
         self.position = 0
 
     def __repr__(self) -> str:

@@ -22,6 +22,8 @@ from understudy.store.reference import Location, MessageReference
 BLOCK_REFERENCES: Final = 1024
 #: Changed locations kept beside packed columns before these are packed anew.
 _MOVED_MAX: Final = 64
+#: Rows of empty blocks that are joined into one.
+_JOINED_MAX: Final = 1 << 20
 
 
 class BlockPages(Protocol):
@@ -153,6 +155,27 @@ class Block:
         self._page = self._packed = self._counts = self._moved = None
         self.columns = _EMPTY
 
+    def stay_open(self) -> Columns:
+        """Its columns, kept from now on; raises as ``open``."""
+        columns = self.open()
+        if self._page is not None and self._pages is not None:
+            self._pages.release(self._page)
+        self._page = self._packed = None
+        for row, count in (self._counts or {}).items():
+            set_delivery_count(columns, row, count)
+        # what has moved is in what was opened
+        self._counts = self._moved = None
+        self.columns = columns
+        return columns
+
+    def join(self, following: Block) -> bool:
+        """Make the block behind it a part of it, if nothing waits in either."""
+        if self.count or following.count or self.size + following.size > _JOINED_MAX:
+            return False
+        self.size += following.size
+        self.gone = None
+        return True
+
     # --- rows -------------------------------------------------------------------------------------
 
     def find(self, columns: Columns, message_id: int) -> int:
@@ -175,7 +198,9 @@ class Block:
 
     def put_back(self, row: int, reference: MessageReference) -> None:
         """A row that was taken waits again, as it is now."""
-        assert self.gone is not None, "only what was taken is put back"
+        if self.gone is None:
+            assert not self.count, "only what was taken is put back"
+            self.gone = bytearray(b"\1") * self.size
         self.gone[row] = 0
         self.count += 1
         if self.returned is None:

@@ -18,6 +18,8 @@ MODULES = (
     "understudy.session.branch",
     "understudy.protocols.core.channel",
     "understudy.session.upload",
+    "understudy.protocols.core.login",
+    "understudy.routing.dispatch_gate",
 )
 
 

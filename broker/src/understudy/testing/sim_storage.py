@@ -263,6 +263,7 @@ class SharedStorage:
             disk=disk,
             log_writer=log_writer,
             file_lock=lambda path: self.make_lock(process, path, disk),
+            worker=lambda: SimLogWriter(timers, loop.random(f"worker {process.label}")),
         )
 
     def make_log_writer(self, timers: Timers, stream: random.Random) -> LogWriter:

@@ -13,6 +13,8 @@ from understudy.config.model import (
     AddressSettingsConfiguration,
     ClusterConnectionConfiguration,
     Configuration,
+    DivertConfiguration,
+    DivertRouting,
     HighAvailabilityPolicy,
     MessageLoadBalancing,
     Permission,
@@ -317,14 +319,68 @@ def test_addresses_and_queues() -> None:
             "at position 4",
         ),
         ('<address name="a"><anycast><queue name="q"><filter/></queue></anycast></address>', "'string' is missing"),
-        ('<address name="a"><anycast><queue name="q" last-value="true"/></anycast></address>', "last-value=true"),
-        ('<address name="a"><anycast><queue name="q" ring-size="5"/></anycast></address>', "ring-size=5"),
+        ('<address name="a"><anycast><queue name="q" ring-size="five"/></anycast></address>', "five"),
         (f'<address name="{"a" * 4097}"/>', "4097 characters"),
         ("<address/>", "'name' is missing"),
     ],
 )
 def test_wrong_addresses(inside: str, text: str) -> None:
     assert text in str(fails(f"<addresses>{inside}</addresses>"))
+
+
+def test_queue_kinds() -> None:
+    body = """<addresses><address name="a"><multicast>
+      <queue name="q" last-value-key="code" non-destructive="true" ring-size="5" enabled="false"
+        consumers-before-dispatch="2" delay-before-dispatch="500" group-first-key="first"/>
+    </multicast></address></addresses>"""
+    (address,) = read(body).configuration.addresses
+    assert address.queues == (
+        QueueConfiguration(
+            "q", "a", RoutingType.MULTICAST, last_value_key="code", non_destructive=True, ring_size=5, enabled=False,
+            consumers_before_dispatch=2, delay_before_dispatch=500, group_first_key="first",
+        ),
+    )  # fmt: skip
+
+
+def test_diverts() -> None:
+    body = """<diverts>
+      <divert name="copy"><address>orders.#</address><forwarding-address>audit, archive</forwarding-address></divert>
+      <divert name="move">
+        <address>orders</address><forwarding-address>new</forwarding-address><routing-name>n</routing-name>
+        <filter string="region = 'EU'"/><exclusive>true</exclusive><routing-type>PASS</routing-type>
+      </divert>
+    </diverts>"""
+    loaded = read(body)
+    assert not loaded.warnings
+    assert loaded.configuration.diverts == (
+        DivertConfiguration("copy", "orders.#", "audit, archive"),
+        DivertConfiguration("move", "orders", "new", "n", "region = 'EU'", True, DivertRouting.PASS),
+    )
+
+
+@pytest.mark.parametrize(
+    ("inside", "text"),
+    [
+        ("<address>a</address>", "forwarding-address"),
+        ("<address>a</address><forwarding-address>b,,c</forwarding-address>", "empty"),
+        ("<address>a</address><forwarding-address>b::c</forwarding-address>", "separates address and queue"),
+        ("<address/><forwarding-address>b</forwarding-address>", "empty"),
+        ('<address>a</address><forwarding-address>b</forwarding-address><filter string="x ="/>', "at position 4"),
+        ("<address>a</address><forwarding-address>b</forwarding-address><routing-type>BOTH</routing-type>", "BOTH"),
+        (
+            """<address>a</address><forwarding-address>b</forwarding-address>
+            <transformer-class-name>org.example.T</transformer-class-name>""",
+            "transformer-class-name is not available",
+        ),
+        (
+            """<address>a</address><forwarding-address>b</forwarding-address>
+            <transformer><class-name>org.example.T</class-name></transformer>""",
+            "transformer is not available",
+        ),
+    ],
+)
+def test_wrong_diverts(inside: str, text: str) -> None:
+    assert text in str(fails(f'<diverts><divert name="d">{inside}</divert></diverts>'))
 
 
 # --- settings --------------------------------------------------------------------------------

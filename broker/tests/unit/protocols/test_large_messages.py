@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from support.core import CoreNode
+from support.core import CoreNode, LazyWorker
 from support.large import Node, body_of, seen_by
 from support.store import Rig
 from understudy.cluster.topology import Topology
@@ -17,6 +17,7 @@ from understudy.protocols.core.reattachment import Reattachments
 from understudy.protocols.core.services import CoreServices
 from understudy.security.authorization import NoSecurity
 from understudy.security.login_guard import LoginGuard
+from understudy.security.logins import Logins
 from understudy.session.registry import SessionRegistry
 from understudy.testing.sim_environment import SimEntropy
 from understudy.wire.core import packets
@@ -68,7 +69,7 @@ class Client:
             topology=Topology(),
             clock=self.node.world.clock,
             entropy=SimEntropy(random.Random(1)),
-            login_guard=LoginGuard(self.node.world.clock),
+            logins=Logins(NoSecurity(), LoginGuard(self.node.world.clock), LazyWorker()),
             registry=SessionRegistry(),
             resources=self.node.world.resources,
             reattachments=Reattachments(self.node.world.clock, self.node.world.clock),

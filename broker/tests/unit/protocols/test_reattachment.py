@@ -211,6 +211,7 @@ def test_names_are_told_to_nobody() -> None:
 def test_a_host_that_guesses_is_not_looked_up(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reattachment, "REATTACH_GUESSES_OF_HOST_MAX", 3)
     node, client = loaded()
+    client.send(packets.Ping(120_000), 0)
     client.received()
     client.lose()
     for _ in range(3):
@@ -265,7 +266,7 @@ def test_a_broken_protocol_forfeits_the_session() -> None:
 
 def test_temporary_queues_wait_with_the_session_and_come_along() -> None:
     node, client = loaded()
-    client.handler.sessions[10].session.create_queue(QueueConfiguration(name="temp", temporary=True))
+    client.handler.sessions[10].session.queues.create_queue(QueueConfiguration(name="temp", temporary=True))
     client.lose()
     assert node.world.office.find_queue("temp") is not None
     again = node.client()
@@ -313,7 +314,7 @@ def test_a_close_whose_answer_was_cut_off_is_answered_after_the_reattachment() -
     node = CoreNode(automatic=False)
     client = node.client()
     client.create_session()
-    node.world.session().create_queue(QueueConfiguration(name="q"))
+    node.world.session().queues.create_queue(QueueConfiguration(name="q"))
     client.send(packets.SessionClose())
     client.lose()
     again = node.client()

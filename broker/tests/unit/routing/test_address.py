@@ -95,7 +95,7 @@ def test_expirations_are_given_and_bounded() -> None:
 
     def expiration(name: str, current: int) -> int:
         address = world.queue(f"{name}.{current}", address=name).address
-        assert address.alters_expiration
+        assert address.alters_messages
         return address.with_expiration(text("m", name, expiration=current), now).expiration
 
     assert [expiration("given", current) for current in (0, 1010)] == [1100, 1010]

@@ -35,21 +35,30 @@ def test_auto_delete_follows_how_the_queue_came_to_be() -> None:
 
 
 @pytest.mark.parametrize(
-    "options",
+    ("asked", "last_value", "key"),
     [
-        {"last_value": True},
-        {"last_value_key": "k"},
-        {"non_destructive": True},
-        {"ring_size": 10},
-        {"consumers_before_dispatch": 2},
-        {"delay_before_dispatch": 100},
-        {"enabled": False},
+        ({}, False, None),
+        ({"last_value": True}, True, "_AMQ_LVQ_NAME"),
+        ({"last_value_key": "code"}, True, "code"),
+        ({"last_value": True, "last_value_key": "code"}, True, "code"),
     ],
-    ids=lambda options: next(iter(options)),
 )
-def test_what_is_not_carried_out_is_refused_not_ignored(options: dict[str, Any]) -> None:
-    with pytest.raises(InvalidQueueConfiguration, match="not available"):
-        QueueConfiguration(name="q", **options).filled(AddressSettings())
+def test_a_key_makes_a_last_value_queue(asked: dict[str, Any], last_value: bool, key: str | None) -> None:
+    full = QueueConfiguration(name="q", **asked).filled(AddressSettings())
+    assert (full.last_value, full.last_value_key) == (last_value, key)
+
+
+def test_the_kind_of_a_queue_comes_from_its_address_unless_it_says_otherwise() -> None:
+    settings = AddressSettings(
+        default_last_value_key="code", default_non_destructive=True, default_ring_size=3,
+        default_consumers_before_dispatch=2, default_delay_before_dispatch=50, default_group_first_key="first",
+    )  # fmt: skip
+    full = QueueConfiguration(name="q").filled(settings)
+    assert (full.last_value, full.last_value_key, full.non_destructive) == (True, "code", True)
+    assert (full.ring_size, full.bounded, full.group_first_key) == (3, True, "first")
+    assert (full.consumers_before_dispatch, full.delay_before_dispatch) == (2, 50)
+    own = QueueConfiguration(name="q", non_destructive=False, ring_size=-1).filled(settings)
+    assert (own.non_destructive, own.bounded) == (False, False)
 
 
 @pytest.mark.parametrize("name", ["", "x" * (NAME_UNITS_MAX + 1)], ids=["empty", "long"])

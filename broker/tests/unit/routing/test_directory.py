@@ -5,17 +5,16 @@ from __future__ import annotations
 import pytest
 
 from support.routing import FakeCallback, World, callback_of, text
-from understudy.config.model import AddressConfiguration, RoutingType
-from understudy.config.model import QueueConfiguration as DeployedQueue
+from understudy.config.model import RoutingType
 from understudy.errors import (
     AddressExists,
     AddressHasBindings,
     AddressNotFound,
-    IllegalState,
     InvalidSelector,
     QueueExists,
     QueueInUse,
     QueueNotFound,
+    SharedQueueMismatch,
     UnexpectedRoutingType,
 )
 from understudy.routing.address import Address
@@ -164,28 +163,5 @@ def test_shared_queues_must_be_the_same() -> None:
         QueueConfiguration(name="s", address="t", filter="a = 2"),
         QueueConfiguration(name="s", address="t", filter="a = 1", durable=False),
     ):
-        with pytest.raises(IllegalState, match="exists"):
+        with pytest.raises(SharedQueueMismatch, match="exists"):
             check(queue, other)
-
-
-def test_deploying_makes_what_is_missing_and_moves_nothing() -> None:
-    world = World()
-    wanted = [
-        AddressConfiguration("orders", frozenset({RoutingType.ANYCAST}), (
-            DeployedQueue("orders", "orders", RoutingType.ANYCAST, max_consumers=3, filter="a = 1"),
-        )),
-        AddressConfiguration("news", frozenset({RoutingType.MULTICAST})),
-    ]  # fmt: skip
-    world.office.directory.deploy(wanted)
-    queue = world.office.directory.queues["orders"]
-    assert queue.configuration.max_consumers == 3
-    assert queue.configuration.configuration_managed
-    assert not queue.configuration.auto_delete
-    before = world.store.last_sequence
-    world.office.directory.deploy(wanted)
-    assert world.store.last_sequence == before
-    elsewhere = AddressConfiguration(
-        "other", frozenset({RoutingType.ANYCAST}), (DeployedQueue("orders", "other", RoutingType.ANYCAST),)
-    )
-    with pytest.raises(QueueExists, match="not 'other'"):
-        world.office.directory.deploy([elsewhere])

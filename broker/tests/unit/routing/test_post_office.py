@@ -174,10 +174,10 @@ def test_a_failing_address_answers_with_an_error() -> None:
     world = World({"#": {"address_full_policy": "FAIL", "max_size_messages": 1}})
     queue = world.queue()
     session = world.session()
-    session.request_producer_credits("q", 1000)
+    session.sends.request_credits("q", 1000)
     session.send(text("1"), world.answers.of("1"))
     session.send(text("2"), world.answers.of("2"))
-    session.request_producer_credits("q", 1000)
+    session.sends.request_credits("q", 1000)
     assert world.answers.error("1") is None
     assert isinstance(world.answers.error("2"), AddressFull)
     assert queue.message_count == 1
@@ -202,10 +202,10 @@ def test_a_blocking_address_withholds_credits_until_there_is_room() -> None:
     seen = consumer(world)
     producer = world.session()
     granted = callback_of(producer)
-    producer.request_producer_credits("q", 500)
+    producer.sends.request_credits("q", 500)
     producer.send(text("1"), world.answers.of("1"))
-    producer.request_producer_credits("q", 300)
-    producer.request_producer_credits("q", 200)
+    producer.sends.request_credits("q", 300)
+    producer.sends.request_credits("q", 200)
     world.turn()
     assert granted.credits == [("q", 500)]
     # Within its credits a producer is never refused, full or not.
@@ -232,7 +232,7 @@ def test_a_closed_session_gets_no_credits_any_more() -> None:
     queue = world.queue()
     session = world.session()
     session.send(text("1"))
-    session.request_producer_credits("q", 100)
+    session.sends.request_credits("q", 100)
     session.close(failed=True)
     queue.purge()
     world.turn()
@@ -245,7 +245,7 @@ def test_a_full_disk_is_an_error_and_withholds_credits() -> None:
     session = world.session()
     world.store.full = True
     session.send(text("1"), world.answers.of("1"))
-    session.request_producer_credits("q", 100)
+    session.sends.request_credits("q", 100)
     assert isinstance(world.answers.error("1"), AddressFull)
     assert callback_of(session).credits == []
     assert queue.message_count == 0
@@ -318,7 +318,7 @@ def test_what_cannot_be_paged_blocks_producers() -> None:
     for _ in range(17):
         session.send(text("x" * 1024 * 1024, "t"))
     assert address.memory_bytes > 1000 + PAGING_SLACK_BYTES
-    session.request_producer_credits("t", 100)
+    session.sends.request_credits("t", 100)
     assert callback_of(session).credits == []
     queue.purge()
     world.turn()

@@ -7,12 +7,14 @@ from collections.abc import Callable
 
 import pytest
 
+from support.routing import FakeClock
 from understudy.errors import AuthenticationFailed, ConfigError
 from understudy.security import authentication
 from understudy.security.authentication import (
     CREDENTIAL_CHARACTERS_MAX,
     Authenticator,
     HashParameters,
+    PasswordCheck,
     PasswordHash,
     Principal,
     parse_roles,
@@ -47,10 +49,21 @@ def derivations(monkeypatch: pytest.MonkeyPatch) -> list[HashParameters]:
     return costs
 
 
-def authenticator(cache_size: int = 1000, **passwords: str) -> Authenticator:
+CLOCK = FakeClock()
+
+
+def login(found: Authenticator, user: str | None, password: str | None) -> Principal:
+    """The whole of it, in one thread."""
+    begun = found.begin(user, password)
+    return begun if isinstance(begun, Principal) else begun.finish(begun.run())
+
+
+def authenticator(cache_size: int = 1000, cache_ms: int = 10_000, **passwords: str) -> Authenticator:
     entropy = CountingEntropy()
     users = {user: PasswordHash.make(password, entropy, CHEAP) for user, password in passwords.items()}
-    return Authenticator(users, {"alice": frozenset({"admins"})}, entropy, cache_size=cache_size)
+    return Authenticator(
+        users, {"alice": frozenset({"admins"})}, entropy, CLOCK, cache_size=cache_size, cache_ms=cache_ms
+    )
 
 
 # --- hashes ----------------------------------------------------------------------------------
@@ -163,8 +176,8 @@ def test_a_wrong_roles_file() -> None:
 
 def test_the_right_password_gives_the_principal_with_its_roles() -> None:
     found = authenticator(alice="pw", bob="pw2")
-    assert found.authenticate("alice", "pw") == Principal("alice", frozenset({"admins"}))
-    assert found.authenticate("bob", "pw2") == Principal("bob")
+    assert login(found, "alice", "pw") == Principal("alice", frozenset({"admins"}))
+    assert login(found, "bob", "pw2") == Principal("bob")
 
 
 @pytest.mark.parametrize(
@@ -188,7 +201,7 @@ def test_anything_else_fails(user: str | None, password: str | None) -> None:
     found = authenticator(alice="pw")
     for _ in range(2):
         with pytest.raises(AuthenticationFailed):
-            found.authenticate(user, password)
+            login(found, user, password)
 
 
 def test_failures_do_not_tell_whether_the_user_exists(derivations: list[HashParameters]) -> None:
@@ -197,7 +210,7 @@ def test_failures_do_not_tell_whether_the_user_exists(derivations: list[HashPara
     for user in ("alice", "stranger"):
         derivations.clear()
         with pytest.raises(AuthenticationFailed) as caught:
-            found.authenticate(user, "wrong")
+            login(found, user, "wrong")
         messages.append(str(caught.value).replace(user, "X"))
         costs.append(list(derivations))
     assert messages[0] == messages[1]
@@ -208,52 +221,87 @@ def test_the_decoy_never_opens(monkeypatch: pytest.MonkeyPatch) -> None:
     found = authenticator(alice="pw")
     monkeypatch.setattr(PasswordHash, "verify", lambda self, password: True)
     with pytest.raises(AuthenticationFailed):
-        found.authenticate("stranger", "anything")
+        login(found, "stranger", "anything")
 
 
 def test_a_storm_of_returning_clients_is_hashed_once(derivations: list[HashParameters]) -> None:
     found = authenticator(alice="pw")
     derivations.clear()
     for _ in range(100):
-        found.authenticate("alice", "pw")
+        login(found, "alice", "pw")
     assert len(derivations) == 1
 
 
 def test_the_memory_does_not_let_others_in() -> None:
     found = authenticator(alice="pw", al="icepw")
-    found.authenticate("alice", "pw")
+    login(found, "alice", "pw")
     for user, password in (("al", "icepw2"), ("alicep", "w"), ("alice", "pw ")):
         with pytest.raises(AuthenticationFailed):
-            found.authenticate(user, password)
+            login(found, user, password)
 
 
 def test_the_memory_is_bounded_and_keeps_the_latest(derivations: list[HashParameters]) -> None:
     found = authenticator(cache_size=2, a="1", b="2", c="3")
     for user, password in (("a", "1"), ("b", "2"), ("a", "1"), ("c", "3")):
-        found.authenticate(user, password)
+        login(found, user, password)
     derivations.clear()
-    found.authenticate("a", "1")
-    found.authenticate("c", "3")
+    login(found, "a", "1")
+    login(found, "c", "3")
     assert derivations == []
-    found.authenticate("b", "2")
+    login(found, "b", "2")
     assert len(derivations) == 1
 
 
 def test_no_memory_when_it_is_switched_off(derivations: list[HashParameters]) -> None:
     found = authenticator(cache_size=0, alice="pw")
     derivations.clear()
-    found.authenticate("alice", "pw")
-    found.authenticate("alice", "pw")
+    login(found, "alice", "pw")
+    login(found, "alice", "pw")
     assert len(derivations) == 2
+
+
+def test_the_memory_is_short_and_use_does_not_renew_it(derivations: list[HashParameters]) -> None:
+    found = authenticator(alice="pw")
+    login(found, "alice", "pw")
+    derivations.clear()
+    for _ in range(4):
+        CLOCK.advance(2_499)
+        login(found, "alice", "pw")
+    assert derivations == []
+    CLOCK.advance(10)
+    login(found, "alice", "pw")
+    assert len(derivations) == 1
+
+
+def test_no_memory_with_an_interval_of_zero(derivations: list[HashParameters]) -> None:
+    found = authenticator(cache_ms=0, alice="pw")
+    derivations.clear()
+    login(found, "alice", "pw")
+    login(found, "alice", "pw")
+    assert len(derivations) == 2
+
+
+def test_a_check_is_the_same_for_the_same_login_and_tells_nothing() -> None:
+    found = authenticator(alice="pw", bob="pw")
+    keys = []
+    for user, password in (("alice", "pw"), ("alice", "pw"), ("alice", "p"), ("bob", "pw")):
+        check = found.begin(user, password)
+        assert isinstance(check, PasswordCheck)
+        keys.append(check.key)
+    assert keys[0] == keys[1]
+    assert len(set(keys)) == 3
 
 
 def test_no_password_is_kept_in_memory() -> None:
     found = authenticator(alice="very secret indeed")
-    found.authenticate("alice", "very secret indeed")
+    check = found.begin("alice", "very secret indeed")
+    assert isinstance(check, PasswordCheck)
+    check.finish(check.run())
+    assert "very secret" not in repr([getattr(check, name) for name in check.__slots__])
     assert b"very secret" not in b"".join(found._verified)
     assert "very secret" not in repr(vars(found))
 
 
 def test_nobody_gets_in_without_users() -> None:
     with pytest.raises(AuthenticationFailed):
-        Authenticator({}, {}, CountingEntropy()).authenticate("alice", "pw")
+        login(Authenticator({}, {}, CountingEntropy(), FakeClock()), "alice", "pw")

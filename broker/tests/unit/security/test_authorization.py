@@ -6,6 +6,7 @@ import itertools
 
 import pytest
 
+from support.routing import FakeClock
 from understudy.config.model import Configuration, SecuritySettingConfiguration, WildcardConfiguration
 from understudy.errors import AuthenticationFailed, ConfigError, NotAuthorized
 from understudy.security.authentication import Authenticator, HashParameters
@@ -37,7 +38,7 @@ def setting(match: str, **roles: str) -> SecuritySettingConfiguration:
 
 
 def policy(*settings: SecuritySettingConfiguration, cache_size: int = 1000) -> RoleSecurity:
-    return RoleSecurity(Authenticator({}, {}, CountingEntropy()), settings, cache_size=cache_size)
+    return RoleSecurity(Authenticator({}, {}, CountingEntropy(), FakeClock()), settings, cache_size=cache_size)
 
 
 def may(
@@ -135,7 +136,9 @@ def test_two_users_of_one_name_with_other_roles_are_not_confused() -> None:
 
 def test_other_wildcards() -> None:
     signs = WildcardConfiguration(delimiter="/", any_words=">", single_word="+")
-    security = RoleSecurity(Authenticator({}, {}, CountingEntropy()), [setting("a/+/c", send="admins")], signs)
+    security = RoleSecurity(
+        Authenticator({}, {}, CountingEntropy(), FakeClock()), [setting("a/+/c", send="admins")], signs
+    )
     assert may(security, ADMIN, Permission.SEND, "a/b/c")
     assert not may(security, ADMIN, Permission.SEND, "a/b")
 
@@ -152,6 +155,7 @@ def test_the_policy_of_a_configuration() -> None:
     security = security_policy(
         configuration,
         CountingEntropy(),
+        FakeClock(),
         users="ada = pw",
         users_file="users",
         roles="admins = ada",
@@ -169,12 +173,24 @@ def test_the_policy_of_a_configuration() -> None:
 def test_the_policy_of_a_configuration_refuses_plain_passwords_unless_told() -> None:
     with pytest.raises(ConfigError, match="users:1: user 'ada'"):
         security_policy(
-            Configuration(), CountingEntropy(), users="ada = pw", users_file="users", roles="", roles_file="roles"
+            Configuration(),
+            CountingEntropy(),
+            FakeClock(),
+            users="ada = pw",
+            users_file="users",
+            roles="",
+            roles_file="roles",
         )
 
 
 def test_the_files_are_not_looked_at_without_security() -> None:
     security = security_policy(
-        Configuration(security_enabled=False), CountingEntropy(), users="?", users_file="u", roles="?", roles_file="r"
+        Configuration(security_enabled=False),
+        CountingEntropy(),
+        FakeClock(),
+        users="?",
+        users_file="u",
+        roles="?",
+        roles_file="r",
     )
     assert isinstance(security, NoSecurity)

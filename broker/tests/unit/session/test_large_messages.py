@@ -288,7 +288,7 @@ def test_a_deleted_queue_takes_its_files_along(node: Node) -> None:
     session = node.world.session()
     node.send(session, header_of("m", "gone"), body_of("m"))
     node.settle()
-    session.delete_queue("gone")
+    session.queues.delete_queue("gone")
     node.outlive()
     assert node.files() == []
 

@@ -7,7 +7,7 @@ from understudy.config.model import RoutingType
 
 
 def test_a_missing_queue_answers_the_defaults() -> None:
-    found = World().session().query_queue("q1")
+    found = World().session().queues.query_queue("q1")
     assert not found.exists
     assert (found.name, found.address, found.filter) == ("q1", "q1", None)
     assert (found.durable, found.temporary, found.consumer_count, found.message_count) == (False, False, 0, 0)
@@ -23,7 +23,7 @@ def test_a_missing_queue_answers_the_defaults() -> None:
 
 
 def test_a_full_name_is_split() -> None:
-    found = World().session().query_queue("a::q")
+    found = World().session().queues.query_queue("a::q")
     assert (found.exists, found.address, found.name) == (False, "a", "q")
 
 
@@ -33,7 +33,7 @@ def test_an_existing_queue_describes_itself() -> None:
     session = world.session()
     session.send(text("m", "a", properties={"x": 1}))
     session.create_consumer(0, "q")
-    found = session.query_queue("a::q")
+    found = session.queues.query_queue("a::q")
     assert found.exists
     assert (found.name, found.address, found.filter) == ("q", "a", "x = 1")
     assert (found.durable, found.message_count, found.consumer_count) == (True, 1, 1)
@@ -43,13 +43,13 @@ def test_an_existing_queue_describes_itself() -> None:
 def test_addresses() -> None:
     world = World({"closed.#": {"auto_create_addresses": False, "auto_create_queues": False}})
     session = world.session()
-    missing = session.query_address("closed.x")
+    missing = session.queues.query_address("closed.x")
     assert (missing.exists, missing.queue_names) == (False, ())
     assert (missing.auto_create_addresses, missing.auto_create_queues) == (False, False)
     world.queue("q1", address="a")
     world.queue("q2", address="a")
-    found = session.query_address("a")
+    found = session.queues.query_address("a")
     assert found.exists
     assert found.queue_names == ("q1", "q2")
     assert (found.supports_anycast, found.supports_multicast) == (True, False)
-    assert session.query_address("a::q1").exists
+    assert session.queues.query_address("a::q1").exists

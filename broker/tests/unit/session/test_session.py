@@ -16,6 +16,7 @@ from understudy.errors import (
     ObjectClosed,
     QueueExists,
     QueueNotFound,
+    SharedQueueMismatch,
 )
 from understudy.limits import METADATA_PER_SESSION_MAX
 from understudy.routing.configuration import QueueConfiguration
@@ -164,36 +165,36 @@ def test_creating_needs_permission_by_durability() -> None:
         (Permission.CREATE_ADDRESS, QueueConfiguration(name="a")),
     ):
         with pytest.raises(NotAuthorized, match=denied.value):
-            world.session(security=FakeSecurity(denied)).create_queue(configuration)
+            world.session(security=FakeSecurity(denied)).queues.create_queue(configuration)
     denied_session = world.session(security=FakeSecurity(Permission.CREATE_ADDRESS, Permission.DELETE_DURABLE_QUEUE))
     with pytest.raises(NotAuthorized):
-        denied_session.create_address("a", {RoutingType.ANYCAST})
+        denied_session.queues.create_address("a", {RoutingType.ANYCAST})
     denied_session.send(text("m", "on-demand"), world.answers.of("send"))
     assert isinstance(world.answers.error("send"), NotAuthorized)
     world.queue()
     with pytest.raises(NotAuthorized):
-        denied_session.delete_queue("q")
+        denied_session.queues.delete_queue("q")
     assert sorted(world.office.directory.queues) == ["q"]
 
 
 def test_creating_and_deleting_queues() -> None:
     world = World()
     session = world.session()
-    session.create_address("a", {RoutingType.ANYCAST})
-    session.create_queue(QueueConfiguration(name="a::q", routing_type=RoutingType.ANYCAST))
+    session.queues.create_address("a", {RoutingType.ANYCAST})
+    session.queues.create_queue(QueueConfiguration(name="a::q", routing_type=RoutingType.ANYCAST))
     assert world.office.directory.queues["q"].address.name == "a"
     with pytest.raises(QueueExists):
-        session.create_queue(QueueConfiguration(name="q", address="a"))
-    session.delete_queue("a::q")
+        session.queues.create_queue(QueueConfiguration(name="q", address="a"))
+    session.queues.delete_queue("a::q")
     with pytest.raises(QueueNotFound):
-        session.delete_queue("q")
+        session.queues.delete_queue("q")
 
 
 def test_arrangements_are_answered_when_durable() -> None:
     world = World(automatic=False)
     session = world.session()
     answers: list[str] = []
-    session.create_queue(QueueConfiguration(name="q"))
+    session.queues.create_queue(QueueConfiguration(name="q"))
     session.when_durable(answers.append, "created")
     assert answers == []
     world.sync()
@@ -206,19 +207,21 @@ def test_shared_queues_are_made_once() -> None:
     world = World()
     configuration = QueueConfiguration(name="s", address="t", durable=False, routing_type=RoutingType.MULTICAST)
     for _ in range(2):
-        world.session().create_shared_queue(configuration)
+        world.session().queues.create_shared_queue(configuration)
     assert world.office.directory.queues["s"].configuration.auto_delete is True
-    with pytest.raises(IllegalState):
-        world.session().create_shared_queue(QueueConfiguration(name="s", address="t", durable=False, filter="a=1"))
+    with pytest.raises(SharedQueueMismatch):
+        world.session().queues.create_shared_queue(
+            QueueConfiguration(name="s", address="t", durable=False, filter="a=1")
+        )
 
 
 def test_temporary_queues_live_as_long_as_the_connection() -> None:
     world = World()
     connection = ConnectionScope("c")
     session, other = world.session(connection=connection), world.session()
-    session.create_queue(QueueConfiguration(name="t1", temporary=True, routing_type=RoutingType.ANYCAST))
-    session.create_queue(QueueConfiguration(name="t2", temporary=True, routing_type=RoutingType.ANYCAST))
-    session.delete_queue("t1")
+    session.queues.create_queue(QueueConfiguration(name="t1", temporary=True, routing_type=RoutingType.ANYCAST))
+    session.queues.create_queue(QueueConfiguration(name="t2", temporary=True, routing_type=RoutingType.ANYCAST))
+    session.queues.delete_queue("t1")
     other.create_consumer(0, "t2")
     session.close(failed=False)
     assert list(world.office.directory.queues) == ["t2"]
@@ -241,12 +244,12 @@ def test_messages_without_address_use_the_sessions_default() -> None:
 
 def test_unknown_producers_are_tolerated() -> None:
     session = World().session()
-    session.create_producer(1, "q")
-    session.create_producer(2, None)
-    assert session.producers[1].address == "q"
-    session.remove_producer(1)
-    session.remove_producer(77)
-    assert list(session.producers) == [2]
+    session.sends.create_producer(1, "q")
+    session.sends.create_producer(2, None)
+    assert session.sends.producers[1].address == "q"
+    session.sends.remove_producer(1)
+    session.sends.remove_producer(77)
+    assert list(session.sends.producers) == [2]
 
 
 def test_metadata_unique_and_limited() -> None:

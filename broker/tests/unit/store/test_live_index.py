@@ -54,3 +54,16 @@ def test_empty_masks_are_dropped() -> None:
     assert index.queues == {7: {}}
     index.remove_queue(7)
     assert index.queues == {}
+
+
+def test_a_range_is_each_of_its_ids() -> None:
+    stream = random.Random(2)
+    for _ in range(200):
+        first, count = stream.randrange(1, 300), stream.randrange(200)
+        range_index, index = LiveIndex(), LiveIndex()
+        for filled in (range_index, index):
+            filled.add(1, 100)
+        range_index.add_range(1, first, count)
+        for message_id in range(first, first + count):
+            index.add(1, message_id)
+        assert range_index.queues == index.queues

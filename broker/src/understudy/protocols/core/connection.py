@@ -15,11 +15,8 @@ from typing import Final
 
 from understudy.cluster.topology import Member
 from understudy.errors import (
-    AuthenticationFailed,
     BrokerError,
-    ClusterSecurityError,
     IncompatibleVersion,
-    LimitExceeded,
     RemoteProtocolError,
     SessionRejected,
     UnsupportedPacket,
@@ -27,11 +24,14 @@ from understudy.errors import (
 from understudy.limits import (
     FRAME_BYTES_BEFORE_LOGIN_MAX,
     FRAME_BYTES_MAX,
+    LOGIN_HELD_BYTES_PAUSE,
     LOGIN_TIMEOUT_MS,
     OUTGOING_BYTES_PAUSE,
     SESSIONS_PER_CONNECTION_MAX,
 )
 from understudy.ports import Connection
+from understudy.protocols.core.cluster_channel import CLUSTER_CHANNEL, ClusterChannel
+from understudy.protocols.core.login import LoginStep
 from understudy.protocols.core.services import CoreServices, PrincipalSecurity
 from understudy.protocols.core.session import CoreSession
 from understudy.security.authentication import Principal
@@ -45,12 +45,16 @@ log = logging.getLogger(__name__)
 
 CONTROL_CHANNEL: Final = 0
 SESSION_SETUP_CHANNEL: Final = 1
-CLUSTER_CHANNEL: Final = 3
 FIRST_SESSION_CHANNEL: Final = 10
 
 #: The version we announce and the oldest client we take (facts 3.2).
 SERVER_VERSION: Final = 136
 OLDEST_CLIENT_VERSION: Final = 121
+#: The oldest client that may have sessions: those before lay messages out otherwise (facts 5), and
+#: what they send would be misread rather than refused.
+OLDEST_SESSION_VERSION: Final = 129
+#: Silence allowed to a client that has not said what it wants in a PING (facts 7.2). Milliseconds.
+DEFAULT_CONNECTION_TTL_MS: Final = 60_000
 
 
 class CoreConnection:
@@ -61,15 +65,19 @@ class CoreConnection:
         self.connection = connection
         self.services = services
         self.scope = ConnectionScope(services.entropy.token(8).hex(), remote_address=connection.peer)
-        self._host = connection.peer.rpartition(":")[0]
+        self.host = connection.peer.rpartition(":")[0]
+        """Of the peer, without its port."""
         self.decoder = FrameDecoder(role="server", limit_bytes=FRAME_BYTES_BEFORE_LOGIN_MAX)
+        self.decoder.groups_sends = True
         self._opened_ms = services.clock.monotonic_ms()
         self._last_data_ms = self._opened_ms
-        self._ttl_ms = services.connection_ttl_override_ms
+        override_ms = services.connection_ttl_override_ms
+        self._ttl_ms = override_ms if override_ms >= 0 else DEFAULT_CONNECTION_TTL_MS
         self._logged_in = False
         self._version_known = False
         self._unsubscribe: Callable[[], None] = lambda: None
-        self._cluster = _ClusterChannel(self)
+        self._cluster = ClusterChannel(self)
+        self._login = LoginStep(self)
         self._closed = False
         self._forfeited = False
         """Its sessions end with it, whatever their windows."""
@@ -88,18 +96,29 @@ class CoreConnection:
             ProtocolError: the stream cannot be followed any further; close the connection.
         """
         self._last_data_ms = self.services.clock.monotonic_ms()
-        sessions = self.sessions
+        receive = self.receive_frame
         try:
             for frame in self.decoder.receive_data(data):
-                session = sessions.get(frame.channel_id)
-                if session is not None:
-                    session.receive(frame.packet, frame.size_bytes)
-                else:
-                    self._receive_setup(frame)
+                receive(frame)
         except BrokerError:
             # whoever breaks the protocol has no sessions to come back to
             self._forfeited = True
             raise
+
+    def receive_frame(self, frame: Frame) -> None:
+        """Carry out one frame, or hold it behind the login that it must not overtake."""
+        session = self.sessions.get(frame.channel_id)
+        if session is not None:
+            session.receive(frame.packet, frame.size_bytes)
+        elif frame.channel_id == CONTROL_CHANNEL:
+            self._receive_control(frame.packet)
+        elif self._login.checking:
+            self._login.hold(frame)
+        elif frame.channel_id == SESSION_SETUP_CHANNEL:
+            self._receive_session_setup(frame.packet)
+        elif frame.channel_id == CLUSTER_CHANNEL:
+            self._cluster.receive(frame.packet)
+        # frames for a channel that is gone or never was are dropped (facts 3.1)
 
     def connection_lost(self, reason: str) -> None:
         """The socket is gone. Sessions with a confirmation window wait for their client; the others
@@ -108,6 +127,7 @@ class CoreConnection:
         if self._closed:
             return
         self._closed = True
+        self._login.close()
         self._unsubscribe()
         waiting = False
         for session in list(self.sessions.values()):
@@ -132,7 +152,7 @@ class CoreConnection:
         if 0 < self._ttl_ms < now_ms - self._last_data_ms:
             self._forfeited = True
             raise RemoteProtocolError(f"nothing received for {now_ms - self._last_data_ms} ms (connection-ttl)")
-        if not self._logged_in and now_ms - self._opened_ms > LOGIN_TIMEOUT_MS:
+        if not self._logged_in and not self._login.checking and now_ms - self._opened_ms > LOGIN_TIMEOUT_MS:
             raise RemoteProtocolError(f"no login within {LOGIN_TIMEOUT_MS} ms")
         for session in self.sessions.values():
             session.channel.flush_confirmations()
@@ -152,6 +172,8 @@ class CoreConnection:
 
     def congested(self) -> bool:
         """Whether nothing more should be read before the disk has caught up with what came."""
+        if self._login.held_bytes > LOGIN_HELD_BYTES_PAUSE:
+            return True
         return bool(self.uploading) and any(session.congested for session in self.uploading)
 
     def give_up(self, error: BrokerError) -> None:
@@ -160,14 +182,29 @@ class CoreConnection:
         self._forfeited = True
         self.connection.close()
 
+    def kill(self, reason: str) -> None:
+        """End it because of how the client behaves."""
+        log.warning("connection killed", extra={"peer": self.connection.peer, "reason": reason})
+        self._forfeited = True
+        self.send(packets.DisconnectConsumerKill(self.services.node_id), SESSION_SETUP_CHANNEL)
+        self.connection.close()
+
     def disconnect(self) -> None:
-        """Say goodbye as a stopping server does (facts 7.2), then close."""
+        """Say goodbye as a stopping server does, then close: who had sessions is told to go on
+        elsewhere, whoever else that the server stops, both also whether by an error (facts 7.2).
+        """
+        kind = packets.DisconnectReason
+        critical = self.services.critical_stop
+        if self.sessions:
+            reason = kind.SCALE_DOWN_ON_CRITICAL_ERROR if critical else kind.SCALE_DOWN
+        else:
+            reason = kind.SHUT_DOWN_ON_CRITICAL_ERROR if critical else kind.SHUT_DOWN
         for session in list(self.sessions.values()):
             session.close(failed=True)
         self.sessions.clear()
         if self.decoder.version >= 131:
             farewell: packets.Packet = packets.DisconnectV3(
-                node_id=self.services.node_id, reason=2, target_node_id=None, connector=None
+                node_id=self.services.node_id, reason=reason, target_node_id=None, connector=None
             )
         elif self.decoder.version >= 125:
             farewell = packets.DisconnectV2(node_id=self.services.node_id, scale_down_node_id=None)
@@ -182,16 +219,6 @@ class CoreConnection:
         self.connection.send(encode(packet, channel_id, self.decoder.version))
 
     # --- channels below the sessions -----------------------------------------------------------
-
-    def _receive_setup(self, frame: Frame) -> None:
-        channel_id, packet = frame.channel_id, frame.packet
-        if channel_id == CONTROL_CHANNEL:
-            self._receive_control(packet)
-        elif channel_id == SESSION_SETUP_CHANNEL:
-            self._receive_session_setup(packet)
-        elif channel_id == CLUSTER_CHANNEL:
-            self._cluster.receive(packet)
-        # frames for a channel that is gone or never was are dropped (facts 3.1)
 
     def _receive_control(self, packet: packets.Packet) -> None:
         if isinstance(packet, packets.Ping):
@@ -241,8 +268,7 @@ class CoreConnection:
             try:
                 self._create_session(packet)
             except BrokerError as error:
-                log.info("session refused", extra={"peer": self.connection.peer, "error": str(error)})
-                self.send(packets.ExceptionResponse(code_of(error), str(error), None), SESSION_SETUP_CHANNEL)
+                self.refuse_session(error)
         elif isinstance(packet, packets.ReattachSession):
             if not self._reattach(packet):
                 # also the answer of a name that never was (ADR 0009); the client creates it anew
@@ -253,19 +279,35 @@ class CoreConnection:
         else:
             raise UnsupportedPacket(f"{type(packet).__name__} on channel 1")
 
+    def refuse_session(self, error: BrokerError) -> None:
+        """Answer a CREATESESSION that failed."""
+        log.info("session refused", extra={"peer": self.connection.peer, "error": str(error)})
+        self.send(packets.ExceptionResponse(code_of(error), str(error), None), SESSION_SETUP_CHANNEL)
+
     def _create_session(self, packet: packets.CreateSession | packets.CreateSessionV2) -> None:
-        services = self.services
-        if not OLDEST_CLIENT_VERSION <= packet.version <= SERVER_VERSION:
+        if not OLDEST_SESSION_VERSION <= packet.version <= SERVER_VERSION:
             raise IncompatibleVersion(
-                f"client version {packet.version}: this server takes {OLDEST_CLIENT_VERSION} to {SERVER_VERSION}"
+                f"client version {packet.version}: this server takes {OLDEST_SESSION_VERSION} to {SERVER_VERSION}"
             )
-        if not services.accepting:
+        self._check_room(packet.session_channel_id)
+        self._login.log_in(packet)
+
+    def _check_room(self, channel_id: int) -> None:
+        if not self.services.accepting:
             raise SessionRejected("the server is stopping")
-        if packet.session_channel_id < FIRST_SESSION_CHANNEL or packet.session_channel_id in self.sessions:
-            raise RemoteProtocolError(f"session on channel {packet.session_channel_id}")
+        if channel_id < FIRST_SESSION_CHANNEL or channel_id in self.sessions:
+            raise RemoteProtocolError(f"session on channel {channel_id}")
         if len(self.sessions) >= SESSIONS_PER_CONNECTION_MAX:
-            raise LimitExceeded(f"more than {SESSIONS_PER_CONNECTION_MAX} sessions on one connection")
-        principal = self._authenticate(packet.user, packet.password)
+            raise SessionRejected(f"more than {SESSIONS_PER_CONNECTION_MAX} sessions on one connection")
+
+    def open_session(self, packet: packets.CreateSession | packets.CreateSessionV2, principal: Principal) -> None:
+        """A session of a proven client, and the answer.
+
+        Raises:
+            SessionRejected, RemoteProtocolError: there is no place for it any more.
+        """
+        services = self.services
+        self._check_room(packet.session_channel_id)
         self._learn_version(packet.version)
         handler = CoreSession(self, packet.session_channel_id, packet.confirmation_window)
         client_id = getattr(packet, "client_id", None)
@@ -289,7 +331,7 @@ class CoreConnection:
         )
         handler.made(session)
         self.sessions[packet.session_channel_id] = handler
-        services.reattachments.add(handler, self._host)
+        services.reattachments.add(handler, self.host)
         self._proved()
         self.send(packets.CreateSessionResponse(SERVER_VERSION), SESSION_SETUP_CHANNEL)
 
@@ -303,7 +345,7 @@ class CoreConnection:
         be done without losing or repeating something.
         """
         services = self.services
-        found = services.reattachments.find(packet.name, self._host) if services.accepting else None
+        found = services.reattachments.find(packet.name, self.host) if services.accepting else None
         if found is None:
             return False
         channel = found.channel
@@ -333,15 +375,6 @@ class CoreConnection:
         if handler.channel.connection is self:
             self.send(packets.ReattachSessionResponse(last_received, True), SESSION_SETUP_CHANNEL)
 
-    def _authenticate(self, user: str | None, password: str | None) -> Principal:
-        services, host = self.services, self._host
-        services.login_guard.check(host)
-        try:
-            return services.security.authenticate(user, password)
-        except AuthenticationFailed:
-            services.login_guard.failed(host)
-            raise
-
     def session_ended(self, handler: CoreSession) -> None:
         """A session has closed, or moved to another connection."""
         self.uploading.pop(handler, None)
@@ -352,65 +385,3 @@ class CoreConnection:
     def cluster_authorized(self) -> None:
         """The peer proved the cluster credentials."""
         self._proved()
-
-
-class _ClusterChannel:
-    """Channel 3 of a connection: another node proves itself and announces that it stands by."""
-
-    def __init__(self, owner: CoreConnection) -> None:
-        self._owner = owner
-        self._dialler_nonce = b""
-        self._own_nonce = b""
-        self._authorized = False
-        self._announced: packets.NodeAnnounce | None = None
-
-    def receive(self, packet: packets.Packet) -> None:
-        """Raises ClusterSecurityError for anything out of order or unproven."""
-        services, owner = self._owner.services, self._owner
-        credentials, peer = services.credentials, owner.connection.peer
-        if isinstance(packet, packets.ClusterHello):
-            if credentials is None or packet.user != credentials.user:
-                owner.send(packets.ClusterConnectReply(False), CLUSTER_CHANNEL)
-                raise ClusterSecurityError(f"{peer}: cluster user {packet.user!r} is not ours")
-            self._dialler_nonce, self._own_nonce = packet.nonce, credentials.nonce()
-            proof = credentials.acceptor_proof(self._dialler_nonce, self._own_nonce)
-            owner.send(packets.ClusterChallenge(self._own_nonce, proof), CLUSTER_CHANNEL)
-        elif isinstance(packet, packets.ClusterProof) and credentials is not None and self._own_nonce:
-            expected = credentials.dialler_proof(self._dialler_nonce, self._own_nonce)
-            self._own_nonce = b""
-            credentials.verify(expected, packet.proof, peer)
-            self._authorized = True
-            owner.cluster_authorized()
-            owner.send(packets.ClusterConnectReply(True), CLUSTER_CHANNEL)
-        elif isinstance(packet, packets.NodeAnnounce) and self._authorized:
-            self._announce(packet)
-        elif isinstance(packet, packets.ClusterConnect):
-            # a plain password is never asked for nor taken: see cluster.credentials
-            owner.send(packets.ClusterConnectReply(False), CLUSTER_CHANNEL)
-            raise ClusterSecurityError(f"{peer} sent a plain cluster password")
-        else:
-            raise ClusterSecurityError(f"{peer}: {type(packet).__name__} before the credentials were proved")
-
-    def _announce(self, packet: packets.NodeAnnounce) -> None:
-        services = self._owner.services
-        if not packet.backup or packet.connector is None:
-            return
-        if packet.node_id != services.node_id:
-            log.warning("backup of another node", extra={"node_id": packet.node_id, "ours": services.node_id})
-            return
-        self._announced = packet
-        services.topology.set_backup(
-            packet.node_id, packet.connector, services.clock.wall_ms(), packet.backup_group_name
-        )
-        log.info("backup stands by", extra={"connector": packet.connector.to_url()})
-
-    def close(self) -> None:
-        """The link is gone, and with it whoever stood by through it."""
-        announced, self._announced = self._announced, None
-        if announced is None:
-            return
-        services = self._owner.services
-        member = services.topology.member(announced.node_id)
-        if member is not None and member.backup == announced.connector:
-            services.topology.set_backup(announced.node_id, None, services.clock.wall_ms())
-            log.warning("backup went away", extra={"peer": self._owner.connection.peer})

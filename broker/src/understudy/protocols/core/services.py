@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -13,7 +14,7 @@ from understudy.protocols.core.reattachment import Reattachments
 from understudy.protocols.core.resend import ResendBudget
 from understudy.routing.post_office import PostOffice
 from understudy.security.authorization import Principal, SecurityPolicy
-from understudy.security.login_guard import LoginGuard
+from understudy.security.logins import Logins
 from understudy.session.registry import SessionRegistry
 from understudy.session.resource_registry import ResourceRegistry
 from understudy.store.message_store import MessageStore
@@ -35,6 +36,10 @@ class PrincipalSecurity:
     def user(self) -> str:
         return self._principal.user
 
+    @property
+    def permission_ms(self) -> int:
+        return self._policy.permission_ms
+
     def check(self, permission: Permission, address: str, queue: str | None = None) -> None:
         self._policy.check(self._principal, permission, address, queue)
 
@@ -53,15 +58,24 @@ class CoreServices:
     registry: SessionRegistry
     resources: ResourceRegistry
     reattachments: Reattachments
-    login_guard: LoginGuard
+    logins: Logins
     credentials: ClusterCredentials | None
     """None when no cluster-connection is configured: cluster links are refused."""
     connection_ttl_override_ms: int = -1
     accepting: bool = True
     """False while stopping: new sessions are rejected, clients try again elsewhere."""
+    critical_stop: bool = False
+    """Stopping because of an error."""
+    on_idle: Callable[[], None] | None = None
+    """Called when the last session has ended."""
     resend_budget: ResendBudget = field(default_factory=ResendBudget)
     connections: dict[CoreConnection, None] = field(default_factory=dict)
     """In the order they came."""
+
+    def session_ended(self) -> None:
+        """One of the sessions is gone."""
+        if self.on_idle is not None and not self.session_count():
+            self.on_idle()
 
     def session_count(self) -> int:
         """Sessions of all connections, and those that wait for theirs."""

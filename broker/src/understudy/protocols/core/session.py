@@ -11,20 +11,18 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Callable
-from dataclasses import fields
+from collections.abc import Callable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final
 
-from understudy.config.model import RoutingType
 from understudy.errors import BrokerError, DiskFull, StoreError, UnsupportedPacket
 from understudy.limits import LARGE_BACKLOG_BYTES_PAUSE
 from understudy.message import FORCED_DELIVERY, LargeMessage, Message, MessageType
-from understudy.protocols.core import xa
+from understudy.protocols.core import queues, xa
 from understudy.protocols.core.channel import Event, SessionChannel
-from understudy.routing.configuration import QueueConfiguration
+from understudy.routing.post_office import Done
 from understudy.wire.core import packets
-from understudy.wire.core.codec import encode, encode_null_response, encode_receive
+from understudy.wire.core.codec import SendRun, encode, encode_null_response, encode_null_responses, encode_receive
 from understudy.wire.core.codes import code_of
 
 if TYPE_CHECKING:
@@ -47,7 +45,8 @@ class CoreSession:
     def __init__(self, connection: CoreConnection, channel_id: int, confirmation_window: int) -> None:
         self.channel = SessionChannel(connection, channel_id, confirmation_window)
         self._channel_id = channel_id
-        self._version = connection.decoder.version
+        self.version = connection.decoder.version
+        """Of the channel; chooses the form of some answers."""
         self._send = self.channel.send
         self._counts = confirmation_window >= 0
         self._queue_names: dict[int, str] = {}
@@ -95,7 +94,7 @@ class CoreSession:
             self._settled.append(call)
 
     def _refuse(self, packet: packets.Packet, error: BrokerError) -> None:
-        if type(packet) in _ALWAYS_ANSWERED or getattr(packet, "requires_response", False):
+        if type(packet) in _ALWAYS_ANSWERED or _answer_wanted(packet):
             correlation_id = getattr(packet, "correlation_id", NO_CORRELATION)
             self._fail(None if correlation_id == NO_CORRELATION else correlation_id, error)
         else:
@@ -103,7 +102,7 @@ class CoreSession:
 
     def _fail(self, correlation_id: int | None, error: BrokerError) -> None:
         if not self.gives_up(error):
-            self._reply(packets.ExceptionResponse(code_of(error), str(error), correlation_id))
+            self.reply(packets.ExceptionResponse(code_of(error), str(error), correlation_id))
 
     def gives_up(self, error: BrokerError) -> bool:
         """Whether the store has failed and the node ends: what became of the request is unknown, and
@@ -114,71 +113,58 @@ class CoreSession:
             return True
         return False
 
-    def _reply(self, packet: packets.Packet) -> None:
+    def reply(self, packet: packets.Packet) -> None:
+        """Send a packet of this channel."""
         self.channel.send_packet(packet)
 
     def _done(self, error: BrokerError | None) -> None:
         """Answer a request that carries no correlation id."""
         if error is None:
-            self._send(encode_null_response(self._channel_id, NO_CORRELATION, self._version))
+            self._send(encode_null_response(self._channel_id, NO_CORRELATION, self.version))
         else:
             self._fail(None, error)
 
     def _done_with(self, correlation_id: int, error: BrokerError | None) -> None:
         """Answer a request that carries a correlation id."""
         if error is None:
-            self._send(encode_null_response(self._channel_id, correlation_id, self._version))
+            self._send(encode_null_response(self._channel_id, correlation_id, self.version))
         else:
             self._fail(correlation_id, error)
 
-    # --- addresses, queues ---------------------------------------------------------------------
-
-    def _create_address(self, packet: packets.CreateAddress) -> None:
-        types = [RoutingType(number) for number in packet.routing_types]
-        self.session.create_address(packet.address, types, auto_created=packet.auto_created)
-        self._done_when_durable(packet.requires_response)
-
-    def _create_queue(self, packet: packets.CreateQueueV2 | packets.CreateQueue) -> None:
-        self.session.create_queue(_queue_configuration(packet))
-        self._done_when_durable(packet.requires_response)
-
-    def _create_shared_queue(self, packet: packets.CreateSharedQueueV2 | packets.CreateSharedQueue) -> None:
-        self.session.create_shared_queue(_queue_configuration(packet))
-        self._done_when_durable(packet.requires_response)
-
-    def _delete_queue(self, packet: packets.DeleteQueue) -> None:
-        self.session.delete_queue(packet.name)
-        self._done_when_durable(True)
-
-    def _done_when_durable(self, wanted: bool) -> None:
+    def done_when_durable(self, wanted: bool) -> None:
+        """Answer a request that arranged something, if an answer is wanted."""
         if wanted:
             self.session.when_durable(self._done, None)
-
-    def _query_queue(self, packet: packets.QueueQuery) -> None:
-        self._reply(self._queue_response(packet.name))
-
-    def _queue_response(self, name: str) -> packets.Packet:
-        kind = packets.queue_query_response_type(self._version)
-        return _copied(kind, self.session.query_queue(name))
-
-    def _query_address(self, packet: packets.BindingQuery) -> None:
-        kind = packets.binding_query_response_type(self._version)
-        self._reply(_copied(kind, self.session.query_address(packet.address)))
 
     # --- producing -----------------------------------------------------------------------------
 
     def _create_producer(self, packet: packets.CreateProducer) -> None:
-        self.session.create_producer(packet.producer_id, packet.address)
+        self.session.sends.create_producer(packet.producer_id, packet.address)
 
     def _remove_producer(self, packet: packets.RemoveProducer) -> None:
-        self.session.remove_producer(packet.producer_id)
+        self.session.sends.remove_producer(packet.producer_id)
 
     def _request_credits(self, packet: packets.ProducerRequestCredits) -> None:
-        self.session.request_producer_credits(packet.address, packet.credits)
+        self.session.sends.request_credits(packet.address, packet.credits)
 
     def _send_message(self, packet: packets.SessionSend) -> None:
         done = partial(self._done_with, packet.correlation_id) if packet.requires_response else None
         self.session.send(packet.message, done)
+
+    def _send_run(self, run: SendRun) -> None:
+        self.session.send_run(run.messages, run.correlation_ids, self if run.requires_response else None)
+
+    def answer_one(self, correlation_id: int) -> Done:
+        """What answers one request of a run."""
+        return partial(self._done_with, correlation_id)
+
+    def answer_run(self, correlation_ids: Sequence[int]) -> None:
+        """The messages with these correlation ids are safe."""
+        if self._counts:
+            for correlation_id in correlation_ids:
+                self._send(encode_null_response(self._channel_id, correlation_id, self.version))
+        else:
+            self._send(encode_null_responses(self._channel_id, correlation_ids, self.version))
 
     def _send_large(self, packet: packets.SessionSendLarge) -> None:
         self.channel.connection.uploading[self] = None
@@ -227,12 +213,12 @@ class CoreSession:
         )
         self._queue_names[packet.consumer_id] = packet.queue_name
         if packet.requires_response:
-            self._reply(self._queue_response(packet.queue_name))
+            self.reply(queues.queue_response(self, packet.queue_name))
 
     def _close_consumer(self, packet: packets.ConsumerClose) -> None:
         self.session.close_consumer(packet.consumer_id)
         self._queue_names.pop(packet.consumer_id, None)
-        self._done_when_durable(True)
+        self.done_when_durable(True)
 
     def _flow(self, packet: packets.FlowToken) -> None:
         self.session.receive_consumer_credits(packet.consumer_id, packet.credits)
@@ -329,13 +315,21 @@ class CoreSession:
 
     def disconnect_consumer(self, consumer_id: int) -> None:
         """Its queue was deleted."""
-        self._reply(packets.DisconnectConsumer(consumer_id))
+        self.reply(packets.DisconnectConsumer(consumer_id))
 
     def producer_credits(self, address: str, credit_bytes: int) -> None:
-        self._reply(packets.ProducerCredits(credit_bytes, address))
+        self.reply(packets.ProducerCredits(credit_bytes, address))
 
     def producer_credits_refused(self, address: str, credit_bytes: int) -> None:
-        self._reply(packets.ProducerFailCredits(credit_bytes, address))
+        self.reply(packets.ProducerFailCredits(credit_bytes, address))
+
+    def kill_connection(self, reason: str) -> None:
+        """The slow-consumer-policy is KILL; the packet says so to clients that listen (facts 13)."""
+        connection = self.channel.connection
+        if self.channel.detached:
+            self.close(failed=True)
+        else:
+            connection.kill(reason)
 
     def writable(self) -> bool:
         return not self.channel.detached and self.channel.connection.writable()
@@ -357,7 +351,7 @@ class CoreSession:
         self.channel.fire(Event.MOVE, connection, frames)
         if uploading:
             connection.uploading[self] = None
-        self._version = connection.decoder.version
+        self.version = connection.decoder.version
         self.session.connection = connection.scope
         self.session.resume_deliveries()
 
@@ -374,48 +368,8 @@ class CoreSession:
         self.channel.fire(Event.END)
         connection.services.reattachments.remove(self)
         connection.session_ended(self)
+        connection.services.session_ended()
 
-
-def _copied(kind: type[packets.Packet], result: object) -> packets.Packet:
-    """The answer of a version, its fields taken from a query's result of the same names."""
-    return kind(**{field.name: getattr(result, field.name) for field in fields(cast(Any, kind))})
-
-
-def _queue_configuration(packet: Any) -> QueueConfiguration:
-    """One configuration from any of the four packets that create queues."""
-    routing_type = getattr(packet, "routing_type", -1)
-    optional = {name: value for name in _OPTIONAL_QUEUE_FIELDS if (value := getattr(packet, name, None)) is not None}
-    return QueueConfiguration(
-        name=packet.name,
-        address=packet.address,
-        routing_type=None if routing_type in (None, -1) else RoutingType(routing_type),
-        filter=packet.filter,
-        durable=packet.durable,
-        temporary=getattr(packet, "temporary", False),
-        auto_created=getattr(packet, "auto_created", False),
-        **optional,
-    )
-
-
-_OPTIONAL_QUEUE_FIELDS: Final = (
-    "max_consumers",
-    "purge_on_no_consumers",
-    "exclusive",
-    "last_value",
-    "last_value_key",
-    "non_destructive",
-    "consumers_before_dispatch",
-    "delay_before_dispatch",
-    "group_rebalance",
-    "group_buckets",
-    "group_first_key",
-    "auto_delete",
-    "auto_delete_delay",
-    "auto_delete_message_count",
-    "ring_size",
-    "enabled",
-    "group_rebalance_pause_dispatch",
-)
 
 #: Requests whose client waits although they have no requires_response field.
 _ALWAYS_ANSWERED: Final = frozenset(
@@ -429,13 +383,17 @@ _ALWAYS_ANSWERED: Final = frozenset(
         packets.Commit,
         packets.Rollback,
         packets.AddMetadata,
-        packets.AddMetadataV2,
-        packets.UniqueAddMetadata,
     }
 )
 
+
+def _answer_wanted(packet: Any) -> bool:
+    return bool(getattr(packet, "requires_response", False) or getattr(packet, "requires_confirmation", False))
+
+
 _HANDLERS: Final[dict[type, Handler]] = {
     packets.SessionSend: CoreSession._send_message,
+    SendRun: CoreSession._send_run,
     packets.SessionSendLarge: CoreSession._send_large,
     packets.SessionSendContinuation: CoreSession._continue_large,
     packets.Acknowledge: CoreSession._acknowledge,
@@ -449,14 +407,6 @@ _HANDLERS: Final[dict[type, Handler]] = {
     packets.ConsumerClose: CoreSession._close_consumer,
     packets.CreateProducer: CoreSession._create_producer,
     packets.RemoveProducer: CoreSession._remove_producer,
-    packets.CreateAddress: CoreSession._create_address,
-    packets.CreateQueue: CoreSession._create_queue,
-    packets.CreateQueueV2: CoreSession._create_queue,
-    packets.CreateSharedQueue: CoreSession._create_shared_queue,
-    packets.CreateSharedQueueV2: CoreSession._create_shared_queue,
-    packets.DeleteQueue: CoreSession._delete_queue,
-    packets.QueueQuery: CoreSession._query_queue,
-    packets.BindingQuery: CoreSession._query_address,
     packets.Expired: CoreSession._expire,
     packets.SessionStart: CoreSession._start,
     packets.SessionStop: CoreSession._stop,
@@ -465,5 +415,6 @@ _HANDLERS: Final[dict[type, Handler]] = {
     packets.AddMetadataV2: CoreSession._add_metadata,
     packets.UniqueAddMetadata: CoreSession._add_unique_metadata,
     packets.PacketsConfirmed: CoreSession._confirmed,
+    **queues.HANDLERS,
     **xa.HANDLERS,
 }

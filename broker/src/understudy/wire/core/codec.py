@@ -15,9 +15,9 @@ The packets that a busy connection consists of are read and written by functions
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Final, Literal, NamedTuple
+from typing import ClassVar, Final, Literal, NamedTuple
 
 from understudy.errors import LimitExceeded, LocalProtocolError, RemoteProtocolError, UnsupportedPacket
 from understudy.limits import FRAME_BYTES_BEFORE_LOGIN_MAX, FRAME_BYTES_MAX
@@ -68,6 +68,20 @@ class Frame(NamedTuple):
     """With its length field: what credits and confirmation windows count."""
 
 
+class SendRun(Packet):
+    """Several ``SessionSend`` of one channel that came together: most of what a busy connection brings."""
+
+    __slots__ = ("correlation_ids", "messages", "requires_response")
+
+    TYPE: ClassVar[int] = SessionSend.TYPE
+
+    def __init__(self, messages: list[Message], requires_response: bool, correlation_ids: list[int]) -> None:
+        self.messages = messages
+        self.requires_response = requires_response
+        """Of each of them."""
+        self.correlation_ids = correlation_ids
+
+
 #: ``Frame(...)`` without the Python-level call.
 _frame: Callable[[tuple[int, Packet, int]], Frame] = partial(tuple.__new__, Frame)
 
@@ -104,6 +118,12 @@ def encode_null_response(channel_id: int, correlation_id: int = -1, version: int
     if version < 130:
         return _HEAD.pack(9, _TYPE_NULL_RESPONSE, channel_id)
     return _NULL_RESPONSE.pack(17, _TYPE_NULL_RESPONSE, channel_id, correlation_id)
+
+
+def encode_null_responses(channel_id: int, correlation_ids: Sequence[int], version: int = VERSION) -> bytes:
+    """The frames of one ``NullResponse`` each, for a peer that has correlation ids."""
+    pack = _NULL_RESPONSE.pack
+    return b"".join([pack(17, _TYPE_NULL_RESPONSE, channel_id, each) for each in correlation_ids])
 
 
 def encode_send(
@@ -201,6 +221,7 @@ class FrameDecoder:
         "_pending",
         "_wanted_bytes",
         "frame_limit_bytes",
+        "groups_sends",
         "version",
     )
 
@@ -217,6 +238,8 @@ class FrameDecoder:
             limit_bytes = FRAME_BYTES_BEFORE_LOGIN_MAX if role == "server" else FRAME_BYTES_MAX
         self.frame_limit_bytes = limit_bytes
         """Largest frame accepted, with its length field; raised after login, likewise."""
+        self.groups_sends = False
+        """Whether neighbouring ``SessionSend`` come as one ``SendRun``."""
         self._pending = bytearray()
         self._wanted_bytes = 0
         self._consumed_bytes = 0
@@ -276,6 +299,7 @@ class FrameDecoder:
         decoder_of = _DECODERS.get
         version = self.version
         limit = self.frame_limit_bytes
+        grouped = self.groups_sends and version >= 134
         available = len(data)
         packet_type = 0
         try:
@@ -290,8 +314,12 @@ class FrameDecoder:
                 decode = decoder_of(packet_type)
                 if decode is None:
                     raise UnsupportedPacket(f"type {packet_type}", packet_type=packet_type)
-                packet = decode(data, offset + FRAME_HEAD_BYTES, end, version)
-                append(_frame((channel_id, packet, size)))
+                if grouped and packet_type == _TYPE_SEND and data[end + 4 : end + 13] == data[offset + 4 : offset + 13]:
+                    run, end = self._decode_run(data, offset)
+                    append(_frame((channel_id, run, end - offset)))
+                else:
+                    packet = decode(data, offset + FRAME_HEAD_BYTES, end, version)
+                    append(_frame((channel_id, packet, size)))
                 offset = end
         except UnsupportedPacket as error:
             place = self._consumed_bytes + offset
@@ -303,6 +331,40 @@ class FrameDecoder:
         self._consumed_bytes += offset
         self._keep(data, offset)
         return frames
+
+    def _decode_run(self, data: bytes, start: int) -> tuple[SendRun, int]:
+        """The ``SessionSend`` at ``start``, which is whole, and those of the same channel that follow it as
+        whole frames and want an answer or none as it does; and the offset behind them.
+        """
+        messages: list[Message] = []
+        correlation_ids: list[int] = []
+        head = data[start + 4 : start + FRAME_HEAD_BYTES]
+        decode, unpack_length, unpack_tail = Message.decode, _I32.unpack_from, _SEND_TAIL.unpack_from
+        limit, available = self.frame_limit_bytes, len(data)
+        end = offset = start
+        answered = None
+        try:
+            while data[offset + 4 : offset + FRAME_HEAD_BYTES] == head:
+                size = unpack_length(data, offset)[0] + 4
+                end = offset + size
+                tail = end - 13
+                if end > available or size > limit or tail < offset + FRAME_HEAD_BYTES:
+                    break
+                requires_response, correlation_id, _ = unpack_tail(data, tail)
+                if requires_response is not answered:
+                    if answered is not None:
+                        break
+                    answered = requires_response
+                messages.append(decode(data, offset + FRAME_HEAD_BYTES, tail))
+                correlation_ids.append(correlation_id)
+                offset = end
+        except RemoteProtocolError:
+            # the caller names the place by the frame that it began with
+            self._consumed_bytes += offset - start
+            raise
+        if offset == start:
+            raise RemoteProtocolError(f"{end - start - FRAME_HEAD_BYTES} bytes are too few for a message")
+        return SendRun(messages, bool(answered), correlation_ids), offset
 
     def _keep(self, data: bytes, offset: int) -> None:
         """Hold the incomplete frame at ``offset``, unless its length is already wrong."""

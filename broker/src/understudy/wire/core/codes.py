@@ -89,7 +89,10 @@ _ROWS: Final[tuple[tuple[ErrorCode, type[BrokerError]], ...]] = (
     (ErrorCode.INVALID_FILTER_EXPRESSION, errors.InvalidSelector),
     (ErrorCode.ILLEGAL_STATE, errors.IllegalState),
     (ErrorCode.ILLEGAL_STATE, errors.QueueInUse),
+    (ErrorCode.ILLEGAL_STATE, errors.DivertExists),
+    (ErrorCode.ILLEGAL_STATE, errors.AddressError),
     (ErrorCode.ILLEGAL_STATE, errors.UnknownTransaction),
+    (ErrorCode.ILLEGAL_STATE, errors.LimitExceeded),
     # Login and permission share a number; the base class does not claim to know which it was.
     (ErrorCode.SECURITY_EXCEPTION, errors.SecurityError),
     (ErrorCode.ADDRESS_DOES_NOT_EXIST, errors.AddressNotFound),
@@ -106,7 +109,7 @@ _ROWS: Final[tuple[tuple[ErrorCode, type[BrokerError]], ...]] = (
     (ErrorCode.TRANSACTION_OUTCOME_UNKNOWN, errors.CommitOutcomeUnknown),
     (ErrorCode.ALREADY_REPLICATING, errors.IllegalState),
     (ErrorCode.INTERCEPTOR_REJECTED_PACKET, errors.IllegalState),
-    (ErrorCode.INVALID_TRANSIENT_QUEUE_USE, errors.IllegalState),
+    (ErrorCode.INVALID_TRANSIENT_QUEUE_USE, errors.SharedQueueMismatch),
     (ErrorCode.REMOTE_DISCONNECT, errors.ConnectionLost),
     (ErrorCode.TRANSACTION_TIMEOUT, errors.TransactionRolledBack),
     *((code, errors.DiskFailed) for code in ErrorCode if 200 <= code <= 209),
@@ -122,7 +125,7 @@ _ROWS: Final[tuple[tuple[ErrorCode, type[BrokerError]], ...]] = (
     (ErrorCode.NULL_REF, errors.BrokerError),
     (ErrorCode.SHUTDOWN_ERROR, errors.ConnectionLost),
     (ErrorCode.REPLICATION_TIMEOUT_ERROR, errors.StoreError),
-    (ErrorCode.DIVERT_DOES_NOT_EXIST, errors.AddressError),
+    (ErrorCode.DIVERT_DOES_NOT_EXIST, errors.DivertNotFound),
     # A session refused with a redirect: another node is the one to ask.
     (ErrorCode.ROUTING_EXCEPTION, errors.NotActive),
     (ErrorCode.TIMEOUT, errors.CallTimedOut),

@@ -1,0 +1,119 @@
+"""The packets of a session channel about addresses and queues (facts 4.2): created, deleted, asked about.
+
+The same request comes in several versions; what one does not say is left to the address settings.
+Answers wait until what was made is durable. Not here: what is made (``session.queue_requests``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import fields
+from typing import TYPE_CHECKING, Any, Final, cast
+
+from understudy.config.model import RoutingType
+from understudy.errors import InvalidQueueConfiguration
+from understudy.routing.configuration import QueueConfiguration
+from understudy.wire.core import packets
+
+if TYPE_CHECKING:
+    from understudy.protocols.core.session import CoreSession
+
+
+def _create_address(handler: CoreSession, packet: packets.CreateAddress) -> None:
+    types = [_routing_type(number) for number in packet.routing_types]
+    handler.session.queues.create_address(packet.address, types, auto_created=packet.auto_created)
+    handler.done_when_durable(packet.requires_response)
+
+
+def _create_queue(handler: CoreSession, packet: packets.CreateQueueV2 | packets.CreateQueue) -> None:
+    handler.session.queues.create_queue(queue_configuration(packet))
+    handler.done_when_durable(packet.requires_response)
+
+
+def _create_shared_queue(handler: CoreSession, packet: packets.CreateSharedQueueV2 | packets.CreateSharedQueue) -> None:
+    handler.session.queues.create_shared_queue(queue_configuration(packet))
+    handler.done_when_durable(packet.requires_response)
+
+
+def _delete_queue(handler: CoreSession, packet: packets.DeleteQueue) -> None:
+    handler.session.queues.delete_queue(packet.name)
+    handler.done_when_durable(True)
+
+
+def _query_queue(handler: CoreSession, packet: packets.QueueQuery) -> None:
+    handler.reply(queue_response(handler, packet.name))
+
+
+def queue_response(handler: CoreSession, name: str) -> packets.Packet:
+    """What is known of a queue, in the form that this client waits for."""
+    kind = packets.queue_query_response_type(handler.version)
+    return _copied(kind, handler.session.queues.query_queue(name))
+
+
+def _query_address(handler: CoreSession, packet: packets.BindingQuery) -> None:
+    kind = packets.binding_query_response_type(handler.version)
+    handler.reply(_copied(kind, handler.session.queues.query_address(packet.address)))
+
+
+def _copied(kind: type[packets.Packet], result: object) -> packets.Packet:
+    """The answer of a version, its fields taken from a query's result of the same names."""
+    return kind(**{field.name: getattr(result, field.name) for field in fields(cast(Any, kind))})
+
+
+def _routing_type(number: int) -> RoutingType:
+    try:
+        return RoutingType(number)
+    except ValueError:
+        raise InvalidQueueConfiguration(f"{number} is no routing type") from None
+
+
+def queue_configuration(packet: Any) -> QueueConfiguration:
+    """One configuration from any of the four packets that create queues.
+
+    Raises:
+        InvalidQueueConfiguration: a routing type that does not exist.
+    """
+    routing_type = getattr(packet, "routing_type", packets.ROUTING_TYPE_UNSET)
+    optional = {name: value for name in _OPTIONAL_QUEUE_FIELDS if (value := getattr(packet, name, None)) is not None}
+    return QueueConfiguration(
+        name=packet.name,
+        address=packet.address,
+        routing_type=None if routing_type == packets.ROUTING_TYPE_UNSET else _routing_type(routing_type),
+        filter=packet.filter,
+        durable=packet.durable,
+        temporary=getattr(packet, "temporary", False),
+        auto_created=getattr(packet, "auto_created", False),
+        **optional,
+    )
+
+
+_OPTIONAL_QUEUE_FIELDS: Final = (
+    "max_consumers",
+    "purge_on_no_consumers",
+    "exclusive",
+    "last_value",
+    "last_value_key",
+    "non_destructive",
+    "consumers_before_dispatch",
+    "delay_before_dispatch",
+    "group_rebalance",
+    "group_buckets",
+    "group_first_key",
+    "auto_delete",
+    "auto_delete_delay",
+    "auto_delete_message_count",
+    "ring_size",
+    "enabled",
+    "group_rebalance_pause_dispatch",
+)
+
+HANDLERS: Final[dict[type, Callable[[CoreSession, Any], None]]] = {
+    packets.CreateAddress: _create_address,
+    packets.CreateQueue: _create_queue,
+    packets.CreateQueueV2: _create_queue,
+    packets.CreateSharedQueue: _create_shared_queue,
+    packets.CreateSharedQueueV2: _create_shared_queue,
+    packets.DeleteQueue: _delete_queue,
+    packets.QueueQuery: _query_queue,
+    packets.BindingQuery: _query_address,
+}

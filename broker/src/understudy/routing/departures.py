@@ -1,0 +1,88 @@
+"""Messages that leave their queue otherwise than by an acknowledgement: deliveries that failed, and
+copies that take the place of an original elsewhere.
+
+Not here: which address they go to (``dead_letters``), ends of transactions (``session``).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from understudy.message import Message
+from understudy.routing.address import Address
+from understudy.routing.queue import Queue
+from understudy.store.reference import MessageReference
+
+if TYPE_CHECKING:
+    from understudy.ports import Entropy
+    from understudy.routing.post_office import PostOffice
+
+_TWO_31 = 1 << 31
+
+
+def cancel(
+    office: PostOffice, queue: Queue, references: list[MessageReference], *, delay_redelivery: bool = True
+) -> None:
+    """Deliveries that failed: each goes back to its place, or waits for redelivery, or, tried too
+    often, to the dead letters (facts 6.4). Delivery counts are final already.
+    """
+    if queue.kind is not None:
+        references = queue.kind.lending.cancelled(references, office.dead_letters)
+    if queue.deleted:
+        queue.delivering_count -= len(references)
+        queue.forget(references)
+        return
+    settings = queue.address.settings
+    attempts = settings.max_delivery_attempts
+    back: list[MessageReference] = []
+    for reference in references:
+        count = reference.delivery_count
+        if count and reference.durable and not queue.internal:
+            office.store.store_delivery_count(queue.queue_id, reference.message_id, count)
+        if 0 < attempts <= count and not queue.internal:
+            queue.delivering_count -= 1
+            office.dead_letters.kill(queue, reference)
+            continue
+        delay_ms = 0
+        if count and delay_redelivery:
+            varied = settings.redelivery_collision_avoidance_factor and settings.redelivery_delay > 0
+            delay_ms = settings.redelivery_delay_ms(count, _share(office.entropy) if varied else 0.0)
+        if delay_ms > 0:
+            queue.postpone()
+            office.scheduled.add(queue, reference, office.clock.wall_ms() + delay_ms)
+        else:
+            back.append(reference)
+    queue.put_back(back)
+    if queue.kind is not None:
+        queue.kind.gate_may_open(0)
+
+
+def _share(entropy: Entropy | None) -> float:
+    """A random number from -1 up to 1."""
+    return int.from_bytes(entropy.token(4), "big") / _TWO_31 - 1 if entropy is not None else 0.0
+
+
+def move(office: PostOffice, copy: Message, target: Address, queue: Queue, reference: MessageReference) -> None:
+    """Put a copy on another address and end the original, both or neither."""
+    store = office.store
+    queues = target.route(copy, None)
+    if not queues:
+        target.messages_unrouted += 1
+        queue.log_acknowledges((reference,))
+        return
+    durable_ids: tuple[int, ...] = ()
+    if copy.durable or reference.durable:
+        durable_ids = tuple([each.queue_id for each in queues if each.durable])
+    location = None
+    if durable_ids:
+        transaction_id = store.next_id()
+        location = store.store_message(copy, target.address_id, durable_ids, tx_id=transaction_id, large=copy.is_large)
+        queue.log_acknowledges((reference,), transaction_id)
+        store.store_commit(transaction_id)
+    else:
+        queue.log_acknowledges((reference,))
+    references = office.references(copy, queues, location, 0)
+    office.charge(copy.message_id, len(copy.encoded), queues)
+    target.messages_routed += 1
+    logged = location is not None or reference.durable
+    office.context.when_durable(store.last_sequence if logged else 0, office.arrive, queues, references, None)

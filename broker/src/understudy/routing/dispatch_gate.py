@@ -1,0 +1,112 @@
+"""Whether a queue delivers yet: enough consumers first (manual, "Address Model":
+consumers-before-dispatch, delay-before-dispatch), and a pause while groups are dealt out again
+(manual, "Message Grouping": group-rebalance-pause-dispatch).
+
+Not here: who gets what (``delivery``). Invariant: without consumers the gate is closed, so that
+those who come next wait for each other again.
+"""
+
+from __future__ import annotations
+
+from enum import Enum, auto
+from typing import TYPE_CHECKING, ClassVar, Final
+
+from understudy.machine import IGNORED, Machine, To, table
+from understudy.ports import Timer, Timers
+
+if TYPE_CHECKING:
+    from understudy.routing.queue import Queue
+
+
+class State(Enum):
+    """Of a gate."""
+
+    CLOSED = auto()
+    """Too few consumers so far."""
+    OPEN = auto()
+    PAUSED = auto()
+    """A consumer came; what the others have is waited for."""
+
+
+class Event(Enum):
+    """What happens to it."""
+
+    ENOUGH = auto()
+    """Enough consumers, or the longest wait for them is over."""
+    REBALANCE = auto()
+    """A consumer came to a queue that pauses, and deliveries are outstanding."""
+    DRAINED = auto()
+    """None is outstanding any more."""
+    EMPTY = auto()
+    """The last consumer left."""
+
+
+_TABLE: Final = table(
+    State,
+    Event,
+    {
+        (State.CLOSED, Event.ENOUGH): To(State.OPEN, "_stop_waiting"),
+        (State.CLOSED, Event.EMPTY): To(State.CLOSED, "_stop_waiting"),
+        (State.OPEN, Event.REBALANCE): To(State.PAUSED),
+        (State.OPEN, Event.EMPTY): To(State.CLOSED),
+        (State.PAUSED, Event.DRAINED): To(State.OPEN),
+        (State.PAUSED, Event.EMPTY): To(State.CLOSED),
+    },
+    otherwise={
+        Event.ENOUGH: IGNORED,
+        Event.REBALANCE: IGNORED,
+        Event.DRAINED: IGNORED,
+    },
+)
+
+
+class DispatchGate(Machine[State, Event]):
+    """The gate of one queue."""
+
+    STATES: ClassVar[type[Enum]] = State
+    EVENTS: ClassVar[type[Enum]] = Event
+    INITIAL: ClassVar[Enum] = State.CLOSED
+    TABLE = _TABLE
+
+    def __init__(self, queue: Queue, timers: Timers) -> None:
+        super().__init__()
+        self._queue = queue
+        self._timers = timers
+        self._timer: Timer | None = None
+
+    @property
+    def open(self) -> bool:
+        """Whether the queue may deliver now."""
+        if self._state is State.PAUSED and not self._queue.delivering_count:
+            self.fire(Event.DRAINED)
+        return self._state is State.OPEN
+
+    def joined(self) -> None:
+        """A consumer came, or what is asked of them changed."""
+        queue = self._queue
+        asked = queue.configuration
+        if not queue.consumer_count:
+            return
+        if asked.group_rebalance and asked.group_rebalance_pause_dispatch and queue.delivering_count:
+            self.fire(Event.REBALANCE)
+        if queue.consumer_count >= (asked.consumers_before_dispatch or 0):
+            self.fire(Event.ENOUGH)
+        elif self._state is State.CLOSED and self._timer is None:
+            delay_ms = asked.delay_before_dispatch
+            if delay_ms is not None and delay_ms >= 0:
+                self._timer = self._timers.call_later(delay_ms, self._waited)
+
+    def left(self) -> None:
+        """A consumer is gone."""
+        if not self._queue.consumer_count:
+            self.fire(Event.EMPTY)
+
+    def _waited(self) -> None:
+        self._timer = None
+        self.fire(Event.ENOUGH)
+        self._queue.prompt()
+
+    def _stop_waiting(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None

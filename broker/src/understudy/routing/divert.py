@@ -1,0 +1,398 @@
+"""Diverts: messages of one address copied or moved to others (manual, "Diverting and Splitting
+Message Flows").
+
+A message meets the diverts of its address before the queues. If any exclusive one takes it, that is
+all; otherwise its queues get it and each other divert a copy. Of diverts with the same routing name
+one gets it, in turn. A copy has an id of its own, says where it came from (``_AMQ_ORIG_*``, facts
+5.1) and is routed like a message sent to the forwarding address, whose diverts apply in turn; but a
+divert takes part only once for each message that was sent, so a circle of diverts ends.
+
+The message and its copies are one: in a transaction of the producer, or in one of the log, so a
+crash leaves all or none of them. A duplicate id counts where the message was sent, once, and is not
+asked about again on the way. Bodies of large messages are shared.
+
+Not here: what the configuration says (``config``). Invariant: ``Address.diverts`` is what
+``Diverts`` holds for the address, exclusive ones first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
+
+from understudy.config.model import DivertConfiguration, DivertRouting, RoutingType
+from understudy.config.wildcard import matches
+from understudy.errors import BrokerError, DiskFull, DivertExists, DivertNotFound, LimitExceeded
+from understudy.limits import DIVERTS_MAX
+from understudy.message import (
+    ORIGINAL_ADDRESS,
+    ORIGINAL_MESSAGE_ID,
+    ORIGINAL_QUEUE,
+    ORIGINAL_ROUTING_TYPE,
+    ROUTING_TYPE,
+    Message,
+)
+from understudy.properties import BYTE, PropertyValue
+from understudy.routing.address import Address
+from understudy.routing.configuration import check_name
+from understudy.routing.filter import parse_filter
+from understudy.store.reference import MessageReference
+
+if TYPE_CHECKING:
+    from understudy.routing.post_office import Done, Order, PostOffice, RoutingTransaction
+    from understudy.routing.queue import Queue
+
+_GIVEN_TYPES: Final = {
+    DivertRouting.ANYCAST: RoutingType.ANYCAST,
+    DivertRouting.MULTICAST: RoutingType.MULTICAST,
+}
+
+
+class Divert:
+    """One divert."""
+
+    __slots__ = ("configuration", "filter", "forwarding_addresses", "messages_diverted", "name", "stored")
+
+    def __init__(self, configuration: DivertConfiguration) -> None:
+        """Raises InvalidQueueConfiguration, InvalidSelector."""
+        check_name(configuration.name, "divert")
+        check_name(configuration.address, "address")
+        self.configuration = configuration
+        self.name = configuration.name
+        self.forwarding_addresses = tuple(
+            dict.fromkeys(each.strip() for each in configuration.forwarding_address.split(","))
+        )
+        for each in self.forwarding_addresses:
+            check_name(each, "forwarding address")
+        self.filter = parse_filter(configuration.filter)
+        self.messages_diverted = 0
+        self.stored = False
+        """Whether the log has it; those of the configuration are made by every activation."""
+
+    @property
+    def routing_name(self) -> str:
+        """Under which it is bound; diverts that share it take turns."""
+        return self.configuration.routing_name or self.name
+
+    def takes(self, message: Message) -> bool:
+        """Whether its filter lets the message through."""
+        return self.filter is None or self.filter.matches(message)
+
+    def copy(self, message: Message, source: Address, target: str, message_id: int) -> Message:
+        """The message as it arrives at a forwarding address."""
+        properties = message.properties.copy()
+        routing_type = properties.get(ROUTING_TYPE)
+        properties[ORIGINAL_ADDRESS] = source.name
+        properties[ORIGINAL_QUEUE] = self.name
+        properties[ORIGINAL_MESSAGE_ID] = message.message_id
+        if isinstance(routing_type, int):
+            properties.set_typed(ORIGINAL_ROUTING_TYPE, BYTE, routing_type)
+        routing = self.configuration.routing_type
+        if routing is DivertRouting.STRIP:
+            properties.pop(ROUTING_TYPE, None)
+        elif routing is not DivertRouting.PASS:
+            properties.set_typed(ROUTING_TYPE, BYTE, int(_GIVEN_TYPES[routing]))
+        return message.replace(address=target, properties=properties, message_id=message_id)
+
+
+class DivertListener(Protocol):
+    """Who wants to know which diverts come and go."""
+
+    def divert_added(self, divert: Divert) -> None: ...
+
+    def divert_removed(self, divert: Divert) -> None: ...
+
+
+class Parcel(NamedTuple):
+    """A message at an address, and which of its queues get it."""
+
+    address: Address
+    message: Message
+    queues: tuple[Queue, ...]
+
+
+class Diverts:
+    """The diverts of a node."""
+
+    __slots__ = ("_office", "_turns", "by_name", "listeners")
+
+    def __init__(self, office: PostOffice) -> None:
+        self._office = office
+        self.by_name: dict[str, Divert] = {}
+        self.listeners: list[DivertListener] = []
+        self._turns: dict[tuple[str, str], int] = {}
+
+    # -- made and destroyed ---------------------------------------------------------------------
+
+    def deploy(self, configured: Iterable[DivertConfiguration]) -> None:
+        """Make those of the configuration; one of the same name that was made otherwise goes."""
+        for configuration in configured:
+            if configuration.name in self.by_name:
+                self.destroy(configuration.name)
+            self._add(Divert(configuration))
+
+    def create(self, configuration: DivertConfiguration) -> Divert:
+        """A divert that lasts until it is destroyed, through restarts and takeovers. Its address is
+        made if it is missing.
+
+        Raises:
+            DivertExists, InvalidQueueConfiguration, InvalidSelector, LimitExceeded, DiskFull
+        """
+        if configuration.name in self.by_name:
+            raise DivertExists(f"divert {configuration.name!r} exists")
+        if len(self.by_name) >= DIVERTS_MAX:
+            raise LimitExceeded(f"{len(self.by_name)} diverts, limit {DIVERTS_MAX}")
+        divert = Divert(configuration)
+        directory = self._office.directory
+        address = directory.addresses.get(configuration.address)
+        if address is None:
+            settings = directory.settings.of(configuration.address)
+            address = directory.create_address(configuration.address, {settings.default_address_routing_type})
+        divert.stored = True
+        self.by_name[divert.name] = divert
+        try:
+            directory.store_address(address)
+        except DiskFull:
+            del self.by_name[divert.name]
+            raise
+        self._add(divert)
+        return divert
+
+    def destroy(self, name: str) -> None:
+        """Raises DivertNotFound, DiskFull."""
+        divert = self.by_name.pop(name, None)
+        if divert is None:
+            raise DivertNotFound(f"no divert {name!r}")
+        self._attach_all()
+        directory = self._office.directory
+        address = directory.addresses.get(divert.configuration.address)
+        if divert.stored and address is not None:
+            directory.store_address(address)
+        for listener in self.listeners:
+            listener.divert_removed(divert)
+
+    def _add(self, divert: Divert) -> None:
+        self.by_name[divert.name] = divert
+        self._attach_all()
+        for listener in self.listeners:
+            listener.divert_added(divert)
+
+    def restore(self, kept: Iterable[Mapping[str, object]]) -> None:
+        """Those that the record of an address keeps (``kept_for``)."""
+        for values in kept:
+            fields = {**values, "routing_type": DivertRouting(values["routing_type"])}
+            divert = Divert(DivertConfiguration(**fields))  # type: ignore[arg-type]  # written by kept_for
+            divert.stored = True
+            self._add(divert)
+
+    def kept_for(self, address: str) -> list[dict[str, object]]:
+        """What the record of an address keeps: its diverts that are not of the configuration."""
+        return [
+            {**asdict(divert.configuration), "routing_type": divert.configuration.routing_type.value}
+            for divert in self.by_name.values()
+            if divert.stored and divert.configuration.address == address
+        ]
+
+    def _attach_all(self) -> None:
+        for address in self._office.directory.addresses.values():
+            self.attach(address)
+
+    def attach(self, address: Address) -> None:
+        """An address came, or diverts did: find those that apply to it."""
+        if not self.by_name and not address.diverts:
+            return
+        directory = self._office.directory
+        found = [
+            divert
+            for divert in self.by_name.values()
+            if divert.configuration.address == address.name
+            or (
+                directory.wildcard_routing
+                and matches(divert.configuration.address, address.name, directory.settings.wildcards)
+            )
+        ]
+        address.diverts = tuple(sorted(found, key=lambda divert: not divert.configuration.exclusive))
+
+    def address_deleted(self, name: str) -> None:
+        """The record of an address is gone, and with it the diverts that it kept."""
+        for divert in [each for each in self.by_name.values() if each.stored and each.configuration.address == name]:
+            del self.by_name[divert.name]
+            for listener in self.listeners:
+                listener.divert_removed(divert)
+        self._attach_all()
+
+    # -- messages -------------------------------------------------------------------------------
+
+    def send(
+        self,
+        address: Address,
+        message: Message,
+        routing_type: PropertyValue,
+        only: Queue | None,
+        order: Order,
+        done: Done | None,
+        transaction: RoutingTransaction | None,
+        duplicate_id: bytes | None,
+    ) -> None:
+        """Take a message, which has its id, of an address with diverts; see ``PostOffice.send``.
+
+        Raises:
+            AddressFull: it or a forwarding address is full and its policy is to fail.
+            DiskFull: nothing was taken.
+        """
+        office = self._office
+        parcels = self._parcels(address, message, routing_type, only)
+        together = Together(office) if transaction is None else None
+        within: RoutingTransaction | None = transaction or together
+        assert within is not None
+        try:
+            unsaid = duplicate_id
+            for parcel in parcels:
+                parcel.address.messages_routed += 1
+                said = unsaid if parcel.address is address else None
+                scheduled_ms = office.scheduled_ms(parcel.message)
+                office.accept(parcel.address, parcel.message, parcel.queues, scheduled_ms, order, None, within, said)
+                unsaid = None if said is not None else unsaid
+            if unsaid is not None:
+                office.remember(address, unsaid, within, logged=False)
+        except BrokerError:
+            if together is not None:
+                together.roll_back()
+            raise
+        if together is not None:
+            together.commit(order, done)
+        else:
+            office.answer(order, done)
+
+    def _parcels(
+        self, address: Address, message: Message, routing_type: PropertyValue, only: Queue | None
+    ) -> list[Parcel]:
+        """Where a message ends up. Raises AddressFull."""
+        office = self._office
+        used: set[Divert] = set()
+        parcels: list[Parcel] = []
+        pending = [(address, message, routing_type, only)]
+        for source, original, asked, queue in pending:
+            chosen = self._chosen(source, original, used, ignore_copies=queue is not None)
+            used.update(chosen)
+            if not any(divert.configuration.exclusive for divert in chosen):
+                if queue is not None:
+                    queues = queue.alone_for(original)
+                else:
+                    queues = source.route(original, asked if isinstance(asked, int) else None)
+                parcels += self._routed(source, original, queues)
+            for divert in chosen:
+                divert.messages_diverted += 1
+                for name in divert.forwarding_addresses:
+                    copy = divert.copy(original, source, name, office.store.next_id())
+                    copied_type = copy.properties.get(ROUTING_TYPE)
+                    target = self._target(name, copied_type)
+                    if target is None:
+                        source.messages_unrouted += 1
+                    elif not target.limited or office.admits(target, copy, credited=True):
+                        if target.alters_messages:
+                            copy = target.altered(copy, office.clock.wall_ms())
+                        pending.append((target, copy, copied_type, None))
+        return parcels
+
+    def _chosen(self, address: Address, message: Message, used: set[Divert], *, ignore_copies: bool) -> list[Divert]:
+        """The exclusive diverts that take it; if there are none, the others, one of each name.
+
+        ``ignore_copies``: it is for one queue, which only exclusive diverts prevent.
+        """
+        taking = [divert for divert in address.diverts if divert not in used and divert.takes(message)]
+        exclusive = [divert for divert in taking if divert.configuration.exclusive]
+        if exclusive or ignore_copies:
+            return exclusive
+        by_name: dict[str, list[Divert]] = {}
+        for divert in taking:
+            by_name.setdefault(divert.routing_name, []).append(divert)
+        chosen = []
+        for name, sharing in by_name.items():
+            turn = 0
+            if len(sharing) > 1:
+                key = (address.name, name)
+                turn = self._turns.get(key, 0) % len(sharing)
+                self._turns[key] = turn + 1
+            chosen.append(sharing[turn])
+        return chosen
+
+    def _target(self, name: str, routing_type: PropertyValue) -> Address | None:
+        """The forwarding address, made on demand as for a producer; None if it may not be."""
+        directory = self._office.directory
+        address = directory.addresses.get(name)
+        if address is None or (not address.bindings and routing_type != RoutingType.MULTICAST):
+            wanted = RoutingType(routing_type) if isinstance(routing_type, int) and routing_type in (0, 1) else None
+            address = directory.for_send(name, wanted)
+        return address
+
+    def _routed(self, address: Address, message: Message, queues: tuple[Queue, ...]) -> list[Parcel]:
+        if queues:
+            return [Parcel(address, message, queues)]
+        address.messages_unrouted += 1
+        if address.settings.send_to_dla_on_no_route:
+            dead = self._office.dead_letters.unrouted_copy(address, message)
+            if dead is not None:
+                target, copy = dead
+                found = target.route(copy, None)
+                if found:
+                    return [Parcel(target, copy, found)]
+                target.messages_unrouted += 1
+        return []
+
+
+class Together:
+    """Messages that become visible together: a transaction of the log that begins and ends within
+    one request (``RoutingTransaction``).
+    """
+
+    def __init__(self, office: PostOffice) -> None:
+        self._office = office
+        self._log_id = 0
+        self._staged: list[tuple[tuple[Queue, ...], list[MessageReference]]] = []
+        self._duplicate_ids: list[tuple[Address, bytes]] = []
+
+    def log_id(self) -> int:
+        if not self._log_id:
+            self._log_id = self._office.store.next_id()
+        return self._log_id
+
+    def staged(self, queues: tuple[Queue, ...], references: list[MessageReference]) -> None:
+        self._staged.append((queues, references))
+
+    def staged_duplicate_id(self, address: Address, duplicate_id: bytes) -> None:
+        self._duplicate_ids.append((address, duplicate_id))
+
+    def commit(self, order: Order, done: Done | None) -> None:
+        """All of it, when the log has it. Raises DiskFull."""
+        office = self._office
+        store = office.store
+        if self._log_id:
+            store.store_commit(self._log_id)
+            order.sequence = store.last_sequence
+        for address, duplicate_id in self._duplicate_ids:
+            address.duplicate_ids.add(duplicate_id, store.last_sequence)
+        context = office.context
+        if order.sequence > context.durable:
+            order.sequence = context.appended
+            context.when_durable(order.sequence, self._release, done)
+        else:
+            self._release(done)
+
+    def _release(self, done: Done | None) -> None:
+        for queues, references in self._staged:
+            self._office.arrive(queues, references, None)
+        if done is not None:
+            done(None)
+
+    def roll_back(self) -> None:
+        """None of it."""
+        if self._log_id:
+            try:
+                self._office.store.store_rollback(self._log_id)
+            except DiskFull:
+                # Without an outcome it is undone at the next activation.
+                pass
+        for queues, references in self._staged:
+            self._office.discard(queues, references)

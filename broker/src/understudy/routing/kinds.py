@@ -1,0 +1,119 @@
+"""What sets a queue apart from an ordinary one: last values, a ring, loans instead of deliveries, a
+gate before the first dispatch. Each part decides for itself; here is in which order they are asked.
+
+An ordinary queue has none of this and pays one attribute test for it. A queue that once had some
+keeps the object, so that what it handed out before a change is settled by the rules of that time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from understudy.routing.configuration import QueueConfiguration
+from understudy.routing.dispatch_gate import DispatchGate
+from understudy.routing.last_value import LastValues
+from understudy.routing.lending import Lending
+from understudy.routing.ring import Ring
+from understudy.store.reference import MessageReference
+
+if TYPE_CHECKING:
+    from understudy.ports import Timers
+    from understudy.routing.delivery import Consumer
+    from understudy.routing.queue import Queue
+
+
+def is_ordinary(full: QueueConfiguration) -> bool:
+    """Whether a queue of this configuration needs none of this."""
+    return not (
+        full.last_value
+        or full.non_destructive
+        or full.bounded
+        or (full.consumers_before_dispatch or 0) > 0
+        or (full.group_rebalance and full.group_rebalance_pause_dispatch)
+    )
+
+
+class QueueKind:
+    """See the module's text."""
+
+    __slots__ = ("_lending", "_queue", "gate", "last_values", "lends", "ring")
+
+    def __init__(self, queue: Queue, timers: Timers) -> None:
+        self._queue = queue
+        self.gate = DispatchGate(queue, timers)
+        self.last_values: LastValues | None = None
+        self.ring: Ring | None = None
+        self._lending = Lending(queue)
+        self.lends = False
+        """Whether consumers are lent what goes on waiting."""
+        self.configure()
+
+    @property
+    def lending(self) -> Lending:
+        """Its loans, which may be left over from before a change."""
+        return self._lending
+
+    def configure(self) -> None:
+        """Take what the queue's configuration says now."""
+        queue, full = self._queue, self._queue.configuration
+        if not full.last_value:
+            self.last_values = None
+        elif self.last_values is None or self.last_values.key != full.last_value_key:
+            queue.waiting.keep_open()
+            self.last_values = LastValues(queue, full.last_value_key or "")
+            self.last_values.load()
+        self.ring = Ring(queue, full.ring_size or 0) if full.bounded else None
+        self.lends = bool(full.non_destructive)
+        self.gate.joined()
+
+    def load(self) -> None:
+        """What waits was taken over from the log: what should have gone by now goes."""
+        if self.last_values is not None:
+            self.last_values.load()
+        if self.ring is not None:
+            self.ring.load()
+
+    # -- messages in ----------------------------------------------------------------------------
+
+    def remember(self, reference: MessageReference) -> None:
+        """Its body is about to leave memory."""
+        if self.last_values is not None:
+            self.last_values.remember(reference)
+
+    def added(self, reference: MessageReference) -> None:
+        """It was just put behind all others of its priority."""
+        if self.last_values is not None:
+            reference.position = self._queue.waiting.level(reference.priority).end - 1
+            self.last_values.added(reference)
+        if self.ring is not None:
+            self.ring.added()
+
+    def admits(self, reference: MessageReference) -> bool:
+        """Whether a scheduled message whose time has come may wait here."""
+        return self.ring is None or not self.ring.full
+
+    def returned(self, references: Sequence[MessageReference]) -> None:
+        """Deliveries that failed were put back to their places."""
+        if self.last_values is not None:
+            self.last_values.returned(references)
+        if self.ring is not None:
+            self.ring.returned(references)
+
+    # -- messages out ---------------------------------------------------------------------------
+
+    def settled(self, references: Sequence[MessageReference]) -> Sequence[MessageReference]:
+        """Deliveries are done. Returns those that leave the queue by that."""
+        left = self._lending.settled(references)
+        self.gate_may_open(len(left))
+        return left
+
+    def gate_may_open(self, settling: int) -> None:
+        """``settling`` outstanding deliveries are about to leave the counts."""
+        if not self.gate.open and self._queue.delivering_count <= settling:
+            self._queue.prompt()
+
+    def consumer_left(self, consumer: Consumer) -> None:
+        """Its deliveries were put back or acknowledged before."""
+        self._lending.left(consumer)
+        self.gate.left()

@@ -1,0 +1,125 @@
+"""Last-value queues: of the messages with the same key only the newest waits (manual, "Last-Value
+Queues").
+
+A message replaces what waits under its key when it becomes visible, that is when the log has it;
+the end of what it replaces is written behind it. A crash between the two leaves both, and the next
+activation finds the newest by reading the keys again (``load``): a value is never lost for one that
+is not safe yet.
+
+What a consumer has is not replaced. If it is given back while a newer value waits it is dropped;
+otherwise it is the last value again. Messages without the key are ordinary ones.
+
+Not here: queues (``queue``) and their other properties (``kinds``). Invariant: an entry names a
+message that waits at that place, or one that was delivered or has expired since.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final
+
+from understudy.message import Message
+from understudy.store.reference import MessageReference
+
+if TYPE_CHECKING:
+    from understudy.routing.queue import Queue
+
+#: Keys before those whose message has left are looked for.
+_KEYS_MIN: Final = 1024
+
+
+class LastValues:
+    """Which message holds the last value of each key."""
+
+    __slots__ = ("_coming", "_keys_max", "_last", "_queue", "key")
+
+    def __init__(self, queue: Queue, key: str) -> None:
+        """``key``: name of the property that holds the key."""
+        self.key = key
+        self._queue = queue
+        self._last: dict[str, tuple[int, int, int]] = {}
+        """Key to priority, position and id of the message."""
+        self._coming: dict[int, str | None] = {}
+        """Keys of messages that lost their body on the way here."""
+        self._keys_max = _KEYS_MIN
+
+    def __len__(self) -> int:
+        return len(self._last)
+
+    def remember(self, reference: MessageReference) -> None:
+        """Its body is about to leave memory, before ``added`` would look into it."""
+        if reference.message is not None:
+            self._coming[reference.message_id] = self._key_in(reference.message)
+
+    def added(self, reference: MessageReference) -> None:
+        """It was just put behind all others: what waited under its key goes."""
+        key = self._key_of(reference)
+        if key is None:
+            return
+        before = self._last.get(key)
+        self._last[key] = (reference.priority, reference.position, reference.message_id)
+        if before is not None:
+            self._drop(before)
+        elif len(self._last) > self._keys_max:
+            self._forget_gone()
+
+    def returned(self, references: Sequence[MessageReference]) -> None:
+        """Deliveries that failed wait again, unless a newer value does."""
+        for reference in reversed(references):
+            key = self._key_of(reference)
+            if key is None:
+                continue
+            place = (reference.priority, reference.position, reference.message_id)
+            last = self._last.get(key)
+            if last is None or last[2] < reference.message_id:
+                self._last[key] = place
+                if last is not None:
+                    self._drop(last)
+            elif last[2] > reference.message_id:
+                if self._queue.waiting.at(*last) is not None:
+                    self._drop(place)
+                else:
+                    self._last[key] = place
+
+    def load(self) -> None:
+        """Learn what waits after a restart or takeover; of one key only the newest stays."""
+        stale: list[tuple[int, int, int]] = []
+        for _, reference in self._queue.browse((9, -1)):
+            key = self._key_of(reference)
+            if key is None:
+                continue
+            place = (reference.priority, reference.position, reference.message_id)
+            last = self._last.get(key)
+            # Of one priority the log's order counts, between priorities that of the ids.
+            if last is not None and last[0] != place[0] and last[2] > place[2]:
+                stale.append(place)
+                continue
+            if last is not None:
+                stale.append(last)
+            self._last[key] = place
+        for place in stale:
+            self._drop(place)
+        self._keys_max = max(_KEYS_MIN, 2 * len(self._last))
+
+    def _drop(self, place: tuple[int, int, int]) -> None:
+        queue = self._queue
+        reference = queue.waiting.at(*place)
+        if reference is not None:
+            queue.waiting.remove(reference)
+            queue.replaced(reference)
+
+    def _forget_gone(self) -> None:
+        waiting = {reference.message_id for reference in self._queue.waiting}
+        self._last = {key: place for key, place in self._last.items() if place[2] in waiting}
+        self._keys_max = max(_KEYS_MIN, 2 * len(self._last))
+
+    def _key_of(self, reference: MessageReference) -> str | None:
+        if reference.message_id in self._coming:
+            return self._coming.pop(reference.message_id)
+        return self._key_in(self._queue.read(reference))
+
+    def _key_in(self, message: Message) -> str | None:
+        value = message.properties.get(self.key)
+        if isinstance(value, bool):
+            return "true" if value else "false"
+        return value if value is None or isinstance(value, str) else str(value)

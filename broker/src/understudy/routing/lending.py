@@ -1,0 +1,149 @@
+"""Non-destructive queues: consumers see everything and take nothing (manual, "Non-Destructive
+Queues").
+
+A delivery is a copy of the reference that is lent to one consumer, while the reference itself goes
+on waiting for the others; each consumer looks through the queue from its start, higher priorities
+first. An acknowledgement ends the loan and nothing else: messages leave by expiry, by a newer last
+value, by a ring's size, or because somebody failed with one too often (``max-delivery-attempts``;
+then it is a dead letter for everybody). Failures count for the message, whoever failed.
+
+A loan that is given back is offered again to the consumer that had it, before anything it has not
+seen. Redelivery delays do not apply, because the message goes on waiting; neither do message
+groups, because everybody sees everything.
+
+Not here: the order of dispatch (``delivery``). Invariant: a ``LentReference`` is never in a place
+of the queue, and holds the file of a large message until it is given back.
+"""
+
+from __future__ import annotations
+
+from bisect import insort
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from understudy.store.reference import LargeReference, MessageReference
+
+if TYPE_CHECKING:
+    from understudy.routing.dead_letters import DeadLetters
+    from understudy.routing.delivery import Consumer
+    from understudy.routing.queue import Queue
+
+
+class LentReference(MessageReference):
+    """What one consumer has of a message that goes on waiting."""
+
+    __slots__ = ("consumer", "file_id", "lent_count")
+
+    consumer: Consumer
+    """Who has it."""
+    file_id: int | None
+    """Of a large message; held."""
+    lent_count: int
+    """Delivery count when it was lent."""
+
+
+class Lending:
+    """The loans of one queue."""
+
+    __slots__ = ("_again", "_queue")
+
+    def __init__(self, queue: Queue) -> None:
+        self._queue = queue
+        self._again: dict[Consumer, list[tuple[int, int, int]]] = {}
+        """What a consumer gave back: priority from the highest as 0 up, position, message id."""
+
+    def lend(self, reference: MessageReference, consumer: Consumer) -> LentReference:
+        """A copy for a consumer."""
+        lent = LentReference(
+            reference.message_id,
+            reference.priority,
+            reference.expiration,
+            reference.scheduled_ms,
+            reference.size_bytes,
+            False,
+            None,
+        )
+        lent.delivery_count = lent.lent_count = reference.delivery_count
+        lent.position = reference.position
+        lent.consumer = consumer
+        lent.file_id = None
+        if isinstance(reference, LargeReference):
+            lent.file_id = reference.file_id
+            self._queue.store.large.hold(reference.file_id)
+        self._queue.delivering_count += 1
+        return lent
+
+    def next_again(self, consumer: Consumer, now_ms: int) -> MessageReference | None:
+        """What a consumer gave back and may have again; it stays in the queue."""
+        places = self._again.get(consumer)
+        while places:
+            level, position, message_id = places.pop(0)
+            reference = self._queue.waiting.at(9 - level, position, message_id)
+            if reference is not None and not 0 < reference.expiration <= now_ms:
+                return reference
+        return None
+
+    def settled(self, references: Sequence[MessageReference]) -> list[MessageReference]:
+        """Loans among them end. Returns the others, from a time when the queue did not lend."""
+        others: list[MessageReference] = []
+        for reference in references:
+            if isinstance(reference, LentReference):
+                self._end(reference)
+            else:
+                others.append(reference)
+        return others
+
+    def original(self, reference: LentReference) -> MessageReference | None:
+        """End a loan and take what was lent out of the queue; None if it has left already."""
+        self._end(reference)
+        waiting = self._queue.waiting
+        found = waiting.at(reference.priority, reference.position, reference.message_id)
+        if found is not None:
+            waiting.remove(found)
+        return found
+
+    def cancelled(self, references: Sequence[MessageReference], dead_letters: DeadLetters) -> list[MessageReference]:
+        """Loans among them failed or were not looked at (``delivery_count`` says which). Returns
+        the others.
+        """
+        others: list[MessageReference] = []
+        for reference in references:
+            if not isinstance(reference, LentReference):
+                others.append(reference)
+                continue
+            self._end(reference)
+            failed = reference.delivery_count > reference.lent_count
+            if not failed or self._count_failure(reference, dead_letters):
+                place = (9 - reference.priority, reference.position, reference.message_id)
+                insort(self._again.setdefault(reference.consumer, []), place)
+        self._queue.prompt()
+        return others
+
+    def _count_failure(self, lent: LentReference, dead_letters: DeadLetters) -> bool:
+        """Whether it may be tried again."""
+        queue = self._queue
+        waiting = queue.waiting
+        reference = waiting.at(lent.priority, lent.position, lent.message_id)
+        if reference is None:
+            return False
+        # Taken and put back, as the queue may hold it as a row.
+        waiting.remove(reference)
+        reference.delivery_count = count = reference.delivery_count + 1
+        if reference.durable and not queue.deleted:
+            queue.store.store_delivery_count(queue.queue_id, reference.message_id, count)
+        attempts = queue.address.settings.max_delivery_attempts
+        if 0 < attempts <= count and not queue.internal and not queue.deleted:
+            dead_letters.kill(queue, reference)
+            return False
+        waiting.put_back((reference,))
+        return True
+
+    def left(self, consumer: Consumer) -> None:
+        """A consumer is gone."""
+        self._again.pop(consumer, None)
+
+    def _end(self, lent: LentReference) -> None:
+        self._queue.delivering_count -= 1
+        if lent.file_id is not None:
+            self._queue.store.large.release(lent.file_id)
+            lent.file_id = None

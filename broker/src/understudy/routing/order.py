@@ -1,0 +1,49 @@
+"""What a session brings along when it asks the post office for something: its order, its transaction,
+and who answers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Protocol
+
+from understudy.errors import BrokerError
+from understudy.routing.directory import Permit
+
+if TYPE_CHECKING:
+    from understudy.routing.address import Address
+    from understudy.routing.queue import Queue
+    from understudy.store.reference import MessageReference
+
+Done = Callable[[BrokerError | None], None]
+"""Answer to one request: called once, in the order of the requests, with the error or None."""
+
+
+class Order:
+    """The order one session's operations are released in."""
+
+    __slots__ = ("permit", "sequence")
+
+    def __init__(self, permit: Permit | None = None) -> None:
+        """Args:
+        permit: Asked before an address or queue is made for a message of the session.
+        """
+        self.sequence = 0
+        """Log sequence that the latest operation waits for."""
+        self.permit = permit
+
+
+class RoutingTransaction(Protocol):
+    """What the post office tells an open transaction."""
+
+    def log_id(self) -> int:
+        """The id its records carry in the log."""
+        ...
+
+    def staged(self, queues: tuple[Queue, ...], references: list[MessageReference]) -> None:
+        """These become visible at commit."""
+        ...
+
+    def staged_duplicate_id(self, address: Address, duplicate_id: bytes) -> None:
+        """This id counts as seen at commit."""
+        ...

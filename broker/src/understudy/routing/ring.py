@@ -1,0 +1,62 @@
+"""Ring queues: no more than so many messages wait; the oldest make room (manual, "Ring Queues").
+
+What a consumer has and what is scheduled does not count and is never removed, so a queue may hold
+more for a while. When such a message comes back to a full ring, it is what goes, because a ring
+prefers what is younger. A size that was lowered is reached by consuming, not by removing: a new
+message removes one. Other than in Artemis, messages whose body left memory count like any other.
+
+Not here: queues (``queue``) and their other properties (``kinds``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from understudy.store.reference import MessageReference
+
+if TYPE_CHECKING:
+    from understudy.routing.queue import Queue
+
+
+class Ring:
+    """The bound of one queue."""
+
+    __slots__ = ("_queue", "size")
+
+    def __init__(self, queue: Queue, size: int) -> None:
+        """``size``: messages that may wait."""
+        self._queue = queue
+        self.size = size
+
+    @property
+    def full(self) -> bool:
+        """Whether one more would be too much."""
+        return len(self._queue.waiting) >= self.size
+
+    def added(self) -> None:
+        """A message was put behind all others: the first goes, if they are too many now."""
+        queue = self._queue
+        if len(queue.waiting) > self.size:
+            level = queue.waiting.first_level()
+            reference = level.pop() if level is not None else None
+            if reference is not None:
+                queue.replaced(reference)
+
+    def returned(self, references: Sequence[MessageReference]) -> None:
+        """Deliveries that failed wait again, in the order they were made: the first of them go
+        where they are too many.
+        """
+        queue = self._queue
+        for reference in references:
+            if len(queue.waiting) <= self.size:
+                return
+            found = queue.waiting.at(reference.priority, reference.position, reference.message_id)
+            if found is not None:
+                queue.waiting.remove(found)
+                queue.replaced(found)
+
+    def load(self) -> None:
+        """After a restart or takeover everything waits again: only the youngest stay."""
+        while len(self._queue.waiting) > self.size:
+            self.added()

@@ -1,0 +1,64 @@
+"""Threads that compute for the loop what is slow on purpose: password hashes.
+
+Implements ``ports.Worker``. The threads start with the first piece of work, so a broker without
+security has none, and are daemons: none of them keeps a process from ending.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import threading
+from collections.abc import Callable
+from queue import SimpleQueue
+
+_Done = Callable[[BaseException | None], None]
+
+
+def worker_threads() -> int:
+    """One for each processor, up to four: hashing leaves the interpreter alone, and the loop, which
+    mostly waits, is let in between by the kernel.
+    """
+    return min(4, os.cpu_count() or 1)
+
+
+class ThreadWorker:
+    """See the module's text."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, threads: int | None = None) -> None:
+        """Args:
+        loop: Where every ``done`` is called.
+        threads: How many; by default ``worker_threads()``.
+        """
+        self._loop = loop
+        self._threads = threads if threads is not None else worker_threads()
+        self._queue: SimpleQueue[tuple[Callable[[], None], _Done] | None] = SimpleQueue()
+        self._started = 0
+
+    def run(self, work: Callable[[], None], done: _Done) -> None:
+        if self._started < self._threads:
+            self._started += 1
+            threading.Thread(target=self._serve, name=f"worker-{self._started}", daemon=True).start()
+        self._queue.put((work, done))
+
+    def close(self) -> None:
+        for _ in range(self._started):
+            self._queue.put(None)
+
+    def _serve(self) -> None:
+        while True:
+            job = self._queue.get()
+            if job is None:
+                return
+            work, done = job
+            error: BaseException | None = None
+            try:
+                work()
+            except BaseException as failure:  # whoever asked decides what it means
+                error = failure
+            del work, job
+            try:
+                self._loop.call_soon_threadsafe(done, error)
+            except RuntimeError:
+                # the loop is closed: nobody is left to be told
+                return

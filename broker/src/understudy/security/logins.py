@@ -1,0 +1,160 @@
+"""Logins on their way: password checks waiting for a worker, shared and in fair order.
+
+A check costs tens of milliseconds of a processor (``authentication``), so it never runs on the loop.
+Logins with the same user and password share one check, which is what makes a thousand clients that
+come back at once cost one. Hosts take turns, so that a host which guesses cannot keep others
+waiting; and a host that has failed too often (``login_guard``) is refused at its turn too, before its
+next password is looked at.
+
+Invariant: every login that was taken is told exactly once, on the loop, unless it is cancelled.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, OrderedDict, deque
+from collections.abc import Callable
+from functools import partial
+
+from understudy.errors import AuthenticationFailed, BrokerError, SessionRejected
+from understudy.limits import LOGINS_WAITING_MAX, LOGINS_WAITING_OF_HOST_MAX
+from understudy.ports import Worker
+from understudy.security.authentication import PasswordCheck, Principal
+from understudy.security.authorization import SecurityPolicy
+from understudy.security.login_guard import LoginGuard
+
+Told = Callable[[Principal | BrokerError], None]
+"""Called once with who it is, or why that could not be proved."""
+
+
+class Login:
+    """One login that waits to be told."""
+
+    __slots__ = ("host", "told")
+
+    def __init__(self, host: str, told: Told) -> None:
+        self.host = host
+        self.told: Told | None = told
+
+    def cancel(self) -> None:
+        """Nobody waits for it any more."""
+        self.told = None
+
+
+class _Check:
+    __slots__ = ("check", "logins")
+
+    def __init__(self, check: PasswordCheck) -> None:
+        self.check = check
+        self.logins: list[Login] = []
+
+
+class Logins:
+    """See the module's text."""
+
+    def __init__(self, policy: SecurityPolicy, guard: LoginGuard, worker: Worker, *, at_once: int = 4) -> None:
+        """Args:
+        policy: Knows users.
+        guard: Knows who has failed lately.
+        worker: Runs checks.
+        at_once: Checks given to the worker at a time; the others wait here, where hosts take turns.
+        """
+        self._policy = policy
+        self._guard = guard
+        self._worker = worker
+        self._at_once = at_once
+        self._running = 0
+        self._checks: dict[bytes, _Check] = {}
+        """Waiting or running, by key."""
+        self._turns: OrderedDict[str, deque[_Check]] = OrderedDict()
+        """What waits, by the host that asked first; the host whose turn it is first."""
+        self._waiting: Counter[str] = Counter()
+
+    @property
+    def waiting_count(self) -> int:
+        """Logins that were not told yet."""
+        return self._waiting.total()
+
+    def ask(self, host: str, user: str | None, password: str | None, told: Told) -> Principal | Login:
+        """Who somebody is, if that is known without a check; otherwise ``told`` is called later.
+
+        Raises:
+            AuthenticationFailed: it cannot be right, or the host has failed too often.
+            SessionRejected: too many logins wait.
+        """
+        self._guard.check(host)
+        try:
+            found = self._policy.begin(user, password)
+        except AuthenticationFailed:
+            self._guard.failed(host)
+            raise
+        if isinstance(found, Principal):
+            return found
+        if self._waiting[host] >= LOGINS_WAITING_OF_HOST_MAX or self.waiting_count >= LOGINS_WAITING_MAX:
+            raise SessionRejected(f"{self._waiting[host]} logins of {host} wait already, try again")
+        login = Login(host, told)
+        self._waiting[host] += 1
+        check = self._checks.get(found.key)
+        if check is None:
+            check = self._checks[found.key] = _Check(found)
+            self._turns.setdefault(host, deque()).append(check)
+        check.logins.append(login)
+        self._next()
+        return login
+
+    def _next(self) -> None:
+        while self._running < self._at_once and self._turns:
+            host, waiting = self._turns.popitem(last=False)
+            check = waiting.popleft()
+            if waiting:
+                self._turns[host] = waiting
+            if self._wanted(check):
+                self._run(check)
+            else:
+                del self._checks[check.check.key]
+
+    def _wanted(self, check: _Check) -> bool:
+        """Refuse those whose host has failed too often meanwhile; whether anybody is left."""
+        wanted: list[Login] = []
+        for login in check.logins:
+            if login.told is None:
+                self._forget(login)
+                continue
+            try:
+                self._guard.check(login.host)
+                wanted.append(login)
+            except AuthenticationFailed as error:
+                self._tell(login, error)
+        check.logins = wanted
+        return bool(wanted)
+
+    def _run(self, check: _Check) -> None:
+        answer: list[bool] = []
+        self._running += 1
+        self._worker.run(lambda: answer.append(check.check.run()), partial(self._ran, check, answer))
+
+    def _ran(self, check: _Check, answer: list[bool], error: BaseException | None) -> None:
+        self._running -= 1
+        del self._checks[check.check.key]
+        outcome: Principal | BrokerError
+        try:
+            if error is not None:
+                raise SessionRejected(f"the password could not be checked: {error!r}")
+            outcome = check.check.finish(answer[0])
+        except BrokerError as failure:
+            outcome = failure
+        for login in check.logins:
+            if isinstance(outcome, AuthenticationFailed):
+                self._guard.failed(login.host)
+            self._tell(login, outcome)
+        self._next()
+
+    def _tell(self, login: Login, outcome: Principal | BrokerError) -> None:
+        self._forget(login)
+        told, login.told = login.told, None
+        if told is not None:
+            told(outcome)
+
+    def _forget(self, login: Login) -> None:
+        self._waiting[login.host] -= 1
+        if not self._waiting[login.host]:
+            del self._waiting[login.host]

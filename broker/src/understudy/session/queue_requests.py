@@ -1,0 +1,127 @@
+"""What a session asks of addresses and queues: create, delete, and what is known of them (facts 4.2).
+
+Each request is carried out or raises at once; what it wrote to the log may be answered only through
+``ServerSession.when_durable``. Permissions are asked for here, before anything is made.
+
+Not here: consumers, messages, packets.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from understudy.config.model import Permission, RoutingType
+from understudy.routing.configuration import QueueConfiguration, split_fqqn
+from understudy.routing.directory import Directory
+from understudy.session.queries import (
+    AddressQueryResult,
+    QueueQueryResult,
+    describe_address,
+    describe_missing_queue,
+    describe_queue,
+)
+
+if TYPE_CHECKING:
+    from understudy.session.session import ServerSession
+
+
+class QueueRequests:
+    """The addresses and queues side of one session."""
+
+    __slots__ = ("_directory", "_session")
+
+    def __init__(self, session: ServerSession, directory: Directory) -> None:
+        self._session = session
+        self._directory = directory
+
+    def create_address(self, name: str, routing_types: Collection[RoutingType], *, auto_created: bool = False) -> None:
+        """Raises AddressExists, NotAuthorized, InvalidQueueConfiguration, LimitExceeded, DiskFull."""
+        self._session.security.check(Permission.CREATE_ADDRESS, name)
+        self._directory.create_address(name, routing_types, auto_created=auto_created)
+
+    def create_queue(self, configuration: QueueConfiguration) -> None:
+        """A new queue; a temporary one lives as long as the connection.
+
+        Raises:
+            QueueExists, AddressNotFound, UnexpectedRoutingType, InvalidSelector,
+            InvalidQueueConfiguration, NotAuthorized, LimitExceeded, DiskFull
+        """
+        fqqn = split_fqqn(configuration.name)
+        if fqqn is not None:
+            configuration = replace(configuration, address=fqqn[0], name=fqqn[1])
+        if configuration.temporary:
+            configuration = replace(configuration, durable=False)
+        self._check_creation(configuration)
+        self._directory.create_queue(configuration)
+        if configuration.temporary:
+            self._session.connection.temporary_queues[configuration.name] = None
+
+    def _check_creation(self, configuration: QueueConfiguration) -> None:
+        check, name = self._session.security.check, configuration.address or configuration.name
+        durable = configuration.durable
+        check(
+            Permission.CREATE_DURABLE_QUEUE if durable else Permission.CREATE_NON_DURABLE_QUEUE,
+            name,
+            configuration.name,
+        )
+        address = self._directory.addresses.get(name)
+        if address is None or (configuration.routing_type or next(iter(address.routing_types))) not in (
+            address.routing_types
+        ):
+            # also for a temporary queue, whose address is made with it
+            check(Permission.CREATE_ADDRESS, name)
+
+    def create_shared_queue(self, configuration: QueueConfiguration) -> None:
+        """A queue for shared subscribers: nothing happens if the same one exists. One that is not
+        durable goes with its last subscriber (JMS 2.0 s. 8.3.2).
+
+        Raises:
+            SharedQueueMismatch: one of the name exists with another address or filter.
+            and what ``create_queue`` raises but QueueExists.
+        """
+        existing = self._directory.find_queue(configuration.name)
+        if existing is not None:
+            self._directory.check_shared(existing, configuration)
+            return
+        if configuration.durable:
+            self.create_queue(configuration)
+            return
+        if configuration.auto_delete is None:
+            # for a client that makes it again after a failover, which does not say that it is shared
+            configuration = replace(configuration, auto_delete=True)
+        self.create_queue(configuration)
+        self._directory.transient_queues.add(self._directory.queue(configuration.name).name)
+
+    def consumer_left(self, name: str) -> None:
+        """A consumer of the queue is gone: so is a shared queue that nobody else consumes from."""
+        queue = self._directory.queues.get(name)
+        if queue is not None and not queue.consumer_count and name in self._directory.transient_queues:
+            self._directory.delete_queue(name)
+
+    def delete_queue(self, name: str) -> None:
+        """Raises QueueNotFound, QueueInUse, NotAuthorized, DiskFull."""
+        queue = self._directory.queue(name)
+        self._session.security.check(
+            Permission.DELETE_DURABLE_QUEUE if queue.durable else Permission.DELETE_NON_DURABLE_QUEUE,
+            queue.address.name,
+            queue.name,
+        )
+        self._directory.delete_queue(queue.name)
+        self._session.connection.temporary_queues.pop(queue.name, None)
+
+    def query_queue(self, name: str) -> QueueQueryResult:
+        """What is known of a queue name, plain or ``address::queue``."""
+        queue = self._directory.find_queue(name)
+        if queue is not None:
+            return describe_queue(queue, self._directory.settings.of(queue.address.name))
+        fqqn = split_fqqn(name)
+        address, queue_name = fqqn if fqqn is not None else (name, name)
+        return describe_missing_queue(queue_name, address, self._directory.settings.of(address))
+
+    def query_address(self, name: str) -> AddressQueryResult:
+        """What is known of an address."""
+        fqqn = split_fqqn(name)
+        address = fqqn[0] if fqqn is not None else name
+        return describe_address(self._directory.addresses.get(address), self._directory.settings.of(address))

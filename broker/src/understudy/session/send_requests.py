@@ -1,0 +1,188 @@
+"""What a session sends: the permission to, the credits for it, and the producers it registered.
+
+Credits (facts 6.2) are granted as asked as long as the address has room, withheld while it is full
+and blocks, and refused while it is full and fails. They are counted for the session and address, not
+for a producer: that is all the packets say.
+
+Not here: large messages on their way in (``large_requests``), what becomes of a message
+(``routing.post_office``).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from understudy.config.model import AddressFullPolicy, Permission
+from understudy.errors import AddressNotFound, BrokerError, LimitExceeded
+from understudy.limits import PRODUCERS_PER_SESSION_MAX
+from understudy.message import Message
+from understudy.routing.configuration import split_fqqn
+from understudy.routing.plain_sends import take_plain
+from understudy.routing.post_office import Done, PostOffice
+from understudy.session.callback import RunAnswers, SessionCallback
+from understudy.session.credits import PRODUCER_CREDITS_MAX, ProducerCredits
+from understudy.session.producer import ServerProducer
+from understudy.session.transaction import Transaction
+
+if TYPE_CHECKING:
+    from understudy.session.session import ServerSession
+
+
+class SendTarget(ProducerCredits):
+    """An address this session sends to."""
+
+    __slots__ = ("permitted_until_ms", "wanted_bytes")
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.permitted_until_ms = 0
+        self.wanted_bytes = 0
+        """Credits asked for while the address had no room."""
+
+
+class SendRequests:
+    """The sending side of one session."""
+
+    __slots__ = ("_callback", "_office", "_session", "_targets", "producers")
+
+    def __init__(self, session: ServerSession, office: PostOffice, callback: SessionCallback) -> None:
+        self._session = session
+        self._office = office
+        self._callback = callback
+        self._targets: dict[str, SendTarget] = {}
+        self.producers: dict[int, ServerProducer] = {}
+
+    # -- messages ---------------------------------------------------------------------------------
+
+    def send(self, message: Message, done: Done | None = None) -> None:
+        """Take a message from the client; see the text of ``session.session`` for ``done``."""
+        session = self._session
+        transaction = session.sending_transaction
+        try:
+            name = message.address
+            if name is None:
+                message = self.addressed(message)
+                name = message.address or ""
+            target = self._targets.get(name)
+            office = self._office
+            if target is None or target.permitted_until_ms < office.now_ms():
+                target = self.permit(name)
+            target.used_bytes += len(message.encoded)
+            office.send(message, session.order, done, transaction, target.used_bytes <= target.granted_bytes)
+        except BrokerError as error:
+            session.failed(error, done, transaction)
+
+    def send_run(self, messages: list[Message], correlation_ids: list[int], answers: RunAnswers | None) -> None:
+        """Take messages that came together, in order: as ``send`` for each of them.
+
+        Args:
+            messages: Of the client.
+            correlation_ids: One per message.
+            answers: Answers each of them; None if nobody waits.
+        """
+        begin = 0
+        while begin < len(messages):
+            taken = 0
+            if self._session.sending_transaction is None:
+                rest = messages[begin:] if begin else messages
+                taken = self._send_plain(rest, correlation_ids[begin:] if begin else correlation_ids, answers)
+            if not taken:
+                self.send(messages[begin], answers.answer_one(correlation_ids[begin]) if answers is not None else None)
+                taken = 1
+            begin += taken
+
+    def _send_plain(self, messages: list[Message], correlation_ids: list[int], answers: RunAnswers | None) -> int:
+        target = self._targets.get(messages[0].address or "")
+        office = self._office
+        if target is None or target.permitted_until_ms < office.now_ms():
+            # the next one goes the long way, which asks for permission
+            return 0
+        answered = answers.answer_run if answers is not None else None
+        taken, size_bytes = take_plain(office, messages, self._session.order, answered, correlation_ids)
+        target.used_bytes += size_bytes
+        return taken
+
+    def route(self, message: Message, size_bytes: int, done: Done | None, transaction: Transaction | None) -> None:
+        """Give a message of a permitted address to the post office. Raises what that raises."""
+        target = self._target(message.address or "")
+        target.used_bytes += size_bytes
+        self._office.send(message, self._session.order, done, transaction, target.used_bytes <= target.granted_bytes)
+
+    def addressed(self, message: Message) -> Message:
+        """The message with the session's default address. Raises AddressNotFound, ObjectClosed."""
+        session = self._session
+        session.check_open()
+        if session.default_address is None:
+            raise AddressNotFound("the message names no address and the session has no default one")
+        return message.replace(address=session.default_address)
+
+    def permit(self, name: str) -> SendTarget:
+        """The target of a name, which may be sent to. Raises NotAuthorized, ObjectClosed.
+
+        What sending would make on the way there is asked for by ``Order.permit``.
+        """
+        session = self._session
+        session.check_open()
+        fqqn = split_fqqn(name)
+        address = fqqn[0] if fqqn is not None else name
+        session.security.check(Permission.SEND, address, fqqn[1] if fqqn is not None else None)
+        target = self._target(name)
+        target.permitted_until_ms = self._office.now_ms() + session.security.permission_ms
+        return target
+
+    # -- credits ----------------------------------------------------------------------------------
+
+    def request_credits(self, address: str, credit_bytes: int) -> None:
+        """Answered by ``producer_credits`` at once or when there is room, or by
+        ``producer_credits_refused`` under the FAIL policy (facts 6.2).
+        """
+        credit_bytes = min(max(credit_bytes, 0), PRODUCER_CREDITS_MAX)
+        fqqn = split_fqqn(address)
+        found = self._office.directory.addresses.get(fqqn[0] if fqqn is not None else address)
+        policy = self._office.blocks_producers(found) if found is not None else None
+        target = self._target(address)
+        if found is None or policy is None:
+            self._grant(address, target, credit_bytes)
+        elif policy is AddressFullPolicy.FAIL:
+            self._callback.producer_credits_refused(address, credit_bytes)
+        else:
+            target.wanted_bytes = min(target.wanted_bytes + credit_bytes, PRODUCER_CREDITS_MAX)
+            self._office.when_room(found, target, lambda: self._grant(address, target, target.wanted_bytes))
+
+    def _target(self, name: str) -> SendTarget:
+        target = self._targets.get(name)
+        if target is None:
+            if len(self._targets) >= PRODUCERS_PER_SESSION_MAX:
+                # An anonymous producer to ever new addresses; what it was granted is forgotten.
+                self.forget_targets()
+            target = self._targets[name] = SendTarget()
+        return target
+
+    def forget_targets(self) -> None:
+        """Nobody waits for credits any more."""
+        for target in self._targets.values():
+            if target.wanted_bytes:
+                self._office.no_longer_waits(target)
+        self._targets.clear()
+
+    def _grant(self, address: str, target: SendTarget, credit_bytes: int) -> None:
+        target.wanted_bytes = 0
+        target.granted_bytes += credit_bytes
+        self._callback.producer_credits(address, credit_bytes)
+
+    # -- producers --------------------------------------------------------------------------------
+
+    def create_producer(self, producer_id: int, address: str | None) -> None:
+        """Register a producer. Raises LimitExceeded."""
+        if producer_id not in self.producers and len(self.producers) >= PRODUCERS_PER_SESSION_MAX:
+            raise LimitExceeded(f"{len(self.producers)} producers in a session, limit {PRODUCERS_PER_SESSION_MAX}")
+        self.producers[producer_id] = ServerProducer(producer_id, address)
+
+    def remove_producer(self, producer_id: int) -> None:
+        """Forget a producer; one that is not known is as good as forgotten (facts 4.3)."""
+        self.producers.pop(producer_id, None)
+
+    def close(self) -> None:
+        """The session has ended."""
+        self.producers.clear()
+        self.forget_targets()

@@ -1,0 +1,163 @@
+"""Consumers that take less than they should: measured now and then, and named or disconnected.
+
+Manual, "Detecting Slow Consumers" and the address settings ``slow-consumer-*``: only what a consumer
+acknowledged counts, whatever keeps it from acknowledging. A queue is looked at only while there is
+enough in it, or coming to it, for all its consumers to reach the threshold.
+
+A consumer is judged by a whole period: one that came in the middle of it is looked at next time.
+Queues whose address sets no threshold cost nothing.
+
+Not here: what a notification looks like (``management``), what being killed means on the wire.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import Final, Protocol
+
+from understudy.config.model import SlowConsumerPolicy, SlowConsumerUnit
+from understudy.ports import Clock, Timer, Timers
+from understudy.routing.address import Address
+from understudy.routing.delivery import Consumer
+from understudy.routing.queue import Queue
+from understudy.session.consumer import ServerConsumer
+
+log = logging.getLogger(__name__)
+
+_SECONDS: Final = {
+    SlowConsumerUnit.MESSAGES_PER_SECOND: 1,
+    SlowConsumerUnit.MESSAGES_PER_MINUTE: 60,
+    SlowConsumerUnit.MESSAGES_PER_HOUR: 3_600,
+    SlowConsumerUnit.MESSAGES_PER_DAY: 86_400,
+}
+
+
+class SlowConsumerListener(Protocol):
+    """Who publishes notifications."""
+
+    def consumer_slow(self, queue: Queue, consumer: ServerConsumer) -> None:
+        """A consumer is slower than slow-consumer-threshold allows, and the policy is NOTIFY."""
+        ...
+
+
+class _Watch:
+    """One queue under observation."""
+
+    __slots__ = ("acknowledged", "began_ms", "messages_added", "timer")
+
+    def __init__(self, queue: Queue, now_ms: int) -> None:
+        self.began_ms = now_ms
+        self.messages_added = queue.messages_added
+        self.acknowledged: dict[Consumer, int] = {}
+        """What each had acknowledged when the period began; who is missing came later."""
+        self.timer: Timer | None = None
+
+
+class SlowConsumers:
+    """Implements ``routing.directory.RoutingListener``."""
+
+    def __init__(self, clock: Clock, timers: Timers) -> None:
+        self.listeners: list[SlowConsumerListener] = []
+        self._clock = clock
+        self._timers = timers
+        self._watches: dict[Queue, _Watch] = {}
+
+    def close(self) -> None:
+        """No further checks."""
+        for watch in self._watches.values():
+            if watch.timer is not None:
+                watch.timer.cancel()
+        self._watches.clear()
+
+    # -- routing.directory.RoutingListener --------------------------------------------------------
+
+    def consumer_added(self, queue: Queue, consumer: Consumer) -> None:
+        if queue.address.settings.slow_consumer_threshold >= 0 and queue.consumer_count and queue not in self._watches:
+            watch = self._watches[queue] = _Watch(queue, self._clock.monotonic_ms())
+            watch.acknowledged = _acknowledged(queue)
+            self._arm(queue, watch)
+
+    def consumer_removed(self, queue: Queue, consumer: Consumer) -> None:
+        if not queue.consumer_count:
+            self._forget(queue)
+
+    def queue_removed(self, queue: Queue) -> None:
+        self._forget(queue)
+
+    def queue_added(self, queue: Queue) -> None:
+        """Nobody consumes from it yet."""
+
+    def address_added(self, address: Address) -> None:
+        """No queue of it has consumers yet."""
+
+    def address_removed(self, address: Address) -> None:
+        """Its queues went before."""
+
+    # -- measuring --------------------------------------------------------------------------------
+
+    def _arm(self, queue: Queue, watch: _Watch) -> None:
+        period_ms = max(queue.address.settings.slow_consumer_check_period, 1) * 1000
+        watch.timer = self._timers.call_later(period_ms, lambda: self._check(queue, watch))
+
+    def _forget(self, queue: Queue) -> None:
+        watch = self._watches.pop(queue, None)
+        if watch is not None and watch.timer is not None:
+            watch.timer.cancel()
+
+    def _check(self, queue: Queue, watch: _Watch) -> None:
+        settings = queue.address.settings
+        if settings.slow_consumer_threshold < 0:
+            self._forget(queue)
+            return
+        now_ms = self._clock.monotonic_ms()
+        elapsed_s = max(now_ms - watch.began_ms, 1) / 1000
+        threshold = settings.slow_consumer_threshold / _SECONDS[settings.slow_consumer_threshold_measurement_unit]
+        slow = _slow(queue, watch, threshold, elapsed_s)
+        watch.began_ms, watch.messages_added = now_ms, queue.messages_added
+        watch.acknowledged = _acknowledged(queue)
+        self._arm(queue, watch)
+        for consumer, rate in slow:
+            if not consumer.session.closed:
+                self._act(queue, consumer, rate, settings.slow_consumer_policy)
+
+    def _act(self, queue: Queue, consumer: ServerConsumer, rate: float, policy: SlowConsumerPolicy) -> None:
+        log.warning(
+            "slow consumer",
+            extra={
+                "id": "AMQ222107",
+                "queue": queue.name,
+                "consumer": consumer.consumer_id,
+                "session": consumer.session.alias,
+                "peer": consumer.session.connection.remote_address,
+                "messages_per_second": round(rate, 2),
+                "policy": policy.value,
+            },
+        )
+        if policy is SlowConsumerPolicy.KILL:
+            consumer.kill_connection("slow consumer")
+        else:
+            for listener in self.listeners:
+                listener.consumer_slow(queue, consumer)
+
+
+def _acknowledged(queue: Queue) -> dict[Consumer, int]:
+    return {each: each.messages_acknowledged for each in queue.consumers() if isinstance(each, ServerConsumer)}
+
+
+def _slow(queue: Queue, watch: _Watch, threshold: float, elapsed_s: float) -> list[tuple[ServerConsumer, float]]:
+    """Who acknowledged fewer than ``threshold`` messages a second, and how many it was."""
+    added = queue.messages_added - watch.messages_added
+    if not added and not queue.message_count:
+        return []
+    needed = threshold * queue.consumer_count
+    if added / elapsed_s < needed and queue.message_count < needed:
+        return []
+    found = []
+    for consumer in queue.consumers():
+        before = watch.acknowledged.get(consumer)
+        if before is None or not isinstance(consumer, ServerConsumer):
+            continue
+        rate = (consumer.messages_acknowledged - before) / elapsed_s
+        if rate < threshold or rate == threshold == 0:
+            found.append((consumer, rate))
+    return found

@@ -1,0 +1,184 @@
+"""What drives a broker as fast as it goes: the C driver in ``driver/``, and the plan it is given.
+
+A wire format (``core_link``, ``amqp_link``, ``openwire_link``) opens and logs in the connections, in Python, because
+that is not measured; then the driver inherits the sockets and does everything that is.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import socket
+import subprocess
+from collections.abc import Iterable
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+#: Bytes of a message's body; the first eight are its number.
+BODY_BYTES = 1024
+#: In the body's place until the driver writes the number.
+NUMBER = b"number.."
+BODY = NUMBER + b"x" * (BODY_BYTES - len(NUMBER))
+#: A run that takes longer than this hangs.
+RUN_SECONDS_MAX = 180
+
+SOURCES = Path(__file__).parent / "driver"
+
+
+class CannotRun(Exception):
+    """A peer or the driver is not to be had here; the text says exactly why."""
+
+
+class RunFailed(Exception):
+    """The broker lost, repeated or reordered something, refused, or did not come to an end."""
+
+
+@dataclass(frozen=True)
+class Patch:
+    """A number to write over in a prepared frame."""
+
+    offset: int
+    base: int = 0
+    wide: bool = True
+    """64 bits rather than 32."""
+    body: bool = False
+    """The number by which the message is known, with its producer in the upper bits."""
+
+    def __str__(self) -> str:
+        return f"{self.offset}:{'Q' if self.wide else 'I'}:{self.base}:{int(self.body)}"
+
+
+@dataclass(frozen=True)
+class Producer:
+    """A connection ready to send ``frame``."""
+
+    socket: socket.socket
+    frame: bytes
+    patches: tuple[Patch, ...]
+
+
+@dataclass(frozen=True)
+class Consumer:
+    """A connection that gets messages once ``start`` was sent."""
+
+    socket: socket.socket
+    start: bytes
+    acknowledgement: bytes = b""
+    """What the driver needs to acknowledge, if the wire format does not say it all."""
+
+
+class Link(Protocol):
+    """One wire format, seen from a client."""
+
+    protocol: str
+
+    def declare(self, queue: str, *, durable: bool) -> None: ...
+
+    def producer(self, queue: str, *, durable: bool) -> Producer: ...
+
+    def consumer(self, queue: str, number: int) -> Consumer: ...
+
+
+@dataclass(frozen=True)
+class Load:
+    """One case: who sends and receives what."""
+
+    queues: int = 1
+    producers: int = 1
+    """Per queue."""
+    consumers: int = 1
+    """Per queue."""
+    in_flight: int = 1000
+    """Unconfirmed messages per producer."""
+    ack_batch: int = 50
+    rate: int = 0
+    """Messages a second and producer, 0 = as many as it can."""
+    durable: bool = True
+    consume_during: bool = True
+    """False: the consumers come when the producers have ended, to see that all is there."""
+    backlog_max: int = 50_000
+    """Messages that may wait in a queue before its producers pause."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """One run. Rates are of messages confirmed and (with consumers) delivered within the window."""
+
+    messages: int
+    per_s: float
+    driver_cpu_us: float
+    broker_cpu_us: float
+    resident_mib: float
+    p50_us: int
+    p99_us: int
+    total: int
+
+
+def build_driver(directory: Path) -> Path:
+    """Compile the driver."""
+    compiler = shutil.which("cc")
+    if compiler is None:
+        raise CannotRun("no C compiler (cc)")
+    program = directory / "driver"
+    sources = sorted(str(path) for path in SOURCES.glob("*.c"))
+    result = subprocess.run(
+        [compiler, "-O2", "-Wall", "-Wextra", "-o", str(program), *sources], capture_output=True, text=True, check=False
+    )
+    if result.returncode:
+        raise CannotRun(f"the driver does not compile: {result.stderr[-500:]}")
+    return program
+
+
+def run(
+    driver: Path, link: Link, load: Load, queue: str, pids: Iterable[int], *, warmup_ms: int, window_ms: int
+) -> Outcome:
+    """One run over queues of its own. Raises RunFailed."""
+    lines = [
+        f"protocol {link.protocol}",
+        f"in_flight {load.in_flight}",
+        f"ack_batch {load.ack_batch}",
+        f"rate {load.rate}",
+        f"consume_during {int(load.consume_during)}",
+        f"backlog_max {load.backlog_max}",
+        f"warmup_ms {warmup_ms}",
+        f"window_ms {window_ms}",
+        f"pids {' '.join(map(str, pids))}",
+    ]
+    with ExitStack() as stack:
+        sockets: list[socket.socket] = []
+
+        def inherited(connected: socket.socket) -> int:
+            sockets.append(stack.enter_context(connected))
+            connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            connected.setblocking(False)
+            return connected.fileno()
+
+        for number in range(load.queues):
+            name = f"{queue}.{number}"
+            link.declare(name, durable=load.durable)
+            for _ in range(load.producers):
+                producer = link.producer(name, durable=load.durable)
+                numbers = " ".join(map(str, producer.patches))
+                lines.append(f"producer {inherited(producer.socket)} {number} {producer.frame.hex()} {numbers}")
+            for each in range(load.consumers):
+                consumer = link.consumer(name, each)
+                descriptor = inherited(consumer.socket)
+                prepared = consumer.acknowledgement.hex() or "-"
+                lines.append(f"consumer {descriptor} {number} {consumer.start.hex()} {prepared}")
+        try:
+            result = subprocess.run(
+                [str(driver)],
+                input="\n".join(lines) + "\n",
+                capture_output=True,
+                text=True,
+                timeout=RUN_SECONDS_MAX,
+                pass_fds=[each.fileno() for each in sockets],
+                check=False,
+            )
+        except subprocess.TimeoutExpired as error:
+            raise RunFailed(f"no end after {RUN_SECONDS_MAX} s") from error
+    if result.returncode:
+        raise RunFailed(result.stderr.strip() or f"the driver ended with {result.returncode}")
+    return Outcome(**json.loads(result.stdout))

@@ -1,0 +1,146 @@
+"""A queue that is changed while it lives: what it becomes, what stays, what is refused."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from support.routing import World, callback_of, text
+from understudy.config.model import RoutingType
+from understudy.errors import InvalidQueueConfiguration, InvalidSelector, UnexpectedRoutingType
+from understudy.routing.changes import change_queue, change_routing_types
+from understudy.routing.queue import Queue
+
+
+def change(world: World, queue: Queue, **changes: object) -> None:
+    change_queue(world.office, queue, replace(queue.configuration, **changes))  # type: ignore[arg-type]
+
+
+def test_everything_that_may_change_does_and_is_found_after_a_restart() -> None:
+    world = World()
+    queue = world.queue()
+    changes = {
+        "max_consumers": 4, "purge_on_no_consumers": False, "exclusive": True, "group_rebalance": True,
+        "group_rebalance_pause_dispatch": True, "group_buckets": 8, "group_first_key": "first",
+        "last_value_key": "code", "non_destructive": True, "consumers_before_dispatch": 2, "delay_before_dispatch": 70,
+        "ring_size": 9, "enabled": False, "filter": "a = 1",
+    }  # fmt: skip
+    change(world, queue, **changes)
+    for settings in ({}, {"#": {"default_last_value_key": "other", "default_ring_size": 1}}):
+        successor = World(settings, store=world.store)
+        successor.office.restore(world.store.state())
+        restored = successor.office.directory.queues["q"]
+        for found in (queue, restored):
+            full = found.configuration
+            assert {name: getattr(full, name) for name in changes} == changes
+            assert full.last_value
+            assert found.filter is not None
+            assert not found.enabled
+
+
+def test_what_was_not_asked_for_is_not_taken_from_the_settings_of_a_later_day() -> None:
+    world = World()
+    world.queue()
+    later = World({"q": {"default_last_value_key": "code", "default_group_first_key": "f"}}, store=world.store)
+    later.office.restore(world.store.state())
+    full = later.office.directory.queues["q"].configuration
+    assert (full.last_value, full.last_value_key, full.group_first_key) == (False, None, None)
+
+
+def test_the_same_again_writes_nothing() -> None:
+    world = World()
+    queue = world.queue(ring_size=3, filter="a = 1")
+    written = world.store.last_sequence
+    change(world, queue, ring_size=3)
+    assert world.store.last_sequence == written
+
+
+def test_a_disabled_queue_gets_nothing_and_its_consumers_what_it_has() -> None:
+    world = World()
+    queue, other = world.queue("q"), world.queue("other", address="q")
+    session = world.session()
+    session.create_consumer(0, "q")
+    session.receive_consumer_credits(0, -1)
+    change(world, queue, enabled=False)
+    for address in ("q", "q", "q::q"):
+        session.send(text("m", address))
+    assert (queue.message_count, other.message_count) == (0, 2)
+    change(world, queue, enabled=True)
+    session.send(text("m"))
+    world.turn()
+    assert callback_of(session).bodies() == [b"m"]
+    assert callback_of(session).errors == []
+
+
+def test_messages_for_disabled_queues_only_are_dropped_and_confirmed() -> None:
+    world = World()
+    queue = world.queue(enabled=False)
+    world.session().send(text("m"), world.answers.of("m"))
+    assert world.answers.error("m") is None
+    assert (queue.message_count, queue.address.messages_unrouted) == (0, 1)
+
+
+def test_a_queue_named_by_its_sender_takes_no_more_than_it_takes_otherwise() -> None:
+    world = World()
+    queue = world.queue(purge_on_no_consumers=True)
+    world.session().send(text("m", "q::q"))
+    assert queue.message_count == 0
+
+
+def test_a_filter_comes_and_goes() -> None:
+    world = World()
+    queue = world.queue()
+    session = world.session()
+    change(world, queue, filter="a = 1")
+    session.send(text("dropped"))
+    session.send(text("taken", properties={"a": 1}))
+    change(world, queue, filter="")
+    assert queue.configuration.filter is None
+    session.send(text("taken too"))
+    assert queue.message_count == 2
+
+
+def test_becoming_a_last_value_queue_and_an_ordinary_one_again() -> None:
+    world = World()
+    queue = world.queue()
+    session = world.session()
+    for number in range(3):
+        session.send(text(str(number), properties={"code": "k"}))
+    change(world, queue, last_value_key="code")
+    assert (queue.message_count, queue.messages_replaced) == (1, 2)
+    session.send(text("3", properties={"code": "k"}))
+    assert queue.message_count == 1
+    change(world, queue, last_value=False)
+    assert queue.configuration.last_value_key is None
+    session.send(text("4", properties={"code": "k"}))
+    assert queue.message_count == 2
+
+
+def test_what_is_refused_changes_nothing() -> None:
+    world = World()
+    queue = world.queue()
+    for number in range(2):
+        world.session().create_consumer(number, "q")
+    before = queue.configuration
+    with pytest.raises(InvalidQueueConfiguration, match="more than 1"):
+        change(world, queue, max_consumers=1)
+    with pytest.raises(InvalidQueueConfiguration, match="durable cannot be changed"):
+        change_queue(world.office, queue, replace(before, durable=False))
+    with pytest.raises(UnexpectedRoutingType):
+        change(world, queue, routing_type=RoutingType.MULTICAST)
+    with pytest.raises(InvalidSelector):
+        change(world, queue, filter="a =")
+    assert queue.configuration == before
+    assert world.store.queues[queue.queue_id].settings.get("max_consumers") == -1
+
+
+def test_routing_types_of_an_address() -> None:
+    world = World()
+    address = world.queue().address
+    change_routing_types(world.office, address, [RoutingType.ANYCAST, RoutingType.MULTICAST])
+    assert world.store.addresses[address.address_id].routing_types == (0, 1)
+    with pytest.raises(UnexpectedRoutingType, match="anycast queue 'q'"):
+        change_routing_types(world.office, address, [RoutingType.MULTICAST])
+    with pytest.raises(UnexpectedRoutingType, match="no routing type"):
+        change_routing_types(world.office, address, [])

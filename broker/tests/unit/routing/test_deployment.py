@@ -1,0 +1,83 @@
+"""What the configuration names is there after an activation, as it says, and nothing is moved."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from support.routing import World, callback_of, text
+from understudy.config.model import AddressConfiguration, ConfigDeletionPolicy, DivertConfiguration, RoutingType
+from understudy.config.model import QueueConfiguration as DeployedQueue
+from understudy.errors import QueueExists
+from understudy.routing.deployment import deploy
+
+ANYCAST = RoutingType.ANYCAST
+
+
+def anycast(*queues: DeployedQueue) -> AddressConfiguration:
+    return AddressConfiguration(queues[0].address, frozenset({ANYCAST}), queues)
+
+
+def test_deploying_makes_what_is_missing_and_moves_nothing() -> None:
+    world = World()
+    wanted = [
+        AddressConfiguration("orders", frozenset({RoutingType.ANYCAST}), (
+            DeployedQueue("orders", "orders", RoutingType.ANYCAST, max_consumers=3, filter="a = 1"),
+        )),
+        AddressConfiguration("news", frozenset({RoutingType.MULTICAST})),
+    ]  # fmt: skip
+    deploy(world.office, wanted)
+    queue = world.office.directory.queues["orders"]
+    assert queue.configuration.max_consumers == 3
+    assert queue.configuration.configuration_managed
+    assert not queue.configuration.auto_delete
+    before = world.store.last_sequence
+    deploy(world.office, wanted)
+    assert world.store.last_sequence == before
+    elsewhere = AddressConfiguration(
+        "other", frozenset({RoutingType.ANYCAST}), (DeployedQueue("orders", "other", RoutingType.ANYCAST),)
+    )
+    with pytest.raises(QueueExists, match="not 'other'"):
+        deploy(world.office, [elsewhere])
+
+
+def test_a_queue_that_is_there_becomes_what_the_configuration_says() -> None:
+    world = World({"q": {"default_max_consumers": 7}})
+    queue = world.queue(filter="a = 1", ring_size=5)
+    world.session().send(text("kept", properties={"a": 1}))
+    entry = DeployedQueue("q", "q", ANYCAST, exclusive=True, ring_size=2, non_destructive=True)
+    deploy(world.office, [anycast(entry)])
+    full = queue.configuration
+    assert (full.exclusive, full.ring_size, full.non_destructive, full.filter) == (True, 2, True, None)
+    assert (full.max_consumers, full.configuration_managed) == (7, True)
+    assert queue.filter is None
+    assert queue.message_count == 1
+    kept = world.store.queues[queue.queue_id].settings
+    assert (kept["ring_size"], kept["non_destructive"], kept["exclusive"]) == (2, True, True)
+    written = world.store.last_sequence
+    deploy(world.office, [anycast(entry)])
+    assert world.store.last_sequence == written, "the same again writes nothing"
+    deploy(world.office, [anycast(replace(entry, non_destructive=None))])
+    assert queue.configuration.non_destructive is False, "what the file no longer says is as the settings say"
+
+
+def test_queues_gone_from_the_configuration_go_only_if_that_is_asked_for() -> None:
+    world = World({"gone": {"config_delete_queues": ConfigDeletionPolicy.FORCE}})
+    deploy(world.office, [anycast(DeployedQueue("gone", "gone", ANYCAST)), anycast(DeployedQueue("q", "q", ANYCAST))])
+    world.queue("by hand", address="gone")
+    deploy(world.office, [])
+    assert set(world.office.directory.queues) == {"q", "by hand"}
+
+
+def test_configured_diverts_are_made_anew_and_not_stored() -> None:
+    world = World()
+    wanted = [DivertConfiguration("d", "q", "copy")]
+    deploy(world.office, [], wanted)
+    queue, copies = world.queue(), world.queue("copy")
+    deploy(world.office, [], wanted)
+    session = world.session()
+    session.send(text("m"))
+    assert (queue.message_count, copies.message_count) == (1, 1)
+    assert not any(record.settings for record in world.store.addresses.values())
+    assert callback_of(session).errors == []

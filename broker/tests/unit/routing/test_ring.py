@@ -1,0 +1,140 @@
+"""Ring queues, case by case as the manual tells them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from support.routing import World, callback_of, text
+from understudy.message import SCHEDULED_DELIVERY
+from understudy.routing.changes import change_queue
+from understudy.routing.queue import Queue
+
+
+def waits(queue: Queue) -> list[bytes]:
+    return [queue.read(reference).body for _, reference in queue.browse((9, -1))]
+
+
+def send(world: World, bodies: str, **options: object) -> None:
+    session = world.session()
+    for body in bodies:
+        session.send(text(body, **options))
+
+
+def test_the_first_makes_room_for_the_last() -> None:
+    world = World()
+    queue = world.queue(ring_size=3)
+    send(world, "ABCD")
+    assert waits(queue) == [b"B", b"C", b"D"]
+    assert (queue.message_count, queue.messages_replaced, queue.messages_added) == (3, 1, 4)
+    assert len(world.store.survivors(queue)) == 3
+    assert world.office.memory_count == 3
+
+
+def test_the_settings_of_the_address_make_a_ring() -> None:
+    world = World({"q": {"default_ring_size": 1}})
+    queue = world.queue()
+    send(world, "AB")
+    assert waits(queue) == [b"B"]
+
+
+def test_what_is_in_delivery_is_neither_counted_nor_removed_but_goes_when_it_comes_back() -> None:
+    world = World()
+    queue = world.queue(ring_size=3)
+    consumer = world.session()
+    consumer.create_consumer(0, "q")
+    consumer.receive_consumer_credits(0, -1)
+    for body in "ABCD":
+        send(world, body)
+        world.turn()
+    assert (queue.message_count, queue.delivering_count) == (4, 4)
+    consumer.close(failed=False)
+    assert waits(queue) == [b"B", b"C", b"D"]
+    assert (queue.message_count, queue.delivering_count, queue.messages_replaced) == (3, 0, 1)
+    assert len(world.store.survivors(queue)) == 3
+
+
+def test_a_rollback_into_a_full_ring_keeps_the_younger() -> None:
+    world = World()
+    queue = world.queue(ring_size=2)
+    consumer = world.session(transacted=True)
+    consumer.create_consumer(0, "q")
+    consumer.receive_consumer_credits(0, -1)
+    send(world, "AB")
+    world.turn()
+    consumer.stop()
+    send(world, "CD")
+    assert queue.message_count == 4
+    consumer.rollback()
+    assert waits(queue) == [b"C", b"D"]
+
+
+def test_a_scheduled_message_is_what_goes_when_the_ring_is_full() -> None:
+    world = World()
+    queue = world.queue(ring_size=3)
+    send(world, "A", properties={SCHEDULED_DELIVERY: world.clock.now_ms + 100})
+    send(world, "BCD")
+    assert (queue.message_count, queue.scheduled_count) == (4, 1)
+    world.clock.advance(100)
+    assert waits(queue) == [b"B", b"C", b"D"]
+    assert (queue.message_count, queue.scheduled_count) == (3, 0)
+    assert len(world.store.survivors(queue)) == 3
+
+
+def test_a_smaller_ring_is_reached_by_consuming() -> None:
+    world = World()
+    queue = world.queue(ring_size=4)
+    send(world, "ABCD")
+    change_queue(world.office, queue, replace(queue.configuration, ring_size=2))
+    assert waits(queue) == [b"A", b"B", b"C", b"D"]
+    send(world, "E")
+    assert waits(queue) == [b"B", b"C", b"D", b"E"], "it does not grow"
+    change_queue(world.office, queue, replace(queue.configuration, ring_size=-1))
+    send(world, "FG")
+    assert queue.message_count == 6
+
+
+def test_an_ordinary_queue_can_become_a_ring() -> None:
+    world = World()
+    queue = world.queue()
+    send(world, "ABC")
+    change_queue(world.office, queue, replace(queue.configuration, ring_size=2))
+    send(world, "D")
+    assert waits(queue) == [b"B", b"C", b"D"]
+    assert world.store.queues[queue.queue_id].settings["ring_size"] == 2
+
+
+def test_non_destructive_consumers_keep_what_they_have_of_a_ring() -> None:
+    world = World()
+    queue = world.queue(ring_size=2, non_destructive=True)
+    consumer = world.session()
+    consumer.create_consumer(0, "q")
+    consumer.receive_consumer_credits(0, -1)
+    send(world, "AB")
+    world.turn()
+    send(world, "C")
+    world.turn()
+    seen = callback_of(consumer)
+    assert seen.bodies() == [b"A", b"B", b"C"]
+    assert waits(queue) == [b"B", b"C"]
+    consumer.acknowledge(0, seen.delivered[-1][1].message_id)
+    assert (queue.message_count, queue.delivering_count) == (2, 0)
+
+
+def test_a_restart_fills_the_ring_with_the_youngest() -> None:
+    world = World()
+    queue = world.queue(ring_size=2)
+    consumer = world.session()
+    consumer.create_consumer(0, "q")
+    consumer.receive_consumer_credits(0, -1)
+    send(world, "AB")
+    world.turn()
+    consumer.stop()
+    send(world, "CD")
+    assert len(world.store.survivors(queue)) == 4
+    successor = World(store=world.store)
+    successor.office.restore(world.store.state())
+    successor.office.settle()
+    restored = successor.office.directory.queues["q"]
+    assert waits(restored) == [b"C", b"D"]
+    assert restored.configuration.ring_size == 2
+    assert len(world.store.survivors(restored)) == 2

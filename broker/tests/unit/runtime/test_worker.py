@@ -1,0 +1,39 @@
+"""The threads that compute for the loop."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+
+from understudy.runtime.worker import ThreadWorker, worker_threads
+
+
+def test_work_is_done_elsewhere_and_told_on_the_loop() -> None:
+    async def run() -> None:
+        loop = asyncio.get_running_loop()
+        worker = ThreadWorker(loop, 2)
+        places: list[str] = []
+        told: asyncio.Future[BaseException | None] = loop.create_future()
+        worker.run(lambda: places.append(threading.current_thread().name), told.set_result)
+        assert await told is None
+        assert places[0].startswith("worker-")
+        failed: asyncio.Future[BaseException | None] = loop.create_future()
+
+        def fail() -> None:
+            raise MemoryError("too much")
+
+        worker.run(fail, failed.set_result)
+        assert isinstance(await failed, MemoryError)
+        worker.close()
+
+    asyncio.run(run())
+
+
+def test_there_are_no_threads_before_there_is_work() -> None:
+    async def run() -> None:
+        worker = ThreadWorker(asyncio.get_running_loop(), 3)
+        assert not [thread for thread in threading.enumerate() if thread.name == "worker-3"]
+        worker.close()
+
+    asyncio.run(run())
+    assert 1 <= worker_threads() <= 4

@@ -1,0 +1,206 @@
+"""Password checks that wait: shared, fair between hosts, bounded, told exactly once."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from support.core import LazyWorker
+from support.routing import FakeClock
+from understudy.errors import AuthenticationFailed, BrokerError, SessionRejected
+from understudy.security import logins as logins_module
+from understudy.security.authentication import Authenticator, HashParameters, PasswordHash, Principal
+from understudy.security.authorization import RoleSecurity
+from understudy.security.login_guard import FAILURES_MAX, WINDOW_MS, LoginGuard
+from understudy.security.logins import Login, Logins
+
+CHEAP = HashParameters(n=2, r=1, p=1)
+USERS = ("ann", "ben", "cat")
+
+
+class CountingEntropy:
+    def __init__(self) -> None:
+        self._calls = itertools.count(1)
+
+    def token(self, length_bytes: int) -> bytes:
+        return next(self._calls).to_bytes(length_bytes, "big")
+
+
+class Rig:
+    """Logins of three users, whose passwords are their names, over a worker that waits to be told."""
+
+    def __init__(self, at_once: int = 1, cache_ms: int = 10_000) -> None:
+        entropy, self.clock, self.worker = CountingEntropy(), FakeClock(), LazyWorker()
+        users = {user: PasswordHash.make(user, entropy, CHEAP) for user in USERS}
+        authenticator = Authenticator(users, {}, entropy, self.clock, cache_ms=cache_ms)
+        self.logins = Logins(RoleSecurity(authenticator, ()), LoginGuard(self.clock), self.worker, at_once=at_once)
+        self.told: list[tuple[str, Principal | BrokerError]] = []
+
+    def ask(self, user: str, password: str, host: str = "h", name: str = "") -> Principal | Login:
+        return self.logins.ask(
+            host, user, password, lambda outcome: self.told.append((name or f"{user}@{host}", outcome))
+        )
+
+    @property
+    def names(self) -> list[str]:
+        return [name for name, _ in self.told]
+
+
+def test_a_login_waits_for_its_check_and_the_next_one_does_not() -> None:
+    rig = Rig()
+    assert isinstance(rig.ask("ann", "ann"), Login)
+    assert rig.told == []
+    assert rig.worker.work() == 1
+    assert rig.told == [("ann@h", Principal("ann"))]
+    assert rig.ask("ann", "ann") == Principal("ann")
+    assert rig.logins.waiting_count == 0
+
+
+def test_a_thousand_clients_that_come_back_cost_one_check() -> None:
+    rig = Rig()
+    for number in range(1000):
+        rig.ask("ann", "ann", host=f"h{number % 5}")
+    assert rig.worker.work() == 1
+    assert len(rig.told) == 1000
+    assert all(outcome == Principal("ann") for _, outcome in rig.told)
+
+
+def test_a_wrong_password_is_told_to_all_who_gave_it_and_counts_for_their_hosts() -> None:
+    rig = Rig()
+    for _ in range(FAILURES_MAX):
+        rig.ask("ann", "wrong", host="bad")
+    rig.ask("ann", "wrong", host="other")
+    rig.worker.work()
+    assert len(rig.told) == FAILURES_MAX + 1
+    assert all(isinstance(outcome, AuthenticationFailed) for _, outcome in rig.told)
+    with pytest.raises(AuthenticationFailed, match="failed logins"):
+        rig.ask("ann", "ann", host="bad")
+    assert isinstance(rig.ask("ann", "ann", host="other"), Login)
+
+
+def test_hosts_take_turns() -> None:
+    rig = Rig()
+    for number in range(4):
+        rig.ask("ann", f"guess {number}", host="guesser", name=f"g{number}")
+    rig.ask("ben", "ben", host="honest", name="honest")
+    rig.worker.work()
+    assert rig.names.index("honest") <= 2, "behind the guess under way and at most one more"
+
+
+def test_a_host_that_fails_too_often_is_refused_at_its_turn_without_a_check() -> None:
+    rig = Rig()
+    for number in range(FAILURES_MAX + 5):
+        rig.ask("ann", f"guess {number}")
+    assert rig.worker.work() == FAILURES_MAX
+    assert len(rig.told) == FAILURES_MAX + 5
+    assert "failed logins" in str(rig.told[-1][1])
+    rig.clock.advance(WINDOW_MS)
+    rig.ask("ann", "ann")
+    rig.worker.work()
+    assert rig.told[-1][1] == Principal("ann")
+
+
+def test_a_host_that_failed_does_not_take_others_along() -> None:
+    rig = Rig()
+    for number in range(FAILURES_MAX):
+        rig.ask("ann", f"guess {number}", host="bad")
+    rig.ask("cat", "cat", host="bad", name="refused")
+    rig.ask("cat", "cat", host="good", name="let in")
+    rig.worker.work()
+    outcomes = dict(rig.told)
+    assert isinstance(outcomes["refused"], AuthenticationFailed)
+    assert outcomes["let in"] == Principal("cat")
+
+
+def test_a_client_that_left_is_neither_told_nor_checked() -> None:
+    rig = Rig()
+    running = rig.ask("ann", "ann")
+    waiting = rig.ask("ben", "ben")
+    assert isinstance(running, Login)
+    assert isinstance(waiting, Login)
+    running.cancel()
+    waiting.cancel()
+    assert rig.worker.work() == 1, "what is under way is finished, what waits is not begun"
+    assert rig.told == []
+    assert rig.logins.waiting_count == 0
+
+
+def test_waiting_logins_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(logins_module, "LOGINS_WAITING_OF_HOST_MAX", 2)
+    monkeypatch.setattr(logins_module, "LOGINS_WAITING_MAX", 3)
+    rig = Rig()
+    rig.ask("ann", "ann")
+    rig.ask("ann", "ann")
+    with pytest.raises(SessionRejected):
+        rig.ask("ann", "ann")
+    rig.ask("ann", "ann", host="other")
+    with pytest.raises(SessionRejected):
+        rig.ask("ann", "ann", host="third")
+    rig.worker.work()
+    assert len(rig.told) == 3
+    assert rig.ask("ann", "ann", host="third") == Principal("ann")
+
+
+def test_a_check_that_breaks_is_no_login() -> None:
+    rig = Rig()
+    rig.ask("ann", "ann")
+    _, done = rig.worker.jobs.popleft()
+    done(MemoryError("no memory for scrypt"))
+    assert isinstance(rig.told[0][1], SessionRejected)
+    rig.ask("ann", "ann")
+    rig.worker.work()
+    assert rig.told[1][1] == Principal("ann")
+
+
+@given(
+    st.lists(
+        st.one_of(
+            st.tuples(st.just("ask"), st.sampled_from(USERS), st.sampled_from((*USERS, "x")), st.sampled_from("AB")),
+            st.tuples(st.just("work"), st.integers(1, 3)),
+            st.tuples(st.just("cancel"), st.integers(0, 20)),
+            st.tuples(st.just("wait"), st.integers(0, 20_000)),
+        ),
+        max_size=60,
+    ),
+    st.integers(1, 3),
+)
+def test_everybody_who_waits_is_told_once_and_rightly(steps: list[tuple[object, ...]], at_once: int) -> None:
+    """Any order of asking, working, leaving and waiting: exactly one answer each, and only the right ones."""
+    rig = Rig(at_once)
+    outcomes: dict[int, list[Principal | BrokerError]] = {}
+    rights: dict[int, bool] = {}
+    open_logins: dict[int, Login] = {}
+    cancelled: set[int] = set()
+    for number, step in enumerate(steps):
+        if step[0] == "ask":
+            _, user, password, host = step
+            rights[number] = user == password
+            outcomes[number] = []
+            try:
+                found = rig.logins.ask(str(host), str(user), str(password), outcomes[number].append)
+            except AuthenticationFailed as error:
+                outcomes[number].append(error)
+                continue
+            if isinstance(found, Login):
+                open_logins[number] = found
+            else:
+                outcomes[number].append(found)
+        elif step[0] == "work":
+            rig.worker.work(int(str(step[1])))
+        elif step[0] == "cancel":
+            numbers = [each for each in open_logins if not outcomes[each]]
+            if numbers:
+                chosen = numbers[int(str(step[1])) % len(numbers)]
+                open_logins[chosen].cancel()
+                cancelled.add(chosen)
+        else:
+            rig.clock.advance(int(str(step[1])))
+    rig.worker.work()
+    assert rig.logins.waiting_count == 0
+    for number, told in outcomes.items():
+        assert len(told) == (0 if number in cancelled else 1)
+        if told and isinstance(told[0], Principal):
+            assert rights[number]

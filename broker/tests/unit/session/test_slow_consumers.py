@@ -1,0 +1,183 @@
+"""Slow consumers: who is one, who is not looked at, and what happens to them."""
+
+from __future__ import annotations
+
+import pytest
+
+from support.routing import World, callback_of, text
+from understudy.routing.queue import Queue
+from understudy.session.consumer import ServerConsumer
+from understudy.session.session import ServerSession
+from understudy.session.slow_consumers import SlowConsumers
+
+
+class Listener:
+    def __init__(self) -> None:
+        self.slow: list[tuple[str, int]] = []
+
+    def consumer_slow(self, queue: Queue, consumer: ServerConsumer) -> None:
+        self.slow.append((queue.name, consumer.consumer_id))
+
+
+class Rig:
+    """A queue whose consumers must acknowledge 2 messages a second, measured every 5 seconds."""
+
+    def __init__(self, **settings: object) -> None:
+        self.world = World({"#": {"slow_consumer_threshold": 2, **settings}})
+        self.slow_consumers = SlowConsumers(self.world.clock, self.world.clock)
+        self.listener = Listener()
+        self.slow_consumers.listeners.append(self.listener)
+        self.world.office.directory.listeners.append(self.slow_consumers)
+        self.queue = self.world.queue()
+        self.producer = self.world.session()
+
+    def consumer(self, **options: object) -> ServerSession:
+        session = self.world.session(**options)  # type: ignore[arg-type]
+        session.create_consumer(0, "q")
+        session.receive_consumer_credits(0, -1)
+        return session
+
+    def send(self, count: int) -> None:
+        for number in range(count):
+            self.producer.send(text(str(number)))
+        self.world.turn()
+
+    @staticmethod
+    def acknowledge(session: ServerSession, count: int) -> None:
+        for message_id in list(session.consumers[0].delivering)[:count]:
+            session.individual_acknowledge(0, message_id)
+
+    def period(self) -> None:
+        self.world.clock.advance(5_000)
+
+
+def test_who_acknowledges_too_little_is_named_once_per_period() -> None:
+    rig = Rig()
+    session = rig.consumer()
+    rig.send(40)
+    rig.acknowledge(session, 9)
+    rig.period()
+    assert rig.listener.slow == [("q", 0)]
+    rig.acknowledge(session, 10)
+    rig.period()
+    assert rig.listener.slow == [("q", 0)], "ten in five seconds are enough"
+    rig.period()
+    assert len(rig.listener.slow) == 2
+    assert callback_of(session).killed == []
+
+
+def test_acknowledging_in_a_transaction_or_at_delivery_counts() -> None:
+    rig = Rig()
+    rig.consumer(pre_acknowledge=True)
+    rig.send(20)
+    rig.period()
+    transacted = Rig()
+    session = transacted.consumer(transacted=True)
+    transacted.send(20)
+    transacted.acknowledge(session, 10)
+    transacted.period()
+    assert rig.listener.slow == transacted.listener.slow == []
+
+
+def test_kill_ends_the_connection_of_that_consumer_only() -> None:
+    rig = Rig(slow_consumer_policy="KILL")
+    slow, quick = rig.consumer(), rig.consumer()
+    rig.send(60)
+    rig.acknowledge(quick, 20)
+    rig.period()
+    assert callback_of(slow).killed == ["slow consumer"]
+    assert callback_of(quick).killed == []
+    assert rig.listener.slow == [], "the policy is one or the other"
+
+
+def test_a_queue_with_too_little_to_do_is_not_judged() -> None:
+    rig = Rig()
+    rig.consumer()
+    rig.period()
+    rig.send(1)
+    rig.period()
+    assert rig.listener.slow == []
+    rig.send(9)
+    rig.period()
+    assert rig.listener.slow == [("q", 0)], "nine came and none was taken"
+
+
+def test_what_waits_counts_even_when_nothing_comes() -> None:
+    rig = Rig()
+    rig.consumer()
+    rig.send(10)
+    rig.period()
+    rig.period()
+    assert len(rig.listener.slow) == 2
+
+
+def test_a_consumer_is_judged_by_a_whole_period() -> None:
+    rig = Rig()
+    rig.acknowledge(rig.consumer(), 0)
+    rig.send(100)
+    rig.world.clock.advance(4_999)
+    late = rig.consumer()
+    rig.world.clock.advance(1)
+    assert rig.listener.slow == [("q", 0)]
+    assert not late.closed
+    rig.period()
+    assert len(rig.listener.slow) == 3
+
+
+def test_browsers_are_never_slow() -> None:
+    rig = Rig()
+    rig.send(50)
+    session = rig.world.session()
+    session.create_consumer(0, "q", browse_only=True)
+    rig.period()
+    assert rig.listener.slow == []
+
+
+@pytest.mark.parametrize(
+    ("unit", "threshold"), [("MESSAGES_PER_MINUTE", 120), ("MESSAGES_PER_HOUR", 7_200), ("MESSAGES_PER_DAY", 172_800)]
+)
+def test_units(unit: str, threshold: int) -> None:
+    """All of them are two a second."""
+    for acknowledged, named in ((9, 1), (10, 0)):
+        rig = Rig(slow_consumer_threshold=threshold, slow_consumer_threshold_measurement_unit=unit)
+        session = rig.consumer()
+        rig.send(40)
+        rig.acknowledge(session, acknowledged)
+        rig.period()
+        assert len(rig.listener.slow) == named
+
+
+def test_a_threshold_of_zero_is_about_those_who_take_nothing_at_all() -> None:
+    rig = Rig(slow_consumer_threshold=0)
+    session = rig.consumer()
+    rig.period()
+    assert rig.listener.slow == [], "nothing was there to take"
+    rig.send(2)
+    rig.acknowledge(session, 1)
+    rig.period()
+    assert rig.listener.slow == []
+    rig.period()
+    assert rig.listener.slow == [("q", 0)]
+
+
+def test_the_period_is_the_setting() -> None:
+    rig = Rig(slow_consumer_check_period=1)
+    rig.consumer()
+    rig.send(20)
+    rig.world.clock.advance(1_000)
+    assert len(rig.listener.slow) == 1
+
+
+def test_nothing_is_measured_without_a_threshold_or_without_consumers() -> None:
+    rig = Rig(slow_consumer_threshold=-1)
+    before = rig.world.clock.pending
+    rig.consumer()
+    assert rig.world.clock.pending == before
+    watched = Rig()
+    session = watched.consumer()
+    assert watched.world.clock.pending == before + 1
+    session.close_consumer(0)
+    assert watched.world.clock.pending == before
+    watched.consumer()
+    watched.slow_consumers.close()
+    assert watched.world.clock.pending == before

@@ -1,0 +1,69 @@
+"""Goal: a run of messages leaves the same bytes, positions and state as its messages one by one."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+from tests.support.store import DIRECTORY, Rig
+
+from understudy.errors import StoreError
+from understudy.message import Message
+from understudy.store.message_store import MessageStore
+from understudy.store.records import AddressRecord, QueueRecord
+from understudy.store.reference import Location
+
+
+def filled(sizes: list[int], *, at_once: bool) -> tuple[Rig, MessageStore, list[Location]]:
+    rig = Rig(random.Random(3), segment_bytes=64 * 1024)
+    store = rig.activate("a")
+    address_id, queue_id = store.next_id(), store.next_id()
+    store.store_address(AddressRecord(address_id, "a", (1,)))
+    store.store_queue(QueueRecord(queue_id, address_id, "q", 1))
+    rig.settle()
+    messages = [Message(bytes([number % 256]) * size, address="a") for number, size in enumerate(sizes)]
+    first_id = store.next_ids(len(sizes))
+    for number, message in enumerate(messages):
+        message.assign_id(first_id + number)
+    if at_once:
+        locations = store.store_run(messages, address_id, queue_id)
+    else:
+        locations = [store.store_message(message, address_id, (queue_id,)) for message in messages]
+    store.flush()
+    rig.settle()
+    return rig, store, locations
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_the_log_is_the_same_byte_for_byte(seed: int) -> None:
+    stream = random.Random(seed)
+    # enough for several segments, so that a run meets their ends
+    sizes = [stream.randrange(0, 9000) for _ in range(60)]
+    rig, store, locations = filled(sizes, at_once=True)
+    other_rig, other, other_locations = filled(sizes, at_once=False)
+    assert locations == other_locations
+    assert store.last_sequence == other.last_sequence == store.context.durable
+    assert store.state.live.queues == other.state.live.queues
+    assert store.state.segments == other.state.segments
+    assert len(store.state.segments) > 2
+    assert [bytes(store.read_message(place).body) for place in locations] == [
+        bytes([number % 256]) * size for number, size in enumerate(sizes)
+    ]
+    for name in rig.disk("x").list(DIRECTORY):
+        if name.endswith(".seg"):
+            sizes_of = [each.disk("x").open(f"{DIRECTORY}/{name}", read_only=True) for each in (rig, other_rig)]
+            data = [file.read(0, file.size()) for file in sizes_of]
+            assert data[0] == data[1], name
+
+
+def test_a_failed_journal_takes_no_run() -> None:
+    rig, store, _ = filled([10], at_once=True)
+    rig.volume.before_operation = lambda operation: (_ for _ in ()).throw(OSError("gone"))
+    store.store_delivery_count(1, 1, 1)
+    store.flush()
+    rig.time.advance(10)
+    assert store.context.failed
+    message = Message(b"late", address="a")
+    message.assign_id(store.next_id())
+    with pytest.raises(StoreError):
+        store.store_run([message], 1, 2)
