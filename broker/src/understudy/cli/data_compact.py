@@ -22,6 +22,7 @@ from understudy.runtime.environment import SystemClock, SystemEntropy
 from understudy.runtime.file_lock import RealFileLock
 from understudy.store.compaction import Compaction, CompactionPlan, CompactionReport, plan
 from understudy.store.node_lock import NodeLock
+from understudy.store.retention import RetentionSettings
 from understudy.units import format_bytes
 
 
@@ -40,6 +41,12 @@ from understudy.units import format_bytes
     show_default=True,
     help="Copy what lives in segments of which less than this lives; 0 copies nothing.",
 )
+@click.option(
+    "--retain",
+    "retention_directory",
+    type=click.Path(file_okay=False, resolve_path=True),
+    help="Move dropped segments there (journal-retention-directory) instead of removing them.",
+)
 @click.option("--dry-run", is_flag=True, help="Only read, and say what would be done.")
 @click.option("--json", "as_json", is_flag=True, help="JSON instead of text.")
 @click.pass_context
@@ -48,6 +55,7 @@ def compact_store(
     directory: str,
     lock_directory: str | None,
     percent: int,
+    retention_directory: str | None,
     dry_run: bool,
     as_json: bool,
 ) -> None:
@@ -62,7 +70,8 @@ def compact_store(
             planned = plan(disk, directory, percent)
             click.echo(json.dumps(asdict(planned)) if as_json else _plan_text(planned))
             return
-        report = _compact(disk, directory, lock_directory or directory, percent, quiet=as_json)
+        retention = None if retention_directory is None else RetentionSettings(retention_directory)
+        report = _compact(disk, directory, lock_directory or directory, percent, retention, quiet=as_json)
     except WrongNode as error:
         raise click.UsageError(str(error)) from error
     except (JournalCorrupt, StoreVersionUnsupported) as error:
@@ -76,9 +85,22 @@ def compact_store(
         context.exit(1)
 
 
-def _compact(disk: RealDisk, directory: str, lock_directory: str, percent: int, *, quiet: bool) -> CompactionReport:
-    if not os.path.exists(f"{lock_directory}/server.lock"):
+def _compact(
+    disk: RealDisk,
+    directory: str,
+    lock_directory: str,
+    percent: int,
+    retention: RetentionSettings | None,
+    *,
+    quiet: bool,
+) -> CompactionReport:
+    path = f"{lock_directory}/server.lock"
+    if not os.path.exists(path):
         raise click.UsageError(f"{lock_directory} has no server.lock; --lock-directory says where it is")
+    if os.stat(path).st_uid != os.geteuid():
+        raise click.UsageError(
+            f"{path} belongs to user {os.stat(path).st_uid}, who could not open what we write: be it"
+        )
     lock = NodeLock(disk, lock_directory, RealFileLock, SystemEntropy())
     try:
         if not lock.open() or not lock.try_primary():
@@ -88,7 +110,7 @@ def _compact(disk: RealDisk, directory: str, lock_directory: str, percent: int, 
         console = Console(stderr=True)
         shown = not quiet and sys.stderr.isatty()
         with console.status("reading the journal") if shown else nullcontext() as status:
-            compaction = Compaction(disk, directory, lock.node_id, SystemClock(), percent)
+            compaction = Compaction(disk, directory, lock.node_id, SystemClock(), percent, retention)
 
             def progress(segments: int, dropped: int, copied: int) -> None:
                 if status is not None:

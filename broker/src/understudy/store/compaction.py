@@ -26,6 +26,7 @@ from understudy.store.forwarding import Forwarding
 from understudy.store.journal import SEGMENT_BYTES, SEGMENT_BYTES_MAX, SEGMENT_BYTES_MIN, Journal
 from understudy.store.operation_context import OperationContext
 from understudy.store.reference import unpack_location
+from understudy.store.retention import Retention, RetentionSettings
 from understudy.store.segment import log_size_bytes, read_header
 from understudy.store.settings import StoreSettings
 from understudy.store.snapshot_builder import LiveBytes
@@ -158,7 +159,15 @@ class StepWriter:
 class Compaction:
     """One compaction of one store; see the module's text."""
 
-    def __init__(self, disk: Disk, directory: str, node_id: NodeId, clock: Clock, percent: int) -> None:
+    def __init__(
+        self,
+        disk: Disk,
+        directory: str,
+        node_id: NodeId,
+        clock: Clock,
+        percent: int,
+        retention: RetentionSettings | None = None,
+    ) -> None:
         """Begins an epoch.
 
         Args:
@@ -167,6 +176,7 @@ class Compaction:
             node_id: Whose store it must be.
             clock: For times in the log.
             percent: Live share of a segment below which its messages are copied; above 75 is 75.
+            retention: Where dropped segments go; None if they just go.
 
         Raises:
             StoreError: see ``begin_epoch``; nothing was changed.
@@ -199,6 +209,7 @@ class Compaction:
             sequence=epoch.state.sequence,
             use=epoch.state.segments[epoch.number],
             segment_bytes=settings.segment_bytes,
+            retention=Retention(disk, retention) if retention is not None else None,
             on_failure=self._failures.append,
             on_segment=self._begin_segment,
             on_space=lambda: None,

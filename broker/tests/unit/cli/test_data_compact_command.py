@@ -5,6 +5,7 @@ consolidated log every other data command goes on working without changing anyth
 from __future__ import annotations
 
 import json
+import os
 import shutil
 from pathlib import Path
 from typing import Any
@@ -95,6 +96,25 @@ def test_locks_elsewhere(journal: Path, tmp_path: Path) -> None:
     assert "no server.lock" in output
     assert not (journal / "serverlock.1").exists()
     assert run("compact", str(journal), "--lock-directory", str(locks))[0] == 0
+
+
+def test_dropped_segments_are_retained_where_asked(journal: Path, tmp_path: Path) -> None:
+    # not those that were prepared and never used
+    before = {path.name for path in journal.glob("segment-*") if any(path.read_bytes()[4096:4120])}
+    kept = tmp_path / "kept"
+    report = compacted(journal, "--retain", str(kept))
+    retained = {path.name for path in kept.iterdir()}
+    assert len(retained) == report["dropped_segments"]
+    assert before - {path.name for path in journal.iterdir()} <= retained
+
+
+def test_another_user_would_not_be_able_to_open_it(journal: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "geteuid", lambda: 12_345)
+    before = everything(str(journal))
+    code, output = run("compact", str(journal))
+    assert code == 2
+    assert "belongs to user" in output
+    assert same(before, everything(str(journal)))
 
 
 def test_another_node_and_damage_have_their_codes(journal: Path) -> None:
