@@ -1,6 +1,6 @@
 """What a cold start costs: records replayed per second, and a store in which much has died.
 
-All cases in turn in one run, on files as they are after a stop (page cache warm), so that ratios count.
+All cases in turn in one run, on files as they are after a stop (page cache warm), in CPU time of the process.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ from understudy.store.settings import StoreSettings
 from understudy.testing.manual_time import ManualTime
 
 ROUNDS = 5
-DEAD = 500_000
-LIVE = 200_000
+DEAD = 300_000
+LIVE = 100_000
 BODY_BYTES = 1024
 _Done = Callable[[BaseException | None], None]
 NODE_ID = NodeId("0f1e2d3c-4b5a-4697-8897-a6b5c4d3e2f1")
@@ -76,7 +76,7 @@ def recovery(*, as_json: bool) -> None:
         print(json.dumps({"benchmark": "recovery", "samples_s": samples, "kept": kept}))
         return
     table = Table(title=f"Cold start until the log is read, {BODY_BYTES} B messages, medians of {ROUNDS} rounds")
-    for column in ("store", "dead", "live", "files", "MiB", "s", "records/s", "log / snapshot"):
+    for column in ("store", "dead", "live", "files", "MiB", "CPU s", "records/s", "log / snapshot"):
         table.add_column(column, justify="left" if column == "store" else "right", no_wrap=True)
     for case in CASES:
         # what was written, whether or not it has to be read
@@ -129,8 +129,9 @@ def _fail(error: BaseException) -> None:
 
 
 def _start(case: _Case, directory: str) -> float:
-    began = time.perf_counter()
+    # of this process alone: with warm files nothing else is waited for
+    began = time.process_time()
     follower = recover(RealDisk(), directory)
-    took = time.perf_counter() - began
+    took = time.process_time() - began
     assert abs(sum(len(backlog) for backlog in follower.state.references.values()) - case.live) <= 1
     return took

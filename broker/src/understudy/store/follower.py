@@ -222,6 +222,10 @@ class Follower:
         self._index = pairs.index((cursor.number, cursor.epoch)) if cursor else 0
         self.chain = chain
         self._names = names
+        if self.state.removable:
+            # who follows for ever must not remember for ever
+            removable, present = self.state.removable.items(), set(names)
+            self.state.removable = {number: of for number, of in removable if segment_name(number, of) in present}
 
     def _step_back(self) -> None:
         self.close()

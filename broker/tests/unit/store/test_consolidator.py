@@ -275,6 +275,19 @@ def test_tools_read_a_consolidated_log_by_its_snapshot() -> None:
     assert [message.record.encoded for message in found] == [rig.bodies[message_id] for message_id, _ in kept]
 
 
+def test_who_follows_for_ever_does_not_remember_for_ever() -> None:
+    rig = rig_of()
+    follower = rig.follower("b")
+    for number in range(160):
+        put(rig, pinned=number % 20 == 0)
+        rig.settle()
+        follower.poll(1 << 20)
+    assert follower.restarts == 0
+    gone = max(numbers(rig)) - len(numbers(rig))
+    assert gone > 10
+    assert len(follower.state.removable) < gone // 2
+
+
 def test_forwarding_follows_more_than_one_move_and_forgets_what_is_dead() -> None:
     forwarding = Forwarding()
     first, second, third = (Location(number << 64 | 4096 << 32 | 100) for number in (1, 2, 3))
