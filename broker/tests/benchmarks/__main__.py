@@ -6,19 +6,23 @@ from collections.abc import Callable
 
 import click
 
+from benchmarks.consolidation import consolidation
 from benchmarks.group_commit import group_commit
 from benchmarks.logins import logins
 from benchmarks.memory import memory
 from benchmarks.peers import peers
+from benchmarks.recovery import recovery
 from benchmarks.soak import soak
 from benchmarks.stalls import stalls
 from benchmarks.takeover import takeover
 
 BENCHMARKS: dict[str, click.Command | Callable[..., None]] = {
+    "consolidation": consolidation,
     "group-commit": group_commit,
     "logins": logins,
     "memory": memory,
     "peers": peers,
+    "recovery": recovery,
     "soak": soak,
     "stalls": stalls,
     "takeover": takeover,

@@ -50,6 +50,11 @@ def work(rig: Rig, count: int, follower: Follower | None = None) -> None:
             follower.poll(rig.stream.choice((100, 5000, 1 << 20)))
 
 
+def new_rig(stream: random.Random) -> Rig:
+    """Consolidating all the time, now and then, or not."""
+    return Rig(stream, compact_segments_min=stream.choice((0, 1, 1, 1, 2)), compact_percent=stream.choice((0, 50, 100)))
+
+
 def one_life(
     rig: Rig, owner: str, confirmed: int, *, follower: Follower | None, watcher: Follower | None
 ) -> tuple[int, int]:
@@ -75,7 +80,7 @@ def one_life(
         check_bodies(rig, stream)
         rig.resume_from(expected)
         try:
-            work(rig, stream.choice((5, 40, 150)), watcher)
+            work(rig, stream.choice((5, 40, 150, 500)), watcher)
             if stream.random() < 0.3:
                 rig.settle()
         finally:
@@ -98,7 +103,7 @@ def check_bodies(rig: Rig, stream: random.Random) -> None:
 @given(SEEDS)
 def test_confirmed_survives_and_the_rest_is_a_prefix(seed: int) -> None:
     stream = random.Random(seed)
-    rig = Rig(stream)
+    rig = new_rig(stream)
     confirmed = appended = 0
     follower: Follower | None = None
     for life in range(stream.randrange(2, 6)):
@@ -112,11 +117,15 @@ def test_confirmed_survives_and_the_rest_is_a_prefix(seed: int) -> None:
         follower = watcher
 
 
+def live_of(follower: Follower) -> dict[int, dict[int, int]]:
+    return {queue_id: masks for queue_id, masks in follower.state.live.queues.items() if masks}
+
+
 @settings(max_examples=120, **RELAXED)
 @given(SEEDS)
 def test_follower_equals_cold_recovery_at_every_point(seed: int) -> None:
     stream = random.Random(seed)
-    rig = Rig(stream)
+    rig = new_rig(stream)
     follower = rig.follower("b")
     for _ in range(stream.randrange(1, 4)):
         rig.activate("a")
@@ -132,7 +141,7 @@ def test_follower_equals_cold_recovery_at_every_point(seed: int) -> None:
             assert follower.state.sequence == cold.state.sequence
             assert contents_of(follower.state) == contents_of(cold.state)
             assert order_of(contents_of(follower.state)) == order_of(contents_of(cold.state))
-            assert follower.state.live.queues == cold.state.live.queues
+            assert live_of(follower) == live_of(cold)
         rig.die(power_loss=False)
 
 
@@ -140,14 +149,14 @@ def test_follower_equals_cold_recovery_at_every_point(seed: int) -> None:
 @given(SEEDS)
 def test_writes_of_a_zombie_are_not_part_of_the_log(seed: int) -> None:
     stream = random.Random(seed)
-    rig = Rig(stream)
+    rig = new_rig(stream)
     rig.activate("a")
     work(rig, 40)
     third = rig.follower("c")
     third.poll(1 << 20)
     zombie = rig.store
     assert zombie is not None
-    taken = Rig(stream)
+    taken = new_rig(stream)
     taken.volume, taken.time, taken.model, taken.bodies = rig.volume, rig.time, rig.model, rig.bodies
     rig.model.crash(recover(rig.volume.copy().disk("judge"), DIRECTORY).state.sequence)
     store = taken.activate("b")
@@ -178,7 +187,7 @@ def test_writes_of_a_zombie_are_not_part_of_the_log(seed: int) -> None:
 
 def written_store(stream: random.Random) -> Rig:
     """A few epochs with several segments, sealed or not, everything durable."""
-    rig = Rig(stream)
+    rig = new_rig(stream)
     for owner in "ab"[: stream.randrange(1, 3)]:
         rig.activate(owner)
         rig.resume_from(rig.model.contents())
@@ -216,6 +225,12 @@ def log_segments(rig: Rig) -> list[str]:
     return [path for path in rig.volume.paths() if parse_name(path.rsplit("/", 1)[1])]
 
 
+def lies_behind(follower: Follower, path: str) -> bool:
+    """Whether the snapshot that the follower began with stands for the segment."""
+    parsed = parse_name(path.rsplit("/", 1)[1])
+    return follower.base is not None and parsed is not None and parsed[0] <= follower.base.number
+
+
 @settings(max_examples=300, **RELAXED)
 @given(SEEDS)
 def test_a_flipped_bit_is_found_or_lies_in_the_tail(seed: int) -> None:
@@ -236,6 +251,11 @@ def test_a_flipped_bit_is_found_or_lies_in_the_tail(seed: int) -> None:
         # the error names the record that was hit, or the header
         assert after.file != path or after.offset <= offset
         assert problems
+        return
+    if lies_behind(whole, path):
+        # the segment is needed only for the messages in it: a start does not read it
+        assert problems or offset >= used or path not in log_paths(rig)
+        assert contents_of(after.state) == before
         return
     assert not problems or path not in log_paths(rig)
     if after.state.sequence == whole.state.sequence:

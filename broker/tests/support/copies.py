@@ -80,7 +80,9 @@ def write_out(rig: Rig, directory: Path) -> Path:
     """The store as it is visible now, in a real directory."""
     directory.mkdir()
     for path in rig.volume.paths():
-        (directory / path.removeprefix(DIRECTORY + "/")).write_bytes(rig.volume.content(path))
+        target = directory / path.removeprefix(DIRECTORY + "/")
+        target.parent.mkdir(exist_ok=True)
+        target.write_bytes(rig.volume.content(path))
     return directory
 
 

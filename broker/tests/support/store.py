@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import random
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
+from zlib import crc32
 
 from understudy.errors import DiskFull
 from understudy.ids import NodeId
-from understudy.message import Message
+from understudy.message import LargeBody, LargeMessage, Message
 from understudy.store.follower import Follower
 from understudy.store.journal import SEGMENT_BYTES_MIN
-from understudy.store.message_store import MessageStore, StoreSettings
+from understudy.store.message_store import MessageStore
 from understudy.store.records import AddressRecord, QueueRecord
+from understudy.store.reference import LargeReference
+from understudy.store.settings import StoreSettings
 from understudy.store.state import StoreState
 from understudy.testing.manual_time import ManualTime
 from understudy.testing.sim_disk import SimDisk, SimLogWriter, SimVolume
@@ -149,6 +153,7 @@ def contents_of(state: StoreState) -> dict[str, Any]:
                     reference.expiration,
                     reference.scheduled_ms,
                     reference.size_bytes,
+                    reference.file_id if isinstance(reference, LargeReference) else 0,
                     reference.delivery_count,
                 ]
                 for reference in references.references()
@@ -181,19 +186,37 @@ class Rig:
     """Nodes that take turns on one volume, and the model of what they did."""
 
     def __init__(
-        self, stream: random.Random, *, segment_bytes: int = SEGMENT_BYTES_MIN, id_cache_size: int = 5
+        self,
+        stream: random.Random,
+        *,
+        segment_bytes: int = SEGMENT_BYTES_MIN,
+        id_cache_size: int = 5,
+        compact_segments_min: int = 0,
+        compact_percent: int = 60,
+        with_large: bool = False,
     ) -> None:
+        """``with_large``: some messages are large, and routing's part is played: it holds and releases files."""
         self.stream = stream
+        self.with_large = with_large
+        self.files = LargeFiles(self)
+        self.prepared: dict[int, tuple[list[tuple[int, int]], list[tuple[int, int]]]] = {}
+        """What prepared transactions have added and acknowledged."""
         self.volume = SimVolume()
         self.volume.disk("setup").make_directory(DIRECTORY)
         self.time = ManualTime()
         self.model = Model(id_cache_size)
-        self.settings = StoreSettings(segment_bytes=segment_bytes, id_cache_size=id_cache_size)
+        self.settings = StoreSettings(
+            segment_bytes=segment_bytes,
+            id_cache_size=id_cache_size,
+            compact_segments_min=compact_segments_min,
+            compact_percent=compact_percent,
+        )
         self.store: MessageStore | None = None
         self.writer: SimLogWriter | None = None
         self.failures: list[BaseException] = []
         self.owner = ""
         self.bodies: dict[int, bytes] = {}
+        """Message id to the encoded message."""
         self.queue_ids: list[int] = []
         self.address_ids: list[int] = []
         self.live: list[tuple[int, int]] = []
@@ -263,6 +286,8 @@ class Rig:
             (1, self.remove_queue),
             (1, self.remove_address),
         ]
+        if self.with_large:
+            choices += [(4, self.send_large), (12, self.send_in_transaction), (2, self.decide)]
         (operation,) = self.stream.choices([choice for _, choice in choices], [weight for weight, _ in choices])
         operation()
 
@@ -288,6 +313,11 @@ class Rig:
             queue_id = self.queue_ids.pop(self.stream.randrange(len(self.queue_ids)))
             self.model.add(self.store.delete_queue(queue_id), "queue-", queue_id)
             self.live = [entry for entry in self.live if entry[0] != queue_id]
+            self.files.release([entry for entry in self.files.held if entry[0] == queue_id])
+            self.prepared = {
+                tx_id: ([e for e in added if e[0] != queue_id], [e for e in acknowledged if e[0] != queue_id])
+                for tx_id, (added, acknowledged) in self.prepared.items()
+            }
 
     def remove_address(self) -> None:
         assert self.store is not None
@@ -296,6 +326,8 @@ class Rig:
             self.model.add(self.store.delete_address(address_id), "address-", address_id)
 
     def send(self, tx_id: int = 0) -> list[tuple[int, int]]:
+        if self.with_large and self.stream.random() < (0.3 if tx_id else 0.03):
+            return self.send_large(tx_id)
         store, stream = self.store, self.stream
         assert store is not None
         if not self.queue_ids:
@@ -304,22 +336,50 @@ class Rig:
         body = stream.randbytes(size) if stream.random() < 0.7 else bytes(size)
         message = Message(body, address="x", priority=stream.randrange(10), expiration=stream.choice((0, 99)))
         message.assign_id(store.next_id())
+        return self._send(message, tx_id, 0)
+
+    def send_large(self, tx_id: int = 0) -> list[tuple[int, int]]:
+        """A message with a file of its own, or, as a dead letter, with that of another."""
+        assert self.store is not None
+        if self.files.held and self.stream.random() < 0.3:
+            entry = self.stream.choice(list(self.files.held))
+            original = LargeMessage.decode(self.bodies[entry[1]])
+            message = original.replace(message_id=self.store.next_id())
+            return self._send(message, tx_id, self.files.held[entry])
+        file_id = self.store.next_id()
+        large = self.files.write(file_id)
+        header = Message(b"", address="x", priority=self.stream.randrange(10))
+        return self._send(LargeMessage.of(header, large, large.size_bytes), tx_id, file_id)
+
+    def _send(self, message: Message, tx_id: int, file_id: int) -> list[tuple[int, int]]:
+        store, stream = self.store, self.stream
+        assert store is not None
+        if not self.queue_ids:
+            self.queue()
         queue_ids = tuple(stream.sample(self.queue_ids, min(len(self.queue_ids), stream.choice((1, 1, 1, 2, 3)))))
         duplicate_id = stream.randbytes(8) if stream.random() < 0.2 else b""
         scheduled_ms = stream.choice((0, 0, 123456))
         address_id = stream.choice(self.address_ids)
         try:
             store.store_message(
-                message, address_id, queue_ids, tx_id=tx_id, duplicate_id=duplicate_id, scheduled_ms=scheduled_ms
+                message,
+                address_id,
+                queue_ids,
+                tx_id=tx_id,
+                duplicate_id=duplicate_id,
+                scheduled_ms=scheduled_ms,
+                large=file_id != 0,
             )
         except DiskFull:
             return []
-        fields = (message.priority, message.expiration, scheduled_ms, message.encode_size)
+        fields = (message.priority, message.expiration, scheduled_ms, message.encode_size, file_id)
         self.model.add(
             store.last_sequence, "message", tx_id, message.message_id, address_id, queue_ids, fields, duplicate_id
         )
         self.bodies[message.message_id] = message.encoded
         added = [(queue_id, message.message_id) for queue_id in queue_ids]
+        if file_id:
+            self.files.hold(added, file_id)
         if not tx_id:
             self.live += added
         return added
@@ -336,6 +396,8 @@ class Rig:
         self.model.add(self.store.last_sequence, "acknowledge", tx_id, queue_id, tuple(message_ids))
         gone = set(taken)
         self.live = [entry for entry in self.live if entry not in gone]
+        if not tx_id:
+            self.files.release(taken)
         return taken
 
     def send_in_transaction(self) -> None:
@@ -352,12 +414,27 @@ class Rig:
         if outcome == "prepare":
             self.model.add(store.store_prepare(tx_id, b"xid"), "prepare", tx_id, b"xid")
             outcome = stream.choice(("commit", "rollback", "open"))
+            if outcome == "open":
+                self.prepared[tx_id] = (added, acknowledged)
+        if outcome != "open":
+            self._end(tx_id, outcome, added, acknowledged)
+
+    def _end(self, tx_id: int, outcome: str, added: list[tuple[int, int]], acknowledged: list[tuple[int, int]]) -> None:
+        assert self.store is not None
         if outcome == "commit":
-            self.model.add(store.store_commit(tx_id), "commit", tx_id)
+            self.model.add(self.store.store_commit(tx_id), "commit", tx_id)
             self.live += added
-        elif outcome == "rollback":
-            self.model.add(store.store_rollback(tx_id), "rollback", tx_id)
+            self.files.release(acknowledged)
+        else:
+            self.model.add(self.store.store_rollback(tx_id), "rollback", tx_id)
             self.live += acknowledged
+            self.files.release(added)
+
+    def decide(self) -> None:
+        """The outcome of a transaction that was prepared before, perhaps by another node."""
+        if self.prepared:
+            tx_id = self.stream.choice(list(self.prepared))
+            self._end(tx_id, self.stream.choice(("commit", "rollback")), *self.prepared.pop(tx_id))
 
     def count(self) -> None:
         assert self.store is not None
@@ -374,13 +451,23 @@ class Rig:
             self.store.store_duplicate_id(address_id, duplicate_id)
             self.model.add(self.store.last_sequence, "duplicate", 0, address_id, duplicate_id)
 
-    def settle(self) -> None:
-        """Let everything that was appended become durable."""
+    def settle_log(self) -> None:
+        """Some time for the disk, whatever it takes."""
         assert self.store is not None
-        for _ in range(2000):
+        for _ in range(20):
             self.store.flush()
             self.time.advance(10)
-            if not self.store.backlog_bytes and self.writer is not None and self.writer.idle:
+
+    def settle(self, each_turn: Callable[[], object] = lambda: None) -> None:
+        """Let everything that was appended become durable, and the consolidator finish."""
+        assert self.store is not None
+        for _ in range(2000):
+            each_turn()
+            self.store.flush()
+            self.time.advance(10)
+            if self.store.consolidating or self.store.backlog_bytes:
+                continue
+            if self.writer is not None and self.writer.idle:
                 return
         raise AssertionError("the store does not settle")
 
@@ -396,3 +483,76 @@ class Rig:
             for message_id in messages
             if queue_id in contents["queues"] and (queue_id, message_id) not in held
         ]
+        self.prepared = {
+            tx_id: (list(added), list(acknowledged)) for tx_id, (_, added, acknowledged) in contents["prepared"].items()
+        }
+        self.files.held = {
+            (queue_id, message_id): file_id
+            for queue_id, message_id in (
+                *((queue_id, message_id) for queue_id, found in contents["messages"].items() for message_id in found),
+                *(entry for _, added, _ in contents["prepared"].values() for entry in added),
+            )
+            if (file_id := self.files.of_message.get(message_id))
+        }
+
+
+class LargeFiles:
+    """Bodies of large messages beside a rig's store, and who needs them, as routing would know."""
+
+    def __init__(self, rig: Rig) -> None:
+        """Nobody needs any yet."""
+        self._rig = rig
+        self.held: dict[tuple[int, int], int] = {}
+        """Queue id and message id to the file id."""
+        self.of_message: dict[int, int] = {}
+        """Message id to the file id, for ever."""
+
+    def write(self, file_id: int) -> LargeBody:
+        """Whole on the medium before anybody speaks of it, as ``LargeMessages`` does it."""
+        rig = self._rig
+        assert rig.store is not None
+        folder, disk = rig.store.large, rig.disk(rig.owner)
+        disk.make_directory(folder.directory)
+        body = rig.stream.randbytes(40)
+        path = folder.path_of(file_id)
+        file = disk.open(path + ".tmp", create=True)
+        file.write(0, (body,))
+        file.sync()
+        file.close()
+        disk.rename(path + ".tmp", path)
+        disk.sync_directory(folder.directory)
+        return LargeBody(file_id, len(body), crc32(body))
+
+    def hold(self, entries: list[tuple[int, int]], file_id: int) -> None:
+        """These references need the file."""
+        assert self._rig.store is not None
+        for entry in entries:
+            self.held[entry] = file_id
+            self.of_message[entry[1]] = file_id
+            self._rig.store.large.hold(file_id)
+
+    def release(self, entries: list[tuple[int, int]]) -> None:
+        """These references are gone."""
+        assert self._rig.store is not None
+        for entry in entries:
+            file_id = self.held.pop(entry, 0)
+            if file_id:
+                self._rig.store.large.release(file_id)
+
+    def needed(self, contents: dict[str, Any]) -> Counter[int]:
+        """File id to references, by the model's contents."""
+        counts: Counter[int] = Counter()
+        for messages in contents["messages"].values():
+            counts.update(fields[4] for fields in messages.values() if fields[4])
+        for _, added, _ in contents["prepared"].values():
+            counts.update(self.of_message[message_id] for _, message_id in added if self.of_message.get(message_id))
+        return counts
+
+    def present(self) -> list[int]:
+        """Ids of the files that are there."""
+        prefix = f"{DIRECTORY}/large/"
+        return sorted(
+            int(path.removeprefix(prefix).removesuffix(".large"))
+            for path in self._rig.volume.paths()
+            if path.startswith(prefix) and path.endswith(".large")
+        )

@@ -1,4 +1,4 @@
-"""``understudy data``: looking into a store's log from outside. Strictly read-only.
+"""``understudy data``: looking into a store's log from outside. Strictly read-only, but for ``compact``.
 
 Safe beside a running broker; what it is writing at that moment shows as the open end of the log.
 """
@@ -16,6 +16,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 from rich.table import Table
 
+from understudy.cli.data_compact import compact_store
 from understudy.cli.data_compare import compare_stores
 from understudy.cli.data_transfer import export_messages, import_messages, replay_messages
 from understudy.cli.stores import STORE, open_store
@@ -30,9 +31,10 @@ _JSON = click.option("--json", "as_json", is_flag=True, help="JSON instead of te
 
 @click.group()
 def data() -> None:
-    """Look into the journal of a broker, running or not; no journal is ever changed."""
+    """Look into the journal of a broker, running or not; only compact changes one."""
 
 
+data.add_command(compact_store)
 data.add_command(compare_stores)
 data.add_command(export_messages)
 data.add_command(import_messages)
@@ -154,6 +156,12 @@ def _print_report(report: VerifyReport, output: TextIO) -> None:
             format_bytes(segment.tail_bytes) if segment.tail_bytes else "",
         )
     console.print(table)
+    for snapshot in report.snapshots:
+        state = "damaged" if snapshot.problem is not None else "in use" if snapshot.used else "kept"
+        console.print(
+            f"{os.path.basename(snapshot.file)}: {state}, {snapshot.references} messages in queues up to sequence"
+            f" {snapshot.sequence}, {format_bytes(snapshot.size_bytes)}"
+        )
     console.print(
         f"node {report.node_id}, epoch {report.epoch}: {report.records} records up to sequence"
         f" {report.last_sequence}, {report.live_messages} messages in queues"

@@ -431,6 +431,8 @@ class Configuration:
     node_manager_lock_directory: str = _CORE.text("journal-directory")
     journal_lock_acquisition_timeout_ms: int = _CORE.number("journal-lock-acquisition-timeout")
     journal_file_size_bytes: int = _CORE.number("journal-file-size")
+    journal_compact_min_files: int = _CORE.number("journal-compact-min-files")
+    journal_compact_percentage_percent: int = _CORE.number("journal-compact-percentage")
     journal_min_files: int = _CORE.number("journal-min-files")
     journal_datasync: bool = _CORE.boolean("journal-datasync")
     journal_sync_transactional: bool = _CORE.boolean("journal-sync-transactional")

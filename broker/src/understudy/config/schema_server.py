@@ -167,9 +167,18 @@ _STORE: Final[tuple[Element, ...]] = (
     row("disk-scan-period", MS, "5000", "How often the disk is looked at.", minimum=1),
     row("global-max-messages", LONG, "-1", "Messages in memory over all addresses before they page; -1 is no limit."),
     row("global-max-size", BYTES, "-1", "Message bytes in memory over all addresses; -1 is half of the memory."),
-    *not_yet(
-        row("journal-compact-percentage", PERCENT, "30", "Share of live data below which it compacts.", maximum=100),
-        row("journal-compact-min-files", INTEGER, "10", "Files before the log is compacted; 0 is never."),
+    row(
+        "journal-compact-percentage",
+        PERCENT,
+        "30",
+        "Live share below which what lives in a segment is copied forward; 0 is never, 75 at most.",
+        maximum=100,
+    ),
+    row(
+        "journal-compact-min-files",
+        INTEGER,
+        "10",
+        "Segments after which the log is consolidated; 0 is never: only its dead beginning goes.",
     ),
     row(
         "journal-retention-directory",

@@ -53,6 +53,13 @@ class StoreFacts:
     full: bool
     durable_sequence: int
     """Everything up to here is synced; for a follower: everything up to here is applied."""
+    live_bytes: int | None = None
+    """Bytes of the log known to be needed: live at the last snapshot, or younger; None in a follower."""
+
+    @property
+    def amplification(self) -> float | None:
+        """Bytes kept for each byte needed; None where that is not known."""
+        return self.bytes / self.live_bytes if self.live_bytes else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -253,6 +260,8 @@ def node_json(view: NodeView) -> dict[str, object]:
             "bytes": store.bytes,
             "full": store.full,
             "durable_sequence": store.durable_sequence,
+            "live_bytes": store.live_bytes,
+            "amplification": None if store.amplification is None else round(store.amplification, 3),
         },
         "connections": view.connections,
         "sessions": view.sessions,

@@ -104,9 +104,14 @@ class NodeCollector(Collector):
             yield _gauge("understudy_follower_caught_up", "1 when all of the log is applied.", following.caught_up)
             yield _gauge("understudy_follower_lag_bytes", "Log bytes not applied yet.", following.lag_bytes)
         if store is not None:
-            yield _gauge("understudy_store_bytes", "Bytes of the journal's segments.", store.bytes)
+            yield _gauge("understudy_store_bytes", "Bytes of the journal's segments and snapshots.", store.bytes)
             yield _gauge("understudy_store_segments", "Segments of the journal.", store.segments)
             yield _gauge("understudy_store_full", "1 when the store takes no more messages.", store.full)
+            if store.live_bytes is not None and store.amplification is not None:
+                yield _gauge("understudy_store_live_bytes", "Bytes of the journal in use.", store.live_bytes)
+                yield _gauge(
+                    "understudy_store_amplification_ratio", "Bytes kept for each byte in use.", store.amplification
+                )
             yield _gauge("understudy_store_durable_sequence", "Last synced log sequence.", store.durable_sequence)
 
 

@@ -98,6 +98,8 @@ _SCHEMAS: Final[dict[str, Schema]] = {
                         "bytes": _COUNT,
                         "full": _FLAG,
                         "durable_sequence": _COUNT,
+                        "live_bytes": _or_null(_COUNT),
+                        "amplification": _or_null({"type": "number", "minimum": 0}),
                     }
                 )
             ),

@@ -29,10 +29,11 @@ from understudy.security.authorization import SecurityPolicy
 from understudy.store.follower import Follower
 from understudy.store.journal import Sync
 from understudy.store.large_messages import LargeMessages
-from understudy.store.message_store import MessageStore, StoreSettings
+from understudy.store.message_store import MessageStore
 from understudy.store.node_lock import NodeLock
 from understudy.store.pages import Pages
 from understudy.store.retention import RetentionSettings
+from understudy.store.settings import StoreSettings
 from understudy.wire.core.transport import TransportConfiguration
 
 log = logging.getLogger(__name__)
@@ -440,6 +441,8 @@ class BrokerNode:
             id_cache_size=configuration.id_cache_size,
             disk_usage_percent_max=configuration.max_disk_usage_percent,
             disk_free_bytes_min=configuration.min_disk_free_bytes,
+            compact_segments_min=configuration.journal_compact_min_files,
+            compact_percent=configuration.journal_compact_percentage_percent,
         )
 
     def _sync(self) -> Sync:

@@ -126,7 +126,14 @@ class LiveNodeView:
         directory = node.configuration.journal_directory
         if node.store is not None:
             store = node.store
-            return StoreFacts(directory, store.segment_count, store.size_bytes(), store.full, store.context.durable)
+            return StoreFacts(
+                directory,
+                store.segment_count,
+                store.size_bytes(),
+                store.full,
+                store.context.durable,
+                store.live_bytes,
+            )
         if node.follower is not None:
             state = node.follower.state
             size_bytes = log_size_bytes(node.environment.disk, directory)

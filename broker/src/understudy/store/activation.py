@@ -29,7 +29,9 @@ from understudy.store.segment import (
     frame,
     parse_name,
     seed_of,
+    segment_name,
 )
+from understudy.store.snapshot import temporary_names
 from understudy.store.state import StoreState
 
 log = logging.getLogger(__name__)
@@ -83,6 +85,8 @@ def begin_epoch(
     epoch = newest_epoch(names) + 1
     number = highest_number(names) + 1
     ends = follower.ends()
+    for end in ends:
+        state.segments[end.number].end = end.end
     try:
         _settle(follower, disk)
         sequence = state.sequence + 1
@@ -102,6 +106,11 @@ def begin_epoch(
     location = pack_location(number, HEADER_BLOCK_BYTES, HEADER_BYTES + len(payload))
     state.apply(EpochRecord(uuid_bytes(node_id), epoch, clock.wall_ms(), tuple(ends)), sequence, number, location)
     _tidy(disk, directory, names, epoch, ends)
+    _remove_unfinished(disk, directory, names)
+    # the rest of what was given up is removed, or retained, while the node serves
+    present = set(names)
+    removable = state.removable.items()
+    state.removable = {number: of for number, of in removable if segment_name(number, of) in present}
     return Epoch(state, file, number, position)
 
 
@@ -115,6 +124,7 @@ def _create_first_segment(
         return create_segment(disk, directory, header, record)
     except DiskFull:
         _remove_unused(disk, directory, names, header.epoch, ends)
+        _remove_unfinished(disk, directory, names)
         give_up_reserve(disk, directory)
         return create_segment(disk, directory, header, record)
 
@@ -164,6 +174,14 @@ def _remove_unused(disk: Disk, directory: str, names: list[str], epoch: int, end
             if not parsed[2] or _is_blank(disk, path):
                 disk.remove(path)
                 log.info("unused segment removed", extra={"path": path})
+
+
+def _remove_unfinished(disk: Disk, directory: str, names: list[str]) -> None:
+    """Remove snapshots that the node before had begun; only room."""
+    for name in temporary_names(names):
+        with suppress(StoreError, FileNotFoundError):
+            disk.remove(f"{directory}/{name}")
+            log.info("unfinished snapshot removed", extra={"path": f"{directory}/{name}"})
 
 
 def _cut(disk: Disk, path: str, end: int) -> None:

@@ -254,6 +254,19 @@ class Backlog(Mapping[int, MessageReference]):
                 block.set_count(columns, row, count)
             return
 
+    def relocate(self, message_id: int, location: Location) -> bool:
+        """The message lies there now. Whether it waits here."""
+        for level in self.levels.values():
+            found = level.find(message_id)
+            if found is not None:
+                block, columns, row = found
+                if block is None:
+                    columns.set_location(row, location)
+                else:
+                    block.set_location(columns, row, location)
+                return True
+        return False
+
     def scheduled_after(self, now_ms: int) -> list[MessageReference]:
         """Take out those whose time has not come by then, in log order of each priority."""
         if not self.scheduled_count:

@@ -19,7 +19,14 @@ from typing import Final
 from zlib import compress, decompressobj, error
 
 from understudy.message import LargeMessage, Message
-from understudy.store.reference import LargeReference, Location, MessageReference, pack_location, reference_to
+from understudy.store.reference import (
+    LargeReference,
+    Location,
+    MessageReference,
+    pack_location,
+    reference_to,
+    unpack_location,
+)
 
 _HEADER: Final = struct.Struct("<IBBQIQ")
 """Rows, optional columns, priority, first id, first offset, segment."""
@@ -152,6 +159,14 @@ class Columns:
         if not length:
             return None
         return pack_location(self.segment if self.segments is None else self.segments[row], self.offsets[row], length)
+
+    def set_location(self, row: int, location: Location) -> None:
+        """Write where the message of a row is stored."""
+        segment, self.offsets[row], self.lengths[row] = unpack_location(location)
+        if self.segments is None and segment != self.segment:
+            self.segments = array("Q", [self.segment]) * len(self.ids)
+        if self.segments is not None:
+            self.segments[row] = segment
 
     def reference(self, row: int) -> MessageReference:
         """The row as an object, without its body."""

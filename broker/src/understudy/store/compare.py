@@ -244,11 +244,12 @@ def check_same_node(copies: Sequence[LogCopy]) -> None:
 
 def first_difference(left: LogCopy, right: LogCopy) -> int | None:
     """The first sequence at which two copies differ, at most the end of the shorter one plus one;
-    None when they have no record in common.
+    None when they have no record in common, and so nothing tells where they split.
     """
     if not left.extents or not right.extents:
         return max(left.first_sequence, right.first_sequence, 1)
     sequence = max(left.first_sequence, right.first_sequence)
+    first = sequence
     if sequence > min(left.last_sequence, right.last_sequence):
         return None
     # the ends are asked again each time: reading may meet damage
@@ -260,7 +261,8 @@ def first_difference(left: LogCopy, right: LogCopy) -> int | None:
         stop = min(left_extent.last_sequence, right_extent.last_sequence)
         for mine, theirs in zip(left.read(sequence, stop), right.read(sequence, stop), strict=False):
             if not mine.is_same(theirs):
-                return sequence
+                # what one of them has no more may have been different already
+                return sequence if sequence > first or first == 1 else None
             sequence += 1
     return min(sequence, min(left.last_sequence, right.last_sequence) + 1)
 
@@ -301,7 +303,8 @@ def counterpart(copy: LogCopy, mine: Contents, theirs: Contents, sequence: int, 
     """The other side of a split, for ``live_messages``."""
     open_here = mine.open_at.get(sequence, {})
     uncommitted = [added for tx_id, added in open_here.items() if tx_id not in committed]
-    return Counterpart(split_at(copy, sequence), frozenset().union(*uncommitted), theirs.state)
+    origins = mine.state.origins or {}
+    return Counterpart(split_at(copy, sequence), frozenset().union(*uncommitted), theirs.state, origins)
 
 
 def _side(

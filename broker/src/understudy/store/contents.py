@@ -9,14 +9,15 @@ Not here: where two copies split (``compare``); how messages are written to a fi
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
 from understudy.errors import JournalCorrupt
 from understudy.limits import ID_CACHE_SIZE, RECORD_BYTES_MAX
 from understudy.ports import File
-from understudy.store.log_copy import Entry, Extent, LogCopy
+from understudy.store.log_chain import Link
+from understudy.store.log_copy import Entry, LogCopy
 from understudy.store.records import (
     HEADER,
     HEADER_BYTES,
@@ -27,10 +28,12 @@ from understudy.store.records import (
     QueueRecord,
     RecordType,
     decode,
+    decode_message,
 )
-from understudy.store.reference import MessageReference, pack_location, unpack_location
+from understudy.store.reference import Location, MessageReference, pack_location, unpack_location
 from understudy.store.replay import Cursor, Stop, read_frame, replay
 from understudy.store.segment import seed_of
+from understudy.store.snapshot import SnapshotLoader
 from understudy.store.state import StoreState
 
 _READ_BYTES: Final = 4 * 1024 * 1024
@@ -89,9 +92,10 @@ def read_contents(copy: LogCopy, split_sequences: Sequence[int] = ()) -> Content
         split_sequences: Where to note the open transactions on the way.
     """
     contents = Contents(StoreState(_DUPLICATE_IDS_MAX))
+    contents.state.origins = {}
+    sequence = _load_base(copy, contents.state)
     splits = sorted({sequence for sequence in split_sequences if copy.extents}, reverse=True)
     index = 0
-    sequence = 0
     while index < len(copy.extents):
         extent = copy.extents[index]
         index += 1
@@ -117,6 +121,20 @@ def read_contents(copy: LogCopy, split_sequences: Sequence[int] = ()) -> Content
         # at or behind the end
         contents.open_at[wanted] = _open_transactions(contents.state)
     return contents
+
+
+def _load_base(copy: LogCopy, state: StoreState) -> int:
+    """What the snapshot says that the copy begins with; the sequence up to which it stands, 0 for none."""
+    if copy.base is None:
+        return 0
+    file = copy.disk.open(f"{copy.directory}/{copy.base.name}", read_only=True)
+    try:
+        loader = SnapshotLoader(file, copy.base, state)
+        while loader.reader.end is None:
+            loader.step(_READ_BYTES)
+    finally:
+        file.close()
+    return copy.base.sequence
 
 
 def _open_transactions(state: StoreState) -> dict[int, frozenset[Reference]]:
@@ -151,7 +169,7 @@ def _replay_to(state: StoreState, cursor: Cursor, file: File, end: int) -> bool:
 
 def beginning_is_missing(copy: LogCopy, contents: Contents) -> bool:
     """Whether the log begins later than anything in it gives up (docs/journal-format.md s. 3)."""
-    return copy.first_sequence > max(contents.state.trimmed_to, 1)
+    return copy.base is None and copy.first_sequence > max(contents.state.trimmed_to, 1)
 
 
 # --- what one copy has and another does not -----------------------------------------------------
@@ -213,10 +231,13 @@ class Counterpart:
     """What transactions that were open at the split had added, unless the other side committed them."""
     other: StoreState
     """What the other side means at its end."""
+    origins: Mapping[int, Location]
+    """Where messages of the one that is looked at lay before they were copied forward."""
 
     def common(self, queue_id: int, reference: MessageReference) -> bool:
         """Whether the other side has, or had, this message in this queue too."""
-        if reference.location is None or reference.location >= self.split.location:
+        location = self.origins.get(reference.message_id, reference.location)
+        if location is None or location >= self.split.location:
             return False
         return (queue_id, reference.message_id) not in self.uncommitted
 
@@ -295,7 +316,8 @@ class _Reader:
 
     def __init__(self, copy: LogCopy) -> None:
         self._copy = copy
-        self._extents: dict[int, Extent] = {extent.number: extent for extent in copy.extents}
+        self._segments = {link.number: link for link in copy.older}
+        self._segments |= {extent.number: Link(extent.number, extent.epoch, extent.end) for extent in copy.extents}
         self._file: File | None = None
         self._number = -1
 
@@ -307,21 +329,21 @@ class _Reader:
     def message(self, reference: MessageReference) -> tuple[int, int, MessageRecord]:
         assert reference.location is not None, "everything in a log has its location"
         number, offset, length = unpack_location(reference.location)
-        extent = self._extents[number]
-        path = f"{self._copy.directory}/{extent.name}"
+        segment = self._segments[number]
+        path = f"{self._copy.directory}/{segment.name}"
         if self._file is None or number != self._number:
             self.close()
             self._file = self._copy.disk.open(path, read_only=True)
             self._number = number
         raw = self._file.read(offset, length)
-        frame = read_frame(raw, 0, offset, seed_of(number, extent.epoch))
+        frame = read_frame(raw, 0, offset, seed_of(number, segment.epoch))
         if frame is not None:
             try:
-                record = decode(frame.kind, frame.flags, raw[HEADER_BYTES:])
+                if frame.kind in (RecordType.MESSAGE_ADD, RecordType.MESSAGE_MOVE):
+                    # a moved message is written as it was added
+                    return segment.epoch, frame.sequence, decode_message(raw[HEADER_BYTES:])
             except ValueError as error:
                 raise JournalCorrupt(str(error), file=path, offset=offset) from error
-            if isinstance(record, MessageRecord):
-                return extent.epoch, frame.sequence, record
         raise JournalCorrupt("message is damaged", file=path, offset=offset)
 
 

@@ -10,11 +10,16 @@ written or half visible. When the writer turns out to have written less than was
 epoch ends a segment earlier, the beginning was trimmed past our position, or the disk lost bytes
 that were only cached), the follower starts over from the beginning: ``state`` is a new object.
 
+It begins with the newest snapshot that is whole and fits the log, else with the first segment. A
+damaged one is said and passed over; so is one that a node wrote which had lost the store, as soon as
+the log shows it (docs/journal-format.md s. 3).
+
 Not here: what the records mean (``state``), which segments count (``log_chain``).
 """
 
 from __future__ import annotations
 
+import logging
 from contextlib import suppress
 from typing import Final
 
@@ -25,8 +30,11 @@ from understudy.ports import Disk, File
 from understudy.store.log_chain import Chain, Link, read_chain
 from understudy.store.records import HEADER, HEADER_BYTES, SegmentEnd
 from understudy.store.replay import Cursor, Stop, find_later_record, read_frame, replay
-from understudy.store.segment import HEADER_BLOCK_BYTES, read_header, seed_of
+from understudy.store.segment import HEADER_BLOCK_BYTES, read_header, seed_of, segment_name
+from understudy.store.snapshot import SnapshotHeader, SnapshotLoader, read_snapshot_header, snapshot_names
 from understudy.store.state import StoreState
+
+log = logging.getLogger(__name__)
 
 #: Bytes read at a time while there is much to read ...
 READ_BYTES: Final = 4 * 1024 * 1024
@@ -62,6 +70,12 @@ class Follower:
         self._file: File | None = None
         self.restarts = 0
         """How often it had to start over."""
+        self.rejected: dict[str, JournalCorrupt] = {}
+        """Names of snapshots that cannot be used, and why."""
+        self._left_behind: list[str] = []
+        """What the directory held when segments had gone that were not read."""
+        self._loader: SnapshotLoader | None = None
+        self._loader_file: File | None = None
         self._reset()
 
     def _reset(self) -> None:
@@ -74,6 +88,10 @@ class Follower:
         """File, offset and bytes of what ``finish`` found behind the end and took for a batch never synced."""
         self.chain = Chain(0, (), None, False)
         self._names: list[str] = []
+        self.base: SnapshotHeader | None = None
+        """The snapshot that reading began with."""
+        self._chosen = False
+        """Whether it is settled where reading begins."""
         self._cursor: Cursor | None = None
         self._previous: Cursor | None = None
         """The cursor as it left the segment before."""
@@ -89,9 +107,16 @@ class Follower:
     def close(self) -> None:
         """Let go of the open file."""
         file, self._file = self._file, None
-        if file is not None:
-            with suppress(StoreError):
-                file.close()
+        snapshot, self._loader_file = self._loader_file, None
+        if snapshot is not None:
+            # half of a snapshot is nothing: it is begun again
+            self._loader = None
+            self._chosen = False
+            self.state = StoreState(self._id_cache_size)
+        for one in (file, snapshot):
+            if one is not None:
+                with suppress(StoreError):
+                    one.close()
 
     @property
     def position(self) -> tuple[int, int] | None:
@@ -141,17 +166,49 @@ class Follower:
         self._names = []
         if not self._confirm_position():
             self._restart()
-        while self.poll(READ_BYTES):
-            continue
-        self._judge_tail()
-        self._judge_beginning()
+        try:
+            while True:
+                while self.poll(READ_BYTES):
+                    continue
+                self._judge_tail()
+                if not self._refuse_base():
+                    break
+            self._judge_beginning()
+        except JournalCorrupt as error:
+            if self.rejected and self.base is None:
+                name, reason = next(iter(self.rejected.items()))
+                raise JournalCorrupt(
+                    f"snapshot {name} cannot be used ({reason}), and the log alone is not whole: {error}",
+                    file=reason.file,
+                    offset=reason.offset,
+                ) from error
+            raise
 
     def _restart(self) -> None:
         self.restarts += 1
         self._reset()
 
+    def _refuse_base(self) -> bool:
+        """Whether the snapshot turned out to be of another log than this one: begin again without."""
+        base = self.state.base
+        if self.base is None or base is None or self._loader is not None:
+            return False
+        if not self.state.refuted and self.state.sequence >= base[1]:
+            return False
+        path = f"{self._directory}/{self.base.name}"
+        self._reject(
+            self.base.name,
+            JournalCorrupt(f"it needs the log up to sequence {base[1]}, which is not there", file=path, offset=0),
+        )
+        self._restart()
+        return True
+
+    def _reject(self, name: str, error: JournalCorrupt) -> None:
+        log.warning("snapshot cannot be used", extra={"file": error.file, "error": str(error)})
+        self.rejected[name] = error
+
     def _update_chain(self) -> None:
-        names = [name for name in self._disk.list(self._directory) if name.startswith("segment-")]
+        names = [name for name in self._disk.list(self._directory) if name.startswith(("segment-", "snapshot-"))]
         if names == self._names:
             return
         chain = read_chain(self._disk, self._directory, names, self._node_id)
@@ -167,6 +224,10 @@ class Follower:
         self._index = pairs.index((cursor.number, cursor.epoch)) if cursor else 0
         self.chain = chain
         self._names = names
+        if self.state.removable:
+            # who follows for ever must not remember for ever
+            removable, present = self.state.removable.items(), set(names)
+            self.state.removable = {number: of for number, of in removable if segment_name(number, of) in present}
 
     def _step_back(self) -> None:
         self.close()
@@ -177,12 +238,11 @@ class Follower:
     def _still_on(self, chain: Chain, cursor: Cursor) -> bool:
         """Whether everything read so far is part of the chain."""
         ends = {(link.number, link.epoch): link.end for link in (*chain.missing, *chain.links)}
-        first = chain.links[0].number if chain.links else 0
         if not any((link.number, link.epoch) == (cursor.number, cursor.epoch) for link in chain.links):
             return False
         for end in (*self._ends, SegmentEnd(cursor.number, cursor.epoch, cursor.offset)):
-            # what the chain does not know at its beginning was trimmed, anything else never counted
-            stated = ends.get((end.number, end.epoch), end.end if end.number < first else 0)
+            # what the chain does not list was dropped: the segment we are in is part of it, so is what led there
+            stated = ends.get((end.number, end.epoch), end.end)
             if stated is not None and end.end > stated:
                 return False
         return True
@@ -193,6 +253,12 @@ class Follower:
         while True:
             cursor = self._cursor
             if cursor is None:
+                if self._find_base():
+                    return self._load(max_bytes)
+                if self.chain.hole is not None:
+                    raise JournalCorrupt(
+                        "segment is missing", file=f"{self._directory}/{self.chain.hole.name}", offset=0
+                    )
                 if not self._open_next(0):
                     self.caught_up = True
                     return applied
@@ -201,6 +267,12 @@ class Follower:
             before = cursor.offset
             self._stop = self._read_on(cursor, link, max_bytes - applied)
             applied += cursor.offset - before
+            if self.state.refuted and self._refuse_base():
+                # the chain is read anew as well
+                return max(applied, 1)
+            if self._stop is Stop.BAD and self._was_left_behind(cursor):
+                self._restart()
+                return max(applied, 1)
             if self._stop is None:
                 self._measure_lag(cursor, self._index)
                 return applied
@@ -216,6 +288,102 @@ class Follower:
                 self.lag_bytes = 0
                 self.caught_up = True
                 return applied
+
+    # --- beginning with a snapshot ----------------------------------------------------------------
+
+    def _find_base(self) -> bool:
+        """Whether a snapshot is being loaded."""
+        if self._loader is not None:
+            return True
+        if self._chosen or not self.chain.links:
+            return False
+        for name in snapshot_names(self._names):
+            if name in self.rejected:
+                continue
+            file = self._disk.open(f"{self._directory}/{name}", read_only=True)
+            try:
+                header = read_snapshot_header(file, name)
+            except JournalCorrupt as error:
+                file.close()
+                self._reject(name, error)
+                continue
+            except BaseException:
+                file.close()
+                raise
+            if self._fits(header):
+                self._loader_file = file
+                self._loader = SnapshotLoader(file, header, self.state)
+                return True
+            file.close()
+        self._chosen = True
+        return False
+
+    def _fits(self, header: SnapshotHeader) -> bool:
+        """Whether the log goes on from there, as far as names and stated ends tell."""
+        chain = self.chain
+        link = next((link for link in chain.links if link.number == header.number), None)
+        return (
+            link is not None
+            and link.epoch == header.segment_epoch
+            and link.end in (None, header.offset)
+            and header.epoch <= chain.epoch
+            and (header.epoch == chain.epoch or not chain.trimmed)
+            and header.node_id == chain.node_id
+            and all(missing.number < header.number for missing in chain.missing)
+        )
+
+    def _load(self, max_bytes: int) -> int:
+        """Read on in the snapshot; the bytes read."""
+        loader = self._loader
+        assert loader is not None
+        header = loader.header
+        try:
+            read = loader.step(max_bytes)
+        except JournalCorrupt as error:
+            self._reject(header.name, error)
+            self._restart()
+            return 1
+        if loader.reader.end is None:
+            self.lag_bytes = max(self.lag_bytes, 1)
+            return read
+        file, self._loader_file, self._loader = self._loader_file, None, None
+        assert file is not None
+        file.close()
+        self._chosen = True
+        self.base = header
+        self._cursor = header.cursor(self._directory)
+        self._ends = [
+            SegmentEnd(number, use.epoch, use.end)
+            for number, use in self.state.segments.items()
+            if number < header.number
+        ]
+        self._index = next(index for index, link in enumerate(self.chain.links) if link.number == header.number)
+        log.info("snapshot loaded", extra={"file": header.name, "sequence": header.sequence})
+        return read
+
+    def _was_left_behind(self, cursor: Cursor) -> bool:
+        """Whether segments between the one before and this one were dropped before they were read.
+
+        Raises:
+            JournalCorrupt: they are missing, and beginning again has not helped.
+        """
+        if not cursor.sequence or cursor.offset != HEADER_BLOCK_BYTES:
+            return False
+        header = self._read_range(cursor.path, cursor.offset, HEADER_BYTES)
+        length = HEADER.unpack(header)[1] if len(header) == HEADER_BYTES else 0
+        if length > RECORD_BYTES_MAX:
+            return False
+        frame = read_frame(self._read_range(cursor.path, cursor.offset, length), 0, cursor.offset, cursor.seed)
+        if frame is None or frame.sequence <= cursor.sequence + 1:
+            return False
+        if self._left_behind == self._names:
+            raise JournalCorrupt(
+                f"records {cursor.sequence + 1} to {frame.sequence - 1} are missing",
+                file=cursor.path,
+                offset=cursor.offset,
+            )
+        self._left_behind = self._names
+        return True
 
     def _open_next(self, index: int) -> bool:
         """Go to that link; False if there is none (yet)."""
@@ -315,18 +483,29 @@ class Follower:
         return at == read.offset - read.batch and last == read.sequence
 
     def _judge_beginning(self) -> None:
-        """Raise if segments are gone that no TRIM record gives up: it was durable before they were
-        removed, so either it is damaged or they are lost.
+        """Raise if segments are gone that no TRIM or SEGMENTS_DROP gives up: it was durable before they
+        were removed, so either it is damaged or they are lost.
         """
         state, cursor = self.state, self._cursor
+        if cursor is None:
+            return
         gone = self.chain.trimmed or bool(self.chain.missing)
-        if cursor is not None and (state.first_sequence > state.trimmed_to or (gone and state.trimmed_to == 1)):
+        if self.base is None and (state.first_sequence > state.trimmed_to or (gone and not state.sequence)):
             begins = f"begins with sequence {state.first_sequence}" if state.sequence else "has no valid record"
             raise JournalCorrupt(
                 f"the log {begins}, but nothing says that what was before may be gone",
                 file=cursor.path if not state.sequence else f"{self._directory}/{self.chain.links[0].name}",
                 offset=HEADER_BLOCK_BYTES,
             )
+        present = set(self._names)
+        for number, use in state.segments.items():
+            name = segment_name(number, use.epoch)
+            if name not in present:
+                raise JournalCorrupt(
+                    "segment is missing, but nothing says that it may be gone",
+                    file=f"{self._directory}/{name}",
+                    offset=0,
+                )
 
     def _judge_tail(self) -> None:
         """Raise unless the log really ends where reading stopped."""

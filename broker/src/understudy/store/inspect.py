@@ -9,6 +9,7 @@ Not here: how it is shown (``cli.data``); repairing anything.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
 from zlib import crc32
@@ -17,7 +18,7 @@ from understudy.errors import JournalCorrupt, RemoteProtocolError
 from understudy.limits import RECORD_BYTES_MAX
 from understudy.message import Message
 from understudy.ports import Disk, File
-from understudy.store.follower import recover
+from understudy.store.follower import Follower, recover
 from understudy.store.log_chain import Chain, Link, read_chain
 from understudy.store.records import (
     HEADER,
@@ -31,6 +32,7 @@ from understudy.store.records import (
 )
 from understudy.store.replay import Frame, find_later_record, read_frame
 from understudy.store.segment import HEADER_BLOCK_BYTES, parse_name, read_header, read_seal, seed_of
+from understudy.store.snapshot import check_snapshot, parse_snapshot_name, snapshot_names
 
 _READ_BYTES: Final = 4 * 1024 * 1024
 
@@ -79,12 +81,30 @@ class SegmentReport:
 
 
 @dataclass(frozen=True, slots=True)
+class SnapshotReport:
+    """What ``verify`` found in one snapshot."""
+
+    file: str
+    epoch: int
+    """Of the node that wrote it."""
+    sequence: int
+    """The log up to here is in it."""
+    references: int
+    size_bytes: int
+    used: bool
+    """A node that starts now begins with it."""
+    problem: Problem | None
+
+
+@dataclass(frozen=True, slots=True)
 class VerifyReport:
     """What ``verify`` found in a store."""
 
     node_id: str | None
     epoch: int
     segments: tuple[SegmentReport, ...]
+    snapshots: tuple[SnapshotReport, ...]
+    """Newest first."""
     records: int
     last_sequence: int
     live_messages: int
@@ -139,7 +159,7 @@ def read_log(disk: Disk, directory: str) -> Iterator[LoggedRecord]:
     Raises:
         JournalCorrupt: a valid record that cannot be understood, or the chain is damaged.
     """
-    for link in read_chain(disk, directory, disk.list(directory)).links:
+    for link in _log_links(disk, directory):
         path = f"{directory}/{link.name}"
         file = disk.open(path, read_only=True)
         try:
@@ -151,6 +171,18 @@ def read_log(disk: Disk, directory: str) -> Iterator[LoggedRecord]:
                 yield LoggedRecord(link.number, link.epoch, frame, record)
         finally:
             file.close()
+
+
+def _log_links(disk: Disk, directory: str) -> list[Link]:
+    """The segments of the log, also those that only a snapshot lists."""
+    chain = read_chain(disk, directory, disk.list(directory))
+    if chain.trimmed or chain.missing:
+        with suppress(JournalCorrupt):
+            follower = recover(disk, directory)
+            follower.close()
+            newest = follower.chain.epoch
+            return [Link(end.number, end.epoch, end.end if end.epoch < newest else None) for end in follower.ends()]
+    return list(chain.links)
 
 
 def verify(disk: Disk, directory: str, progress: Callable[[int, int], None] = lambda done, total: None) -> VerifyReport:
@@ -166,40 +198,87 @@ def verify(disk: Disk, directory: str, progress: Callable[[int, int], None] = la
     """
     problems: list[Problem] = []
     chain: Chain | None = None
+    follower: Follower | None = None
     try:
         chain, links = segment_links(disk, directory)
+        follower = recover(disk, directory)
+        links = _links_of(follower, links)
     except JournalCorrupt as error:
         problems.append(Problem(error.file, error.offset, _bare(error)))
-        links = [(Link(p[0], p[1], None), False) for p in map(parse_name, disk.list(directory)) if p and p[2]]
+        if chain is None:
+            links = [(Link(p[0], p[1], None), False) for p in map(parse_name, disk.list(directory)) if p and p[2]]
+    complete = follower.state.complete if follower is not None else 0
     reports: list[SegmentReport] = []
     sequence = 0
     last = chain.links[-1] if chain is not None and chain.links else None
     for done, (link, part_of_log) in enumerate(links):
         progress(done, len(links))
-        report = _verify_segment(disk, directory, link, part_of_log, sequence if part_of_log else 0, link == last)
+        # up to there segments may be missing in between
+        follows = sequence if part_of_log and link.number > complete else 0
+        report = _verify_segment(disk, directory, link, part_of_log, follows, link == last)
         reports.append(report)
         if report.problem is not None:
-            problems.append(report.problem)
+            _add(problems, report.problem)
         if part_of_log and report.last_sequence:
             sequence = report.last_sequence
+    snapshots = _verify_snapshots(disk, directory, follower)
+    for snapshot in snapshots:
+        if snapshot.problem is not None:
+            _add(problems, snapshot.problem)
     progress(len(links), len(links))
-    live_messages = 0
-    try:
-        state = recover(disk, directory).state
-        live_messages = sum(len(backlog) for backlog in state.references.values())
-    except JournalCorrupt as error:
-        problem = Problem(error.file, error.offset, _bare(error))
-        if not any((known.file, known.offset) == (problem.file, problem.offset) for known in problems):
-            problems.append(problem)
     return VerifyReport(
         chain.node_id if chain is not None else None,
         chain.epoch if chain is not None else 0,
         tuple(reports),
+        tuple(snapshots),
         sum(report.records for report in reports if report.part_of_log),
         sequence,
-        live_messages,
+        sum(len(backlog) for backlog in follower.state.references.values()) if follower is not None else 0,
         tuple(problems),
     )
+
+
+def _links_of(follower: Follower, links: list[tuple[Link, bool]]) -> list[tuple[Link, bool]]:
+    """The same with what a snapshot knows: older segments and their ends, and what was dropped."""
+    epoch = follower.chain.epoch
+    known = {(end.number, end.epoch): end.end if end.epoch < epoch else None for end in follower.ends()}
+    dropped = follower.state.removable
+    return [
+        (
+            Link(link.number, link.epoch, known.get((link.number, link.epoch), link.end)),
+            (part_of_log and dropped.get(link.number) != link.epoch) or (link.number, link.epoch) in known,
+        )
+        for link, part_of_log in links
+    ]
+
+
+def _add(problems: list[Problem], problem: Problem) -> None:
+    if not any((known.file, known.offset) == (problem.file, problem.offset) for known in problems):
+        problems.append(problem)
+
+
+def _verify_snapshots(disk: Disk, directory: str, follower: Follower | None) -> list[SnapshotReport]:
+    reports = []
+    for name in snapshot_names(disk.list(directory)):
+        path = f"{directory}/{name}"
+        file = disk.open(path, read_only=True)
+        references = 0
+        problem: Problem | None = None
+        try:
+            references = check_snapshot(file, name).references
+        except JournalCorrupt as error:
+            problem = Problem(path, error.offset, _bare(error))
+        finally:
+            size_bytes = file.size()
+            file.close()
+        rejected = follower.rejected.get(name) if follower is not None else None
+        if problem is None and rejected is not None:
+            problem = Problem(path, rejected.offset, _bare(rejected))
+        used = follower is not None and follower.base is not None and follower.base.name == name
+        parsed = parse_snapshot_name(name)
+        assert parsed is not None
+        reports.append(SnapshotReport(path, parsed[0], parsed[1], references, size_bytes, used, problem))
+    return reports
 
 
 def _bare(error: JournalCorrupt) -> str:

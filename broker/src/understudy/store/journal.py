@@ -21,6 +21,7 @@ Not here: what records mean, activation (``activation``), who may append when th
 
 from __future__ import annotations
 
+import posixpath
 from array import array
 from collections import deque
 from collections.abc import Callable
@@ -28,9 +29,10 @@ from dataclasses import dataclass
 from enum import Enum, auto
 from typing import Final
 
-from understudy.errors import DiskFailed, DiskFull, StoreError
+from understudy.errors import DiskFailed, DiskFull, LockLost, StoreError
 from understudy.ids import NodeId
 from understudy.ports import Clock, Disk, LogWriter
+from understudy.store.log_chain import newest_epoch
 from understudy.store.operation_context import OperationContext
 from understudy.store.records import HEADER_BYTES, SEAL_FIXED_BYTES, RecordType, SealRecord
 from understudy.store.reserve import keep_reserve
@@ -42,6 +44,7 @@ from understudy.store.segment import (
     UnsyncedFile,
     create_segment,
     frame,
+    parse_name,
     seed_of,
     segment_name,
 )
@@ -183,6 +186,7 @@ class Journal:
         self._queue: deque[_Batch | _Seal] = deque()
         self._under_way: _Batch | _Seal | None = None
         self._queued_bytes = 0
+        self._sealed_bytes = 0
         self._to_prepare: deque[_Segment] = deque()
         self._preparing = False
         self._prepare_at_ms = 0
@@ -269,6 +273,15 @@ class Journal:
             self._change_segment(length)
         self._set_room(length)
 
+    def begin_segment(self) -> None:
+        """Begin the next segment although this one has room: what is in it can be consolidated then.
+
+        Raises:
+            StoreError: the journal has failed or is closed.
+        """
+        self.make_room(0)
+        self._change_segment(0)
+
     def _segment_room(self) -> int:
         return self._segment.needed_bytes - SEAL_FIXED_BYTES - 4 * (len(self.offsets) + 1)
 
@@ -298,6 +311,7 @@ class Journal:
             if following.readiness is _Readiness.READY:
                 self._prepare(following)
         self._queue_seal(following)
+        self._sealed_bytes += self.use.end
         self._segment = following
         self.number = following.number
         # the seal syncs what was before
@@ -325,9 +339,15 @@ class Journal:
             self.use.message_id_max,
             (),
         )
+        self.use.end = self.offset + SEAL_FIXED_BYTES + 4 * len(self.offsets)
         self.sequence += 1
         self._context.appended = self.sequence
         self._queue.append(_Seal(self._segment, following, record, self.seed, self.offsets, self.sequence))
+
+    @property
+    def appended_bytes(self) -> int:
+        """Bytes of the log that this journal has filled so far."""
+        return self._sealed_bytes + self.offset
 
     @property
     def backlog_bytes(self) -> int:
@@ -387,7 +407,7 @@ class Journal:
         assert item is not None
         self._under_way = None
         if error is not None:
-            self._fail(error)
+            self.fail(error)
             return
         if isinstance(item, _Batch):
             self._queued_bytes -= item.size_bytes
@@ -397,7 +417,8 @@ class Journal:
             return
         self.flush()
 
-    def _fail(self, error: BaseException) -> None:
+    def fail(self, error: BaseException) -> None:
+        """A write or sync has failed, here or in other work on the store's files: nothing is released any more."""
         if self.failure is not None:
             return
         self.failure = error
@@ -442,7 +463,7 @@ class Journal:
             self._on_space()
             self._prepare_at_ms = self._clock.monotonic_ms() + PREPARE_RETRY_MS
         elif error is not None:
-            self._fail(error)
+            self.fail(error)
             return
         else:
             if self.no_space:
@@ -452,22 +473,22 @@ class Journal:
                 segment.readiness = _Readiness.READY
                 self._to_prepare.popleft()
                 if segment is self._spares[-1] and self._closing is None:
-                    self._keep_reserve()
+                    self.keep_reserve()
             if self._closing is None:
                 self._prepare_next()
         if self._closing is not None:
             self._close_when_idle()
         self.flush()
 
-    def _keep_reserve(self) -> None:
-        """Once the spare is there: room for the first segment and the spare of whoever activates on
-        a full disk. Without room for it the journal goes on, and asks again with the next spare.
+    def keep_reserve(self) -> None:
+        """Once the spare is there, or the reserve was used: room for the first segment and the spare of
+        whoever activates on a full disk. Without it the journal goes on, and asks again with the next spare.
         """
         size_bytes = 2 * self._segment_bytes
 
         def kept(error: BaseException | None) -> None:
             if error is not None:
-                self._fail(error)
+                self.fail(error)
 
         self._writer.run(lambda: keep_reserve(self._disk, self._directory, size_bytes), kept)
 
@@ -478,24 +499,38 @@ class Journal:
 
     # --- removing and closing -------------------------------------------------------------------
 
-    def remove_segments(self, paths: list[str], done: Callable[[BaseException | None], None]) -> None:
-        """Remove files in order, each for good before the next; stops at the first error. With
-        retention they are moved away.
+    def remove_files(self, paths: list[str], done: Callable[[BaseException | None], None]) -> None:
+        """Remove files in order, each for good before the next; stops at the first error. Nothing if
+        another node has begun an epoch: for it they may be part of the log. With retention segments are
+        moved away instead.
         """
         retention = self._retention
+        unsynced: list[StoreError] = []
 
         def work() -> None:
+            if newest_epoch(self._disk.list(self._directory)) > self.epoch:
+                raise LockLost(f"another node has taken {self._directory} over")
             for path in paths:
                 if self._disk.exists(path):
-                    if retention is not None:
+                    kept = retention is not None and parse_name(posixpath.basename(path)) is not None
+                    if retention is not None and kept:
                         retention.retire(path)
-                    if retention is None or self._disk.exists(path):
+                    if not kept or self._disk.exists(path):
                         self._disk.remove(path)
-                    self._disk.sync_directory(self._directory)
+                    try:
+                        self._disk.sync_directory(self._directory)
+                    except StoreError as error:
+                        unsynced.append(error)
+                        raise
             if retention is not None:
                 retention.prune(self._clock.wall_ms())
 
-        self._writer.run(work, done)
+        def removed(error: BaseException | None) -> None:
+            if unsynced:
+                self.fail(unsynced[0])
+            done(error)
+
+        self._writer.run(work, removed)
 
     def prune_retention(self) -> None:
         """Let go of retained segments whose time is over; now and then."""

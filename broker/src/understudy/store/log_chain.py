@@ -51,7 +51,13 @@ class Chain:
     trimmed: bool
     """The beginning of the newest epoch itself is gone."""
     missing: tuple[Link, ...] = ()
-    """Listed at the beginning, not there any more."""
+    """Listed, not there any more."""
+
+    @property
+    def hole(self) -> Link | None:
+        """The first missing one behind one that is there: only a snapshot can explain it."""
+        first = self.links[0].number if self.links else 0
+        return next((link for link in self.missing if link.number > first), None)
 
 
 def newest_epoch(names: list[str]) -> int:
@@ -74,8 +80,7 @@ def read_chain(disk: Disk, directory: str, names: list[str], node_id: NodeId | N
         node_id: Whose log it must be; None for anybody's.
 
     Raises:
-        JournalCorrupt: a header or the first record of the newest epoch is damaged, or a listed
-            segment is missing.
+        JournalCorrupt: a header or the first record of the newest epoch is damaged.
         StoreVersionUnsupported: written by a newer Understudy.
         WrongNode: the log belongs to another node id.
         FileNotFoundError: a segment was removed meanwhile; look again.
@@ -98,10 +103,7 @@ def read_chain(disk: Disk, directory: str, names: list[str], node_id: NodeId | N
     present = set(complete)
     older = [Link(end.number, end.epoch, end.end) for end in record.ends]
     kept = [link for link in older if (link.number, link.epoch) in present]
-    missing = older[: len(older) - len(kept)]
-    if kept != older[len(missing) :]:
-        lost = next(link for link in older if link not in kept and older.index(link) > older.index(kept[0]))
-        raise JournalCorrupt("segment is missing", file=f"{directory}/{lost.name}", offset=0)
+    missing = [link for link in older if (link.number, link.epoch) not in present]
     return Chain(epoch, (*kept, *own), header.node_id, False, tuple(missing))
 
 

@@ -24,7 +24,7 @@ from understudy.ids import NodeId
 from understudy.ports import Disk, File
 from understudy.store.inspect import Problem, read_frames
 from understudy.store.log_chain import Chain, Link, newest_epoch, read_chain
-from understudy.store.records import RecordType, SealRecord
+from understudy.store.records import HEADER, HEADER_BYTES, RecordType, SealRecord
 from understudy.store.replay import Frame, find_later_record
 from understudy.store.segment import (
     HEADER_BLOCK_BYTES,
@@ -35,6 +35,7 @@ from understudy.store.segment import (
     seed_of,
     segment_name,
 )
+from understudy.store.snapshot import SnapshotHeader, read_snapshot, snapshot_names
 
 _READ_BYTES: Final = 4 * 1024 * 1024
 #: How often a copy may change while it is looked at.
@@ -150,12 +151,17 @@ class LogCopy:
         self._firsts: list[int] = []
         self.state = CopyState.WHOLE
         self.problem: Problem | None = None
+        self.base: SnapshotHeader | None = None
+        """The snapshot that stands for what is before ``extents``; only if the segments alone are not whole."""
+        self.older: list[Link] = []
+        """Segments that hold messages of the snapshot."""
         self.tail_bytes = 0
         """Bytes behind the log's end that are not zero."""
         chain = self._find_chain()
         self.node_id: NodeId | None = chain.node_id
+        self._find_base(chain)
         for link in chain.links:
-            if not self._scan(link):
+            if (self.base is None or link.number > self.base.number) and not self._scan(link):
                 break
         self._judge_end(chain)
 
@@ -235,6 +241,55 @@ class LogCopy:
                 epoch = newest_epoch(names)
                 names = [name for name in names if (parse_name(name) or (0, 0))[1] != epoch]
 
+    def _find_base(self, chain: Chain) -> None:
+        """Where segments were dropped: the oldest whole snapshot that fits, because most of the log is left
+        behind it. None where all that is missing was trimmed.
+        """
+        gapless, first_sequence = self._continuity(chain)
+        if gapless and first_sequence <= 1:
+            return
+        names = self.disk.list(self.directory)
+        present = {link.number: link for link in chain.links}
+        for name in reversed(snapshot_names(names)):
+            file = self.disk.open(f"{self.directory}/{name}", read_only=True)
+            try:
+                header, state = read_snapshot(file, name)
+            except JournalCorrupt as error:
+                if self.problem is None:
+                    self.problem = Problem(error.file, error.offset, bare_message(error))
+                continue
+            finally:
+                file.close()
+            link = present.get(header.number)
+            if link is None or link.epoch != header.segment_epoch or link.end not in (None, header.offset):
+                continue
+            if gapless and first_sequence <= state.trimmed_to:
+                return
+            self.base = header
+            parsed = [pair for pair in map(parse_name, names) if pair is not None and pair[2]]
+            self.older = [Link(pair[0], pair[1], None) for pair in parsed if pair[0] <= header.number]
+            return
+
+    def _continuity(self, chain: Chain) -> tuple[bool, int]:
+        """Whether, by what the seals say, no segment between two is missing; and the first sequence, 0 for none."""
+        first = after = 0
+        gapless = True
+        for link in chain.links:
+            file = self.disk.open(f"{self.directory}/{link.name}", read_only=True)
+            try:
+                raw = file.read(HEADER_BLOCK_BYTES, HEADER_BYTES)
+                sequence = HEADER.unpack(raw)[2] if len(raw) == HEADER_BYTES else 0
+                found = read_seal(file, read_header(file, link.number, link.epoch))
+            except JournalCorrupt:
+                # the scan says it
+                found = None
+            finally:
+                file.close()
+            gapless = gapless and (not after or not sequence or sequence == after)
+            first = first or sequence
+            after = found[1].last_sequence + 2 if found is not None else 0
+        return gapless, first
+
     def _scan(self, link: Link) -> bool:
         """Take in one segment; False when the log does not go on behind it."""
         file = self.disk.open(f"{self.directory}/{link.name}", read_only=True)
@@ -249,6 +304,10 @@ class LogCopy:
         finally:
             file.close()
 
+    def _expected(self) -> int:
+        """Sequence of the next record; 0 for any."""
+        return self.last_sequence + 1 if self.extents else self.base.sequence + 1 if self.base is not None else 0
+
     def _scan_sealed(self, file: File, link: Link, header: SegmentHeader) -> bool:
         size = file.size()
         if link.end is not None and link.end != size:
@@ -257,7 +316,7 @@ class LogCopy:
         if found is None:
             return False
         at, seal = found
-        if self.extents and seal.first_sequence != self.last_sequence + 1:
+        if self._expected() not in (0, seal.first_sequence):
             return False
         if self._full and _digest(file, at) != seal.digest:
             return False
@@ -281,7 +340,7 @@ class LogCopy:
 
     def _scan_open(self, file: File, link: Link, header: SegmentHeader) -> bool:
         seed = seed_of(link.number, link.epoch)
-        expected = self.last_sequence + 1 if self.extents else 0
+        expected = self._expected()
         first = last = 0
         end = HEADER_BLOCK_BYTES
         sealed = False

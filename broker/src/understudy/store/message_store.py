@@ -17,19 +17,20 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Final
 from zlib import crc32
 
 from understudy.errors import DiskFull, LimitExceeded
 from understudy.ids import NodeId, first_id_of_epoch
-from understudy.limits import DUPLICATE_ID_BYTES_MAX, ID_CACHE_SIZE, RECORD_BYTES_MAX
+from understudy.limits import DUPLICATE_ID_BYTES_MAX, RECORD_BYTES_MAX
 from understudy.message import Message
 from understudy.ports import Clock, Disk, LogWriter
 from understudy.store.activation import begin_epoch
+from understudy.store.consolidator import Consolidator
 from understudy.store.disk_usage import disk_usage_problem, used_percent
 from understudy.store.follower import Follower
-from understudy.store.journal import SEGMENT_BYTES, Journal, Sync
+from understudy.store.forwarding import Forwarding
+from understudy.store.journal import Journal
 from understudy.store.large_messages import LargeMessages
 from understudy.store.message_run import append_run
 from understudy.store.operation_context import OperationContext
@@ -54,10 +55,10 @@ from understudy.store.records import (
     encode_queue,
 )
 from understudy.store.reference import Location
-from understudy.store.retention import Retention, RetentionSettings
+from understudy.store.retention import Retention
 from understudy.store.segment import SegmentFile, log_size_bytes
+from understudy.store.settings import StoreSettings
 from understudy.store.state import SegmentUse, StoreState
-from understudy.store.trimming import LogTrimmer
 
 _MESSAGE_ADD: Final = int(RecordType.MESSAGE_ADD)
 _ACKNOWLEDGE: Final = int(RecordType.ACKNOWLEDGE)
@@ -68,26 +69,6 @@ _ACKNOWLEDGE_ONE_BYTES: Final = ACKNOWLEDGE_HEADER_BYTES + 8
 _ACKNOWLEDGE_IDS_MAX: Final = 64 * 1024
 #: Payload of an ACKNOWLEDGE of nothing.
 NO_ACKNOWLEDGES: Final = bytes(ACKNOWLEDGE_HEADER_BYTES - HEADER_BYTES)
-
-
-@dataclass(frozen=True, slots=True)
-class StoreSettings:
-    """Settings of the store (broker.xml element in brackets)."""
-
-    segment_bytes: int = SEGMENT_BYTES
-    """Size of a segment (journal-file-size)."""
-    id_cache_size: int = ID_CACHE_SIZE
-    """Duplicate ids kept per address (id-cache-size)."""
-    ahead: int = 1
-    """Segments prepared ahead (journal-min-files, the one in use left out)."""
-    sync: Sync = Sync.ALWAYS
-    """When a batch is synced (journal-datasync, journal-sync-transactional and -non-transactional)."""
-    retention: RetentionSettings | None = None
-    """Where segments go that leave the log (journal-retention-directory)."""
-    disk_usage_percent_max: int = 90
-    """Refuse messages above it (max-disk-usage); -1 or 100 for never."""
-    disk_free_bytes_min: int = -1
-    """Refuse messages below it (min-disk-free); -1 for never."""
 
 
 class MessageStore:
@@ -147,7 +128,8 @@ class MessageStore:
         self._live = state.live
         self._live_queues = state.live.queues
         self._epochs = {segment: use.epoch for segment, use in state.segments.items()}
-        self._trim_pending = False
+        self._segment_began = True
+        self._forwarding = Forwarding()
         self._journal = Journal(
             disk=disk,
             directory=directory,
@@ -169,9 +151,19 @@ class MessageStore:
             on_segment=self._begin_segment,
             on_space=self._update_full,
         )
-        self._read_back = ReadBack(disk, directory, self._journal, self._epochs)
-        self._trimmer = LogTrimmer(
-            self._journal, state, context, directory, settings.segment_bytes, self._forget_segment
+        self._read_back = ReadBack(disk, directory, self._journal, self._epochs, self._forwarding)
+        self._consolidator = Consolidator(
+            disk=disk,
+            directory=directory,
+            writer=writer,
+            clock=clock,
+            node_id=self.node_id,
+            journal=self._journal,
+            state=state,
+            context=context,
+            forwarding=self._forwarding,
+            forget=self._forget_segment,
+            settings=settings,
         )
 
     @classmethod
@@ -256,8 +248,18 @@ class MessageStore:
         return len(self._epochs)
 
     def size_bytes(self) -> int:
-        """Bytes of the directory's segments on the disk, the prepared one included."""
+        """Bytes of the directory's segments and snapshots on the disk, the prepared segment included."""
         return log_size_bytes(self._disk, self._directory)
+
+    @property
+    def consolidating(self) -> bool:
+        """Whether the log is being consolidated."""
+        return self._consolidator.busy
+
+    @property
+    def live_bytes(self) -> int:
+        """Bytes of the log known to be needed: what lived at the last snapshot, and everything since."""
+        return self._consolidator.live_bytes
 
     # --- bindings -------------------------------------------------------------------------------
 
@@ -504,11 +506,14 @@ class MessageStore:
 
     def flush(self) -> None:
         """Hand the collected records to the writer if it is free; once per turn."""
-        if self._trim_pending:
-            self._trim_pending = False
-            self._trimmer.trim()
+        if self._segment_began:
+            self._segment_began = False
+            # the one before is finished once its seal is durable
+            before = self._journal.use.first_sequence - 1
+            self.context.when_durable(before, self._consolidator.segment_finished)
         self.large.flush()
         self._journal.flush()
+        self._consolidator.turn()
 
     def watch(self, directories: Sequence[str]) -> None:
         """Have ``check_disk`` look at these as well: they may lie on other file systems."""
@@ -530,6 +535,8 @@ class MessageStore:
         self.large.flush()
         self._journal.prune_retention()
         self._update_full()
+        if self.full:
+            self._consolidator.free_space()
         self._mark()
 
     def _mark(self) -> None:
@@ -554,6 +561,7 @@ class MessageStore:
         afterwards.
         """
         self._read_back.close()
+        self._consolidator.stop()
         self.large.close()
         self._journal.close(done)
 
@@ -562,7 +570,7 @@ class MessageStore:
     def _begin_segment(self, number: int, first_sequence: int) -> SegmentUse:
         self._epochs[number] = self.epoch
         # not now: the journal is in the middle of an append
-        self._trim_pending = True
+        self._segment_began = True
         return self.state.begin_segment(number, self.epoch, first_sequence)
 
     def _forget_segment(self, number: int) -> int | None:

@@ -30,17 +30,37 @@ Decode = Callable[[Location, bytes | memoryview], Message]
 class RunReader:
     """See the module's text."""
 
-    __slots__ = ("_data", "_decode", "_end", "_fetch", "_messages_max", "_number", "_run_bytes", "_start", "runs")
+    __slots__ = (
+        "_data",
+        "_decode",
+        "_end",
+        "_fetch",
+        "_messages_max",
+        "_number",
+        "_resolve",
+        "_run_bytes",
+        "_start",
+        "runs",
+    )
 
-    def __init__(self, fetch: Fetch, decode: Decode, run_bytes: int = RUN_BYTES, messages_max: int = -1) -> None:
+    def __init__(
+        self,
+        fetch: Fetch,
+        decode: Decode,
+        run_bytes: int = RUN_BYTES,
+        messages_max: int = -1,
+        resolve: Callable[[Location], Location] = lambda location: location,
+    ) -> None:
         """Args:
         fetch: Reads bytes.
         decode: Checks and decodes a record.
         run_bytes: Most bytes kept; a larger record is read for itself.
         messages_max: Most records of one run, -1 for any number.
+        resolve: Gives the location now for one that was given out before.
         """
         self._fetch = fetch
         self._decode = decode
+        self._resolve = resolve
         self._run_bytes = run_bytes
         self._messages_max = messages_max
         self._number = self._start = self._end = -1
@@ -59,6 +79,7 @@ class RunReader:
             JournalCorrupt: what is there is not that record.
             DiskFailed: it cannot be read.
         """
+        location = self._resolve(location)
         number, offset, length = unpack_location(location)
         if number != self._number or offset < self._start or offset + length > self._end:
             self._read_run(number, offset, length, upcoming)
@@ -72,7 +93,7 @@ class RunReader:
         for following in upcoming:
             if following is None or not left:
                 break
-            next_number, next_offset, next_length = unpack_location(following)
+            next_number, next_offset, next_length = unpack_location(self._resolve(following))
             if next_number != number or not 0 <= next_offset - end <= _GAP_BYTES or next_offset + next_length > last:
                 break
             end = next_offset + next_length

@@ -11,6 +11,7 @@ from zlib import crc32
 from understudy.errors import JournalCorrupt, RemoteProtocolError
 from understudy.message import LargeMessage, Message, large_body_of
 from understudy.ports import Disk, File
+from understudy.store.forwarding import Forwarding
 from understudy.store.journal import Journal
 from understudy.store.read_ahead import RUN_BYTES, RunReader
 from understudy.store.records import MESSAGE_HEADER, MESSAGE_HEADER_BYTES, MESSAGE_LARGE, RecordType
@@ -19,23 +20,27 @@ from understudy.store.segment import seed_of, segment_name
 
 #: Segments kept open for reading messages back.
 _OPEN_FILES_MAX: Final = 64
-_MESSAGE_ADD: Final = int(RecordType.MESSAGE_ADD)
+_MESSAGES: Final = (int(RecordType.MESSAGE_ADD), int(RecordType.MESSAGE_MOVE))
 
 
 class ReadBack:
     """Messages of one log by their location."""
 
-    def __init__(self, disk: Disk, directory: str, journal: Journal, epochs: dict[int, int]) -> None:
+    def __init__(
+        self, disk: Disk, directory: str, journal: Journal, epochs: dict[int, int], forwarding: Forwarding
+    ) -> None:
         """Args:
         disk: Where the segments are.
         directory: Absolute path of the store.
         journal: Has what is not written yet.
         epochs: Segment number to epoch, kept up to date by the owner.
+        forwarding: Knows where messages lie whose segment is gone.
         """
         self._disk = disk
         self._directory = directory
         self._journal = journal
         self._epochs = epochs
+        self._forwarding = forwarding
         self._files: dict[int, File] = {}
 
     def read(self, location: Location) -> Message:
@@ -45,11 +50,26 @@ class ReadBack:
             JournalCorrupt: the bytes there are not that record any more.
             DiskFailed: they cannot be read.
         """
+        location = self.resolve(location)
         return self._decode(location, self._fetch(*unpack_location(location)))
+
+    def resolve(self, location: Location) -> Location:
+        """The location in a segment that is there, for one that was given out at any time.
+
+        Raises:
+            JournalCorrupt: the segment was dropped and nothing in it was live.
+        """
+        if location >> 64 in self._epochs:
+            return location
+        try:
+            return self._forwarding.resolve(location, self._epochs)
+        except KeyError:
+            number, offset, _ = unpack_location(location)
+            raise JournalCorrupt(f"segment {number} was dropped", file=self._directory, offset=offset) from None
 
     def reader(self, run_bytes: int = RUN_BYTES, messages_max: int = -1) -> RunReader:
         """A reader of many; see ``RunReader``."""
-        return RunReader(self._fetch, self._decode, run_bytes, messages_max)
+        return RunReader(self._fetch, self._decode, run_bytes, messages_max, self.resolve)
 
     def _fetch(self, number: int, offset: int, length: int) -> bytes:
         raw = self._journal.pending(number, offset, length)
@@ -63,7 +83,7 @@ class ReadBack:
         crc, found, _, _, kind, _, _, _, _, _, _, _, _, flags, duplicate_bytes, count = MESSAGE_HEADER.unpack_from(raw)
         if crc32(raw[4:], seed_of(number, epoch)) != crc or found != length:
             raise JournalCorrupt("message is damaged", file=self._path(number, epoch), offset=offset)
-        if kind != _MESSAGE_ADD:
+        if kind not in _MESSAGES:
             raise JournalCorrupt(
                 f"record of type {kind} where a message was", file=self._path(number, epoch), offset=offset
             )

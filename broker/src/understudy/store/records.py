@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import json
 import struct
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Final
@@ -46,6 +46,8 @@ _MESSAGE = struct.Struct("<QQQqqBBHI")
 _EPOCH = struct.Struct("<16sQqII")
 _END = struct.Struct("<QQQ")
 _TRIM = struct.Struct("<QQ")
+_SNAPSHOT = struct.Struct("<QQQQ")
+_DROP = struct.Struct("<QII")
 _COUNT = struct.Struct("<QQII")
 _TWO_IDS = struct.Struct("<QQ")
 _ITEM = struct.Struct("<IB3x")
@@ -61,7 +63,7 @@ CHECKPOINT_PART_BYTES: Final = 1024 * 1024
 
 
 class RecordType(IntEnum):
-    """Numbers of the record types; 32 to 47 are reserved for snapshots."""
+    """Numbers of the record types of the log; 32 to 37 are those of a snapshot's own file (``snapshot``)."""
 
     EPOCH = 1
     CHECKPOINT = 2
@@ -78,6 +80,9 @@ class RecordType(IntEnum):
     TX_PREPARE = 13
     TX_COMMIT = 14
     TX_ROLLBACK = 15
+    SNAPSHOT = 40
+    SEGMENTS_DROP = 41
+    MESSAGE_MOVE = 42
 
 
 CHECKPOINT_FIRST: Final = 1
@@ -253,6 +258,39 @@ class SealRecord:
     offsets: tuple[int, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class SnapshotRecord:
+    """A snapshot of the log up to a sequence is complete and synced."""
+
+    epoch: int
+    sequence: int
+    number: int
+    """Of the segment it ends with."""
+    size_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class DropRecord:
+    """Segments without a live message, anywhere before ``complete``, may be gone."""
+
+    complete: int
+    """Every segment from this number on is still there."""
+    numbers: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class MoveRecord:
+    """A message lies here now."""
+
+    message_id: int
+    source_number: int
+    """Segment of the record that was copied ..."""
+    source_offset: int
+    """... and the offset there."""
+    queue_ids: tuple[int, ...]
+    encoded: bytes
+
+
 Record = (
     EpochRecord
     | AddressRecord
@@ -269,6 +307,9 @@ Record = (
     | TrimRecord
     | CheckpointRecord
     | SealRecord
+    | SnapshotRecord
+    | DropRecord
+    | MoveRecord
 )
 
 
@@ -327,12 +368,27 @@ def encode_duplicate_id(address_id: int, duplicate_id: bytes, tx_id: int = 0) ->
     return _TWO_IDS.pack(address_id, tx_id) + duplicate_id
 
 
+def encode_snapshot(record: SnapshotRecord) -> bytes:
+    """Payload of SNAPSHOT."""
+    return _SNAPSHOT.pack(record.epoch, record.sequence, record.number, record.size_bytes)
+
+
+def encode_drop(complete: int, numbers: Sequence[int]) -> bytes:
+    """Payload of SEGMENTS_DROP."""
+    return _DROP.pack(complete, len(numbers), 0) + struct.pack(f"<{len(numbers)}Q", *numbers)
+
+
+def encode_move(payload: bytes, number: int, offset: int) -> bytes:
+    """Payload of MESSAGE_MOVE from that of the MESSAGE_ADD or MESSAGE_MOVE which lies there."""
+    return b"".join((payload[:8], _U64.pack(number << 32 | offset), payload[16:]))
+
+
 def encode_trim(first_number: int, first_sequence: int) -> bytes:
     """Payload of TRIM."""
     return _TRIM.pack(first_number, first_sequence)
 
 
-def encode_checkpoint(items: Sequence[tuple[RecordType, bytes]]) -> list[tuple[int, bytes]]:
+def encode_checkpoint(items: Iterable[tuple[RecordType, bytes]]) -> list[tuple[int, bytes]]:
     """Flags and payload of each CHECKPOINT record that states these payloads again."""
     parts: list[list[bytes]] = [[]]
     size = 0
@@ -390,7 +446,7 @@ def decode(kind: int, flags: int, payload: bytes) -> Record:
 
 def _decode(kind: int, flags: int, payload: bytes) -> Record:
     if kind == RecordType.MESSAGE_ADD:
-        return _decode_message(payload)
+        return decode_message(payload)
     if kind == RecordType.ACKNOWLEDGE:
         queue_id, tx_id, count, _ = ACKNOWLEDGE.unpack_from(payload)
         ids = struct.unpack_from(f"<{count}Q", payload, ACKNOWLEDGE.size)
@@ -416,6 +472,15 @@ def _decode(kind: int, flags: int, payload: bytes) -> Record:
         return _decode_seal(flags, payload)
     if kind == RecordType.CHECKPOINT:
         return _decode_checkpoint(flags, payload)
+    if kind == RecordType.MESSAGE_MOVE:
+        message = decode_message(payload)
+        source = message.tx_id
+        return MoveRecord(message.message_id, source >> 32, source & 0xFFFF_FFFF, message.queue_ids, message.encoded)
+    if kind == RecordType.SNAPSHOT:
+        return SnapshotRecord(*_SNAPSHOT.unpack_from(payload))
+    if kind == RecordType.SEGMENTS_DROP:
+        complete, count, _ = _DROP.unpack_from(payload)
+        return DropRecord(complete, struct.unpack_from(f"<{count}Q", payload, _DROP.size))
     return _decode_item(kind, payload)
 
 
@@ -447,7 +512,8 @@ def _decode_item(kind: int, payload: bytes) -> AddressRecord | QueueRecord | Dup
     raise ValueError(f"unknown record type {kind}")
 
 
-def _decode_message(payload: bytes) -> MessageRecord:
+def decode_message(payload: bytes) -> MessageRecord:
+    """The payload of MESSAGE_ADD; that of MESSAGE_MOVE is the same with the source as ``tx_id``."""
     message_id, tx_id, address_id, expiration, scheduled_ms, priority, flags, duplicate_bytes, count = (
         _MESSAGE.unpack_from(payload)
     )

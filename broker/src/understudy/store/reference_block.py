@@ -20,6 +20,8 @@ from understudy.store.reference import Location, MessageReference
 
 #: References in a full block.
 BLOCK_REFERENCES: Final = 1024
+#: Changed locations kept beside packed columns before these are packed anew.
+_MOVED_MAX: Final = 64
 #: Rows of empty blocks that are joined into one.
 _JOINED_MAX: Final = 1 << 20
 
@@ -45,6 +47,7 @@ class Block:
 
     __slots__ = (
         "_counts",
+        "_moved",
         "_packed",
         "_page",
         "_pages",
@@ -89,6 +92,8 @@ class Block:
         self.returned: dict[int, MessageReference] | None = None
         """Rows that were taken and put back: what they are now."""
         self._counts: dict[int, int] | None = None
+        self._moved: dict[int, Location] | None = None
+        """Rows whose messages lie elsewhere than the packed columns say."""
         self._packed: bytes | None = None
         self._page: Location | None = None
         self._pages: BlockPages | None = None
@@ -136,15 +141,18 @@ class Block:
             assert self._pages is not None
             packed = self._pages.read(self._page)
         try:
-            return Columns.unpack(packed)
+            columns = Columns.unpack(packed)
         except zlib.error as error:
             raise JournalCorrupt(f"spilled references are damaged: {error}", file="page", offset=0) from error
+        for row, location in (self._moved or {}).items():
+            columns.set_location(row, location)
+        return columns
 
     def drop(self) -> None:
         """Nothing in it is needed any more, but for what is ``returned``."""
         if self._page is not None and self._pages is not None:
             self._pages.release(self._page)
-        self._page = self._packed = self._counts = None
+        self._page = self._packed = self._counts = self._moved = None
         self.columns = _EMPTY
 
     def stay_open(self) -> Columns:
@@ -155,7 +163,8 @@ class Block:
         self._page = self._packed = None
         for row, count in (self._counts or {}).items():
             set_delivery_count(columns, row, count)
-        self._counts = None
+        # what has moved is in what was opened
+        self._counts = self._moved = None
         self.columns = columns
         return columns
 
@@ -208,6 +217,18 @@ class Block:
         if self._counts is None:
             self._counts = {}
         self._counts[row] = count
+
+    def set_location(self, columns: Columns, row: int, location: Location) -> None:
+        """The message lies there now; ``columns`` are what ``open`` gave."""
+        columns.set_location(row, location)
+        if self.columns is not None:
+            return
+        if self._moved is None:
+            self._moved = {}
+        self._moved[row] = location
+        if len(self._moved) >= _MOVED_MAX and self._packed is not None:
+            self._packed = self.open().pack()
+            self._moved = None
 
     def reference(self, columns: Columns, row: int) -> MessageReference:
         """A waiting row as an object with its position, and its message if that is in memory."""

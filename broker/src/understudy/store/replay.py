@@ -34,7 +34,7 @@ _MESSAGE_ONE: Final = struct.Struct("<IIQIBBHQQQqqBBHIQ")
 _MESSAGE_ONE_BYTES: Final = MESSAGE_HEADER_BYTES + 8
 _ACKNOWLEDGE: Final = struct.Struct("<IIQIBBHQQII")
 #: A record's header with the crc, length, sequence and batch free: type, flags, zero.
-_CANDIDATE: Final = re.compile(rb"(?=.{20}[\x01-\x0f][\x00-\x07]\x00\x00)", re.DOTALL)
+_CANDIDATE: Final = re.compile(rb"(?=.{20}[\x01-\x0f\x28-\x2a][\x00-\x07]\x00\x00)", re.DOTALL)
 
 
 class Stop(Enum):

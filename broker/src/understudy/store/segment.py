@@ -312,10 +312,10 @@ def create_segment(disk: Disk, directory: str, header: SegmentHeader, first_reco
 
 
 def log_size_bytes(disk: Disk, directory: str) -> int:
-    """Bytes of a directory's segments on the disk, prepared ones included."""
+    """Bytes of a directory's segments and snapshots on the disk, those being made included."""
     total = 0
     for name in disk.list(directory):
-        if name.startswith("segment-"):
+        if name.startswith(("segment-", "snapshot-")):
             try:
                 file = disk.open(f"{directory}/{name}", read_only=True)
             except FileNotFoundError:

@@ -14,7 +14,7 @@ Not here: reading the log (``replay``, ``follower``), writing it, or what queues
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -31,9 +31,11 @@ from understudy.store.records import (
     CheckpointRecord,
     CommitRecord,
     DeliveryCountRecord,
+    DropRecord,
     DuplicateIdRecord,
     EpochRecord,
     MessageRecord,
+    MoveRecord,
     PrepareRecord,
     QueueRecord,
     QueueRemoveRecord,
@@ -41,12 +43,13 @@ from understudy.store.records import (
     RecordType,
     RollbackRecord,
     SealRecord,
+    SnapshotRecord,
     TrimRecord,
     encode_address,
     encode_duplicate_id,
     encode_queue,
 )
-from understudy.store.reference import LargeReference, Location, MessageReference, reference_to
+from understudy.store.reference import LargeReference, Location, MessageReference, pack_location, reference_to
 
 
 @dataclass(slots=True)
@@ -75,7 +78,7 @@ class TransactionRecord:
 
 @dataclass(slots=True)
 class SegmentUse:
-    """What keeps a segment: the range of message ids added in it."""
+    """What is known of a segment: where it ends, the range of message ids in it."""
 
     epoch: int
     """Its epoch, part of its file name."""
@@ -84,6 +87,10 @@ class SegmentUse:
     message_id_min: int = 0
     """0 when no message was added."""
     message_id_max: int = 0
+    end: int = 0
+    """Offset behind its last record; 0 while it is being filled, or in a follower."""
+    moved: int = 0
+    """Live messages below this offset lie in other segments by now."""
 
     def note(self, message_id: int) -> None:
         """A message was added in it."""
@@ -93,6 +100,16 @@ class SegmentUse:
                 return
         if message_id < self.message_id_min or not self.message_id_min:
             self.message_id_min = message_id
+
+
+@dataclass(slots=True)
+class LateChanges:
+    """What records say of references that a state was not given: those of the snapshot before."""
+
+    counts: dict[tuple[int, int], int] = field(default_factory=dict)
+    """Queue id and message id to the delivery count."""
+    locations: dict[int, Location] = field(default_factory=dict)
+    """Message id to where it lies now."""
 
 
 class StoreState:
@@ -126,6 +143,20 @@ class StoreState:
         """First sequence that the last TRIM record says is still needed."""
         self.checkpoint_segment: int | None = None
         """Segment in which the last complete checkpoint begins."""
+        self.complete = 0
+        """Every segment from this number on is still there; 0 when none was dropped."""
+        self.removable: dict[int, int] = {}
+        """Number to epoch of segments that are no part of the log any more and may still be there."""
+        self.announced: SnapshotRecord | None = None
+        """The last snapshot the log speaks of."""
+        self.base: tuple[int, int] | None = None
+        """Epoch of the snapshot this began with, and the sequence up to which it needs the log."""
+        self.refuted = False
+        """The log shows that the snapshot was written by a node that had lost the store."""
+        self.late: LateChanges | None = None
+        """Set by the consolidator, which replays without the older references."""
+        self.origins: dict[int, Location] | None = None
+        """Set by tools that ask where a message lay first: message id to the source of its first move."""
         self._checkpoint: list[AddressRecord | QueueRecord | DuplicateIdRecord] | None = None
         self._checkpoint_began = 0
 
@@ -139,6 +170,35 @@ class StoreState:
         if backlog is None:
             backlog = self.references[queue_id] = Backlog()
         return backlog
+
+    def add_reference(self, queue_id: int, reference: MessageReference) -> None:
+        """The message waits in the queue, behind all others."""
+        self.backlog(queue_id).append_reference(reference)
+
+    def relocate(self, queue_id: int, message_id: int, location: Location) -> bool:
+        """The message lies there now. Whether it waits in the queue."""
+        backlog = self.references.get(queue_id)
+        # asked first because a search for what is not there is long
+        return (
+            backlog is not None and self.live.is_live(queue_id, message_id) and backlog.relocate(message_id, location)
+        )
+
+    def waiting(self) -> Iterator[tuple[int, MessageReference]]:
+        """Queue id and reference of all that waits; per queue in order."""
+        for queue_id, references in self.references.items():
+            for reference in references.references():
+                yield queue_id, reference
+
+    def needed(self) -> Iterator[MessageReference]:
+        """All that waits and all that open transactions have added."""
+        yield from (reference for _, reference in self.waiting())
+        for transaction in self.transactions.values():
+            yield from (reference for _, reference in transaction.adds)
+
+    @property
+    def in_checkpoint(self) -> bool:
+        """Whether the last record was a part of a checkpoint that is not complete."""
+        return self._checkpoint is not None
 
     def large_files(self) -> dict[int, int]:
         """File id to the number of references to that large message, ``adds`` of open transactions
@@ -190,7 +250,7 @@ class StoreState:
         if transaction is None:
             return
         for queue_id, reference in transaction.adds:
-            self.backlog(queue_id).append_reference(reference)
+            self.add_reference(queue_id, reference)
         for queue_id, message_id in transaction.acknowledges:
             self.remove_references(queue_id, (message_id,))
         for address_id, duplicate_id in transaction.duplicate_ids:
@@ -229,13 +289,15 @@ class StoreState:
         self.addresses.pop(address_id, None)
         self.duplicate_ids.pop(address_id, None)
 
-    def checkpoint_items(self) -> list[tuple[RecordType, bytes]]:
-        """Bindings and duplicate ids as payloads to be stated again."""
-        items = [(RecordType.ADDRESS_ADD, encode_address(record)) for record in self.addresses.values()]
-        items += [(RecordType.QUEUE_ADD, encode_queue(record)) for record in self.queues.values()]
+    def checkpoint_items(self) -> Iterator[tuple[RecordType, bytes]]:
+        """Bindings and duplicate ids as payloads to be stated again; nothing may change meanwhile."""
+        for address in self.addresses.values():
+            yield RecordType.ADDRESS_ADD, encode_address(address)
+        for queue in self.queues.values():
+            yield RecordType.QUEUE_ADD, encode_queue(queue)
         for address_id, ids in self.duplicate_ids.items():
-            items += [(RecordType.DUPLICATE_ID, encode_duplicate_id(address_id, value)) for value in ids]
-        return items
+            for value in ids:
+                yield RecordType.DUPLICATE_ID, encode_duplicate_id(address_id, value)
 
     def dead_prefix(self, before: int) -> list[int]:
         """Segments from the beginning of the log on, numbers below ``before``, that hold nothing
@@ -257,6 +319,8 @@ class StoreState:
         self.node_id = NodeId(uuid_text(record.node_id))
         self.epoch = record.epoch
         self._checkpoint = None
+        if self.base is not None and record.epoch > self.base[0] and self.sequence <= self.base[1]:
+            self.refuted = True
         for tx_id in [tx_id for tx_id, transaction in self.transactions.items() if not transaction.prepared]:
             self.roll_back(tx_id)
 
@@ -278,7 +342,7 @@ class StoreState:
             )
             self.live.add(queue_id, message_id)
             if transaction is None:
-                self.backlog(queue_id).append_reference(reference)
+                self.add_reference(queue_id, reference)
             else:
                 transaction.adds.append((queue_id, reference))
                 transaction.added_ids.append((queue_id, message_id))
@@ -299,6 +363,8 @@ class StoreState:
         backlog = self.references.get(record.queue_id)
         if backlog is not None and self.live.is_live(record.queue_id, record.message_id):
             backlog.set_delivery_count(record.message_id, record.count)
+        elif self.late is not None:
+            self.late.counts[record.queue_id, record.message_id] = record.count
 
     def _apply_duplicate_id(self, record: DuplicateIdRecord, segment: int, location: Location) -> None:
         if record.tx_id:
@@ -330,8 +396,38 @@ class StoreState:
 
     def _apply_trim(self, record: TrimRecord, segment: int, location: Location) -> None:
         self.trimmed_to = record.first_sequence
-        for number in [number for number in self.segments if number < record.first_number]:
-            del self.segments[number]
+        self.forget_segments([number for number in self.segments if number < record.first_number])
+
+    def forget_segments(self, numbers: Iterable[int]) -> None:
+        """They are no part of the log any more."""
+        for number in numbers:
+            use = self.segments.pop(number, None)
+            if use is not None:
+                self.removable[number] = use.epoch
+
+    def _apply_drop(self, record: DropRecord, segment: int, location: Location) -> None:
+        self.complete = max(self.complete, record.complete)
+        self.forget_segments(record.numbers)
+
+    def _apply_snapshot(self, record: SnapshotRecord, segment: int, location: Location) -> None:
+        self.announced = record
+
+    def _apply_move(self, record: MoveRecord, segment: int, location: Location) -> None:
+        self.segments[segment].note(record.message_id)
+        source = self.segments.get(record.source_number)
+        if source is not None:
+            source.moved = max(source.moved, record.source_offset + 1)
+        if self.origins is not None:
+            self.origins.setdefault(record.message_id, pack_location(record.source_number, record.source_offset, 0))
+        found = [self.relocate(queue_id, record.message_id, location) for queue_id in record.queue_ids]
+        if all(found):
+            return
+        if self.late is not None:
+            self.late.locations[record.message_id] = location
+        for transaction in self.transactions.values():
+            for _, reference in transaction.adds:
+                if reference.message_id == record.message_id:
+                    reference.location = location
 
     def _apply_checkpoint(self, record: CheckpointRecord, segment: int, location: Location) -> None:
         if record.first:
@@ -374,4 +470,7 @@ _APPLY: Final[dict[type[Any], Callable[..., None]]] = {
     TrimRecord: StoreState._apply_trim,
     CheckpointRecord: StoreState._apply_checkpoint,
     SealRecord: StoreState._apply_seal,
+    SnapshotRecord: StoreState._apply_snapshot,
+    DropRecord: StoreState._apply_drop,
+    MoveRecord: StoreState._apply_move,
 }

@@ -380,7 +380,15 @@ def parse_line(line: str, header: ExportHeader | None) -> Line:
         return _PARSERS[kind](fields, header)
     except KeyError as error:
         raise ValueError(f"{error} is unknown or missing") from error
-    except (TypeError, AttributeError, Base64Error, RecursionError, OverflowError, AssertionError) as error:
+    except (
+        TypeError,
+        AttributeError,
+        Base64Error,
+        struct.error,
+        RecursionError,
+        OverflowError,
+        AssertionError,
+    ) as error:
         raise ValueError(f"malformed: {error}") from error
     except BrokerError as error:
         raise ValueError(str(error)) from error

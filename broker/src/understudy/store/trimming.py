@@ -5,7 +5,10 @@ go only from the beginning (docs/journal-format.md s. 4.3), and only after a CHE
 again what lives on in them besides messages: bindings and duplicate ids. That is worth its bytes
 when enough segments go with it.
 
-Not here: rewriting segments in which a little is still alive.
+Where there are snapshots (``consolidator``), the beginning is trimmed only past the newest one, which
+goes with it: the log alone is whole again then.
+
+Not here: segments that are dead, or nearly, behind one that is alive.
 """
 
 from __future__ import annotations
@@ -27,49 +30,94 @@ _TRIM_FACTOR: Final = 16
 _CHECKPOINT_ITEM_BYTES: Final = 128
 
 
-class LogTrimmer:
-    """See the module's text. ``trim`` is called when the journal has begun another segment."""
+class FileRemover:
+    """Removes segments and snapshots that the log has given up."""
 
     def __init__(
-        self,
-        journal: Journal,
-        state: StoreState,
-        context: OperationContext,
-        directory: str,
-        segment_bytes: int,
-        forget: Callable[[int], int | None],
+        self, journal: Journal, state: StoreState, directory: str, forget: Callable[[int], int | None]
     ) -> None:
         """
         Args:
-            journal: Where checkpoints go, and what removes files.
-            state: What is alive.
-            context: Says when a TRIM is durable.
+            journal: Removes files.
+            state: Remembers what may still have to be removed.
             directory: Of the store.
-            segment_bytes: Size of an ordinary segment.
             forget: The store lets go of a segment; returns the epoch it was of.
         """
         self._journal = journal
         self._state = state
-        self._context = context
         self._directory = directory
-        self._segment_bytes = segment_bytes
         self._forget = forget
-        self._removable: list[str] = []
+        self._names: dict[str, int] = {}
+        """To be removed, in order, and the segment number, or 0."""
         self._removing = False
 
-    def trim(self) -> None:
-        """Drop the dead beginning if it is worth a checkpoint."""
+    def remove_left(self) -> None:
+        """Remove what the node before had given up and not removed."""
+        self._names |= {segment_name(number, epoch): number for number, epoch in self._state.removable.items()}
+        self.remove([], [])
+
+    def remove(self, numbers: list[int], files: list[str]) -> None:
+        """Remove these segments, whose end is durable, then these other files."""
+        for number in numbers:
+            epoch = self._forget(number)
+            if epoch is not None:
+                self._names[segment_name(number, epoch)] = number
+        self._names |= dict.fromkeys(files, 0)
+        if self._removing or not self._names:
+            return
+        self._removing = True
+        names = list(self._names)
+
+        def removed(error: BaseException | None) -> None:
+            # what could not be removed is tried again with the next ones: it is only room
+            self._removing = False
+            if error is None:
+                for name in names:
+                    self._state.removable.pop(self._names.pop(name), None)
+
+        self._journal.remove_files([f"{self._directory}/{name}" for name in names], removed)
+
+
+class LogTrimmer:
+    """See the module's text. ``trim`` is called when the journal has begun another segment."""
+
+    def __init__(
+        self, journal: Journal, state: StoreState, context: OperationContext, segment_bytes: int, remover: FileRemover
+    ) -> None:
+        """
+        Args:
+            journal: Where checkpoints go.
+            state: What is alive.
+            context: Says when a TRIM is durable.
+            segment_bytes: Size of an ordinary segment.
+            remover: Of what was trimmed.
+        """
+        self._journal = journal
+        self._state = state
+        self._context = context
+        self._segment_bytes = segment_bytes
+        self._remover = remover
+
+    def trim(self, behind: int, snapshots: list[str], *, urgent: bool = False) -> bool:
+        """Drop the dead beginning if it is worth a checkpoint. Whether it was dropped.
+
+        Args:
+            behind: Nothing is dropped unless this segment goes too: the newest snapshot rests on it.
+            snapshots: Files that are removed with it.
+            urgent: The disk is full: any segment is worth it.
+        """
         state, journal = self._state, self._journal
         dead = state.dead_prefix(journal.number)
-        if len(dead) < TRIM_SEGMENTS_MIN or journal.failure is not None:
-            return
+        enough = 1 if urgent else TRIM_SEGMENTS_MIN
+        if len(dead) < enough or dead[-1] < behind or journal.failure is not None:
+            return False
         covered = [number for number in dead if number < (state.checkpoint_segment or 0)]
-        if len(covered) >= TRIM_SEGMENTS_MIN:
+        if len(covered) >= enough and covered[-1] >= behind:
             dead = covered
         else:
             items = len(state.addresses) + len(state.queues) + sum(len(ids) for ids in state.duplicate_ids.values())
             if len(dead) * self._segment_bytes < _TRIM_FACTOR * items * _CHECKPOINT_ITEM_BYTES:
-                return
+                return False
             # what is dead lies before its first part, wherever the last part ends up
             state.checkpoint_segment = journal.number
             for flags, payload in encode_checkpoint(state.checkpoint_items()):
@@ -77,24 +125,6 @@ class LogTrimmer:
         kept = next(number for number in state.segments if number > dead[-1])
         first_sequence = state.segments[kept].first_sequence
         sequence = journal.append(RecordType.TRIM, encode_trim(kept, first_sequence))
-        for number in dead:
-            del state.segments[number]
-        self._context.when_durable(sequence, self._remove, dead)
-
-    def _remove(self, numbers: list[int]) -> None:
-        for number in numbers:
-            epoch = self._forget(number)
-            if epoch is not None:
-                self._removable.append(f"{self._directory}/{segment_name(number, epoch)}")
-        if self._removing:
-            return
-        self._removing = True
-        paths = list(self._removable)
-
-        def removed(error: BaseException | None) -> None:
-            # what could not be removed is tried again with the next ones: it is only room
-            self._removing = False
-            if error is None:
-                del self._removable[: len(paths)]
-
-        self._journal.remove_segments(paths, removed)
+        state.forget_segments(dead)
+        self._context.when_durable(sequence, self._remover.remove, dead, snapshots)
+        return True

@@ -81,6 +81,8 @@ class PairOptions:
     failover_on_shutdown: bool = False
     allow_failback: bool = True
     segment_bytes: int = 64 * 1024
+    compact_min_files: int = 10
+    compact_percentage: int = 30
 
 
 @lru_cache(maxsize=64)
@@ -102,7 +104,12 @@ def pair_configuration(role: str, options: PairOptions) -> Configuration:
     )
     loaded = read_broker_xml(text.encode(), file=f"{name}/broker.xml")
     # smaller than the file may ask for, so that short runs change segments often
-    return replace(loaded.configuration, journal_file_size_bytes=options.segment_bytes)
+    return replace(
+        loaded.configuration,
+        journal_file_size_bytes=options.segment_bytes,
+        journal_compact_min_files=options.compact_min_files,
+        journal_compact_percentage_percent=options.compact_percentage,
+    )
 
 
 @dataclass(slots=True)

@@ -17,7 +17,7 @@ from understudy.management.controls import (
 
 _PEER = PeerFacts("backup", "10.0.0.2:61616")
 _ACCEPTORS = (AcceptorFacts("artemis", "tcp://0.0.0.0:61616"),)
-_STORE = StoreFacts("/data/journal", 2, 4096, False, 99)
+_STORE = StoreFacts("/data/journal", 2, 4096, False, 99, 1024)
 
 
 def fake_queue(name: str = "orders", **changes: object) -> QueueFacts:

@@ -70,6 +70,8 @@ class Plan:
 def draw_plan(seed: int) -> Plan:
     """The plan of a seed."""
     stream = random.Random(f"{seed}/plan")
+    # of its own, so that the rest of a seed's plan stays what it was
+    consolidation = random.Random(f"{seed}/consolidation")
     end_s = stream.uniform(5.0, 20.0)
     producers = tuple(_draw_producer(stream, f"p{number}", end_s) for number in range(stream.randint(1, 3)))
     consumers = tuple(_draw_consumer(stream, f"c{number}") for number in range(stream.choice((1, 1, 2))))
@@ -90,6 +92,8 @@ def draw_plan(seed: int) -> Plan:
             failover_on_shutdown=stream.random() < 0.5,
             allow_failback=stream.random() < 0.8,
             segment_bytes=stream.choice((64, 128)) * 1024,
+            compact_min_files=consolidation.choice((0, 1, 1, 1, 2)),
+            compact_percentage=consolidation.choice((30, 75)),
         ),
         skews=(_draw_skew(stream), _draw_skew(stream)),
         url=url,

@@ -155,7 +155,7 @@ class ProcessFile:
         self._disk.change(f"sync {self.path}", self._inner.sync)
 
     def close(self) -> None:
-        self._disk.look()
+        # also what the interpreter drops after the process has died: its kernel closes files as well
         self._inner.close()
 
 

@@ -33,6 +33,8 @@ def test_an_active_node() -> None:
         "understudy_store_segments": 2,
         "understudy_store_full": 0,
         "understudy_store_durable_sequence": 99,
+        "understudy_store_live_bytes": 1024,
+        "understudy_store_amplification_ratio": 4,
         "understudy_queues": 1,
         "understudy_queues_not_shown": 0,
         "understudy_messages": 7,

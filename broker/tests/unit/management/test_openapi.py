@@ -17,7 +17,15 @@ def matches(value: Any, schema: dict[str, Any], schemas: dict[str, Any]) -> bool
         return any(matches(value, one, schemas) for one in schema["anyOf"])
     if "const" in schema:
         return bool(value == schema["const"])
-    kinds = {"object": dict, "array": list, "string": str, "boolean": bool, "integer": int, "null": type(None)}
+    kinds = {
+        "object": dict,
+        "array": list,
+        "string": str,
+        "boolean": bool,
+        "integer": int,
+        "number": float,
+        "null": type(None),
+    }
     if type(value) is not kinds[schema["type"]]:
         return False
     if schema["type"] == "object":

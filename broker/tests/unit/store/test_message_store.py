@@ -12,9 +12,10 @@ from understudy.ids import NodeId, first_id_of_epoch
 from understudy.limits import RECORD_BYTES_MAX
 from understudy.message import Message
 from understudy.store.follower import recover
-from understudy.store.message_store import MessageStore, StoreSettings
+from understudy.store.message_store import MessageStore
 from understudy.store.records import AddressRecord, QueueRecord
 from understudy.store.reference import Location
+from understudy.store.settings import StoreSettings
 from understudy.testing.sim_disk import SimDisk
 
 

@@ -7,10 +7,11 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import json
+import math
 from zlib import crc32
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from understudy.ids import Xid
@@ -89,6 +90,17 @@ VALUES = st.one_of(
     timestamp=st.integers(0, 2**62),
     user_id=st.one_of(st.none(), st.binary(min_size=16, max_size=16)),
     entries=st.dictionaries(st.text(st.characters(), max_size=10), VALUES, max_size=6),
+)
+@example(
+    body=b"",
+    address=None,
+    kind=0,
+    durable=False,
+    priority=0,
+    expiration=0,
+    timestamp=0,
+    user_id=None,
+    entries={"a": (DOUBLE, -math.nan), "b": (FLOAT, -math.nan)},
 )
 def test_a_message_comes_back_to_the_byte(
     body: bytes,

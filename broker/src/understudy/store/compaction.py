@@ -1,0 +1,313 @@
+"""Compacting the log of a store that nobody serves from (``understudy data compact``).
+
+The consolidator run to its end: an epoch of our own, snapshots, dropped segments, messages copied
+forward, a clean close. Whatever interrupts it, the store is one that any node can open; beginning
+again goes on. Large messages are left alone: their files belong to whoever activates next.
+
+``plan`` says what would be done and only reads.
+
+Not here: the lock of the store, which the caller holds while it compacts.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from understudy.errors import DiskFailed, DiskFull, StoreError
+from understudy.ids import NodeId
+from understudy.ports import Clock, Disk, File
+from understudy.store.activation import Epoch, begin_epoch
+from understudy.store.consolidator import Consolidator, sparse_segments
+from understudy.store.follower import Follower, recover
+from understudy.store.forwarding import Forwarding
+from understudy.store.journal import SEGMENT_BYTES, SEGMENT_BYTES_MAX, SEGMENT_BYTES_MIN, Journal
+from understudy.store.operation_context import OperationContext
+from understudy.store.reference import unpack_location
+from understudy.store.retention import Retention, RetentionSettings
+from understudy.store.segment import log_size_bytes, read_header
+from understudy.store.settings import StoreSettings
+from understudy.store.snapshot_builder import LiveBytes
+from understudy.store.state import SegmentUse, StoreState
+
+#: A snapshot is only relied on once another was made from it, so what was copied goes two rounds later.
+_ROUNDS_AFTER: Final = 2
+_ROUNDS_MAX: Final = 12
+#: Duplicate ids are the broker's to limit (id-cache-size): none is lost here.
+_ID_CACHE_SIZE: Final = 1 << 31
+
+_Done = Callable[[BaseException | None], None]
+
+
+@dataclass(frozen=True, slots=True)
+class CompactionPlan:
+    """What compacting would find."""
+
+    node_id: str | None
+    epoch: int
+    sequence: int
+    size_bytes: int
+    """Of segments and snapshots."""
+    live_bytes: int
+    """Of records that are needed."""
+    segments: int
+    dead_segments: int
+    """Nothing in them lives: they would be dropped."""
+    sparse_segments: int
+    """Little in them lives: it would be copied to the end of the log, and they would be dropped."""
+    copy_bytes: int
+    free_bytes: int
+    """Of the dead and the sparse ones, less what is copied: about what would be freed."""
+
+
+@dataclass(frozen=True, slots=True)
+class CompactionReport:
+    """What was done."""
+
+    node_id: str
+    epoch: int
+    """That this began."""
+    sequence: int
+    size_bytes_before: int
+    size_bytes_after: int
+    live_bytes: int
+    segments_before: int
+    segments_after: int
+    dropped_segments: int
+    copied_messages: int
+    trouble: str | None
+    """Why not everything was done that could be."""
+
+
+def plan(disk: Disk, directory: str, percent: int) -> CompactionPlan:
+    """What compacting would do; reads only.
+
+    Args:
+        disk: Where the store is.
+        directory: Of its journal.
+        percent: See ``compact``.
+
+    Raises:
+        JournalCorrupt, StoreVersionUnsupported, DiskFailed: as a start would.
+    """
+    follower = recover(disk, directory)
+    follower.close()
+    state = follower.state
+    ends = {end.number: end.end for end in follower.ends()}
+    live = _live_bytes(state)
+    dead = [number for number in ends if number not in live]
+    sparse = set(sparse_segments(ends, live, percent))
+    copy_bytes = sum(live[number] for number in sparse)
+    return CompactionPlan(
+        node_id=state.node_id,
+        epoch=state.epoch,
+        sequence=state.sequence,
+        size_bytes=log_size_bytes(disk, directory),
+        live_bytes=sum(live.values()),
+        segments=len(ends),
+        dead_segments=len(dead),
+        sparse_segments=len(sparse),
+        copy_bytes=copy_bytes,
+        free_bytes=sum(ends[number] for number in (*dead, *sparse)) - copy_bytes,
+    )
+
+
+def _live_bytes(state: StoreState) -> dict[int, int]:
+    live = LiveBytes()
+    for reference in state.needed():
+        assert reference.location is not None, "what was read lies in the log"
+        live.add(*unpack_location(reference.location), reference.size_bytes)
+    return live.by_segment
+
+
+class StepWriter:
+    """A ``LogWriter`` without a thread: work is done by ``drain``, one piece after the other."""
+
+    def __init__(self) -> None:
+        """Nothing to do."""
+        self._jobs: deque[tuple[Callable[[], None], _Done]] = deque()
+
+    def submit(self, file: File, offset: int, buffers: Sequence[bytes], done: _Done) -> None:
+        def work() -> None:
+            file.write(offset, buffers)
+            file.sync()
+
+        self.run(work, done)
+
+    def run(self, work: Callable[[], None], done: _Done) -> None:
+        self._jobs.append((work, done))
+
+    def close(self) -> None:
+        """Nothing is waiting that would not be done."""
+
+    def drain(self) -> bool:
+        """Do everything that was submitted, and what follows from it; whether there was anything."""
+        did = bool(self._jobs)
+        while self._jobs:
+            work, done = self._jobs.popleft()
+            error: BaseException | None = None
+            try:
+                work()
+            except (StoreError, OSError) as failure:
+                error = failure
+            done(error)
+        return did
+
+
+class Compaction:
+    """One compaction of one store; see the module's text."""
+
+    def __init__(
+        self,
+        disk: Disk,
+        directory: str,
+        node_id: NodeId,
+        clock: Clock,
+        percent: int,
+        retention: RetentionSettings | None = None,
+    ) -> None:
+        """Begins an epoch.
+
+        Args:
+            disk: Where the store is, writable; the store's lock is held.
+            directory: Of the journal.
+            node_id: Whose store it must be.
+            clock: For times in the log.
+            percent: Live share of a segment below which its messages are copied; above 75 is 75.
+            retention: Where dropped segments go; None if they just go.
+
+        Raises:
+            StoreError: see ``begin_epoch``; nothing was changed.
+        """
+        self._disk = disk
+        self._directory = directory
+        self._size_bytes_before = log_size_bytes(disk, directory)
+        follower = Follower(disk, directory, node_id=node_id, id_cache_size=_ID_CACHE_SIZE)
+        settings = StoreSettings(
+            segment_bytes=_segment_bytes(follower, disk, directory), compact_segments_min=1, compact_percent=percent
+        )
+        epoch: Epoch = begin_epoch(follower, disk, directory, clock, node_id, settings.segment_bytes)
+        self._state = epoch.state
+        self._first = epoch.number
+        self._segments_before = len(epoch.state.segments) - 1
+        self._writer = StepWriter()
+        context = OperationContext(epoch.state.sequence)
+        self._failures: list[BaseException] = []
+        self._journal = Journal(
+            disk=disk,
+            directory=directory,
+            writer=self._writer,
+            clock=clock,
+            context=context,
+            node_id=node_id,
+            epoch=epoch.state.epoch,
+            number=epoch.number,
+            file=epoch.file,
+            position=epoch.position,
+            sequence=epoch.state.sequence,
+            use=epoch.state.segments[epoch.number],
+            segment_bytes=settings.segment_bytes,
+            retention=Retention(disk, retention) if retention is not None else None,
+            on_failure=self._failures.append,
+            on_segment=self._begin_segment,
+            on_space=lambda: None,
+        )
+        self._consolidator = Consolidator(
+            disk=disk,
+            directory=directory,
+            writer=self._writer,
+            clock=clock,
+            node_id=node_id,
+            journal=self._journal,
+            state=self._state,
+            context=context,
+            forwarding=Forwarding(),
+            forget=self._forget,
+            settings=settings,
+        )
+
+    def _begin_segment(self, number: int, first_sequence: int) -> SegmentUse:
+        return self._state.begin_segment(number, self._journal.epoch, first_sequence)
+
+    def _forget(self, number: int) -> int | None:
+        return self._state.removable.get(number)
+
+    def run(
+        self, progress: Callable[[int, int, int], None] = lambda segments, dropped, copied: None
+    ) -> CompactionReport:
+        """Do it all, and close the log.
+
+        Args:
+            progress: Told segments left, segments dropped and messages copied, after each round.
+
+        Raises:
+            DiskFull: there is no room to go on; what was done counts.
+            DiskFailed: a write or sync has failed; likewise.
+        """
+        idle = 0
+        for _ in range(_ROUNDS_MAX):
+            before = self._old_segments(), self._consolidator.copied_messages
+            self._journal.begin_segment()
+            self._settle()
+            if not self._consolidator.consolidate_all():
+                break
+            self._settle()
+            progress(len(self._state.segments), self._consolidator.dropped_segments, self._consolidator.copied_messages)
+            idle = idle + 1 if before == (self._old_segments(), self._consolidator.copied_messages) else 0
+            if self._consolidator.trouble is not None or idle == _ROUNDS_AFTER:
+                break
+        trouble = self._consolidator.trouble
+        self._consolidator.stop()
+        closed: list[bool] = []
+        self._journal.close(lambda: closed.append(True))
+        while not closed and self._writer.drain():
+            continue
+        self._check()
+        return CompactionReport(
+            node_id=str(self._state.node_id),
+            epoch=self._journal.epoch,
+            sequence=self._journal.sequence,
+            size_bytes_before=self._size_bytes_before,
+            size_bytes_after=log_size_bytes(self._disk, self._directory),
+            live_bytes=sum(self._consolidator.live.values()),
+            segments_before=self._segments_before,
+            segments_after=len(self._state.segments),
+            dropped_segments=self._consolidator.dropped_segments,
+            copied_messages=self._consolidator.copied_messages,
+            trouble=None if trouble is None else str(trouble),
+        )
+
+    def _old_segments(self) -> int:
+        return sum(number < self._first for number in self._state.segments)
+
+    def _settle(self) -> None:
+        """Until everything is durable and the consolidator has nothing to do."""
+        while True:
+            self._journal.flush()
+            self._consolidator.turn()
+            did = self._writer.drain()
+            self._check()
+            if not self._consolidator.busy and not self._journal.backlog_bytes and not did:
+                return
+            if not did:
+                raise DiskFull(f"{self._directory}: no room for the next segment of the journal")
+
+    def _check(self) -> None:
+        if self._failures:
+            raise DiskFailed(f"{self._directory}: {self._failures[0]}") from self._failures[0]
+
+
+def _segment_bytes(follower: Follower, disk: Disk, directory: str) -> int:
+    """As large as the newest segment was made."""
+    follower.poll(1)
+    if not follower.chain.links:
+        return SEGMENT_BYTES
+    link = follower.chain.links[-1]
+    file = disk.open(f"{directory}/{link.name}", read_only=True)
+    try:
+        allocated_bytes = read_header(file, link.number, link.epoch).allocated_bytes
+    finally:
+        file.close()
+    return min(max(allocated_bytes, SEGMENT_BYTES_MIN), SEGMENT_BYTES_MAX)

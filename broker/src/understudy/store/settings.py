@@ -1,0 +1,33 @@
+"""What a store is told at its activation; the elements of broker.xml it comes from are in brackets."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from understudy.limits import ID_CACHE_SIZE
+from understudy.store.journal import SEGMENT_BYTES, Sync
+from understudy.store.retention import RetentionSettings
+
+
+@dataclass(frozen=True, slots=True)
+class StoreSettings:
+    """Settings of the store (broker.xml element in brackets)."""
+
+    segment_bytes: int = SEGMENT_BYTES
+    """Size of a segment (journal-file-size)."""
+    id_cache_size: int = ID_CACHE_SIZE
+    """Duplicate ids kept per address (id-cache-size)."""
+    ahead: int = 1
+    """Segments prepared ahead (journal-min-files, the one in use left out)."""
+    sync: Sync = Sync.ALWAYS
+    """When a batch is synced (journal-datasync, journal-sync-transactional and -non-transactional)."""
+    retention: RetentionSettings | None = None
+    """Where segments go that leave the log (journal-retention-directory)."""
+    disk_usage_percent_max: int = 90
+    """Refuse messages above it (max-disk-usage); -1 or 100 for never."""
+    disk_free_bytes_min: int = -1
+    """Refuse messages below it (min-disk-free); -1 for never."""
+    compact_segments_min: int = 10
+    """Segments between snapshots, and before messages are copied (journal-compact-min-files); 0 for never."""
+    compact_percent: int = 30
+    """Live share of a segment below which its messages are copied (journal-compact-percentage); 0 for never."""

@@ -1,0 +1,387 @@
+"""The next snapshot from the one before and the log since (ADR 0010).
+
+The small state is replayed (``skim``); references are those of the snapshot before that are still live, as
+they are in its file, then the new ones. So memory holds the log's last part and never the backlog.
+While the references pass by, the bytes they keep alive are counted per segment.
+
+Not here: when (``consolidator``), the bytes (``snapshot``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Iterator
+from contextlib import suppress
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, Final
+from zlib import crc32
+
+from understudy.errors import JournalCorrupt, StoreError
+from understudy.ids import NodeId
+from understudy.limits import RECORD_BYTES_MAX
+from understudy.ports import Clock, Disk, File
+from understudy.store.background import PAUSE, STEP_BYTES, Durable, Job, read_job
+from understudy.store.records import HEADER, HEADER_BYTES, MESSAGE_HEADER_BYTES, SEAL_FIXED_BYTES, SealRecord
+from understudy.store.reference import unpack_location
+from understudy.store.replay import Cursor, Stop, replay
+from understudy.store.segment import HEADER_BLOCK_BYTES, NEW_SUFFIX, read_header, read_seal, seed_of, segment_name
+from understudy.store.skim import skim
+from understudy.store.snapshot import (
+    PART_ITEMS,
+    REFERENCE,
+    PartType,
+    SnapshotEncoder,
+    SnapshotEnd,
+    SnapshotHeader,
+    SnapshotReader,
+    apply_part,
+    encode_end,
+    encode_reference,
+    small_parts,
+)
+from understudy.store.state import LateChanges, StoreState
+
+
+def _read_digested(file: File, offset: int, length: int, digest: int) -> tuple[bytes, int]:
+    """On the writer's thread, where the interpreter is not held by one large crc."""
+    data = file.read(offset, length)
+    return data, crc32(data, digest)
+
+
+#: Bytes written and synced at a time.
+WRITE_BYTES: Final = 512 * 1024
+#: New references looked at in one step.
+_LOOK_ITEMS: Final = 500
+#: Bytes of a record of a message in one queue without duplicate id, less the message.
+_MESSAGE_ONE_BYTES: Final = MESSAGE_HEADER_BYTES + 8
+
+
+@dataclass(slots=True)
+class LiveBytes:
+    """Bytes of live records by segment; a message in several queues counts once."""
+
+    by_segment: dict[int, int] = field(default_factory=dict)
+    _seen: dict[int, bytearray] = field(default_factory=dict)
+    """By segment, one bit for each 64 bytes: records that may be in several queues and were counted."""
+
+    def add(self, number: int, offset: int, length: int, size_bytes: int) -> None:
+        """A reference to that record, of a message of ``size_bytes``."""
+        if length - size_bytes != _MESSAGE_ONE_BYTES:
+            seen = self._seen.get(number)
+            if seen is None:
+                seen = self._seen[number] = bytearray()
+            # such a record is longer than 64 bytes, so each has a bit of its own
+            byte, bit = offset >> 9, 1 << (offset >> 6 & 7)
+            if byte >= len(seen):
+                seen.extend(bytes(byte + 1024 - len(seen)))
+            if seen[byte] & bit:
+                return
+            seen[byte] |= bit
+        self.by_segment[number] = self.by_segment.get(number, 0) + length
+
+    @property
+    def total(self) -> int:
+        return sum(self.by_segment.values())
+
+
+@dataclass(frozen=True, slots=True)
+class Built:
+    """A snapshot that is complete, synced and renamed."""
+
+    header: SnapshotHeader
+    size_bytes: int
+    live: dict[int, int]
+    """Bytes of live records by segment, none of it 0."""
+
+
+class SnapshotBuilder:
+    """Builds one snapshot; see the module's text."""
+
+    def __init__(
+        self,
+        *,
+        disk: Disk,
+        directory: str,
+        clock: Clock,
+        node_id: NodeId,
+        epoch: int,
+        state: StoreState,
+        last_sequence: Callable[[], int],
+    ) -> None:
+        """
+        Args:
+            disk: Where the store is.
+            directory: Absolute path of the store.
+            clock: For the stamp.
+            node_id: Of the store.
+            epoch: Of the node that writes.
+            state: Of the running store: what is live, where segments end.
+            last_sequence: Of the last record appended.
+        """
+        self._disk = disk
+        self._directory = directory
+        self._clock = clock
+        self._node_id = node_id
+        self._epoch = epoch
+        self._state = state
+        self._last_sequence = last_sequence
+        self._replayed = StoreState(state.id_cache_size)
+        self._late = self._replayed.late = LateChanges()
+        self._live = LiveBytes()
+        self._references = 0
+        self._position = 0
+
+    def build(self, base: SnapshotHeader | None, last: int) -> Generator[Job | Durable, Any, Built | None]:
+        """Make the snapshot of the log up to the end of the segment ``last``.
+
+        Args:
+            base: The snapshot to begin with; None to begin with the log's first segment.
+            last: A finished segment.
+
+        Returns:
+            None when the log cannot be cut there, within a checkpoint.
+
+        Raises:
+            JournalCorrupt: in ``base`` or in a segment; the error names it.
+            DiskFull, DiskFailed: the disk said no; nothing is left behind if it can be helped.
+        """
+        base_file: File | None = None
+        reader: SnapshotReader | None = None
+        cursor: Cursor | None = None
+        try:
+            older: list[bytes] = []
+            if base is not None:
+                path = f"{self._directory}/{base.name}"
+                base_file = yield Job(lambda: self._disk.open(path, read_only=True))
+                assert base_file is not None
+                reader = SnapshotReader(path, base)
+                older = yield from self._read_small(base_file, reader)
+                self._replayed.node_id, self._replayed.sequence = base.node_id, base.sequence
+                cursor = base.cursor(self._directory)
+            for number in [n for n in self._state.segments if n <= last and (cursor is None or n > cursor.number)]:
+                cursor = yield from self._take_in(number, cursor)
+            if cursor is None or self._replayed.in_checkpoint:
+                return None
+            header = SnapshotHeader(
+                self._node_id,
+                self._epoch,
+                self._clock.wall_ms(),
+                cursor.number,
+                cursor.epoch,
+                cursor.offset,
+                cursor.sequence,
+                cursor.batch,
+                cursor.sealed,
+            )
+            return (yield from self._write(header, older, base_file, reader))
+        finally:
+            if base_file is not None:
+                base_file.close()
+
+    # --- reading --------------------------------------------------------------------------------
+
+    def _read_small(self, file: File, reader: SnapshotReader) -> Generator[Job | Durable, Any, list[bytes]]:
+        """Everything before the references; the references that were read with it."""
+        references: list[bytes] = []
+        while reader.end is None and not references:
+            data = yield read_job(file, reader.offset, reader.want)
+            for kind, payload in reader.feed(data):
+                if kind is PartType.REFERENCES:
+                    references.append(payload)
+                else:
+                    apply_part(self._replayed, kind, payload)
+        return references
+
+    def _take_in(self, number: int, before: Cursor | None) -> Generator[Job | Durable, Any, Cursor]:
+        """One more segment of the log; where it ends."""
+        use, state = self._state.segments[number], self._replayed
+        path = f"{self._directory}/{segment_name(number, use.epoch)}"
+        cursor = Cursor(
+            path, number, use.epoch, seed_of(number, use.epoch), sequence=before.sequence if before is not None else 0
+        )
+        state.begin_segment(number, use.epoch, use.first_sequence)
+        file: File = yield Job(lambda: self._disk.open(path, read_only=True))
+        try:
+            found = yield Job(lambda: read_seal(file, read_header(file, number, use.epoch)))
+            if found is None or found[0] + SEAL_FIXED_BYTES + 4 * found[1].count != use.end:
+                yield from self._replay(state, file, cursor, use.end)
+            else:
+                at, seal = found
+                if seal.first_sequence != (cursor.sequence + 1 if cursor.sequence else use.first_sequence):
+                    raise JournalCorrupt("the segment does not follow the one before", file=path, offset=0)
+                yield from self._skim(file, cursor, at, seal)
+        finally:
+            file.close()
+        taken = state.segments[number]
+        taken.message_id_min, taken.message_id_max, taken.end = use.message_id_min, use.message_id_max, use.end
+        state.sequence = cursor.sequence
+        return cursor
+
+    def _skim(self, file: File, cursor: Cursor, end: int, seal: SealRecord) -> Generator[Job | Durable, Any, None]:
+        """The records of a sealed segment, checked by its digest."""
+        digest = yield Job(lambda: crc32(file.read(0, HEADER_BLOCK_BYTES)))
+        position = HEADER_BLOCK_BYTES
+        rest, want = b"", STEP_BYTES
+        while position < end:
+            length = min(want, end - position)
+            data, digest = yield Job(partial(_read_digested, file, position, length, digest), length)
+            if len(data) < length:
+                break
+            position += len(data)
+            data = rest + data
+            live = self._state.live.queues
+            used, needed = skim(self._replayed, live, cursor.number, cursor.path, position - len(data), data)
+            rest = data[used:]
+            want = max(STEP_BYTES, needed - len(rest))
+        if digest != seal.digest or rest:
+            # one by one, to say which it is
+            scratch = StoreState()
+            scratch.begin_segment(cursor.number, cursor.epoch, seal.first_sequence)
+            yield from self._replay(scratch, file, cursor, end)
+            raise JournalCorrupt("the digest in the seal is not that of the segment", file=cursor.path, offset=end)
+        cursor.offset = end + SEAL_FIXED_BYTES + 4 * seal.count
+        cursor.batch = end
+        cursor.sequence = seal.last_sequence + 1
+        cursor.sealed = Stop.CLOSED if seal.closed else Stop.SEALED
+
+    def _replay(self, state: StoreState, file: File, cursor: Cursor, end: int) -> Generator[Job | Durable, Any, None]:
+        """Record by record up to an offset."""
+        want = STEP_BYTES
+        path = cursor.path
+        while cursor.offset < end:
+            data = yield read_job(file, cursor.offset, min(want, end - cursor.offset))
+            offset = cursor.offset
+            stop = replay(state, cursor, data)
+            if stop in (Stop.SEALED, Stop.CLOSED):
+                cursor.sealed = stop
+            if cursor.offset > offset:
+                want = STEP_BYTES
+                continue
+            needed_bytes = HEADER.unpack_from(data)[1] if len(data) >= HEADER_BYTES else 0
+            if stop is not Stop.SHORT or not want < needed_bytes <= RECORD_BYTES_MAX:
+                raise JournalCorrupt(f"record {cursor.sequence + 1} is damaged", file=path, offset=offset)
+            want = needed_bytes
+
+    # --- writing --------------------------------------------------------------------------------
+
+    def _write(
+        self, header: SnapshotHeader, older: list[bytes], base_file: File | None, reader: SnapshotReader | None
+    ) -> Generator[Job | Durable, Any, Built]:
+        path = f"{self._directory}/{header.name}"
+        temporary = path + NEW_SUFFIX
+        file: File = yield Job(lambda: self._create(temporary))
+        try:
+            encoder = SnapshotEncoder(header)
+            for kind, payload in small_parts(self._replayed, dict(self._state.removable)):
+                encoder.add(kind, payload)
+                yield from self._put(file, encoder, at_least=WRITE_BYTES)
+            self._count_transactions()
+            yield from self._write_references(file, encoder, older, base_file, reader)
+            # what was left out because it is acknowledged rests on everything appended so far
+            needs = self._last_sequence()
+            encoder.add(PartType.END, encode_end(SnapshotEnd(needs, self._references, self._live.total)))
+            yield from self._put(file, encoder)
+            yield Durable(needs)
+        except StoreError:
+            with suppress(StoreError, FileNotFoundError):
+                yield Job(lambda: self._disk.remove(temporary))
+            raise
+        finally:
+            file.close()
+
+        def publish() -> None:
+            self._disk.rename(temporary, path)
+            self._disk.sync_directory(self._directory)
+
+        yield Job(publish, writes=True)
+        return Built(header, self._position, self._live.by_segment)
+
+    def _create(self, temporary: str) -> File:
+        with suppress(FileNotFoundError):
+            # of an attempt of our own that failed
+            self._disk.remove(temporary)
+        return self._disk.open(temporary, create=True)
+
+    def _put(self, file: File, encoder: SnapshotEncoder, at_least: int = 1) -> Generator[Job | Durable, Any, None]:
+        """Write and sync what is encoded, if it is enough."""
+        if encoder.pending_bytes < at_least:
+            yield PAUSE
+            return
+        data, position = encoder.take(), self._position
+
+        def work() -> None:
+            file.write(position, (data,))
+            file.sync()
+
+        self._position += len(data)
+        yield Job(work, len(data), writes=True)
+
+    def _write_references(
+        self,
+        file: File,
+        encoder: SnapshotEncoder,
+        older: list[bytes],
+        base_file: File | None,
+        reader: SnapshotReader | None,
+    ) -> Generator[Job | Durable, Any, None]:
+        packed = bytearray()
+        full_bytes = PART_ITEMS * REFERENCE.size
+        while True:
+            for payload in older:
+                packed += b"".join(self._still_live(payload))
+            if len(packed) >= full_bytes:
+                encoder.add(PartType.REFERENCES, bytes(packed))
+                packed.clear()
+                yield from self._put(file, encoder, at_least=WRITE_BYTES)
+            if reader is None or base_file is None or reader.end is not None:
+                break
+            data = yield read_job(base_file, reader.offset, reader.want)
+            older = [payload for _, payload in reader.feed(data)]
+        is_live = self._state.live.is_live
+        for looked_at, (queue_id, reference) in enumerate(self._replayed.waiting(), 1):
+            if not looked_at % _LOOK_ITEMS:
+                yield PAUSE
+            if not is_live(queue_id, reference.message_id):
+                continue
+            assert reference.location is not None, "what was replayed lies in the log"
+            packed += encode_reference(queue_id, reference)
+            self._references += 1
+            self._live.add(*unpack_location(reference.location), reference.size_bytes)
+            if len(packed) >= full_bytes:
+                encoder.add(PartType.REFERENCES, bytes(packed))
+                packed.clear()
+                yield from self._put(file, encoder, at_least=WRITE_BYTES)
+        if packed:
+            encoder.add(PartType.REFERENCES, bytes(packed))
+
+    def _still_live(self, payload: bytes) -> Iterator[bytes]:
+        """The references of the snapshot before that are live, as they are now."""
+        queues = self._state.live.queues
+        counts, locations = self._late.counts, self._late.locations
+        at = 0
+        for entry in REFERENCE.iter_unpack(payload):
+            queue_id, message_id, expiration, scheduled_ms, number, offset, length, size_bytes, count, *rest = entry
+            start, at = at, at + REFERENCE.size
+            masks = queues.get(queue_id)
+            if masks is None or not masks.get(message_id >> 6, 0) >> (message_id & 63) & 1:
+                continue
+            new_location = locations.get(message_id) if locations else None
+            new_count = counts.get((queue_id, message_id)) if counts else None
+            if new_location is None and new_count is None:
+                yield payload[start:at]
+            else:
+                if new_location is not None:
+                    number, offset, length = unpack_location(new_location)
+                if new_count is not None:
+                    count = new_count
+                yield REFERENCE.pack(
+                    queue_id, message_id, expiration, scheduled_ms, number, offset, length, size_bytes, count, *rest
+                )
+            self._references += 1
+            self._live.add(number, offset, length, size_bytes)
+
+    def _count_transactions(self) -> None:
+        for transaction in self._replayed.transactions.values():
+            for _, reference in transaction.adds:
+                assert reference.location is not None, "what was replayed lies in the log"
+                self._live.add(*unpack_location(reference.location), reference.size_bytes)

@@ -1,0 +1,106 @@
+"""A pair whose log is consolidated all the time: kill -9, a takeover, offline compaction; nothing changes but the room.
+
+Goal: a few old messages do not keep the log, what they are is found by whoever serves next, and
+``data compact`` is refused while a broker runs and gives back the rest afterwards.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from support.processes import COMMAND, Pair
+from understudy.client import sync
+
+EXTRA = """
+    <journal-file-size>1M</journal-file-size>
+    <journal-compact-min-files>2</journal-compact-min-files>
+    <journal-compact-percentage>60</journal-compact-percentage>
+"""
+LARGE_BYTES = 300_000
+
+
+@pytest.fixture
+def pair(tmp_path: Path) -> Iterator[Pair]:
+    made = Pair(tmp_path, extra=EXTRA)
+    yield made
+    made.end()
+
+
+def churn(session: sync.Session, rounds: int, kept: list[int], first: int) -> None:
+    """Messages that are gone at once, and now and then one that stays."""
+    passing, staying = session.producer("passing"), session.producer("staying")
+    consumer = session.consumer("passing")
+    for number in range(rounds):
+        if number % 20 == 0:
+            staying.send(bytes(2_000), properties={"n": first + number})
+            kept.append(first + number)
+        for _ in range(4):
+            passing.send(bytes(20_000))
+        for _ in range(4):
+            received = consumer.receive(20)
+            assert received is not None
+            consumer.acknowledge(received)
+    consumer.close()
+
+
+def segments(journal: Path) -> int:
+    return len(list(journal.glob("segment-*.log")))
+
+
+def test_old_messages_do_not_keep_the_log_and_are_there_after_kill_takeover_and_compaction(pair: Pair) -> None:
+    journal = pair.store / "journal"
+    pair.start()
+    kept: list[int] = []
+    with sync.connect(pair.url) as connection, connection.session() as session:
+        session.start()
+        session.producer("large").send(bytes(range(256)) * (LARGE_BYTES // 256))
+        churn(session, 200, kept, 0)
+        # 16 MB went through it
+        assert segments(journal) < 14, sorted(path.name for path in journal.iterdir())
+        store = pair.primary.facts()["store"]
+        assert isinstance(store, dict)
+        assert 1 <= store["amplification"] < 20
+        pair.primary.kill()
+        pair.backup.wait_ready("active")
+        churn(session, 60, kept, 1_000)
+    assert '"snapshot cannot be used"' not in pair.backup.tail()
+    compact = [str(COMMAND), "data", "compact", str(journal), "--json"]
+    refused = subprocess.run(compact, capture_output=True, text=True, timeout=60, check=False)
+    assert refused.returncode == 1
+    assert "a broker has the lock" in refused.stderr
+    assert pair.backup.terminate() == 0
+    done = subprocess.run(compact, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 0, done.stderr
+    report = json.loads(done.stdout)
+    assert report["size_bytes_after"] <= report["size_bytes_before"]
+    assert report["size_bytes_after"] < 2_000_000
+    verified = subprocess.run(
+        [str(COMMAND), "data", "verify", str(journal)], capture_output=True, text=True, check=False
+    )
+    assert verified.returncode == 0, verified.stdout
+    pair.primary.start().wait_ready("active")
+    with sync.connect(f"tcp://127.0.0.1:{pair.primary.port}") as connection, connection.session() as session:
+        session.start()
+        found = []
+        consumer = session.consumer("staying")
+        while len(found) < len(kept):
+            received = consumer.receive(20)
+            assert received is not None
+            found.append(received.properties["n"])
+            consumer.acknowledge(received)
+        assert found == kept
+        large = session.consumer("large")
+        body = large.receive(20)
+        assert body is not None
+        assert bytes(body.body) == bytes(range(256)) * (LARGE_BYTES // 256)
+        large.acknowledge(body)
+    deadline = time.monotonic() + 30
+    while list((pair.store / "large-messages").iterdir()):
+        assert time.monotonic() < deadline, "the file of the large message stays"
+        time.sleep(0.1)
