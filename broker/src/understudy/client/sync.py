@@ -15,7 +15,7 @@ import os
 import threading
 import weakref
 from collections import deque
-from collections.abc import Callable, Coroutine, Iterator, Mapping
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping
 from concurrent.futures import Future
 from types import TracebackType
 from typing import Any, Final, TypeVar, cast
@@ -25,11 +25,13 @@ from understudy.client.aio import DEFAULT_WINDOW, Body, creation_place
 from understudy.client.aio_link import system_wall_ms
 from understudy.client.consumer_state import AcknowledgeMode, ReceivedMessage
 from understudy.client.destinations import RoutingType
+from understudy.client.large_sends import Readable
 from understudy.client.state import FailureListener
 from understudy.client.sync_bodies import Received, maker
 from understudy.client.sync_xa import XaBranches
 from understudy.client.url import ClientUrl, Connector
 from understudy.errors import IllegalState, ObjectClosed
+from understudy.message import Message
 from understudy.properties import PropertyValue
 from understudy.wire.core.packets import BindingQueryResponse, QueueQueryResponse
 
@@ -435,7 +437,6 @@ class Producer:
         time_to_live_ms: int = 0,
     ) -> Future[None]:
         """See ``aio.Producer.send_nowait``; errors of the call itself come with the future too."""
-        future: Future[None] = Future()
 
         def send() -> asyncio.Future[None]:
             return self._producer.send_nowait(
@@ -446,6 +447,15 @@ class Producer:
                 priority=priority,
                 time_to_live_ms=time_to_live_ms,
             )
+
+        return self._hand_over(send)
+
+    def send_large_nowait(self, message: Message, body: Readable | Iterable[bytes]) -> Future[None]:
+        """See ``aio.Producer.send_large_nowait``; errors of the call itself come with the future too."""
+        return self._hand_over(lambda: self._producer.send_large_nowait(message, body))
+
+    def _hand_over(self, send: Callable[[], asyncio.Future[None]]) -> Future[None]:
+        future: Future[None] = Future()
 
         with self._lock:
             self._waiting.append((send, future))
