@@ -19,6 +19,7 @@ from tests.support.processes import Node, Pair
 
 from understudy.client.sync import connect
 from understudy.ids import Xid
+from understudy.message import Message
 
 COMMAND = [sys.executable, "-c", "from understudy.cli.main import main; main()"]
 #: Fewer than the messages of the import.
@@ -77,7 +78,8 @@ def test_large_messages_travel_in_pieces(nodes: tuple[Node, Node, Path], tmp_pat
     one, two, store = nodes
     compressible = b"the same again and again " * 40_000 + body(3, 400_000)
     with connect(url(one)) as connection, connection.session() as session:
-        session.producer("large").send(body(1), properties={"name": "first"})
+        header = Message(address="large", properties={"name": "first"})
+        session.producer("large").send_large_nowait(header, [body(1)[:1_000_000], body(1)[1_000_000:]]).result(20)
         session.producer("large").send(b"small")
         session.producer("large").send(body(2, 256 * 1024))
     with connect(url(one, "?compressLargeMessage=true")) as connection, connection.session() as session:

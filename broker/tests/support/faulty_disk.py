@@ -13,7 +13,7 @@ from support.processes import Node
 from understudy.config.reader import read_broker_xml
 from understudy.errors import DiskFailed
 from understudy.runtime.disk import RealDisk, RealFile
-from understudy.runtime.environment import SystemEntropy, system_environment
+from understudy.runtime.environment import SystemClock, SystemEntropy, system_environment
 from understudy.runtime.node import BrokerNode
 from understudy.security.authorization import security_policy
 
@@ -70,7 +70,7 @@ async def start_node(member: Node, disk: FaultyDisk, wanted: str = "active") -> 
     config = member.config
     loaded = read_broker_xml(config.read_bytes(), file=str(config), base_directory=str(member.directory))
     security = security_policy(
-        loaded.configuration, SystemEntropy(), users="", users_file="users", roles="", roles_file="roles"
+        loaded.configuration, SystemEntropy(), SystemClock(), users="", users_file="users", roles="", roles_file="roles"
     )
     environment = dataclasses.replace(system_environment(asyncio.get_running_loop()), disk=disk)
     node = BrokerNode(loaded.configuration, environment, security)
