@@ -119,9 +119,11 @@ def test_policies(broker: Target, policy: str) -> None:
 def test_topology_for_load_balancing(make_broker: MakeBroker) -> None:
     """A further connection goes to the node that the topology named, past the way the URL gave."""
     broker = make_broker(
+        connectors=f"<connector name='other'>tcp://127.0.0.1:{free_port()}</connector>",
         elements="<cluster-user>c</cluster-user><cluster-password>a-secret-of-this-test</cluster-password>"
         "<cluster-connections><cluster-connection name='c'><connector-ref>core</connector-ref>"
-        "<static-connectors/></cluster-connection></cluster-connections>"
+        "<static-connectors><connector-ref>other</connector-ref></static-connectors></cluster-connection>"
+        "</cluster-connections>",
     )
     for use, expected in (("true", 1), ("false", 2)):
         with proxy_to(broker.node.port) as proxy:
