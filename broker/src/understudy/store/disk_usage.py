@@ -10,29 +10,43 @@ from collections.abc import Iterable
 from understudy.ports import Disk
 
 
-def used_percent(disk: Disk, directory: str) -> float:
-    """How much of the file system of a directory is used. Raises DiskFailed."""
-    total_bytes = disk.total_bytes(directory)
-    return 100 * (total_bytes - disk.free_bytes(directory)) / total_bytes if total_bytes else 0.0
+class DiskUsage:
+    """What was found when the disks were last looked at; nothing before that."""
 
+    __slots__ = ("_disk", "_free_bytes_min", "_percent_max", "directories", "problem", "used_percent")
 
-def disk_usage_problem(disk: Disk, directories: Iterable[str], percent_max: int, free_bytes_min: int) -> str:
-    """Which directory lies on too full a disk, and how full that is; empty if none does.
+    def __init__(self, disk: Disk, directories: Iterable[str], percent_max: int, free_bytes_min: int) -> None:
+        """
+        Args:
+            disk: Where the directories are, perhaps on several file systems.
+            directories: Absolute paths, that of the journal first.
+            percent_max: Most that may be used, max-disk-usage; below 0 or 100 for no limit.
+            free_bytes_min: Least that must be free, min-disk-free; below 0 for no limit.
+        """
+        self._disk = disk
+        self._percent_max = percent_max
+        self._free_bytes_min = free_bytes_min
+        self.directories = tuple(directories)
+        self.used_percent = 0.0
+        """Of the first directory's file system."""
+        self.problem = ""
+        """Which directory lies on too full a disk, and how full that is; empty if none does."""
 
-    Args:
-        disk: Where the directories are, perhaps on several file systems.
-        directories: Absolute paths.
-        percent_max: Most that may be used, max-disk-usage; below 0 or 100 for no limit.
-        free_bytes_min: Least that must be free, min-disk-free; below 0 for no limit.
+    def look(self) -> None:
+        """Ask the disks. Raises DiskFailed: one cannot be asked."""
+        self.used_percent = self._used_percent(self.directories[0])
+        problems = (self._problem_of(directory) for directory in self.directories)
+        self.problem = next(filter(None, problems), "")
 
-    Raises:
-        DiskFailed: a disk cannot be asked.
-    """
-    for directory in directories:
-        free_bytes = disk.free_bytes(directory)
-        percent = used_percent(disk, directory)
-        if free_bytes < free_bytes_min:
-            return f"{directory}: {free_bytes} bytes free where min-disk-free is {free_bytes_min}"
-        if 0 <= percent_max < 100 and percent > percent_max:
-            return f"{directory}: {percent:.1f} % of the disk used where max-disk-usage is {percent_max}"
-    return ""
+    def _problem_of(self, directory: str) -> str:
+        free_bytes = self._disk.free_bytes(directory)
+        if free_bytes < self._free_bytes_min:
+            return f"{directory}: {free_bytes} bytes free where min-disk-free is {self._free_bytes_min}"
+        percent = self._used_percent(directory)
+        if 0 <= self._percent_max < 100 and percent > self._percent_max:
+            return f"{directory}: {percent:.1f} % of the disk used where max-disk-usage is {self._percent_max}"
+        return ""
+
+    def _used_percent(self, directory: str) -> float:
+        total_bytes = self._disk.total_bytes(directory)
+        return 100 * (total_bytes - self._disk.free_bytes(directory)) / total_bytes if total_bytes else 0.0

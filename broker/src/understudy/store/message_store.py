@@ -27,7 +27,7 @@ from understudy.message import Message
 from understudy.ports import Clock, Disk, LogWriter
 from understudy.store.activation import begin_epoch
 from understudy.store.consolidator import Consolidator
-from understudy.store.disk_usage import disk_usage_problem, used_percent
+from understudy.store.disk_usage import DiskUsage
 from understudy.store.follower import Follower
 from understudy.store.forwarding import Forwarding
 from understudy.store.journal import Journal
@@ -74,6 +74,9 @@ NO_ACKNOWLEDGES: Final = bytes(ACKNOWLEDGE_HEADER_BYTES - HEADER_BYTES)
 class MessageStore:
     """See the module's text. Made by ``MessageStore.activate``."""
 
+    full = False
+    """Whether ``store_message`` refuses."""
+
     def __init__(
         self,
         *,
@@ -111,19 +114,14 @@ class MessageStore:
         self.state = state
         self.node_id: NodeId = state.node_id
         self.epoch = state.epoch
-        self.full = False
-        """Whether ``store_message`` refuses."""
         self.large = large
         large.begin(context, state.epoch, state.large_files())
         self._disk = disk
         self._directory = directory
         self._settings = settings
-        self._watched: tuple[str, ...] = (directory,)
-        self._usage_problem = ""
+        self._usage = DiskUsage(disk, [directory], settings.disk_usage_percent_max, settings.disk_free_bytes_min)
         self._marked = state.sequence
         """Sequence of the last record that says nothing new: the mark of a quiet log, at first the epoch's."""
-        self.disk_used_percent = 0.0
-        """Of the file system, when it was last looked at (disk-scan-period)."""
         self._last_id = first_id_of_epoch(self.epoch) - 1
         self._live = state.live
         self._live_queues = state.live.queues
@@ -450,8 +448,8 @@ class MessageStore:
             self.state.remember_duplicate(address_id, duplicate_id)
 
     def _refuse(self) -> None:
-        if self._usage_problem:
-            raise DiskFull(self._usage_problem, hint="max-disk-usage or min-disk-free")
+        if self._usage.problem:
+            raise DiskFull(self._usage.problem, hint="max-disk-usage or min-disk-free")
         raise DiskFull(f"{self._directory}: no room for the next segment of the journal")
 
     def _check_size(self, length: int, duplicate_id: bytes) -> None:
@@ -517,7 +515,12 @@ class MessageStore:
 
     def watch(self, directories: Sequence[str]) -> None:
         """Have ``check_disk`` look at these as well: they may lie on other file systems."""
-        self._watched = tuple(dict.fromkeys((self._directory, *directories)))
+        self._usage.directories = tuple(dict.fromkeys((self._directory, *directories)))
+
+    @property
+    def disk_used_percent(self) -> float:
+        """Of the log's file system, when it was last looked at (disk-scan-period)."""
+        return self._usage.used_percent
 
     def check_disk(self) -> None:
         """Compare the disks with ``max-disk-usage`` and ``min-disk-free``, and end a log that has become quiet
@@ -526,11 +529,7 @@ class MessageStore:
         Raises:
             DiskFailed: a disk cannot be asked.
         """
-        settings = self._settings
-        self.disk_used_percent = used_percent(self._disk, self._directory)
-        self._usage_problem = disk_usage_problem(
-            self._disk, self._watched, settings.disk_usage_percent_max, settings.disk_free_bytes_min
-        )
+        self._usage.look()
         self._journal.retry_space()
         self.large.flush()
         self._journal.prune_retention()
@@ -551,10 +550,10 @@ class MessageStore:
         """Why messages are refused; empty while they are not."""
         if not self.full:
             return ""
-        return self._usage_problem or f"{self._directory}: no room for the next segment of the journal"
+        return self._usage.problem or f"{self._directory}: no room for the next segment of the journal"
 
     def _update_full(self) -> None:
-        self.full = bool(self._usage_problem) or self._journal.no_space
+        self.full = bool(self._usage.problem) or self._journal.no_space
 
     def close(self, done: Callable[[], None]) -> None:
         """Write what was appended, seal the segment, then call ``done``. Nothing may be stored

@@ -7,7 +7,7 @@ from typing import cast
 import pytest
 
 from understudy.ports import Disk
-from understudy.store.disk_usage import disk_usage_problem
+from understudy.store.disk_usage import DiskUsage
 
 
 class Disks:
@@ -24,7 +24,9 @@ class Disks:
 
 
 def problem(disks: Disks, percent_max: int = -1, free_bytes_min: int = -1) -> str:
-    return disk_usage_problem(cast(Disk, disks), disks.free, percent_max, free_bytes_min)
+    usage = DiskUsage(cast(Disk, disks), disks.free, percent_max, free_bytes_min)
+    usage.look()
+    return usage.problem
 
 
 @pytest.mark.parametrize("which", ["journal", "paging", "large"])
