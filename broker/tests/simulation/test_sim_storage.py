@@ -114,7 +114,7 @@ def test_a_log_writer_tells_the_node_then_the_observer(site):
     environment = site.environment(site.a)
     file = make_file(environment.disk)
     done: list[object] = []
-    writer = site.a.call(environment.log_writer)
+    writer = site.a.call(environment.log_writer, site.loop.call_soon)
     site.a.call(writer.submit, file, 0, [b"one"], lambda error: done.append((error, list(site.heard))))
     site.a.call(writer.run, lambda: done.append("ran"), done.append)
     site.loop.run_until(deadline=1.0)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from understudy.ports import Clock, Disk, Entropy, FileLock, LogWriter, Timer, Timers, Worker
 from understudy.runtime.disk import RealDisk
 from understudy.runtime.file_lock import RealFileLock
-from understudy.runtime.journal_writer import ThreadLogWriter
+from understudy.runtime.journal_writer import Soon, ThreadLogWriter
 from understudy.runtime.worker import ThreadWorker
 
 
@@ -24,7 +24,7 @@ class Environment:
     timers: Timers
     entropy: Entropy
     disk: Disk
-    log_writer: Callable[[], LogWriter]
+    log_writer: Callable[[Soon], LogWriter]
     """Makes the writer of one activation."""
     file_lock: Callable[[str], FileLock]
     """Makes the lock of one file path."""
@@ -69,7 +69,7 @@ def system_environment(loop: asyncio.AbstractEventLoop) -> Environment:
         timers=LoopTimers(loop),
         entropy=SystemEntropy(),
         disk=disk,
-        log_writer=lambda: ThreadLogWriter(loop, at_once=True),
+        log_writer=lambda soon: ThreadLogWriter(loop, soon),
         file_lock=RealFileLock,
         worker=lambda: ThreadWorker(loop),
         memory_bytes=available_memory_bytes(),

@@ -24,10 +24,13 @@ from understudy.ports import File
 
 _Done = Callable[[BaseException | None], None]
 
+Soon = Callable[..., object]
+"""Calls on the loop's own thread, not now but before the loop waits for anything: ``Turn.soon``."""
+
 #: Larger batches are for the thread: while they are written the loop can do as much work again.
 AT_ONCE_BYTES_MAX: Final = 32 * 1024
 #: The loop may stand still so long; a disk that was slower has to prove itself in the thread first.
-AT_ONCE_NS_MAX: Final = 2_000_000
+AT_ONCE_NS_MAX: Final = 5_000_000
 #: Weight of the past against one quick write; a slow one counts in full.
 _PAST: Final = 7
 
@@ -35,17 +38,17 @@ _PAST: Final = 7
 class ThreadLogWriter:
     """See the module's text."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, *, at_once: bool = False) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, soon: Soon | None = None) -> None:
         """Starts the thread.
 
         Args:
             loop: Where every ``done`` is called.
-            at_once: Whether small batches may be written on the loop's own thread.
+            soon: Calls ``done`` of what was written on the loop's own thread; None: nothing is.
         """
         self._loop = loop
         self._queue: SimpleQueue[tuple[Callable[[], None], _Done] | None] = SimpleQueue()
         self._closed = False
-        self._at_once = at_once
+        self._soon = soon
         self._under_way = 0
         """Jobs whose end has not been told yet."""
         self._batch_ns = AT_ONCE_NS_MAX + 1
@@ -55,13 +58,13 @@ class ThreadLogWriter:
     def submit(self, file: File, offset: int, buffers: Sequence[bytes], done: _Done) -> None:
         assert not self._closed, "log writer used after close"
         if (
-            self._at_once
+            self._soon is not None
             and not self._under_way
             and self._batch_ns <= AT_ONCE_NS_MAX
             and sum(map(len, buffers)) <= AT_ONCE_BYTES_MAX
         ):
             self._under_way += 1
-            self._loop.call_soon(self._end, done, self._write(file, offset, buffers))
+            self._soon(self._end, done, self._write(file, offset, buffers))
             return
 
         def work() -> None:

@@ -286,8 +286,10 @@ class BrokerNode:
         self.follower = None
         while follower.poll(FOLLOW_STEP_BYTES) and not follower.caught_up:
             await asyncio.sleep(0)
-        writer = TurningLogWriter(environment.log_writer(), self._turn, self.policy.why_not_confirm)
-        self._large_writer = TurningLogWriter(environment.log_writer(), self._turn, self.policy.why_not_confirm)
+        writer = TurningLogWriter(environment.log_writer(self._turn.soon), self._turn, self.policy.why_not_confirm)
+        self._large_writer = TurningLogWriter(
+            environment.log_writer(self._turn.soon), self._turn, self.policy.why_not_confirm
+        )
         self.store = MessageStore.activate(
             follower,
             disk=environment.disk,

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Protocol
 
 from understudy.errors import BrokerError
@@ -27,7 +28,10 @@ class Turn:
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
         self._scheduled = False
+        self._working = False
+        """In a turn, before its flush: what is marked now goes out with it."""
         self._dirty: list[Flushable] = []
+        self._soon: list[tuple[Callable[..., object], tuple[object, ...]]] = []
         self.work: Callable[[], bool] | None = None
         """Delivers and hands batches to the journal; True when it wants another turn."""
         self.on_error: Callable[[BrokerError], None] | None = None
@@ -39,10 +43,17 @@ class Turn:
             self._scheduled = True
             self._loop.call_soon(self._run)
 
+    def soon(self, call: Callable[..., object], *args: object) -> None:
+        """Call behind the work of this turn, whose rest sends what comes of it; or at the beginning of the next."""
+        self._soon.append((call, args))
+        if not self._working:
+            self.request()
+
     def mark_dirty(self, connection: Flushable) -> None:
         """The connection has buffered something since its last flush."""
         self._dirty.append(connection)
-        self.request()
+        if not self._working:
+            self.request()
 
     def guarded(self, call: Callable[[], object]) -> None:
         """Call; an error that is nobody's answer goes to ``on_error`` and not to the loop."""
@@ -55,10 +66,31 @@ class Turn:
 
     def _run(self) -> None:
         self._scheduled = False
-        self.guarded(self._work)
+        self._working = True
+        try:
+            self._call_waiting()
+            self.guarded(self._work)
+            if self._soon:
+                # a sync has ended within this turn: what it releases goes out with the rest
+                self._call_waiting()
+                self.guarded(self._work)
+        except BaseException:
+            # a bug: what was marked still goes out, in the next turn
+            self.request()
+            raise
+        finally:
+            self._working = False
+        if self._soon:
+            self.request()
         dirty, self._dirty = self._dirty, []
         for connection in dirty:
             connection.flush()
+
+    def _call_waiting(self) -> None:
+        if self._soon:
+            waiting, self._soon = self._soon, []
+            for call, args in waiting:
+                self.guarded(partial(call, *args))
 
     def _work(self) -> None:
         if self.work is not None and self.work():

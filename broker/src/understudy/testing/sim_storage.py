@@ -16,6 +16,7 @@ from typing import Final, TypeVar
 
 from understudy.ports import Disk, File, FileLock, LogWriter, Timer, Timers
 from understudy.runtime.environment import Environment
+from understudy.runtime.journal_writer import Soon
 from understudy.store.follower import Follower
 from understudy.testing.sim_disk import SimLogWriter, SimVolume
 from understudy.testing.sim_environment import SimClock, SimEntropy, SimTimers, Skew
@@ -253,7 +254,7 @@ class SharedStorage:
         stream = loop.random(f"log writer {process.label}")
         steps = _StorageTimers(timers, self.conditions, stream)
 
-        def log_writer() -> LogWriter:
+        def log_writer(_: Soon) -> LogWriter:
             return ObservedLogWriter(self.make_log_writer(steps, stream), loop, heard)
 
         return Environment(

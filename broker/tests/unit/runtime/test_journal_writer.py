@@ -100,7 +100,7 @@ def test_small_batches_are_written_at_once_while_the_disk_is_quick(
 ) -> None:
     async def main() -> None:
         loop = asyncio.get_running_loop()
-        writer = ThreadLogWriter(loop, at_once=True)
+        writer = ThreadLogWriter(loop, loop.call_soon)
         file = SlowFile(tmp_path / "f", monkeypatch)
 
         async def write(size: int = 10) -> BaseException | None:

@@ -1,0 +1,103 @@
+"""Goal: one turn for whoever asks, in the order work, what ended meanwhile, work, flush; errors reach who answers."""
+
+from __future__ import annotations
+
+import asyncio
+
+from understudy.errors import BrokerError, DiskFailed
+from understudy.runtime.turn import Turn
+
+
+class Connection:
+    def __init__(self, events: list[str]) -> None:
+        self._events = events
+
+    def flush(self) -> None:
+        self._events.append("flush")
+
+
+def test_what_a_sync_released_goes_out_in_the_same_turn() -> None:
+    async def main() -> None:
+        turn = Turn(asyncio.get_running_loop())
+        events: list[str] = []
+        connection = Connection(events)
+
+        def work() -> bool:
+            events.append("work")
+            if events.count("work") == 1:
+                turn.soon(released, "confirmation")
+            return False
+
+        def released(what: str) -> None:
+            events.append(what)
+            turn.mark_dirty(connection)
+
+        turn.work = work
+        turn.request()
+        turn.request()
+        await asyncio.sleep(0)
+        assert events == ["work", "confirmation", "work", "flush"]
+        for _ in range(3):
+            await asyncio.sleep(0)
+        assert events[4:] == [], "nobody asked for another turn"
+
+    asyncio.run(main())
+
+
+def test_what_ends_between_turns_comes_first_in_the_next() -> None:
+    async def main() -> None:
+        turn = Turn(asyncio.get_running_loop())
+        events: list[str] = []
+        turn.work = lambda: bool(events.append("work"))
+        turn.soon(events.append, "ended")
+        assert events == []
+        await asyncio.sleep(0)
+        assert events == ["ended", "work"]
+
+    asyncio.run(main())
+
+
+def test_an_error_of_what_ended_is_told_and_stops_nobody() -> None:
+    async def main() -> None:
+        turn = Turn(asyncio.get_running_loop())
+        told: list[BrokerError] = []
+        events: list[str] = []
+        turn.on_error = told.append
+        error = DiskFailed("gone")
+
+        def fails() -> None:
+            raise error
+
+        turn.soon(fails)
+        turn.soon(events.append, "the next")
+        await asyncio.sleep(0)
+        assert told == [error]
+        assert events == ["the next"]
+
+    asyncio.run(main())
+
+
+def test_after_a_bug_in_the_work_the_rest_still_goes_out() -> None:
+    async def main() -> None:
+        loop = asyncio.get_running_loop()
+        seen: list[object] = []
+        loop.set_exception_handler(lambda _, context: seen.append(context["exception"]))
+        turn = Turn(loop)
+        events: list[str] = []
+        bug = ValueError("a bug")
+
+        def work() -> bool:
+            if not events:
+                turn.mark_dirty(Connection(events))
+                events.append("work")
+                raise bug
+            return False
+
+        turn.work = work
+        turn.request()
+        for _ in range(3):
+            await asyncio.sleep(0)
+        assert seen == [bug]
+        assert events == ["work", "flush"]
+
+    asyncio.run(main())
