@@ -61,7 +61,17 @@ _TEXTS: Final = frozenset(
 _KNOWN: Final = _BOOLEANS | _NUMBERS | _TEXTS
 #: What an acceptor of this version acts on.
 _ACCEPTOR_USES: Final = frozenset(
-    {"protocols", "protocol", "handshake-timeout", "connectionsAllowed", "backlog", "autoStart", "sslEnabled"}
+    {
+        "protocols",
+        "protocol",
+        "handshake-timeout",
+        "connectionsAllowed",
+        "backlog",
+        "autoStart",
+        "sslEnabled",
+        "anycastPrefix",
+        "multicastPrefix",
+    }  # fmt: skip
 )
 
 
