@@ -136,8 +136,11 @@ class Broker:
 
     def turn(self) -> bool:
         """Deliver what can be delivered and hand the journal its batch; True: there is more."""
-        self.post_office.turn()
-        self.store.flush()
+        try:
+            self.post_office.turn()
+        finally:
+            # whatever happens to a delivery, what was taken is written
+            self.store.flush()
         return bool(self.post_office.dirty)
 
     def congested(self) -> bool:

@@ -18,7 +18,9 @@ def test_names_with_prefixes(
     make_broker: Callable[..., Target], kind: str, java: Callable[..., subprocess.Popen[str]]
 ) -> None:
     port = free_port()
-    acceptor = f"<acceptor name='prefixed'>tcp://127.0.0.1:{port}?anycastPrefix=queue/;multicastPrefix=topic/</acceptor>"
+    acceptor = (
+        f"<acceptor name='prefixed'>tcp://127.0.0.1:{port}?anycastPrefix=queue/;multicastPrefix=topic/</acceptor>"
+    )
     make_broker(acceptors=acceptor)
     process = java("Prefixes", f"tcp://127.0.0.1:{port}")
     output, _ = process.communicate(timeout=120)

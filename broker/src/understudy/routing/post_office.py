@@ -178,9 +178,14 @@ class PostOffice:
         self._now_ms = self.clock.wall_ms()
         if self.dirty:
             dirty, self.dirty = self.dirty, []
-            for queue in dirty:
-                queue.dirty = False
-                queue.dispatch()
+            rest = iter(dirty)
+            try:
+                for queue in rest:
+                    queue.dirty = False
+                    queue.dispatch()
+            finally:
+                # nothing, unless one of them raised: the others have their turn in the next
+                self.dirty[:0] = rest
         if self.starved:
             self._feed()
 
