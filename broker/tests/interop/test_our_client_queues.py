@@ -418,7 +418,10 @@ def test_a_producer_that_goes_on_without_credits(broker: Target, session: Sessio
     assert sent == session.query_queue(queue).message_count
     assert sent == 400 if broker.name == "artemis" else 50 < sent < 110
     consumer = session.consumer(queue)
-    assert len(texts(consumer)) == sent
+    received = 0
+    while consumer.receive(0.5) is not None:
+        received += 1
+    assert received == sent
 
 
 @pytest.mark.feature("producer windows and full addresses")
