@@ -7,7 +7,6 @@ from __future__ import annotations
 import itertools
 import threading
 import time
-from collections.abc import Iterator
 
 import pytest
 
@@ -27,23 +26,6 @@ from understudy.errors import (
 pytestmark = pytest.mark.maven
 
 _numbers = itertools.count(1)
-
-
-@pytest.fixture
-def queue() -> str:
-    return f"kinds.q{next(_numbers)}"
-
-
-@pytest.fixture
-def connection(broker: Target) -> Iterator[Connection]:
-    with connect(broker.url) as made:
-        yield made
-
-
-@pytest.fixture
-def session(connection: Connection) -> Iterator[Session]:
-    with connection.session() as made:
-        yield made
 
 
 def texts(consumer: Consumer, timeout_s: float = 0.5) -> list[str | None]:
