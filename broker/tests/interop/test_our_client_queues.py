@@ -23,7 +23,7 @@ from understudy.errors import (
     QueueNotFound,
 )
 
-pytestmark = pytest.mark.maven
+pytestmark = [pytest.mark.maven, pytest.mark.long]
 
 _numbers = itertools.count(1)
 
