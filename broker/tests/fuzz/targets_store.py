@@ -30,7 +30,7 @@ from understudy.store.state import StoreState
 from understudy.store.transfer import ExportHeader, end_line, header_line, parse_line
 from understudy.testing.sim_disk import SimVolume
 
-_PART = struct.Struct("<BBH")
+PART = struct.Struct("<BBH")
 _EPOCH = records.encode_epoch(uuid_bytes(NODE_ID), 1, 0, ())
 
 
@@ -58,16 +58,16 @@ def _real_records() -> tuple[tuple[int, int, bytes], ...]:
 
 
 def parts_of(entries: list[tuple[int, int, bytes]]) -> bytes:
-    return b"".join(_PART.pack(kind, flags, len(payload)) + payload for kind, flags, payload in entries)
+    return b"".join(PART.pack(kind, flags, len(payload)) + payload for kind, flags, payload in entries)
 
 
 def volume_of(data: bytes) -> SimVolume:
     """A store whose only segment has these records behind its first."""
     entries = [(int(RecordType.EPOCH), 0, _EPOCH)]
     at = 0
-    while at + _PART.size <= len(data):
-        kind, flags, size = _PART.unpack_from(data, at)
-        at += _PART.size
+    while at + PART.size <= len(data):
+        kind, flags, size = PART.unpack_from(data, at)
+        at += PART.size
         entries.append((kind, flags, data[at : at + size]))
         at += size
     seed = segment.seed_of(1, 1)
@@ -222,9 +222,9 @@ def _state(data: bytes) -> None:
     state = StoreState()
     state.begin_segment(1, 1, 1)
     at, sequence = 0, 1
-    while at + _PART.size <= len(data):
-        kind, flags, size = _PART.unpack_from(data, at)
-        at += _PART.size
+    while at + PART.size <= len(data):
+        kind, flags, size = PART.unpack_from(data, at)
+        at += PART.size
         try:
             record = records.decode(kind, flags, data[at : at + size])
         except ValueError:
