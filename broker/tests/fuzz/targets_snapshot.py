@@ -12,22 +12,18 @@ import zlib
 from functools import cache
 
 from fuzz.target import Target
-from fuzz.targets_store import PART, parts_of
-from support.routing import World
+from fuzz.targets_store import PART, parts_of, take_over
 from support.store import DIRECTORY, Rig
 from understudy.errors import JournalCorrupt, StoreError
 from understudy.message import Message
 from understudy.store import segment
-from understudy.store.follower import recover
 from understudy.store.inspect import verify
-from understudy.store.large_messages import LargeMessages
 from understudy.store.records import HEADER_BYTES, REST
 from understudy.store.segment import HEADER_BLOCK_BYTES, seed_of
 from understudy.store.snapshot import SnapshotReader, read_snapshot, read_snapshot_header, snapshot_names
-from understudy.testing.manual_time import ManualTime
-from understudy.testing.sim_disk import SimLogWriter, SimVolume
+from understudy.testing.sim_disk import SimVolume
 
-_FIELDS_BYTES = 88
+FIELDS_BYTES = 88
 _EPOCH = struct.Struct("<Q")
 
 
@@ -54,15 +50,15 @@ def _store() -> tuple[dict[str, bytes], bytes]:
     return log, files[newest]
 
 
-def _volume(data: bytes) -> tuple[SimVolume, str]:
+def snapshot_volume(data: bytes) -> tuple[SimVolume, str]:
     """The store with a snapshot of this header and these records."""
-    block = bytearray(data[:_FIELDS_BYTES].ljust(HEADER_BLOCK_BYTES, b"\0"))
+    block = bytearray(data[:FIELDS_BYTES].ljust(HEADER_BLOCK_BYTES, b"\0"))
     struct.pack_into("<I", block, 12, 0)
     struct.pack_into("<I", block, 12, zlib.crc32(block))
     (epoch,), (sequence,) = _EPOCH.unpack_from(block, 32), _EPOCH.unpack_from(block, 72)
     seed = seed_of(sequence, epoch)
     content = bytes(block)
-    at, number = _FIELDS_BYTES, 0
+    at, number = FIELDS_BYTES, 0
     while at + PART.size <= len(data):
         kind, flags, size = PART.unpack_from(data, at)
         at += PART.size
@@ -84,7 +80,7 @@ def _volume(data: bytes) -> tuple[SimVolume, str]:
 
 def _snapshot(data: bytes) -> None:
     """The snapshot for itself, then everything that reads a store with it; what one refuses the others may, too."""
-    volume, name = _volume(data)
+    volume, name = snapshot_volume(data)
     disk = volume.disk("reader")
     file = disk.open(f"{DIRECTORY}/{name}", read_only=True)
     try:
@@ -94,14 +90,7 @@ def _snapshot(data: bytes) -> None:
     finally:
         file.close()
     verify(disk, DIRECTORY)
-    state = recover(disk, DIRECTORY).state
-    world, time = World(), ManualTime()
-    large = LargeMessages(disk, f"{DIRECTORY}/large", SimLogWriter(time, random.Random(1)), time)
-    large.begin(world.store.context, state.epoch, state.large_files())
-    world.store.large = large
-    world.office.restore(state)
-    world.resources.restore(state)
-    world.turn()
+    take_over(disk)
 
 
 def _raw(data: bytes) -> None:
@@ -115,7 +104,7 @@ def _raw(data: bytes) -> None:
     read_snapshot(file, name)
 
 
-def _seeds() -> list[bytes]:
+def snapshot_seeds() -> list[bytes]:
     content = _store()[1]
     name = f"snapshot-{_EPOCH.unpack_from(content, 72)[0]:020d}-{_EPOCH.unpack_from(content, 32)[0]:010d}.snap"
     volume = SimVolume()
@@ -127,13 +116,13 @@ def _seeds() -> list[bytes]:
     entries = [(int(kind), 0, payload) for kind, payload in reader.feed(content[HEADER_BLOCK_BYTES:])]
     assert reader.end is not None
     end = (37, 0, struct.pack("<QQQ", reader.end.needs, reader.end.references, reader.end.live_bytes))
-    fields = content[:_FIELDS_BYTES]
+    fields = content[:FIELDS_BYTES]
     return [fields + parts_of([*entries, end]), *(fields + parts_of([entries[0], each, end]) for each in entries)]
 
 
 SNAPSHOT = (
     Target(
-        "snapshot", _snapshot, (StoreError,), _seeds,
+        "snapshot", _snapshot, (StoreError,), snapshot_seeds,
         memory_per_byte=4096, memory_floor_bytes=16 << 20, steps_per_byte=2000, input_bytes_max=16 << 10, weight=4,
     ),
     Target("snapshot-file", _raw, (StoreError, JournalCorrupt), lambda: [_store()[1][:8192]], input_bytes_max=8 << 10),

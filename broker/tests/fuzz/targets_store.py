@@ -20,6 +20,7 @@ from understudy.store import records, segment
 from understudy.store.columns import Columns
 from understudy.store.follower import recover
 from understudy.store.inspect import read_frames, read_log, verify
+from understudy.store.large_messages import LargeMessages
 from understudy.store.node_lock import NodeLock
 from understudy.store.records import RecordType
 from understudy.store.reference import Location, MessageReference, pack_location
@@ -28,7 +29,8 @@ from understudy.store.retained import RetainedCounts, retained_messages
 from understudy.store.segment import HEADER_BLOCK_BYTES, SegmentHeader
 from understudy.store.state import StoreState
 from understudy.store.transfer import ExportHeader, end_line, header_line, parse_line
-from understudy.testing.sim_disk import SimVolume
+from understudy.testing.manual_time import ManualTime
+from understudy.testing.sim_disk import SimDisk, SimLogWriter, SimVolume
 
 PART = struct.Struct("<BBH")
 _EPOCH = records.encode_epoch(uuid_bytes(NODE_ID), 1, 0, ())
@@ -71,7 +73,7 @@ def volume_of(data: bytes) -> SimVolume:
         entries.append((kind, flags, data[at : at + size]))
         at += size
     seed = segment.seed_of(1, 1)
-    log = segment.encode_header(SegmentHeader(NODE_ID, 1, 1, 0, 1 << 20, True))
+    log = segment.encode_header(SegmentHeader(NODE_ID, 1, 1, 0, HEADER_BLOCK_BYTES, True))
     for sequence, (kind, flags, payload) in enumerate(entries, 1):
         batch = len(log)
         log += b"".join(segment.frame(kind, flags, sequence, batch, seed, payload))  # type: ignore[arg-type]
@@ -105,8 +107,16 @@ def _read(volume: SimVolume) -> None:
                 pass
     except StoreError:
         pass
+    take_over(disk)
+
+
+def take_over(disk: SimDisk) -> None:
+    """A broker begins with the store."""
     state = recover(disk, DIRECTORY).state
-    world = World()
+    world, time = World(), ManualTime()
+    large = LargeMessages(disk, f"{DIRECTORY}/large", SimLogWriter(time, random.Random(1)), time)
+    large.begin(world.store.context, state.epoch, state.large_files())
+    world.store.large = large
     world.office.restore(state)
     world.resources.restore(state)
     world.turn()
