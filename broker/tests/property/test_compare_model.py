@@ -63,7 +63,7 @@ def naive_split(left: Rig, right: Rig) -> tuple[Relation, int]:
     theirs = {sequence: (epoch, raw) for epoch, sequence, raw in naive_records(right)}
     common = sorted(mine.keys() & theirs.keys())
     different = [sequence for sequence in common if mine[sequence] != theirs[sequence]]
-    if not common or common[0] in different:
+    if not common or (common[0] in different and common[0] > 1):
         # the beginning of one was trimmed behind the end, or the split, of the other: nothing can be proved
         return Relation.UNKNOWN, 0
     if different:
