@@ -2,7 +2,7 @@
 
 Both in turn in one run, on the same file system. The store is an active ``MessageStore`` over the real
 disk and the real writer thread, on the loop the broker uses; producers are played by the loop, which
-appends what one read of their sockets brings and stops while a window is unconfirmed; the writer
+appends what one read of their sockets brings, a run, and stops while a window is unconfirmed; the writer
 thread gets the interpreter as fast as in ``understudy run``. Raw is a plain loop that writes each
 batch of that very run, same bytes, same sizes, with one ``pwritev`` and one ``fdatasync``, into files of
 the same size, allocated before the clock starts. Goal: at least 70 % of raw.
@@ -71,7 +71,7 @@ class _Samples:
 
     store_s: list[float] = field(default_factory=list)
     loop_s: list[float] = field(default_factory=list)
-    """Of ``store_s``, in ``store_message`` and ``flush``."""
+    """Of ``store_s``, in ``store_run`` and ``flush``."""
     raw_s: list[float] = field(default_factory=list)
     batches: list[int] = field(default_factory=list)
     batch_bytes: list[float] = field(default_factory=list)
@@ -91,12 +91,15 @@ class _Samples:
 def group_commit(messages: int, rounds: int, directory: str | None, as_json: bool) -> None:
     """Throughput of the store against raw writev + fdatasync of the same bytes in the same batches."""
     samples = {window: _Samples() for window in WINDOWS}
+    template = Message(os.urandom(BODY_BYTES), address="a").encoded
+    # made once, so that neither side finds its page cache used up by what was made just before it
+    prepared = [Message.decode(template) for _ in range(messages)]
     interpreter.settle()
     with tempfile.TemporaryDirectory(prefix="understudy-bench-", dir=directory) as root:
-        _round(Path(root) / "warm-up", WINDOWS[-1], messages, None)
+        _round(Path(root) / "warm-up", WINDOWS[-1], prepared, None)
         for number in range(rounds):
             for window, sample in samples.items():
-                _round(Path(root) / f"{number}-{window}", window, messages, sample)
+                _round(Path(root) / f"{number}-{window}", window, prepared, sample)
     if as_json:
         figures = {
             window: {
@@ -134,8 +137,8 @@ def group_commit(messages: int, rounds: int, directory: str | None, as_json: boo
     Console().print(table)
 
 
-def _round(directory: Path, window: int, count: int, sample: _Samples | None) -> None:
-    store_s, loop_s, batches = uvloop.run(_store(str(directory), window, count))
+def _round(directory: Path, window: int, prepared: Sequence[Message], sample: _Samples | None) -> None:
+    store_s, loop_s, batches = uvloop.run(_store(str(directory), window, prepared))
     joined = [_read(*batch) for batch in batches]
     # so that both sides get page cache that was used before: getting new memory costs more than this disk
     shutil.rmtree(directory)
@@ -151,8 +154,10 @@ def _round(directory: Path, window: int, count: int, sample: _Samples | None) ->
     sample.batch_bytes.append(statistics.median(map(len, joined)))
 
 
-async def _store(directory: str, window: int, count: int) -> tuple[float, float, list[tuple[str, int, int]]]:
-    loop = asyncio.get_running_loop()
+async def _store(
+    directory: str, window: int, prepared: Sequence[Message]
+) -> tuple[float, float, list[tuple[str, int, int]]]:
+    loop, count = asyncio.get_running_loop(), len(prepared)
     disk, writer = RealDisk(), _NotingWriter(loop)
     disk.make_directory(directory)
     finished: asyncio.Future[None] = loop.create_future()
@@ -167,12 +172,11 @@ async def _store(directory: str, window: int, count: int) -> tuple[float, float,
     store.flush()
     while store.context.durable < store.last_sequence:
         await asyncio.sleep(0.001)
-    template = Message(os.urandom(BODY_BYTES), address="a").encoded
-    prepared = [Message.decode(template) for _ in range(count)]
-    for message in prepared:
-        message.assign_id(store.next_id())
+    first_id = store.next_ids(count)
+    if prepared[0].message_id != first_id:
+        for message_id, message in enumerate(prepared, start=first_id):
+            message.assign_id(message_id)
     writer.batches.clear()
-    queue_ids = (queue.queue_id,)
     confirmed = 0
     sent = 0
     busy_s = 0.0
@@ -191,8 +195,7 @@ async def _store(directory: str, window: int, count: int) -> tuple[float, float,
         if not messages:
             return
         turned = time.perf_counter()
-        for message in messages:
-            store.store_message(message, address.address_id, queue_ids)
+        store.store_run(messages, address.address_id, queue.queue_id)
         sent += len(messages)
         store.context.when_durable(store.last_sequence, confirm, len(messages))
         store.flush()

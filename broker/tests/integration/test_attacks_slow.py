@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from support.processes import COMMAND, Node, Pair
+from support.processes import COMMAND, Node, Pair, assert_serves
 from understudy.wire.core import packets as p
 from understudy.wire.core.codec import FrameDecoder, encode
 
@@ -35,16 +35,6 @@ def node(tmp_path: Path) -> Iterator[Node]:
         yield pair.primary
     finally:
         pair.end()
-
-
-def serves(node: Node) -> None:
-    url = f"tcp://127.0.0.1:{node.port}"
-    for command in (("produce", "--count", "5", "--size", "10"), ("consume", "--count", "5")):
-        done = subprocess.run(
-            [str(COMMAND), command[0], "--url", url, "--queue", "honest", *command[1:]],
-            capture_output=True, text=True, timeout=30,
-        )  # fmt: skip
-        assert done.returncode == 0, done.stdout + done.stderr
 
 
 class Client:
@@ -96,7 +86,7 @@ def test_a_trickle_before_the_magic_is_cut_off(node: Node, first: bytes) -> None
             time.sleep(0.5)
         assert closed_within(stranger, 5)
     assert time.monotonic() - began < 8
-    serves(node)
+    assert_serves(node)
 
 
 def test_a_flood_of_silent_connections_displaces_itself(node: Node) -> None:
@@ -107,8 +97,8 @@ def test_a_flood_of_silent_connections_displaces_itself(node: Node) -> None:
             stranger = stack.enter_context(socket.create_connection(("127.0.0.1", node.port), timeout=5))
             stranger.sendall((b"", b"ART", b"ARTEMIS" + encode(p.Ping(-1), 0), topology)[number % 4])
             if number in (ALLOWED - 1, 2 * ALLOWED):
-                serves(node)
-        serves(node)
+                assert_serves(node)
+        assert_serves(node)
         facts = node.facts()
         assert isinstance(facts["connections"], int)
         assert facts["connections"] <= ALLOWED
@@ -136,7 +126,7 @@ def test_a_frame_that_trickles_after_the_login_holds_up_nobody(node: Node) -> No
         for byte in frame[:6]:
             client.socket.sendall(bytes((byte,)))
             time.sleep(0.05)
-        serves(node)
+        assert_serves(node)
         client.socket.sendall(frame[6:])
         client.wait_for(p.QueueQueryResponseV3)
 
@@ -154,7 +144,7 @@ def test_a_consumer_that_never_acknowledges_gets_no_more_than_its_credits(node: 
         assert isinstance(queue["delivering_count"], int)
         assert 0 < queue["delivering_count"] < 40
         assert queue["message_count"] == 500
-    serves(node)
+    assert_serves(node)
 
 
 def test_consumers_producers_and_sessions_are_bounded(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -181,7 +171,7 @@ def test_consumers_producers_and_sessions_are_bounded(node: Node, monkeypatch: p
         answer = client.wait_for(p.ExceptionResponse)
         assert isinstance(answer, p.ExceptionResponse)
         assert str(SESSIONS_PER_CONNECTION_MAX) in (answer.message or "")
-    serves(node)
+    assert_serves(node)
 
 
 def test_temporary_queues_of_a_flood_go_with_their_connection(node: Node) -> None:
@@ -197,4 +187,4 @@ def test_temporary_queues_of_a_flood_go_with_their_connection(node: Node) -> Non
     while node.queue("t1999") is not None or node.queue("t0") is not None:
         assert time.monotonic() - began < 20
         time.sleep(0.05)
-    serves(node)
+    assert_serves(node)

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from support.processes import COMMAND, Node, Pair
+from support.processes import COMMAND, Node, Pair, assert_serves
 
 
 @pytest.fixture
@@ -24,16 +24,6 @@ def node(tmp_path: Path) -> Iterator[Node]:
         yield pair.primary
     finally:
         pair.end()
-
-
-def serves(node: Node) -> None:
-    url = f"tcp://127.0.0.1:{node.port}"
-    for command in (("produce", "--count", "5", "--size", "10"), ("consume", "--count", "5")):
-        done = subprocess.run(
-            [str(COMMAND), command[0], "--url", url, "--queue", "after", *command[1:]],
-            capture_output=True, text=True, timeout=30,
-        )  # fmt: skip
-        assert done.returncode == 0, done.stdout + done.stderr
 
 
 def answer_to(node: Node, data: bytes, *, wait_s: float = 10) -> bytes:
@@ -71,7 +61,7 @@ def test_hostile_bytes_end_their_connection_only(node: Node, name: str) -> None:
     assert node.process is not None
     assert node.process.poll() is None
     assert "connection dropped" in node.tail() or "protocol not served" in node.tail()
-    serves(node)
+    assert_serves(node)
 
 
 def test_a_half_open_handshake_times_out(node: Node) -> None:
@@ -79,13 +69,13 @@ def test_a_half_open_handshake_times_out(node: Node) -> None:
     assert answer_to(node, b"ART") == b""
     assert time.monotonic() - began < 8, "the acceptor's handshake-timeout is 2 s"
     assert "never showed a protocol" in node.tail()
-    serves(node)
+    assert_serves(node)
 
 
 def test_many_half_open_connections_do_not_keep_clients_out(node: Node) -> None:
     strangers = [socket.create_connection(("127.0.0.1", node.port)) for _ in range(200)]
     try:
-        serves(node)
+        assert_serves(node)
     finally:
         for stranger in strangers:
             stranger.close()

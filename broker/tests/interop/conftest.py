@@ -7,6 +7,7 @@ which ``understudy.testing.interop_matrix`` makes docs/interop.md.
 
 from __future__ import annotations
 
+import itertools
 import shutil
 import subprocess
 import tarfile
@@ -20,6 +21,7 @@ from support.artemis import ArtemisPair
 from support.feature_results import FeatureResults
 from support.processes import Pair
 from support.targets import Target, start_target
+from understudy.client.sync import Connection, Session, connect
 
 ARTEMIS_VERSION = "2.44.0"
 HERE = Path(__file__).parent
@@ -40,6 +42,9 @@ def maven(*arguments: str, cwd: Path = HERE) -> None:
         if "Could not transfer" in text or "Unknown host" in text or "Could not resolve" in text:
             pytest.skip(f"Maven cannot reach its repository: {text[-300:]}")
         pytest.fail(f"mvn {' '.join(arguments)}: {text[-2000:]}")
+
+
+_names = itertools.count(1)
 
 
 @pytest.fixture(scope="session")
@@ -146,3 +151,21 @@ def either_pair(request: pytest.FixtureRequest, kind: str, instances: Path) -> I
         yield running.start()
     finally:
         running.end()
+
+
+@pytest.fixture
+def queue() -> str:
+    """A name nobody used."""
+    return f"ours.q{next(_names)}"
+
+
+@pytest.fixture
+def connection(broker: Target) -> Iterator[Connection]:
+    with connect(broker.url) as made:
+        yield made
+
+
+@pytest.fixture
+def session(connection: Connection) -> Iterator[Session]:
+    with connection.session() as made:
+        yield made

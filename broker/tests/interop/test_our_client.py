@@ -11,7 +11,6 @@ import hashlib
 import io
 import itertools
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -35,24 +34,6 @@ from understudy.properties import BYTE, CHAR, FLOAT, INT, SHORT, Properties
 pytestmark = pytest.mark.maven
 
 _numbers = itertools.count(1)
-
-
-@pytest.fixture
-def queue() -> str:
-    """A name nobody used."""
-    return f"ours.q{next(_numbers)}"
-
-
-@pytest.fixture
-def connection(broker: Target) -> Iterator[Connection]:
-    with connect(broker.url) as made:
-        yield made
-
-
-@pytest.fixture
-def session(connection: Connection) -> Iterator[Session]:
-    with connection.session() as made:
-        yield made
 
 
 def texts(consumer: Consumer, count: int, timeout_s: float = 10) -> list[str | None]:

@@ -27,7 +27,7 @@ from understudy.errors import (
     Unreachable,
 )
 
-pytestmark = pytest.mark.maven
+pytestmark = [pytest.mark.maven, pytest.mark.long]
 
 MakeBroker = Callable[..., Target]
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 import itertools
 import threading
 import time
-from collections.abc import Iterator
 
 import pytest
 
@@ -24,26 +23,9 @@ from understudy.errors import (
     QueueNotFound,
 )
 
-pytestmark = pytest.mark.maven
+pytestmark = [pytest.mark.maven, pytest.mark.long]
 
 _numbers = itertools.count(1)
-
-
-@pytest.fixture
-def queue() -> str:
-    return f"kinds.q{next(_numbers)}"
-
-
-@pytest.fixture
-def connection(broker: Target) -> Iterator[Connection]:
-    with connect(broker.url) as made:
-        yield made
-
-
-@pytest.fixture
-def session(connection: Connection) -> Iterator[Session]:
-    with connection.session() as made:
-        yield made
 
 
 def texts(consumer: Consumer, timeout_s: float = 0.5) -> list[str | None]:

@@ -228,3 +228,14 @@ class Pair:
     def end(self) -> None:
         self.primary.end()
         self.backup.end()
+
+
+def assert_serves(node: Node) -> None:
+    """A client that means well gets its messages through."""
+    url = f"tcp://127.0.0.1:{node.port}"
+    for command in (("produce", "--count", "5", "--size", "10"), ("consume", "--count", "5")):
+        done = subprocess.run(
+            [str(COMMAND), command[0], "--url", url, "--queue", "honest", *command[1:]],
+            capture_output=True, text=True, timeout=30,
+        )  # fmt: skip
+        assert done.returncode == 0, done.stdout + done.stderr

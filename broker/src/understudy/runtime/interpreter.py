@@ -21,7 +21,7 @@ YOUNGEST: Final = 50_000
 MIDDLE: Final = 20
 OLDEST: Final = 50
 #: How long a thread that wants to run waits for the one that runs.
-SWITCH_SECONDS: Final = 0.0005
+SWITCH_SECONDS: Final = 0.0001
 
 
 def settle() -> None:
