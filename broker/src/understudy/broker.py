@@ -26,6 +26,7 @@ from understudy.routing.settings import AddressSettingsRepository
 from understudy.security.authorization import SecurityPolicy
 from understudy.security.login_guard import LoginGuard
 from understudy.security.logins import Logins
+from understudy.session.prefixes import AddressPrefixes
 from understudy.session.registry import SessionRegistry
 from understudy.session.resource_registry import ResourceRegistry
 from understudy.session.slow_consumers import SlowConsumers
@@ -129,14 +130,17 @@ class Broker:
             sessions=not configuration.suppress_session_notifications,
         )
 
-    def make_handler(self, connection: Connection) -> CoreConnection:
-        """The handler of a new connection that has shown the CORE magic."""
-        return CoreConnection(self.services, connection)
+    def make_handler(self, prefixes: AddressPrefixes, connection: Connection) -> CoreConnection:
+        """The handler of a new connection that has shown the CORE magic, at an acceptor with these prefixes."""
+        return CoreConnection(self.services, connection, prefixes)
 
     def turn(self) -> bool:
         """Deliver what can be delivered and hand the journal its batch; True: there is more."""
-        self.post_office.turn()
-        self.store.flush()
+        try:
+            self.post_office.turn()
+        finally:
+            # whatever happens to a delivery, what was taken is written
+            self.store.flush()
         return bool(self.post_office.dirty)
 
     def congested(self) -> bool:

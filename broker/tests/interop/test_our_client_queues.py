@@ -7,6 +7,7 @@ from __future__ import annotations
 import itertools
 import threading
 import time
+from collections.abc import Callable
 
 import pytest
 
@@ -119,6 +120,51 @@ def test_fully_qualified_names(session: Session, queue: str) -> None:
         assert texts(session.consumer(f"{queue}::{queue}.{name}")) == [f"to {name}"]
         found = session.query_queue(f"{queue}::{queue}.{name}")
         assert (found.exists, found.address) == (True, queue)
+
+
+@pytest.mark.feature("fully qualified queue names")
+@pytest.mark.parametrize("asked", [None, "anycast", "multicast"])
+@pytest.mark.parametrize("named", ["a1", "m1", "absent"])
+def test_a_send_to_a_fully_qualified_name(connection: Connection, queue: str, named: str, asked: str | None) -> None:
+    """One queue gets it, if it is of the routing type asked for.
+
+    Each session sends once: what a session of Artemis 2.44 sends to ``address::queue`` right after the same
+    address without a queue goes where that went. Its routing context keeps the answer for the next message and
+    compares only the address (``RoutingContextImpl.setAddress`` gets it from ``AddressInfo``, which cuts the queue
+    off). The manual promises one queue ("Fully Qualified Queue Names"), and so do we.
+    """
+    with connection.session() as session:
+        for name in ("a1", "a2", "m1", "m2"):
+            kind = "anycast" if name[0] == "a" else "multicast"
+            session.create_queue(f"{queue}.{name}", address=queue, routing=kind)
+    with connection.session() as session:
+        session.producer(f"{queue}::{queue}.{named}", routing=asked, auto_create=False).send("x")
+        found = {name for name in ("a1", "a2", "m1", "m2") if session.query_queue(f"{queue}.{name}").message_count}
+    fits = asked is None or asked == ("anycast" if named == "a1" else "multicast")
+    assert found == ({named} if fits and named != "absent" else set())
+
+
+@pytest.mark.feature("fully qualified queue names")
+def test_one_session_sends_to_an_address_and_to_one_of_its_queues(broker: Target, session: Session, queue: str) -> None:
+    """Only ours: see ``test_a_send_to_a_fully_qualified_name`` for what Artemis does with the second message."""
+    for name in ("x", "y"):
+        session.create_queue(f"{queue}.{name}", address=queue, routing="multicast")
+    for address in (queue, f"{queue}::{queue}.x", f"{queue}::{queue}.y", queue):
+        session.producer(address, routing="multicast").send(address)
+    counts = [session.query_queue(f"{queue}.{name}").message_count for name in ("x", "y")]
+    assert counts == ([3, 3] if broker.name == "understudy" else [4, 4])
+
+
+@pytest.mark.feature("fully qualified queue names")
+def test_a_divert_takes_part_in_what_names_a_queue(make_broker: Callable[..., Target]) -> None:
+    divert = "<divert name='copying'><address>watched</address><forwarding-address>copies</forwarding-address></divert>"
+    broker = make_broker(elements=f"<diverts>{divert}</diverts>")
+    with connect(broker.url) as connection, connection.session() as session:
+        session.create_queue("copies")
+        session.create_queue("watched.q", address="watched")
+        session.producer("watched::watched.q", routing=None).send("x")
+        assert texts(session.consumer("watched::watched.q")) == ["x"]
+        assert texts(session.consumer("copies")) == ["x"]
 
 
 @pytest.mark.feature("temporary queues")
@@ -333,6 +379,32 @@ def test_a_full_address_that_fails(session: Session) -> None:
     consumer = session.consumer(queue)
     while consumer.receive_nowait() is not None:
         pass
+
+
+@pytest.mark.feature("producer windows and full addresses")
+def test_a_producer_that_goes_on_without_credits(broker: Target, session: Session) -> None:
+    """Credits are checked "on the client side only" (manual, "Blocking CORE Producers"), so Artemis takes all of
+    it, far beyond max-size-bytes. Ours refuses what comes without credits to a full address that blocks (ADR 0013):
+    the producer is told, nothing that was confirmed is lost, and memory stays bounded.
+    """
+    queue = f"blocking.q{next(_numbers)}"
+    session.create_queue(queue)
+    sent = 0
+    with connect(f"{broker.url}?producerWindowSize=-1") as connection, connection.session() as sending:
+        producer = sending.producer(queue)
+        try:
+            for _ in range(400):
+                producer.send(b"x" * 1000)
+                sent += 1
+        except AddressFull:
+            assert broker.name == "understudy"
+    assert sent == session.query_queue(queue).message_count
+    assert sent == 400 if broker.name == "artemis" else 50 < sent < 110
+    consumer = session.consumer(queue)
+    received = 0
+    while consumer.receive(0.5) is not None:
+        received += 1
+    assert received == sent
 
 
 @pytest.mark.feature("producer windows and full addresses")

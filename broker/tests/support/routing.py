@@ -264,6 +264,7 @@ class FakeCallback:
     forced: list[tuple[int, int, int]] = field(default_factory=list)
     """Consumer, sequence, number of deliveries before it."""
     disconnected: list[int] = field(default_factory=list)
+    bugs: list[Exception] = field(default_factory=list)
     killed: list[str] = field(default_factory=list)
     credits: list[tuple[str, int]] = field(default_factory=list)
     refused: list[tuple[str, int]] = field(default_factory=list)
@@ -313,6 +314,9 @@ class FakeCallback:
 
     def kill_connection(self, reason: str) -> None:
         self.killed.append(reason)
+
+    def met_bug(self, bug: Exception) -> None:
+        self.bugs.append(bug)
 
     def disconnect_consumer(self, consumer_id: int) -> None:
         self.disconnected.append(consumer_id)

@@ -216,6 +216,13 @@ _LIFE: Final = (
     row("auto-delete-addresses-skip-usage-check", BOOLEAN, "false", "Remove also those never used at all."),
     row("enable-ingress-timestamp", BOOLEAN, "false", "Stamp every message with the time it arrived."),
     row("config-delete-queues", CHOICE, "OFF", "Whether queues gone from this file go.", choices=("OFF", "FORCE")),
+    row(
+        "config-delete-addresses",
+        CHOICE,
+        "OFF",
+        "Whether addresses that are not in this file and were not made on demand go, with queues and messages.",
+        choices=("OFF", "FORCE"),
+    ),
     *no_effect(
         "diverts of this file are made anew by each activation",
         row("config-delete-diverts", CHOICE, "OFF", "Whether diverts gone from it go.", choices=("OFF", "FORCE")),
@@ -225,7 +232,6 @@ _LIFE: Final = (
         row("retroactive-message-count", LONG, "0", "Messages kept for queues made later."),
     ),
     *not_yet(
-        row("config-delete-addresses", CHOICE, "OFF", "Whether addresses go.", choices=("OFF", "FORCE")),
         row("redistribution-delay", MS, "-1", "Wait before messages without consumers move on; -1 is for ever."),
         row("message-counter-history-day-limit", INTEGER, "0", "Days of message counter history kept."),
         row("enable-metrics", BOOLEAN, "true", "Publish metrics of the address."),

@@ -52,7 +52,15 @@ TRANSPORTS: Final = (
     container(
         "acceptors",
         "Where this node listens.",
-        row("acceptor", TEXT, None, "tcp://host:port?parameters", attributes=(named("Name."),), repeated=True),
+        row(
+            "acceptor",
+            TEXT,
+            None,
+            "tcp://host:port?parameters. Carried out: protocols, handshake-timeout, connectionsAllowed, backlog, "
+            "autoStart, anycastPrefix and multicastPrefix (comma-separated; cut off names, imply the routing type).",
+            attributes=(named("Name."),),
+            repeated=True,
+        ),
     ),
 )
 

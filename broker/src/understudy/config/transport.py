@@ -61,8 +61,11 @@ _TEXTS: Final = frozenset(
 _KNOWN: Final = _BOOLEANS | _NUMBERS | _TEXTS
 #: What an acceptor of this version acts on.
 _ACCEPTOR_USES: Final = frozenset(
-    {"protocols", "protocol", "handshake-timeout", "connectionsAllowed", "backlog", "autoStart", "sslEnabled"}
-)
+    {
+        "anycastPrefix", "autoStart", "backlog", "connectionsAllowed", "handshake-timeout", "multicastPrefix",
+        "protocol", "protocols", "sslEnabled",
+    }
+)  # fmt: skip
 
 
 def read_acceptor(node: Node, document: Document) -> AcceptorConfiguration | None:

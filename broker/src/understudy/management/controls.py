@@ -79,6 +79,8 @@ class QueueFacts:
     messages_acknowledged: int
     messages_expired: int
     messages_killed: int
+    messages_replaced: int
+    """That made room for a newer one: in a last-value queue, or a ring."""
     paging: bool
     """Whether its address holds messages whose bodies are not in memory."""
     memory_bytes: int

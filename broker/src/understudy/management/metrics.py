@@ -39,6 +39,7 @@ _QUEUE_COUNTERS: Final = (
     ("messages_acknowledged", "understudy_queue_messages_acknowledged", "Messages acknowledged since the activation."),
     ("messages_expired", "understudy_queue_messages_expired", "Messages expired since the activation."),
     ("messages_killed", "understudy_queue_messages_killed", "Messages past max-delivery-attempts."),
+    ("messages_replaced", "understudy_queue_messages_replaced", "Messages that made room for a newer one."),
 )
 
 

@@ -66,6 +66,7 @@ _SCHEMAS: Final[dict[str, Schema]] = {
             "messages_acknowledged": _COUNT,
             "messages_expired": _COUNT,
             "messages_killed": _COUNT,
+            "messages_replaced": _COUNT,
             "paging": _FLAG,
             "memory_bytes": _COUNT,
             "spilled_count": _COUNT,

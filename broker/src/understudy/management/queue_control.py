@@ -303,6 +303,11 @@ def _attributes() -> list[Operation]:
         ("getMessagesAcknowledged", "messagesAcked", "Messages acknowledged since the activation."),
         ("getMessagesExpired", "messagesExpired", "Messages expired since the activation."),
         ("getMessagesKilled", "messagesKilled", "Messages removed or sent to the dead letters since then."),
+        (
+            "getMessagesReplaced",
+            "messagesReplaced",
+            "Messages that made room for newer ones since then.",
+        ),
     )
     return [operation(name, _field(field), doc) for name, field, doc in rows]
 

@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from understudy.config.model import RoutingType
+from understudy.message import Message
+from understudy.properties import PropertyValue
 from understudy.routing.filter import Filter
 
 if TYPE_CHECKING:
@@ -35,3 +37,22 @@ class Binding:
     def has_consumers(self) -> bool:
         """Whether a message put here is wanted at once; anycast prefers such a binding."""
         return bool(self.queue.groups_by_priority) or self.distance > 0
+
+
+@dataclass(frozen=True, slots=True)
+class NamedQueue:
+    """What a sender names by ``address::queue``: the one queue of the address that may get the message."""
+
+    queue: Queue | None
+    """None: the address has none of the name."""
+
+    def queues_for(self, message: Message, routing_type: PropertyValue) -> tuple[Queue, ...]:
+        """That queue, if it takes the message as every binding does: its routing type, if the message asks
+        for one, and its filter; else none (manual, "Using a Message Property to Determine Routing Type").
+        """
+        queue = self.queue
+        if queue is None or not queue.takes_messages:
+            return ()
+        if routing_type is not None and routing_type != queue.routing_type:
+            return ()
+        return (queue,) if queue.filter is None or queue.filter.matches(message) else ()

@@ -16,6 +16,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Final
 
+from understudy.errors import BrokerError
 from understudy.message import GROUP_ID, Message
 from understudy.properties import NO_PROPERTIES
 from understudy.routing.filter import Filter
@@ -70,6 +71,10 @@ class Consumer(ABC):
     @abstractmethod
     def deliver_run(self, references: list[MessageReference]) -> None:
         """``deliver`` for each of several plain ones, whose messages are in memory."""
+
+    @abstractmethod
+    def abandon(self, bug: Exception) -> None:
+        """A bug was met on its behalf: its connection ends, and nobody else is the worse for it."""
 
     @abstractmethod
     def disconnect(self) -> None:
@@ -226,7 +231,13 @@ def _dispatch_selective(queue: Queue, group: ConsumerGroup, ready: list[Consumer
     while ready:
         turn %= len(ready)
         consumer = ready[turn]
-        found = next_for(queue, consumer, now_ms)
+        try:
+            found = next_for(queue, consumer, now_ms)
+        except BrokerError:
+            raise
+        except Exception as bug:  # of its selector: the message is still in the queue
+            consumer.abandon(bug)
+            found = None
         if found is None:
             del ready[turn]
             continue

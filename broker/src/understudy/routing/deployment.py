@@ -7,7 +7,8 @@ activation and are not in the log. Not here: reading the configuration (``config
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import logging
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -20,12 +21,15 @@ from understudy.routing.configuration import QueueConfiguration
 if TYPE_CHECKING:
     from understudy.routing.post_office import PostOffice
 
+log = logging.getLogger(__name__)
+
 
 def deploy(
-    office: PostOffice, addresses: Iterable[AddressConfiguration], diverts: Iterable[DivertConfiguration] = ()
+    office: PostOffice, addresses: Sequence[AddressConfiguration], diverts: Iterable[DivertConfiguration] = ()
 ) -> None:
-    """Make or change everything that is configured, and delete queues that have gone from the
-    configuration where ``config-delete-queues`` says so.
+    """Make or change everything that is configured, and delete what has gone from the configuration where
+    ``config-delete-queues`` (queues that came from it) and ``config-delete-addresses`` (addresses that were not
+    made on demand, with all their queues and messages) say so.
 
     Raises:
         QueueExists: a queue of that name is on another address; it is never moved.
@@ -47,7 +51,16 @@ def deploy(
         gone = queue.configuration.configuration_managed and queue.name not in named
         if gone and queue.address.settings.config_delete_queues is ConfigDeletionPolicy.FORCE:
             directory.delete_queue(queue.name, disconnect=True)
+    _delete_addresses(office, {wanted.name for wanted in addresses})
     office.diverts.deploy(diverts)
+
+
+def _delete_addresses(office: PostOffice, configured: Collection[str]) -> None:
+    for address in list(office.directory.addresses.values()):
+        gone = address.name not in configured and not address.auto_created and not address.internal
+        if gone and address.settings.config_delete_addresses is ConfigDeletionPolicy.FORCE:
+            log.warning("address gone from the configuration", extra={"address": address.name, "id": "AMQ224076"})
+            office.directory.delete_address(address.name, force=True)
 
 
 def _deploy_queue(office: PostOffice, wanted: QueueConfiguration) -> None:

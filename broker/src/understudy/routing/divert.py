@@ -40,6 +40,7 @@ from understudy.routing.filter import parse_filter
 from understudy.store.reference import MessageReference
 
 if TYPE_CHECKING:
+    from understudy.routing.binding import NamedQueue
     from understudy.routing.post_office import Done, Order, PostOffice, RoutingTransaction
     from understudy.routing.queue import Queue
 
@@ -233,7 +234,7 @@ class Diverts:
         address: Address,
         message: Message,
         routing_type: PropertyValue,
-        only: Queue | None,
+        only: NamedQueue | None,
         order: Order,
         done: Done | None,
         transaction: RoutingTransaction | None,
@@ -272,19 +273,19 @@ class Diverts:
             office.answer(order, done)
 
     def _parcels(
-        self, address: Address, message: Message, routing_type: PropertyValue, only: Queue | None
+        self, address: Address, message: Message, routing_type: PropertyValue, only: NamedQueue | None
     ) -> list[Parcel]:
         """Where a message ends up. Raises AddressFull."""
         office = self._office
         used: set[Divert] = set()
         parcels: list[Parcel] = []
         pending = [(address, message, routing_type, only)]
-        for source, original, asked, queue in pending:
-            chosen = self._chosen(source, original, used, ignore_copies=queue is not None)
+        for source, original, asked, named in pending:
+            chosen = self._chosen(source, original, used)
             used.update(chosen)
             if not any(divert.configuration.exclusive for divert in chosen):
-                if queue is not None:
-                    queues = queue.alone_for(original)
+                if named is not None:
+                    queues = named.queues_for(original, asked)
                 else:
                     queues = source.route(original, asked if isinstance(asked, int) else None)
                 parcels += self._routed(source, original, queues)
@@ -302,14 +303,13 @@ class Diverts:
                         pending.append((target, copy, copied_type, None))
         return parcels
 
-    def _chosen(self, address: Address, message: Message, used: set[Divert], *, ignore_copies: bool) -> list[Divert]:
+    def _chosen(self, address: Address, message: Message, used: set[Divert]) -> list[Divert]:
         """The exclusive diverts that take it; if there are none, the others, one of each name.
-
-        ``ignore_copies``: it is for one queue, which only exclusive diverts prevent.
+        For them ``address::queue`` is the address.
         """
         taking = [divert for divert in address.diverts if divert not in used and divert.takes(message)]
         exclusive = [divert for divert in taking if divert.configuration.exclusive]
-        if exclusive or ignore_copies:
+        if exclusive:
             return exclusive
         by_name: dict[str, list[Divert]] = {}
         for divert in taking:

@@ -26,7 +26,6 @@ from understudy.errors import (
     BrokerError,
     DiskFull,
     DuplicateIdRejected,
-    QueueNotFound,
     UnexpectedRoutingType,
 )
 from understudy.limits import PAGING_SLACK_BYTES
@@ -36,6 +35,7 @@ from understudy.properties import PropertyValue
 from understudy.routing import departures
 from understudy.routing.address import Address
 from understudy.routing.auto_deletion import AutoDeletion
+from understudy.routing.binding import NamedQueue
 from understudy.routing.configuration import QueueConfiguration, split_fqqn
 from understudy.routing.dead_letters import DeadLetters
 from understudy.routing.directory import Directory
@@ -178,9 +178,14 @@ class PostOffice:
         self._now_ms = self.clock.wall_ms()
         if self.dirty:
             dirty, self.dirty = self.dirty, []
-            for queue in dirty:
-                queue.dirty = False
-                queue.dispatch()
+            rest = iter(dirty)
+            try:
+                for queue in rest:
+                    queue.dirty = False
+                    queue.dispatch()
+            finally:
+                # nothing, unless one of them raised: the others have their turn in the next
+                self.dirty[:0] = rest
         if self.starved:
             self._feed()
 
@@ -276,7 +281,6 @@ class PostOffice:
         Raises:
             AddressFull: limits, or the disk is full.
             AddressNotFound: no such address and none may be made.
-            QueueNotFound: no such queue for an ``address::queue``.
             UnexpectedRoutingType: the address does not take this routing type.
             DuplicateIdRejected: a duplicate inside a transaction.
             NotAuthorized: the session may not make the address or queue it would need.
@@ -284,7 +288,7 @@ class PostOffice:
         properties = message.properties
         routing_type = properties.get(ROUTING_TYPE)
         address = self._addresses.get(message.address or "")
-        only: Queue | None = None
+        only: NamedQueue | None = None
         if address is None or (routing_type is not None and routing_type not in address.routing_types):
             address, only = self._find(message.address or "", routing_type, order)
         elif not address.bindings and routing_type != RoutingType.MULTICAST:
@@ -310,7 +314,7 @@ class PostOffice:
             if address.diverts:
                 self.diverts.send(address, message, routing_type, only, order, done, transaction, duplicate_id)
                 return
-            queues = address.route(message, routing_type) if only is None else only.alone_for(message)
+            queues = address.route(message, routing_type) if only is None else only.queues_for(message, routing_type)
             if not queues:
                 self._unrouted(address, message, order, done, transaction, duplicate_id)
                 return
@@ -512,21 +516,23 @@ class PostOffice:
             return
         self.answer(order, done, self.store.last_sequence if duplicate_id is not None else 0)
 
-    def _find(self, name: str, routing_type: PropertyValue, order: Order) -> tuple[Address, Queue | None]:
+    def _find(self, name: str, routing_type: PropertyValue, order: Order) -> tuple[Address, NamedQueue | None]:
         """The slow way to an address: ``address::queue``, or one made on demand."""
         fqqn = split_fqqn(name)
+        only: NamedQueue | None = None
         if fqqn is not None:
-            queue = self.directory.queues.get(fqqn[1])
-            if queue is None or queue.address.name != fqqn[0]:
-                raise QueueNotFound(f"no queue {fqqn[1]!r} on address {fqqn[0]!r}")
-            return self.directory.addresses[fqqn[0]], queue
+            name, queue_name = fqqn
+            queue = self.directory.queues.get(queue_name)
+            only = NamedQueue(queue if queue is not None and queue.address.name == name else None)
+            if name in self._addresses:
+                return self._addresses[name], only
         wanted = RoutingType(routing_type) if isinstance(routing_type, int) and routing_type in (0, 1) else None
         address = self.directory.for_send(name, wanted, order.permit)
         if address is None:
             raise AddressNotFound(f"no address {name!r} and the settings do not allow to make it")
         if wanted is not None and wanted not in address.routing_types:
             raise UnexpectedRoutingType(f"address {name!r} is not {wanted.name.lower()}")
-        return address, None
+        return address, only
 
     # -- messages that leave their queue otherwise ------------------------------------------------
 

@@ -200,10 +200,6 @@ class Queue:
         """Whether messages are routed to it now, whatever their content."""
         return self.enabled and (not self.purge_on_no_consumers or self.consumer_count > 0)
 
-    def alone_for(self, message: Message) -> tuple[Queue, ...]:
-        """The queues that get a message which names this one: it or none."""
-        return (self,) if self.takes_messages and (self.filter is None or self.filter.matches(message)) else ()
-
     def add(self, reference: MessageReference) -> None:
         """A message that may be seen by consumers from now on."""
         self.incoming -= 1

@@ -106,6 +106,8 @@ class AddressSettings:
     default_ring_size: int = -1
     config_delete_queues: ConfigDeletionPolicy = ConfigDeletionPolicy.OFF
     """Whether queues go that have gone from the configuration, at the next activation."""
+    config_delete_addresses: ConfigDeletionPolicy = ConfigDeletionPolicy.OFF
+    """Likewise for addresses, with their queues."""
     redistribution_delay: int = -1
     management_browse_page_size: int = 200
     """Messages that one management operation lists."""

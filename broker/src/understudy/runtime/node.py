@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
+from functools import partial
 from typing import Final
 
 from understudy.broker import Broker
@@ -26,6 +27,7 @@ from understudy.runtime.connector import LoopDialer
 from understudy.runtime.environment import Environment
 from understudy.runtime.turn import Turn, TurningLogWriter, TurningTimers, TurningWorker
 from understudy.security.authorization import SecurityPolicy
+from understudy.session.prefixes import prefixes_of
 from understudy.store.follower import Follower
 from understudy.store.journal import Sync
 from understudy.store.large_messages import LargeMessages
@@ -335,7 +337,7 @@ class BrokerNode:
             acceptor = Acceptor(
                 acceptor_configuration,
                 self._turn,
-                self.broker.make_handler,
+                partial(self.broker.make_handler, prefixes_of(acceptor_configuration)),
                 self.broker.congested,
                 configuration.connection_ttl_check_interval_ms,
             )

@@ -8,6 +8,7 @@ runs. So a thousand messages that arrive together cost one journal batch and one
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Protocol
@@ -15,11 +16,17 @@ from typing import Protocol
 from understudy.errors import BrokerError
 from understudy.ports import File, LogWriter, Timer, Timers, Worker
 
+log = logging.getLogger(__name__)
+
 
 class Flushable(Protocol):
     """A connection with something to write."""
 
     def flush(self) -> None: ...
+
+    def abort(self) -> None:
+        """End it at once."""
+        ...
 
 
 class Turn:
@@ -84,13 +91,23 @@ class Turn:
             self.request()
         dirty, self._dirty = self._dirty, []
         for connection in dirty:
-            connection.flush()
+            try:
+                connection.flush()
+            except Exception:
+                # one connection's bug costs that connection and delays no other
+                log.exception("connection dropped: internal error")
+                connection.abort()
 
     def _call_waiting(self) -> None:
         if self._soon:
             waiting, self._soon = self._soon, []
-            for call, args in waiting:
-                self.guarded(partial(call, *args))
+            rest = iter(waiting)
+            try:
+                for call, args in rest:
+                    self.guarded(partial(call, *args))
+            finally:
+                # nothing, unless one of them met a bug: the others are called in the next turn
+                self._soon[:0] = rest
 
     def _work(self) -> None:
         if self.work is not None and self.work():

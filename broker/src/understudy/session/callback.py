@@ -55,6 +55,12 @@ class SessionCallback(Protocol):
         """End the client's connection with all its sessions; they are closed soon, not in this call."""
         ...
 
+    def met_bug(self, bug: Exception) -> None:
+        """What was being sent to the client met a bug of ours: end its connection at once, keep nothing of it
+        and say so with the traceback. Its sessions are closed soon, not in this call.
+        """
+        ...
+
     def operation_failed(self, error: BrokerError) -> None:
         """A request that wanted no answer failed; there is only the log to tell."""
         ...

@@ -79,7 +79,14 @@ class ServerConsumer(Consumer):
             self._deliver_large(reference, message)
             return
         reference.delivery_count += 1
-        charged = self._send(self.consumer_id, message, reference.delivery_count)
+        try:
+            charged = self._send(self.consumer_id, message, reference.delivery_count)
+        except BrokerError:
+            raise
+        except Exception as bug:
+            self.delivering[reference.message_id] = reference
+            self.abandon(bug)
+            return
         self.credits -= charged
         self.allowance_bytes -= charged
         self.messages_delivered += 1
@@ -91,7 +98,14 @@ class ServerConsumer(Consumer):
             self.delivering[reference.message_id] = reference
 
     def deliver_run(self, references: list[MessageReference]) -> None:
-        charged = self._callback.deliver_run(self.consumer_id, references)
+        try:
+            charged = self._callback.deliver_run(self.consumer_id, references)
+        except BrokerError:
+            raise
+        except Exception as bug:
+            self.delivering.update([(reference.message_id, reference) for reference in references])
+            self.abandon(bug)
+            return
         self.credits -= charged
         self.allowance_bytes -= charged
         self.messages_delivered += len(references)
@@ -102,7 +116,14 @@ class ServerConsumer(Consumer):
             self.delivering.update([(reference.message_id, reference) for reference in references])
 
     def _deliver_large(self, reference: MessageReference, message: LargeMessage) -> None:
-        if not self._begin_large(reference, message, reference.delivery_count + 1):
+        try:
+            if not self._begin_large(reference, message, reference.delivery_count + 1):
+                return
+        except BrokerError:
+            raise
+        except Exception as bug:
+            self.delivering[reference.message_id] = reference
+            self.abandon(bug)
             return
         reference.delivery_count += 1
         self.messages_delivered += 1
@@ -145,7 +166,13 @@ class ServerConsumer(Consumer):
             except (LargeMessageFailed, StoreError) as error:
                 self._break_off(large.reference, error)
                 return
-            self._charge(self._callback.deliver_piece(self.consumer_id, piece, continues))
+            try:
+                self._charge(self._callback.deliver_piece(self.consumer_id, piece, continues))
+            except BrokerError:
+                raise
+            except Exception as bug:
+                self.abandon(bug)
+                return
             if not continues:
                 self._end_large()
                 large = None
@@ -167,6 +194,14 @@ class ServerConsumer(Consumer):
     def disconnect(self) -> None:
         self.session.consumer_disconnected(self)
         self._callback.disconnect_consumer(self.consumer_id)
+
+    def abandon(self, bug: Exception) -> None:
+        """A bug of ours met what was meant for it, which costs its client the connection: what it holds goes
+        back to the queue with that, and until then it takes nothing more.
+        """
+        self.started = False
+        self.allowance_bytes = 0
+        self._callback.met_bug(bug)
 
     def kill_connection(self, reason: str) -> None:
         """End the connection of its client, with everything on it."""

@@ -41,6 +41,9 @@ class QueueRequests:
 
     def create_address(self, name: str, routing_types: Collection[RoutingType], *, auto_created: bool = False) -> None:
         """Raises AddressExists, NotAuthorized, InvalidQueueConfiguration, LimitExceeded, DiskFull."""
+        name, wanted = self._session.prefixes.split(name)
+        if wanted is not None:
+            routing_types = (wanted,)
         self._session.security.check(Permission.CREATE_ADDRESS, name)
         self._directory.create_address(name, routing_types, auto_created=auto_created)
 
@@ -51,6 +54,7 @@ class QueueRequests:
             QueueExists, AddressNotFound, UnexpectedRoutingType, InvalidSelector,
             InvalidQueueConfiguration, NotAuthorized, LimitExceeded, DiskFull
         """
+        configuration = self._unprefixed(configuration)
         fqqn = split_fqqn(configuration.name)
         if fqqn is not None:
             configuration = replace(configuration, address=fqqn[0], name=fqqn[1])
@@ -60,6 +64,19 @@ class QueueRequests:
         queue = self._directory.create_queue(replace(configuration, user=self._session.security.user))
         if configuration.temporary:
             self._session.connection.temporary_queues[configuration.name] = queue
+
+    def _unprefixed(self, configuration: QueueConfiguration) -> QueueConfiguration:
+        """The configuration without prefixes; that of the address says the routing type."""
+        prefixes = self._session.prefixes
+        if not prefixes:
+            return configuration
+        address, wanted = prefixes.split(configuration.address or configuration.name)
+        return replace(
+            configuration,
+            name=prefixes.plain(configuration.name),
+            address=address if configuration.address else configuration.address,
+            routing_type=configuration.routing_type if wanted is None else wanted,
+        )
 
     def _check_creation(self, configuration: QueueConfiguration) -> None:
         check, name = self._session.security.check, configuration.address or configuration.name
@@ -83,6 +100,7 @@ class QueueRequests:
             SharedQueueMismatch: one of the name exists with another address or filter.
             and what ``create_queue`` raises but QueueExists.
         """
+        configuration = self._unprefixed(configuration)
         existing = self._directory.find_queue(configuration.name)
         if existing is not None:
             # before the answer says anything of it
@@ -111,7 +129,7 @@ class QueueRequests:
     def delete_queue(self, name: str) -> None:
         """Raises QueueNotFound, QueueInUse, NotAuthorized, DiskFull."""
         session = self._session
-        queue = visible_queue(self._directory, session.security, name)
+        queue = visible_queue(self._directory, session.security, session.prefixes.plain(name))
         check_own(queue, session.connection, session.security)
         session.security.check(
             Permission.DELETE_DURABLE_QUEUE if queue.durable else Permission.DELETE_NON_DURABLE_QUEUE,
@@ -123,6 +141,7 @@ class QueueRequests:
 
     def query_queue(self, name: str) -> QueueQueryResult:
         """What is known of a queue name, plain or ``address::queue``. Raises NotAuthorized."""
+        name = self._session.prefixes.plain(name)
         if name == self._session.management_address:
             return describe_management_queue(name, self._directory.settings.of(name))
         queue = find_visible(self._directory, self._session.security, name)
@@ -134,6 +153,7 @@ class QueueRequests:
 
     def query_address(self, name: str) -> AddressQueryResult:
         """What is known of an address. Raises NotAuthorized."""
+        name = self._session.prefixes.plain(name)
         if name == self._session.management_address:
             return describe_management_address(self._directory.settings.of(name))
         fqqn = split_fqqn(name)

@@ -144,10 +144,11 @@ class SendRequests:
         ``producer_credits_refused`` under the FAIL policy (facts 6.2).
         """
         credit_bytes = min(max(credit_bytes, 0), PRODUCER_CREDITS_MAX)
-        fqqn = split_fqqn(address)
-        found = self._office.directory.addresses.get(fqqn[0] if fqqn is not None else address)
+        name = self._session.prefixes.plain(address)
+        fqqn = split_fqqn(name)
+        found = self._office.directory.addresses.get(fqqn[0] if fqqn is not None else name)
         policy = self._office.blocks_producers(found) if found is not None else None
-        target = self._target(address)
+        target = self._target(name)
         if found is None or policy is None:
             self._grant(address, target, credit_bytes)
         elif policy is AddressFullPolicy.FAIL:
@@ -193,3 +194,19 @@ class SendRequests:
         """The session has ended."""
         self.producers.clear()
         self.forget_targets()
+
+
+class PrefixedSends(SendRequests):
+    """The same where the acceptor has prefixes: they are cut off before anything else is done."""
+
+    __slots__ = ()
+
+    def send(self, message: Message, done: Done | None = None) -> None:
+        super().send(self._session.prefixes.unprefixed(message), done)
+
+    def send_run(self, messages: list[Message], correlation_ids: list[int], answers: RunAnswers | None) -> None:
+        for message, correlation_id in zip(messages, correlation_ids, strict=True):
+            self.send(message, answers.answer_one(correlation_id) if answers is not None else None)
+
+    def addressed(self, message: Message) -> Message:
+        return self._session.prefixes.unprefixed(super().addressed(message))

@@ -31,12 +31,13 @@ from understudy.session.connection_scope import ConnectionScope
 from understudy.session.consumer import BrowserConsumer, ServerConsumer
 from understudy.session.large_requests import LargeRequests
 from understudy.session.management import Management
+from understudy.session.prefixes import NO_PREFIXES, AddressPrefixes
 from understudy.session.queries import QueueQueryResult
 from understudy.session.queue_requests import QueueRequests
 from understudy.session.registry import SessionRegistry
 from understudy.session.resource_registry import ResourceRegistry
 from understudy.session.security import SessionSecurity
-from understudy.session.send_requests import SendRequests
+from understudy.session.send_requests import PrefixedSends, SendRequests
 from understudy.session.transaction import Transaction
 from understudy.session.visibility import check_own, visible_queue
 from understudy.session.xa import XaRequests
@@ -68,6 +69,7 @@ class ServerSession:
         xa: bool = False,
         default_address: str | None = None,
         management: Management | None = None,
+        prefixes: AddressPrefixes = NO_PREFIXES,
     ) -> None:
         self.name = name
         self.connection = connection
@@ -78,6 +80,8 @@ class ServerSession:
         self.pre_acknowledge = pre_acknowledge
         self.xa = xa
         self.default_address = default_address
+        self.prefixes = prefixes
+        """That its client may put before names."""
         self.management = management
         """Carries out requests to the management address; None: there is no such address."""
         self.management_address = management.address if management is not None else None
@@ -94,7 +98,7 @@ class ServerSession:
         self.order = Order(security.check)
         """In which its requests are answered."""
         self.queues = QueueRequests(self, post_office.directory)
-        self.sends = SendRequests(self, post_office, callback)
+        self.sends = (PrefixedSends if prefixes else SendRequests)(self, post_office, callback)
         self.send: Callable[..., None] = self.sends.send
         """``SendRequests.send``, without a step between: it is most of what a session does."""
         self.send_run = self.sends.send_run
@@ -160,7 +164,7 @@ class ServerSession:
             raise IllegalState(f"session {self.alias} has a consumer {consumer_id}")
         if len(self.consumers) >= CONSUMERS_PER_SESSION_MAX:
             raise LimitExceeded(f"{len(self.consumers)} consumers in a session, limit {CONSUMERS_PER_SESSION_MAX}")
-        queue = visible_queue(self._directory, self.security, queue_name)
+        queue = visible_queue(self._directory, self.security, self.prefixes.plain(queue_name))
         if not browse_only:
             check_own(queue, self.connection, self.security)
         self.security.check(Permission.BROWSE if browse_only else Permission.CONSUME, queue.address.name, queue.name)

@@ -17,6 +17,8 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any
 
+from understudy.errors import BrokerError
+
 
 class OperationContext:
     """Durable up to where, and who waits for more."""
@@ -65,13 +67,21 @@ class OperationContext:
             return
         self.durable = sequence
         waiting = self._waiting
+        bug: Exception | None = None
         while waiting and waiting[0][0] <= sequence:
             _, call, args = waiting.popleft()
             self.released += 1
-            call(*args)
+            try:
+                call(*args)
+            except BrokerError:
+                raise
+            except Exception as error:  # a bug in one answer keeps none of the others back
+                bug = bug or error
             # a released call may itself fail the context: the others must then stay unheard
             if self.failure is not None:
-                return
+                break
+        if bug is not None:
+            raise bug
 
     def fail(self, error: BaseException) -> None:
         """Release nothing any more; the first error is kept."""

@@ -35,6 +35,7 @@ def fake_queue(name: str = "orders", **changes: object) -> QueueFacts:
         "messages_acknowledged": 11,
         "messages_expired": 1,
         "messages_killed": 3,
+        "messages_replaced": 5,
         "paging": True,
         "memory_bytes": 512,
         "spilled_count": 4,

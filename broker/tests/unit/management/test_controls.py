@@ -65,6 +65,7 @@ def test_an_active_node() -> None:
         "messages_acknowledged": 11,
         "messages_expired": 1,
         "messages_killed": 3,
+        "messages_replaced": 5,
         "paging": True,
         "memory_bytes": 512,
         "spilled_count": 4,

@@ -48,6 +48,7 @@ def test_an_active_node() -> None:
         f"understudy_queue_messages_acknowledged_total{queue}": 11,
         f"understudy_queue_messages_expired_total{queue}": 1,
         f"understudy_queue_messages_killed_total{queue}": 3,
+        f"understudy_queue_messages_replaced_total{queue}": 5,
     }
     assert {series: found.get(series) for series in expected} == expected
     assert any(series.startswith("understudy_info{") and 'ha_role="primary"' in series for series in found)

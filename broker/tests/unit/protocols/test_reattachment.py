@@ -128,7 +128,7 @@ def test_what_is_below_the_window_is_confirmed_by_the_periodic_check() -> None:
 
 def test_requests_answered_by_an_exception_count_as_at_the_client() -> None:
     _, client = loaded()
-    client.send_message("nowhere", 5, address="t::missing")
+    client.send_message("nowhere", 5, address="::missing")
     assert client.received_one(packets.ExceptionResponse).correlation_id == 5
     client.handler.check()
     assert client.received() == [packets.PacketsConfirmed(3)]

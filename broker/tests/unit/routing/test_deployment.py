@@ -10,6 +10,7 @@ from support.routing import World, callback_of, text
 from understudy.config.model import AddressConfiguration, ConfigDeletionPolicy, DivertConfiguration, RoutingType
 from understudy.config.model import QueueConfiguration as DeployedQueue
 from understudy.errors import QueueExists
+from understudy.message import ROUTING_TYPE
 from understudy.routing.deployment import deploy
 
 ANYCAST = RoutingType.ANYCAST
@@ -68,6 +69,22 @@ def test_queues_gone_from_the_configuration_go_only_if_that_is_asked_for() -> No
     world.queue("by hand", address="gone")
     deploy(world.office, [])
     assert set(world.office.directory.queues) == {"q", "by hand"}
+
+
+def test_addresses_gone_from_the_configuration_go_with_their_queues_only_if_that_is_asked_for() -> None:
+    world = World({"gone.#": {"config_delete_addresses": ConfigDeletionPolicy.FORCE}})
+    entries = [anycast(DeployedQueue(name, name, ANYCAST)) for name in ("gone.a", "gone.b", "kept")]
+    deploy(world.office, entries)
+    world.queue("by hand", address="gone.a")
+    world.session().send(text("m", "gone.a::by hand"))
+    world.session().send(text("m", "gone.on.demand", properties={ROUTING_TYPE: int(ANYCAST)}))
+    world.office.directory.create_address("gone.internal", [RoutingType.ANYCAST], internal=True)
+    deploy(world.office, entries)
+    assert {"gone.a", "gone.b", "kept"} < set(world.office.directory.addresses)
+    deploy(world.office, entries[1:2])
+    assert set(world.office.directory.addresses) == {"gone.b", "kept", "gone.on.demand", "gone.internal"}
+    assert set(world.office.directory.queues) == {"gone.b", "kept", "gone.on.demand"}
+    assert len(world.store.addresses) == 4, "it is gone from the log, too"
 
 
 def test_configured_diverts_are_made_anew_and_not_stored() -> None:

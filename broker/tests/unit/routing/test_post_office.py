@@ -6,7 +6,7 @@ import pytest
 
 from support.routing import FakeCallback, World, callback_of, text
 from understudy.config.model import RoutingType
-from understudy.errors import AddressFull, AddressNotFound, QueueNotFound, UnexpectedRoutingType
+from understudy.errors import AddressFull, AddressNotFound, UnexpectedRoutingType
 from understudy.limits import PAGING_SLACK_BYTES
 from understudy.message import DUPLICATE_ID, ROUTING_TYPE
 from understudy.store.pages import Pages
@@ -140,16 +140,41 @@ def test_the_settings_may_forbid_it() -> None:
     assert isinstance(world.answers.error("type"), UnexpectedRoutingType)
 
 
-def test_fully_qualified_sends_reach_one_queue() -> None:
+@pytest.mark.parametrize("asked", [None, RoutingType.ANYCAST, RoutingType.MULTICAST])
+@pytest.mark.parametrize("named", ["a1", "m1", "absent"])
+def test_a_fully_qualified_name_is_one_queue_of_the_routing_type_asked_for(
+    named: str, asked: RoutingType | None
+) -> None:
+    """Goal: what Artemis does with each routing type (seen at 2.44); no other queue of the address gets it."""
     world = World()
-    for name in ("a", "b"):
-        world.queue(name, address="t", routing_type=RoutingType.MULTICAST)
+    for name in ("a1", "a2", "m1", "m2"):
+        world.queue(name, address="t", routing_type=RoutingType.ANYCAST if name[0] == "a" else RoutingType.MULTICAST)
     session = world.session()
-    session.send(text("m", "t::b"), world.answers.of("b"))
-    assert [queue.message_count for queue in world.office.queues()] == [0, 1]
-    for name, address in (("missing", "t::c"), ("elsewhere", "other::b")):
-        session.send(text("m", address), world.answers.of(name))
-        assert isinstance(world.answers.error(name), QueueNotFound)
+    session.send(text("plain", "t"))
+    before = {queue.name: queue.message_count for queue in world.office.queues()}
+    properties = {} if asked is None else {ROUTING_TYPE: int(asked)}
+    session.send(text("m", f"t::{named}", properties=properties), world.answers.of("sent"))
+    assert world.answers.seen == [("sent", None)]
+    gained = {queue.name for queue in world.office.queues() if queue.message_count > before[queue.name]}
+    fits = asked is None or asked is (RoutingType.ANYCAST if named == "a1" else RoutingType.MULTICAST)
+    assert gained == ({named} if fits and named != "absent" else set())
+    assert world.office.directory.addresses["t"].messages_unrouted == (0 if gained else 1)
+
+
+def test_what_names_a_queue_that_is_not_there_may_go_to_the_dead_letters() -> None:
+    world = World({"#": {"send_to_dla_on_no_route": True, "dead_letter_address": "dead"}})
+    dead = world.queue("dead")
+    world.queue("a", address="t", routing_type=RoutingType.MULTICAST)
+    for address in ("t::absent", "elsewhere::a"):
+        world.session().send(text("m", address, properties={ROUTING_TYPE: int(RoutingType.MULTICAST)}))
+    assert dead.message_count == 2
+    assert "elsewhere" in world.office.directory.addresses, "made on demand, as for a plain name"
+
+
+def test_a_fully_qualified_name_of_no_address_that_may_be_made_is_refused() -> None:
+    world = World({"#": {"auto_create_addresses": False}})
+    world.session().send(text("m", "elsewhere::a"), world.answers.of("refused"))
+    assert isinstance(world.answers.error("refused"), AddressNotFound)
 
 
 def test_wildcard_addresses_get_what_they_cover() -> None:

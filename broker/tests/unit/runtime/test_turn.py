@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 
+import pytest
+
 from understudy.errors import BrokerError, DiskFailed
 from understudy.runtime.turn import Turn
 
@@ -14,6 +16,9 @@ class Connection:
 
     def flush(self) -> None:
         self._events.append("flush")
+
+    def abort(self) -> None:
+        self._events.append("abort")
 
 
 def test_what_a_sync_released_goes_out_in_the_same_turn() -> None:
@@ -99,5 +104,46 @@ def test_after_a_bug_in_the_work_the_rest_still_goes_out() -> None:
             await asyncio.sleep(0)
         assert seen == [bug]
         assert events == ["work", "flush"]
+
+    asyncio.run(main())
+
+
+def test_a_bug_in_one_flush_costs_that_connection_and_delays_no_other(caplog: pytest.LogCaptureFixture) -> None:
+    class Broken(Connection):
+        def flush(self) -> None:
+            raise ValueError("a bug")
+
+    async def main() -> None:
+        turn = Turn(asyncio.get_running_loop())
+        broken: list[str] = []
+        others: list[str] = []
+        for connection in (Connection(others), Broken(broken), Connection(others)):
+            turn.mark_dirty(connection)
+        await asyncio.sleep(0)
+        assert (broken, others) == (["abort"], ["flush", "flush"])
+
+    asyncio.run(main())
+    assert "a bug" in caplog.text, "with its traceback"
+
+
+def test_a_bug_in_what_ended_keeps_no_other_end_from_being_heard() -> None:
+    async def main() -> None:
+        loop = asyncio.get_running_loop()
+        seen: list[object] = []
+        loop.set_exception_handler(lambda _, context: seen.append(context["exception"]))
+        turn = Turn(loop)
+        events: list[str] = []
+        bug = ValueError("a bug")
+
+        def breaks() -> None:
+            raise bug
+
+        turn.soon(events.append, "before")
+        turn.soon(breaks)
+        turn.soon(events.append, "behind")
+        for _ in range(3):
+            await asyncio.sleep(0)
+        assert seen == [bug]
+        assert events == ["before", "behind"]
 
     asyncio.run(main())

@@ -82,8 +82,8 @@ def test_errors_without_an_answer_reach_the_log() -> None:
     session = loaded(world, "a")
     session.acknowledge(9, 1)
     session.acknowledge(0, 12345)
-    session.send(text("m", "t::missing"))
-    assert [type(error) for error in callback_of(session).errors] == [IllegalState, IllegalState, QueueNotFound]
+    session.send(text("m", "::missing"))
+    assert [type(error) for error in callback_of(session).errors] == [IllegalState, IllegalState, AddressNotFound]
 
 
 def test_answers_keep_the_order_of_requests_even_when_one_fails() -> None:
@@ -91,13 +91,13 @@ def test_answers_keep_the_order_of_requests_even_when_one_fails() -> None:
     world.queue()
     session = world.session()
     session.send(text("a"), world.answers.of("a"))
-    session.send(text("b", "t::missing"), world.answers.of("b"))
+    session.send(text("b", "::missing"), world.answers.of("b"))
     session.send(text("c", durable=False), world.answers.of("c"))
     session.rollback(done=world.answers.of("rollback"))
     assert world.answers.names == []
     world.sync()
     assert world.answers.names == ["a", "b", "c", "rollback"]
-    assert isinstance(world.answers.error("b"), QueueNotFound)
+    assert isinstance(world.answers.error("b"), AddressNotFound)
 
 
 def test_pre_acknowledge_settles_at_delivery() -> None:

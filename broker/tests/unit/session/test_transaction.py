@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from support.routing import FakeCallback, World, callback_of, text
-from understudy.errors import DuplicateIdRejected, IllegalState, MachineError, QueueNotFound, RollbackOnly
+from understudy.errors import AddressNotFound, DuplicateIdRejected, IllegalState, MachineError, RollbackOnly
 from understudy.message import DUPLICATE_ID
 from understudy.session.session import ServerSession
 from understudy.session.transaction import Event, State, Transaction
@@ -119,9 +119,9 @@ def test_a_failed_request_without_answer_makes_commit_fail_and_roll_back() -> No
     session = reader(world)
     session.send(text("1"))
     session.acknowledge(0, ids(session)[0])
-    session.send(text("m", "t::missing"))
+    session.send(text("m", "::missing"))
     session.commit(world.answers.of("commit"))
-    assert isinstance(world.answers.error("commit"), QueueNotFound)
+    assert isinstance(world.answers.error("commit"), AddressNotFound)
     queue = world.office.queues()[0]
     assert len(world.store.survivors(queue)) == 1
     callback_of(session).delivered.clear()

@@ -7,10 +7,11 @@ from collections.abc import Callable
 import pytest
 
 from support.routing import World, callback_of, text
+from understudy.config.model import RoutingType
 from understudy.errors import MachineError, StoreError, XaCode, XaError
 from understudy.ids import Xid
 from understudy.machine import To
-from understudy.message import DUPLICATE_ID
+from understudy.message import DUPLICATE_ID, ROUTING_TYPE
 from understudy.session.branch import Branch, Event, Kind, State, decode_name, encode_name
 from understudy.session.resource_registry import ResourceRegistry
 from understudy.session.session import ServerSession
@@ -321,3 +322,51 @@ def test_every_state_takes_every_event_or_refuses_it() -> None:
             refused(XaCode.PROTOCOL, lambda branch=branch, event=event: branch.take(event))  # type: ignore[misc]
             with pytest.raises(MachineError):
                 branch.fire(event)
+
+
+# auto-deletion
+
+
+@pytest.mark.parametrize("what", ["a message", "an acknowledgement"])
+@pytest.mark.parametrize("committed", [True, False], ids=["commit", "roll back"])
+def test_a_queue_made_on_demand_stays_while_a_branch_in_doubt_needs_it(what: str, committed: bool) -> None:
+    """Auto-deletion is for queues without messages (manual, "Automatic creation and deletion"): what is in doubt may
+    still be one, so it counts until the branch is decided, and the queue goes only then.
+    """
+    world = World(address_queue_scan_period_ms=1_000)
+    asked = {ROUTING_TYPE: int(RoutingType.ANYCAST)}
+    producer = world.session()
+    producer.send(text("m", "made", properties=asked))
+    session = world.session(xa=True, auto_commit_sends=False, auto_commit_acks=False)
+    session.create_consumer(0, "made")
+    session.receive_consumer_credits(0, -1)
+    world.turn()
+    first = callback_of(session).delivered[0][1].message_id
+    if what == "a message":
+        reader = world.session()
+        session.close_consumer(0)
+        reader.create_consumer(0, "made")
+        reader.receive_consumer_credits(0, -1)
+        world.turn()
+        reader.acknowledge(0, first)
+        reader.close(failed=False)
+    session.branches.start(XID)
+    if what == "a message":
+        session.send(text("in doubt", "made", properties=asked))
+    else:
+        session.acknowledge(0, first)
+    session.branches.end(XID, failed=False)
+    session.branches.prepare(XID)
+    session.close(failed=False)
+    world.clock.advance(10_000)
+    queue = world.office.find_queue("made")
+    assert queue is not None
+    decider = xa_session(world)
+    if committed:
+        commit(decider)
+    else:
+        decider.branches.roll_back(XID)
+    stays = committed is (what == "a message")
+    assert queue.message_count == (1 if stays else 0)
+    world.clock.advance(10_000)
+    assert (world.office.find_queue("made") is queue) is stays

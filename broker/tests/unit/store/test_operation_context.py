@@ -1,5 +1,8 @@
 """Goal: nothing is released before it is durable, in order, and never after a failure."""
 
+import pytest
+
+from understudy.errors import DiskFull
 from understudy.store.operation_context import OperationContext
 
 
@@ -47,4 +50,32 @@ def test_a_released_call_that_fails_the_context_silences_the_rest() -> None:
     context.when_durable(1, context.fail, OSError("during"))
     context.when_durable(1, calls.append, "later")
     context.advance(1)
+    assert calls == []
+
+
+def test_a_bug_in_one_call_keeps_no_other_back() -> None:
+    context, calls = OperationContext(), []
+
+    def breaks() -> None:
+        raise ValueError("a bug")
+
+    context.when_durable(1, calls.append, "before")
+    context.when_durable(1, breaks)
+    context.when_durable(2, calls.append, "behind")
+    with pytest.raises(ValueError, match="a bug"):
+        context.advance(2)
+    assert calls == ["before", "behind"]
+    assert (context.durable, context.waiting) == (2, 0)
+
+
+def test_an_error_of_the_node_releases_nobody_else() -> None:
+    context, calls = OperationContext(), []
+
+    def fails() -> None:
+        raise DiskFull("no room")
+
+    context.when_durable(1, fails)
+    context.when_durable(1, calls.append, "behind")
+    with pytest.raises(DiskFull):
+        context.advance(1)
     assert calls == []

@@ -37,6 +37,7 @@ from understudy.protocols.core.services import CoreServices, PrincipalSecurity
 from understudy.protocols.core.session import CoreSession
 from understudy.security.authentication import Principal
 from understudy.session.connection_scope import ConnectionScope
+from understudy.session.prefixes import NO_PREFIXES, AddressPrefixes
 from understudy.session.session import ServerSession
 from understudy.wire.core import packets
 from understudy.wire.core.codec import Frame, FrameDecoder, encode
@@ -61,10 +62,12 @@ DEFAULT_CONNECTION_TTL_MS: Final = 60_000
 class CoreConnection:
     """See the module's text."""
 
-    def __init__(self, services: CoreServices, connection: Connection) -> None:
+    def __init__(self, services: CoreServices, connection: Connection, prefixes: AddressPrefixes = NO_PREFIXES) -> None:
+        """``prefixes``: that clients of this acceptor may put before names."""
         self.sessions: dict[int, CoreSession] = {}
         self.connection = connection
         self.services = services
+        self._prefixes = prefixes
         self.scope = ConnectionScope(
             services.entropy.token(8).hex(), remote_address=connection.peer, created_ms=services.clock.wall_ms()
         )
@@ -340,6 +343,7 @@ class CoreConnection:
             xa=packet.xa,
             default_address=packet.default_address,
             management=services.management,
+            prefixes=self._prefixes,
         )
         handler.made(session)
         self.sessions[packet.session_channel_id] = handler

@@ -356,6 +356,12 @@ class CoreSession:
         else:
             connection.kill(reason)
 
+    def met_bug(self, bug: Exception) -> None:
+        connection = self.channel.connection
+        log.error("connection dropped: internal error", extra={"peer": connection.connection.peer}, exc_info=bug)
+        connection.forfeit()
+        connection.connection.abort()
+
     def writable(self) -> bool:
         return not self.channel.detached and self.channel.connection.writable()
 

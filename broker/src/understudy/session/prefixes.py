@@ -1,0 +1,65 @@
+"""Prefixes of an acceptor that say how an address is routed: anycastPrefix and multicastPrefix.
+
+A client of the acceptor puts one before an address or a queue's name to choose the routing type; the broker
+knows only the name behind it (manual, "Using a Prefix to Determine Routing Type"). It is cut off once, where
+a request comes in, so nothing behind a session ever sees it.
+
+Not here: what a session does with the name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Final
+
+from understudy.config.model import AcceptorConfiguration, RoutingType
+from understudy.message import ROUTING_TYPE, Message
+from understudy.properties import BYTE
+
+
+@dataclass(frozen=True, slots=True)
+class AddressPrefixes:
+    """Those of one acceptor."""
+
+    entries: tuple[tuple[str, RoutingType], ...] = ()
+    """The longest first: of two that fit, the one that says more counts."""
+
+    def __bool__(self) -> bool:
+        return bool(self.entries)
+
+    def split(self, name: str) -> tuple[str, RoutingType | None]:
+        """The name behind its prefix and what the prefix asks for; a name without one as it is."""
+        for prefix, routing_type in self.entries:
+            if name.startswith(prefix):
+                return name[len(prefix) :], routing_type
+        return name, None
+
+    def plain(self, name: str) -> str:
+        """The name behind its prefix."""
+        return self.split(name)[0]
+
+    def unprefixed(self, message: Message) -> Message:
+        """The message with the address behind the prefix and the routing type that it asks for, which a
+        property of the message does not outvote.
+        """
+        name, routing_type = self.split(message.address or "")
+        if routing_type is None:
+            return message
+        properties = message.properties.copy()
+        properties.set_typed(ROUTING_TYPE, BYTE, int(routing_type))
+        return message.replace(address=name, properties=properties)
+
+
+NO_PREFIXES: Final = AddressPrefixes()
+
+
+def prefixes_of(acceptor: AcceptorConfiguration) -> AddressPrefixes:
+    """What the URL of an acceptor says."""
+    pairs = _pairs(acceptor.anycast_prefixes, RoutingType.ANYCAST)
+    pairs += _pairs(acceptor.multicast_prefixes, RoutingType.MULTICAST)
+    return AddressPrefixes(tuple(sorted(pairs, key=lambda pair: -len(pair[0]))))
+
+
+def _pairs(prefixes: Iterable[str], routing_type: RoutingType) -> list[tuple[str, RoutingType]]:
+    return [(prefix, routing_type) for prefix in prefixes]

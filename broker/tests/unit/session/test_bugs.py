@@ -1,0 +1,178 @@
+"""A bug of ours in what is meant for one client: it costs that client its connection and nobody anything else.
+
+Method: a callback, a selector or a queue that raises what no code of ours raises on purpose.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from support.core import CoreNode
+from support.routing import FakeCallback, World, callback_of, text
+from understudy.broker import Broker
+from understudy.errors import DiskFull
+from understudy.message import Message
+from understudy.routing.queue import Queue
+from understudy.wire.core import packets
+
+
+class Bug(Exception):
+    """What nobody expects."""
+
+
+@dataclass
+class Broken(FakeCallback):
+    """Cannot be told of the messages ``poison``."""
+
+    poison: bytes = b"b"
+
+    def deliver(self, consumer_id: int, message: Message, delivery_count: int) -> int:
+        if message.body == self.poison:
+            raise Bug
+        return super().deliver(consumer_id, message, delivery_count)
+
+
+@pytest.mark.parametrize("selector", [None, "x IS NULL"], ids=["plain", "selective"])
+@pytest.mark.parametrize("runs", [False, True], ids=["one by one", "run"])
+def test_a_delivery_that_cannot_be_written_costs_its_connection_and_no_message(
+    runs: bool, selector: str | None
+) -> None:
+    world = World()
+    queue = world.queue()
+    world.queue("other")
+    broken = world.session(callback=Broken(runs=runs))
+    broken.create_consumer(0, "q", selector)
+    broken.receive_consumer_credits(0, -1)
+    elsewhere = world.session()
+    elsewhere.create_consumer(0, "other")
+    elsewhere.receive_consumer_credits(0, -1)
+    producer = world.session()
+    for body in "abc":
+        producer.send(text(body))
+    producer.send(text("z", "other"))
+    world.turn()
+    assert [type(bug) for bug in callback_of(broken).bugs] == [Bug], "told once"
+    assert callback_of(broken).bodies() == [b"a"], "and then nothing more"
+    assert callback_of(elsewhere).bodies() == [b"z"]
+    assert queue.message_count == 3
+    broken.close(failed=True)
+    heir = world.session()
+    heir.create_consumer(0, "q")
+    heir.receive_consumer_credits(0, -1)
+    world.turn()
+    assert callback_of(heir).bodies() == [b"a", b"b", b"c"]
+    assert callback_of(heir).counts()[:2] == [2, 2], "it counts as an attempt, so it ends as a dead letter"
+    heir.acknowledge(0, callback_of(heir).delivered[-1][1].message_id)
+    assert (queue.message_count, queue.delivering_count) == (0, 0)
+
+
+def test_a_selector_that_breaks_leaves_the_message_to_the_others() -> None:
+    world = World()
+    queue = world.queue()
+    sessions = [world.session(), world.session()]
+    for session in sessions:
+        session.create_consumer(0, "q", "n = 1")
+        session.receive_consumer_credits(0, -1)
+
+    def matches(message: Message) -> bool:
+        raise Bug
+
+    consumer: Any = sessions[0].consumers[0]
+    consumer.filter = SimpleNamespace(matches=matches)
+    world.session().send(text("m", properties={"n": 1}))
+    world.turn()
+    assert [len(callback_of(session).bugs) for session in sessions] == [1, 0]
+    assert callback_of(sessions[1]).bodies() == [b"m"]
+    assert queue.delivering_count == 1
+
+
+def test_an_error_of_the_store_is_no_bug_of_a_connection() -> None:
+    class Full(FakeCallback):
+        def deliver(self, consumer_id: int, message: Message, delivery_count: int) -> int:
+            raise DiskFull("no room")
+
+    world = World()
+    world.queue()
+    session = world.session(callback=Full())
+    session.create_consumer(0, "q")
+    session.receive_consumer_credits(0, -1)
+    world.session().send(text("m"))
+    with pytest.raises(DiskFull):
+        world.turn()
+    assert callback_of(session).bugs == []
+
+
+def test_a_queue_that_breaks_keeps_no_other_queue_from_its_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = World()
+    seen: list[FakeCallback] = []
+    for name in ("one", "two", "three"):
+        world.queue(name)
+        session = world.session()
+        session.create_consumer(0, name)
+        session.receive_consumer_credits(0, -1)
+        seen.append(callback_of(session))
+    world.turn()
+    producer = world.session()
+    for name in ("one", "two", "three"):
+        producer.send(text(name, name))
+    dispatch = Queue.dispatch
+
+    def breaks_for_two(queue: Queue, *arguments: int) -> None:
+        if queue.name == "two":
+            raise Bug
+        dispatch(queue, *arguments)
+
+    monkeypatch.setattr(Queue, "dispatch", breaks_for_two)
+    with pytest.raises(Bug):
+        world.turn()
+    world.turn()
+    assert [callback.bodies() for callback in seen] == [[b"one"], [], [b"three"]]
+
+
+def test_what_was_taken_is_written_whatever_becomes_of_a_delivery() -> None:
+    events: list[str] = []
+
+    def breaks() -> None:
+        raise Bug
+
+    broker = SimpleNamespace(
+        post_office=SimpleNamespace(turn=breaks), store=SimpleNamespace(flush=lambda: events.append("flush"))
+    )
+    with pytest.raises(Bug):
+        Broker.turn(cast(Broker, broker))
+    assert events == ["flush"]
+
+
+def test_the_connection_is_aborted_with_its_traceback_in_the_log(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    node = CoreNode()
+    queue = node.world.queue()
+    broken, whole = node.client(), node.client("10.0.0.2:5000")
+    for client, name in ((broken, "broken"), (whole, "whole")):
+        client.create_session(name, window=-1)
+        client.send(packets.CreateConsumer(0, "q", None, 0, False, False))
+        client.send(packets.SessionStart())
+    handler = broken.handler.sessions[10]
+
+    def breaks(*arguments: object) -> int:
+        raise Bug("while encoding")
+
+    monkeypatch.setattr(handler.session.consumers[0], "_send", breaks, raising=False)
+    handler.session.consumers[0].overhead_bytes = 0
+    broken.send(packets.FlowToken(0, -1))
+    node.world.session().send(text("m"))
+    node.world.turn()
+    assert broken.connection.closed
+    assert not whole.connection.closed
+    assert "while encoding" in caplog.text
+    assert "Traceback" in caplog.text
+    broken.handler.connection_lost("aborted")
+    whole.received()
+    whole.send(packets.FlowToken(0, -1))
+    assert [type(packet) for packet in whole.received()] == [packets.ReceiveMessage]
+    assert queue.delivering_count == 1
