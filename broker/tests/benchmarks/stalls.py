@@ -1,7 +1,8 @@
 """How long the loop stands still while a deep queue is read back from a slow disk.
 
 A whole node runs in this process on a real disk whose reads of bodies and pages are each delayed; a client
-in another process drains the queue, looks through it with a selector that matches nothing, or browses it.
+in another process drains the queue, looks through it with a selector that matches nothing, asks with such a
+selector what is there at this moment, or browses it, with and without a selector.
 What is measured is the longest time in which the loop served nobody: what another client waits for at worst.
 """
 
@@ -26,7 +27,9 @@ from understudy.client import aio
 MESSAGES = 30_000
 BODY_BYTES = 1024
 DELAYS_MS = (0, 5, 20)
-WAYS = ("drain", "browser", "selector")
+WAYS = ("drain", "browser", "selector", "immediate", "choosy browser")
+#: What finds nothing.
+CHOOSY = ("selector", "immediate", "choosy browser")
 #: Takes what comes until nothing has come for a second.
 CLIENT = """
 import asyncio, sys
@@ -34,12 +37,17 @@ from understudy.client import aio
 async def main(url, way):
     async with await aio.connect(url) as connection:
         session = await connection.session('auto' if way == 'drain' else 'client')
-        if way == 'browser':
+        choosy = None if way in ('browser', 'drain') else 'nothing = 1'
+        if 'browser' in way:
             count = 0
-            async for _ in await session.browser('deep'):
+            async for _ in await session.browser('deep', filter=choosy):
                 count += 1
+        elif way == 'immediate':
+            consumer = await session.consumer('deep', filter=choosy)
+            session.start()
+            count = int(await consumer.receive_nowait() is not None)
         else:
-            consumer = await session.consumer('deep', filter='nothing = 1' if way == 'selector' else None)
+            consumer = await session.consumer('deep', filter=choosy)
             session.start()
             count = 0
             while (received := await consumer.receive(2)) is not None:
@@ -105,7 +113,7 @@ async def _measure(directory: Path, count: int, way: str, delay_ms: int) -> floa
         before = now
     assert await ended == 0
     assert client.stdout is not None
-    expected = 0 if way == "selector" else count + 1
+    expected = 0 if way in CHOOSY else count + 1
     assert int(await client.stdout.read()) == expected, way
     await node.stop()
     return longest_s * 1000

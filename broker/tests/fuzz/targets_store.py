@@ -20,6 +20,7 @@ from understudy.store import records, segment
 from understudy.store.columns import Columns
 from understudy.store.follower import recover
 from understudy.store.inspect import read_frames, read_log, verify
+from understudy.store.large_messages import LargeMessages
 from understudy.store.node_lock import NodeLock
 from understudy.store.records import RecordType
 from understudy.store.reference import Location, MessageReference, pack_location
@@ -28,9 +29,10 @@ from understudy.store.retained import RetainedCounts, retained_messages
 from understudy.store.segment import HEADER_BLOCK_BYTES, SegmentHeader
 from understudy.store.state import StoreState
 from understudy.store.transfer import ExportHeader, end_line, header_line, parse_line
-from understudy.testing.sim_disk import SimVolume
+from understudy.testing.manual_time import ManualTime
+from understudy.testing.sim_disk import SimDisk, SimLogWriter, SimVolume
 
-_PART = struct.Struct("<BBH")
+PART = struct.Struct("<BBH")
 _EPOCH = records.encode_epoch(uuid_bytes(NODE_ID), 1, 0, ())
 
 
@@ -58,20 +60,20 @@ def _real_records() -> tuple[tuple[int, int, bytes], ...]:
 
 
 def parts_of(entries: list[tuple[int, int, bytes]]) -> bytes:
-    return b"".join(_PART.pack(kind, flags, len(payload)) + payload for kind, flags, payload in entries)
+    return b"".join(PART.pack(kind, flags, len(payload)) + payload for kind, flags, payload in entries)
 
 
 def volume_of(data: bytes) -> SimVolume:
     """A store whose only segment has these records behind its first."""
     entries = [(int(RecordType.EPOCH), 0, _EPOCH)]
     at = 0
-    while at + _PART.size <= len(data):
-        kind, flags, size = _PART.unpack_from(data, at)
-        at += _PART.size
+    while at + PART.size <= len(data):
+        kind, flags, size = PART.unpack_from(data, at)
+        at += PART.size
         entries.append((kind, flags, data[at : at + size]))
         at += size
     seed = segment.seed_of(1, 1)
-    log = segment.encode_header(SegmentHeader(NODE_ID, 1, 1, 0, 1 << 20, True))
+    log = segment.encode_header(SegmentHeader(NODE_ID, 1, 1, 0, HEADER_BLOCK_BYTES, True))
     for sequence, (kind, flags, payload) in enumerate(entries, 1):
         batch = len(log)
         log += b"".join(segment.frame(kind, flags, sequence, batch, seed, payload))  # type: ignore[arg-type]
@@ -105,8 +107,16 @@ def _read(volume: SimVolume) -> None:
                 pass
     except StoreError:
         pass
+    take_over(disk)
+
+
+def take_over(disk: SimDisk) -> None:
+    """A broker begins with the store."""
     state = recover(disk, DIRECTORY).state
-    world = World()
+    world, time = World(), ManualTime()
+    large = LargeMessages(disk, f"{DIRECTORY}/large", SimLogWriter(time, random.Random(1)), time)
+    large.begin(world.store.context, state.epoch, state.large_files())
+    world.store.large = large
     world.office.restore(state)
     world.resources.restore(state)
     world.turn()
@@ -222,9 +232,9 @@ def _state(data: bytes) -> None:
     state = StoreState()
     state.begin_segment(1, 1, 1)
     at, sequence = 0, 1
-    while at + _PART.size <= len(data):
-        kind, flags, size = _PART.unpack_from(data, at)
-        at += _PART.size
+    while at + PART.size <= len(data):
+        kind, flags, size = PART.unpack_from(data, at)
+        at += PART.size
         try:
             record = records.decode(kind, flags, data[at : at + size])
         except ValueError:

@@ -79,6 +79,8 @@ class FakeStore:
         self.context = OperationContext()
         self.automatic = automatic
         self.full = False
+        self.epoch = 1
+        self.disk_used_percent = 0.0
         self.last_sequence = 0
         self.addresses: dict[int, Any] = {}
         self.queues: dict[int, Any] = {}

@@ -18,7 +18,8 @@ from rich.table import Table
 
 from understudy.cli.data_compact import compact_store
 from understudy.cli.data_compare import compare_stores
-from understudy.cli.data_transfer import export_messages, import_messages, replay_messages
+from understudy.cli.data_replay import replay_messages
+from understudy.cli.data_transfer import export_messages, import_messages
 from understudy.cli.stores import STORE, open_store
 from understudy.runtime.disk import RealDisk
 from understudy.store.inspect import LoggedRecord, VerifyReport, describe, read_log, segment_links, verify

@@ -1,4 +1,4 @@
-"""``understudy data export``, ``import`` and ``replay``: messages out of a journal, into a broker.
+"""``understudy data export`` and ``import``: messages out of a journal, into a broker.
 
 Exit codes: 0 done, 1 the broker refused or something could not be read whole, 2 usage or a file that
 is no export, 3 nobody there, 4 timed out.
@@ -8,11 +8,9 @@ from __future__ import annotations
 
 import os
 import sys
-from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from typing import Final, TextIO
@@ -20,11 +18,10 @@ from typing import Final, TextIO
 import click
 
 from understudy.cli.export_file import ExportFile
-from understudy.cli.load import connection_options, now_ms, print_summary, read_password
-from understudy.cli.sending import Outgoing, SendPlan, send_all
+from understudy.cli.load import connection_options, print_summary, read_password
+from understudy.cli.sending import SendPlan, send_all
 from understudy.cli.stores import STORE, open_store
 from understudy.errors import (
-    BrokerError,
     ConfigError,
     DiskFailed,
     JournalCorrupt,
@@ -35,18 +32,15 @@ from understudy.errors import (
 )
 from understudy.message import large_body_of
 from understudy.ports import Disk
-from understudy.selector import parse_selector
 from understudy.session.branch import Kind, decode_name
 from understudy.store.compare import replay_set
 from understudy.store.contents import LiveMessage, beginning_is_missing, live_messages, prepared_messages
 from understudy.store.large_messages import LargeReader
 from understudy.store.log_copy import CopyState
 from understudy.store.records import QueueRecord
-from understudy.store.retained import RetainedCounts, retained_messages
 from understudy.store.state import TransactionRecord
 from understudy.store.transfer import (
     PIECE_BYTES,
-    ExportedMessage,
     ExportedTransaction,
     ExportHeader,
     end_line,
@@ -342,91 +336,3 @@ def import_messages(
     if again and not dry_run:
         progress_file.unlink(missing_ok=True)
     context.exit(send_all(plan, "import", url, user, password, as_json=as_json, progress_file=progress_file))
-
-
-# --- replay -------------------------------------------------------------------------------------------
-
-
-@click.command("replay")
-@click.argument("directory", type=STORE)
-@connection_options
-@click.option("--from", "start", help="Only messages sent then or later: 2026-01-31T12:00:00, UTC unless it says else.")
-@click.option("--to", "stop", help="Only messages sent before.")
-@click.option("--address", "addresses", multiple=True, help="Only messages to this address; may be repeated.")
-@click.option("--filter", "filter_text", help="Selector; only matching messages.")
-@click.option("--target", help="Send to this address, or address::queue, instead of the one each had.")
-@_DRY_RUN
-@_RATE
-@_JSON
-@click.pass_context
-def replay_messages(
-    context: click.Context,
-    directory: str,
-    url: str,
-    user: str | None,
-    password_file: Path | None,
-    start: str | None,
-    stop: str | None,
-    addresses: tuple[str, ...],
-    filter_text: str | None,
-    target: str | None,
-    dry_run: bool,
-    rate: float | None,
-    as_json: bool,
-) -> None:
-    """Send the messages of retained segments in DIRECTORY again, acknowledged or not.
-
-    Each goes to its address, with a duplicate id of its own, so that replaying twice is once. One
-    whose expiration has passed gets none.
-    """
-    disk = open_store(directory)
-    try:
-        selector = parse_selector(filter_text) if filter_text and filter_text.strip() else None
-    except BrokerError as error:
-        raise click.UsageError(f"--filter: {error}") from error
-    start_ms, stop_ms = _moment("--from", start), _moment("--to", stop)
-    counts = RetainedCounts()
-
-    def outgoing() -> Iterator[Outgoing]:
-        moment_ms = now_ms()
-        for retained in retained_messages(disk, directory, counts):
-            message = retained.decode()
-            address = message.address or ""
-            sent_ms = message.timestamp or retained.header.created_ms
-            if (start_ms is not None and sent_ms < start_ms) or (stop_ms is not None and sent_ms >= stop_ms):
-                continue
-            if (addresses and address not in addresses) or (selector is not None and not selector.matches(message)):
-                continue
-            if message.expiration and message.expiration <= moment_ms:
-                message = message.replace(expiration=0)
-            wanted = target or address
-            header = retained.header
-            known = ExportedMessage(
-                f"replay to {wanted}",
-                header.node_id,
-                header.epoch,
-                retained.sequence,
-                retained.record.message_id,
-                message,
-            )
-            yield Outgoing(known.to_send(wanted))
-
-    addresses_of = Counter((each.message.address or "").partition("::")[0] for each in outgoing())
-    for left_out, why in (
-        (counts.without_outcome, "of transactions without a commit in these segments"),
-        (counts.large, "large ones, whose bodies are not in the log"),
-    ):
-        if left_out:
-            click.echo(f"left out: {left_out} messages, {why}", err=True)
-    plan = SendPlan({}, outgoing, addresses_of.total(), addresses_of, "", rate, dry_run)
-    context.exit(send_all(plan, "replay", url, user, read_password(password_file), as_json=as_json, progress_file=None))
-
-
-def _moment(option: str, text: str | None) -> int | None:
-    if text is None:
-        return None
-    try:
-        moment = datetime.fromisoformat(text)
-    except ValueError as error:
-        raise click.UsageError(f"{option}: {error}") from error
-    return int((moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)).timestamp() * 1000)

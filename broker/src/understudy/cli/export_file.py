@@ -7,7 +7,6 @@ Not here: what a line says (``store.transfer``), sending (``sending``).
 
 from __future__ import annotations
 
-import zlib
 from collections import Counter
 from collections.abc import Callable, Iterator
 from hashlib import blake2b
@@ -15,11 +14,11 @@ from pathlib import Path
 from typing import Final
 
 from understudy.cli.sending import Outgoing
+from understudy.cli.stored_body import inflated
 from understudy.errors import ConfigError
 from understudy.message import LargeBody
 from understudy.store.transfer import (
     LINE_BYTES_MAX,
-    PIECE_BYTES,
     BodyCheck,
     ExportedMessage,
     ExportedPiece,
@@ -146,7 +145,8 @@ class _ExportedBody:
         self._compressed = compressed
 
     def __iter__(self) -> Iterator[bytes]:
-        return self._inflated() if self._compressed else self._pieces()
+        pieces = self._pieces()
+        return inflated(pieces) if self._compressed else pieces
 
     def _pieces(self) -> Iterator[bytes]:
         left_bytes = self._large.size_bytes
@@ -158,12 +158,3 @@ class _ExportedBody:
                     raise ConfigError("it has changed while it was imported", file=str(self._path))
                 left_bytes -= len(line.data)
                 yield line.data
-
-    def _inflated(self) -> Iterator[bytes]:
-        """As it was before its sender compressed it: our client compresses by its own settings."""
-        inflater = zlib.decompressobj()
-        for piece in self._pieces():
-            while piece:
-                yield inflater.decompress(piece, PIECE_BYTES)
-                piece = inflater.unconsumed_tail
-        yield inflater.flush()

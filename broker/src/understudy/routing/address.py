@@ -124,7 +124,8 @@ class Address:
             page_limits = settings.page_limit_bytes >= 0 or settings.page_limit_messages >= 0
             self.limited = settings.page_full_policy is not None and page_limits
         else:
-            self.limited = settings.max_size_bytes >= 0 or settings.max_size_messages >= 0
+            # if by nothing else, by the node's global-max-size
+            self.limited = True
         self.alters_messages = (
             settings.no_expiry
             or settings.enable_ingress_timestamp

@@ -29,9 +29,11 @@ if TYPE_CHECKING:
 #: Bytes one consumer takes before it is asked again whether its socket keeps up.
 ALLOWANCE_BYTES: Final = 256 * 1024
 
-#: Messages that one dispatch of a queue reads back before others have their turn: a disk may be slow, and
+#: Messages that one look at a queue reads back before others have their turn: a disk may be slow, and
 #: a selector may match nothing in a queue of millions.
 READ_BACK_MAX: Final = 1_000
+#: Messages in memory that it passes over, likewise.
+LOOKS_MAX: Final = 10_000
 
 #: Closes a message group when the last of it is delivered (manual, "Message Grouping").
 _GROUP_SEQUENCE: Final = "_AMQ_GROUP_SEQUENCE"
@@ -78,6 +80,10 @@ class Consumer(ABC):
     def disconnect(self) -> None:
         """The queue is gone: tell the client, forget what was delivered."""
 
+    @abstractmethod
+    def go_on(self, *, done: bool) -> None:
+        """It had asked for this turn (``Queue.look_on``); ``done``: the queue has nothing more for anybody now."""
+
     @property
     def ready(self) -> bool:
         """Whether it can take a message now; asks the socket when the allowance is used up."""
@@ -114,8 +120,9 @@ class ConsumerGroup:
 
 
 def dispatch(queue: Queue, now_ms: int) -> None:
-    """Deliver until the queue is empty or nobody can take more, or ``queue.read_back_left`` is used up: then
-    the queue is dirty again and goes on in the next turn, where each consumer stopped looking.
+    """Deliver until the queue is empty or nobody can take more, or what one turn may cost is used up
+    (``queue.may_go_on``): then the queue is dirty again and goes on in the next turn, where each consumer
+    stopped looking.
 
     Args:
         queue: Whose messages.
@@ -264,6 +271,10 @@ def next_for(queue: Queue, consumer: Consumer, now_ms: int) -> tuple[MessageRefe
             if reference.expiration and reference.expiration <= now_ms:
                 level.remove(reference)
                 queue.expire_waiting(reference)
+                queue.looks_left -= 1
+                if not queue.may_go_on():
+                    cursors[level.priority] = reference.position
+                    return None
                 continue
             message = reference.message
             if message is None:
@@ -278,6 +289,10 @@ def next_for(queue: Queue, consumer: Consumer, now_ms: int) -> tuple[MessageRefe
                 cursors[level.priority] = reference.position
                 return reference, message
             position = reference.position + 1
+            queue.looks_left -= 1
+            if queue.looks_left <= 0 and not queue.may_go_on():
+                cursors[level.priority] = position
+                return None
     return None
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final, Protocol, get_type_hints
 
 from understudy.config.model import Permission, RoutingType
 from understudy.config.wildcard import is_wild, matches
@@ -22,6 +22,7 @@ from understudy.errors import (
     QueueInUse,
     QueueNotFound,
     SharedQueueMismatch,
+    StoreError,
     UnexpectedRoutingType,
 )
 from understudy.limits import ADDRESSES_MAX, QUEUES_MAX
@@ -440,11 +441,22 @@ def queue_record(queue_id: int, address_id: int, full: QueueConfiguration) -> Qu
     return QueueRecord(queue_id, address_id, full.name, int(full.routing_type or 0), full.filter, full.durable, kept)
 
 
+_KEPT_TYPES: Final = {name: get_type_hints(QueueConfiguration)[name] for name in (*KEPT_ATTRIBUTES, "internal")}
+_IS_FLAG: Final = {name: isinstance(True, hint) and not isinstance(2, hint) for name, hint in _KEPT_TYPES.items()}
+
+
 def queue_configuration(record: QueueRecord, address: str) -> QueueConfiguration:
     """What a record says of a queue: nothing that it leaves open is taken from the settings of today.
     Unknown attributes of newer versions are left aside.
+
+    Raises:
+        StoreError: a known one is not what it should be.
     """
-    kept = {name: record.settings[name] for name in (*KEPT_ATTRIBUTES, "internal") if name in record.settings}
+    kept = {name: record.settings[name] for name in _KEPT_TYPES if name in record.settings}
+    for name, value in kept.items():
+        # a flag is no number, although Python has it as one
+        if not isinstance(value, _KEPT_TYPES[name]) or (isinstance(value, bool) and not _IS_FLAG[name]):
+            raise StoreError(f"queue {record.name!r} in the log has {name} {value!r}")
     return QueueConfiguration(
         name=record.name,
         address=address,

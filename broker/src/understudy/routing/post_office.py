@@ -206,7 +206,7 @@ class PostOffice:
         """
         if self.store.full:
             return AddressFullPolicy.BLOCK
-        policy = address.full_policy
+        policy = self._full_policy(address)
         if policy is AddressFullPolicy.BLOCK or policy is AddressFullPolicy.FAIL:
             return policy
         if (
@@ -215,6 +215,17 @@ class PostOffice:
         ):
             return AddressFullPolicy.BLOCK
         return None
+
+    def _full_policy(self, address: Address) -> AddressFullPolicy | None:
+        """The policy of an address that holds its maximum, or does not page on a node that holds its own
+        (manual, "Global Max Size"); None = room left.
+        """
+        policy = address.full_policy
+        wanted = address.settings.address_full_policy
+        if policy is not None or wanted is AddressFullPolicy.PAGE:
+            return policy
+        full = self.memory_bytes >= self.memory_max_bytes or self.memory_count >= self.memory_max_count
+        return wanted if full else None
 
     def when_room(self, address: Address, waiter: object, grant: Callable[[], None]) -> None:
         """Call once when ``blocks_producers`` says None again; one call per waiter and address."""
@@ -234,7 +245,7 @@ class PostOffice:
         Raises:
             AddressFull: the policy says so, or the producer goes on without credits.
         """
-        policy = address.full_policy
+        policy = self._full_policy(address)
         if policy is None:
             return True
         if policy is AddressFullPolicy.DROP:
@@ -242,7 +253,8 @@ class PostOffice:
             return False
         if policy is AddressFullPolicy.FAIL or address.refuses(credited):
             raise AddressFull(
-                f"address {address.name!r} holds {address.size_bytes} bytes in {address.message_count} messages",
+                f"address {address.name!r} holds {address.size_bytes} bytes in {address.message_count} messages,"
+                f" the node {self.memory_bytes} bytes in memory",
                 hint=f"address-full-policy {policy.value}",
             )
         return True

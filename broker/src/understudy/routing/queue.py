@@ -17,7 +17,7 @@ from understudy.config.model import RoutingType
 from understudy.errors import MaxConsumersExceeded
 from understudy.message import Message
 from understudy.routing.configuration import QueueConfiguration
-from understudy.routing.delivery import READ_BACK_MAX, Consumer, ConsumerGroup, dispatch
+from understudy.routing.delivery import LOOKS_MAX, READ_BACK_MAX, Consumer, ConsumerGroup, dispatch
 from understudy.routing.filter import Filter
 from understudy.routing.kinds import QueueKind, is_ordinary
 from understudy.routing.lending import LentReference
@@ -82,6 +82,7 @@ class Queue:
         "incoming",
         "internal",
         "kind",
+        "looks_left",
         "message_count",
         "messages_acknowledged",
         "messages_added",
@@ -95,6 +96,7 @@ class Queue:
         "read_back_left",
         "routing_type",
         "scheduled_count",
+        "searching",
         "selective",
         "store",
         "temporary",
@@ -133,6 +135,10 @@ class Queue:
         self.dirty = False
         self.read_back_left = 0
         """Messages that the present dispatch may still read back."""
+        self.looks_left = 0
+        """Messages in memory that it may still pass over."""
+        self.searching: list[Consumer] = []
+        """Those that go on after the next dispatch."""
         self.paused = bool(configuration.paused)
         self.deleted = False
         self.expiring_count = 0
@@ -422,6 +428,8 @@ class Queue:
 
     def remove_consumer(self, consumer: Consumer) -> None:
         """Its deliveries were put back or acknowledged before."""
+        if consumer in self.searching:
+            self.searching = [each for each in self.searching if each is not consumer]
         for group in self.groups_by_priority:
             if consumer in group.consumers:
                 group.consumers.remove(consumer)
@@ -491,19 +499,37 @@ class Queue:
         self.prompt()
 
     def may_go_on(self) -> bool:
-        """Whether this dispatch may read one more message back; if not, it goes on in the next turn."""
-        if self.read_back_left > 0:
+        """Whether this dispatch may read one more message back or pass over one; else it goes on in the next turn."""
+        if self.read_back_left > 0 and self.looks_left > 0:
             return True
-        if not self.dirty:
-            self._office.mark_dirty(self)
+        self._dispatch_again()
         return False
 
-    def dispatch(self, read_back_max: int = READ_BACK_MAX) -> None:
-        """Deliver until empty or nobody can take more, or so many messages were read back."""
-        if self.groups_by_priority and not self.paused and not self.deleted:
-            if self.kind is not None and not self.kind.gate.open:
-                return
-            self.read_back_left = read_back_max
-            dispatch(self, self._office.now_ms())
-            if self.address.paged_count and self.waiting.first_level() is None:
-                self._office.paging.forget_readers(self)
+    def _dispatch_again(self) -> None:
+        if not self.dirty:
+            self._office.mark_dirty(self)
+
+    def look_on(self, consumer: Consumer) -> None:
+        """Have a consumer go on in the next turn (``Consumer.go_on``)."""
+        self.searching.append(consumer)
+        self._dispatch_again()
+
+    def dispatch(self) -> None:
+        """A turn: deliver, then let those go on that asked for it."""
+        done = self.deliver()
+        if self.searching:
+            searching, self.searching = self.searching, []
+            for consumer in searching:
+                consumer.go_on(done=done)
+
+    def deliver(self) -> bool:
+        """Deliver until empty or nobody can take more (True), or as much as one turn may cost."""
+        if not self.groups_by_priority or self.paused or self.deleted:
+            return True
+        if self.kind is not None and not self.kind.gate.open:
+            return True
+        self.read_back_left, self.looks_left = READ_BACK_MAX, LOOKS_MAX
+        dispatch(self, self._office.now_ms())
+        if self.address.paged_count and self.waiting.first_level() is None:
+            self._office.paging.forget_readers(self)
+        return self.may_go_on()

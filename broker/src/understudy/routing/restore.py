@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from understudy.config.model import RoutingType
+from understudy.errors import BrokerError, InvalidQueueConfiguration, InvalidSelector, StoreError
 from understudy.routing.address import Address
 from understudy.routing.directory import queue_configuration
 from understudy.routing.queue import Queue
@@ -26,7 +27,11 @@ if TYPE_CHECKING:
 
 
 def restore(office: PostOffice, state: StoreState) -> int:
-    """Build everything in an empty post office. Returns the number of references taken over."""
+    """Build everything in an empty post office. Returns the number of references taken over.
+
+    Raises:
+        StoreError: what a valid record says is nothing that a broker could have written.
+    """
     directory = office.directory
     by_id: dict[int, Address] = {}
     for record in state.addresses.values():
@@ -40,7 +45,10 @@ def restore(office: PostOffice, state: StoreState) -> int:
         )
         diverts = record.settings.get("diverts", ())
         if isinstance(diverts, Sequence):
-            office.diverts.restore(diverts)
+            try:
+                office.diverts.restore(diverts)
+            except (BrokerError, ValueError, TypeError, KeyError) as error:
+                raise StoreError(f"a divert of address {record.name!r} in the log is none: {error!r}") from error
     total = 0
     held: dict[Address, list[tuple[Queue, Backlog]]] = {}
     for entry in state.queues.values():
@@ -49,8 +57,11 @@ def restore(office: PostOffice, state: StoreState) -> int:
             # The address went with a forced deletion whose end the log does not have.
             _give_up(office, state.take_references(entry.queue_id))
             continue
-        configuration = queue_configuration(entry, address.name).filled(AddressSettings())
-        queue = directory.adopt_queue(entry.queue_id, configuration, address)
+        try:
+            configuration = queue_configuration(entry, address.name).filled(AddressSettings())
+            queue = directory.adopt_queue(entry.queue_id, configuration, address)
+        except (InvalidSelector, InvalidQueueConfiguration) as error:
+            raise StoreError(f"queue {entry.name!r} in the log is none: {error}") from error
         backlog = state.take_references(entry.queue_id)
         if backlog.count:
             total += backlog.count

@@ -34,7 +34,7 @@ from understudy.store.large_messages import LargeMessages
 from understudy.store.message_store import MessageStore
 from understudy.store.node_lock import NodeLock
 from understudy.store.pages import Pages
-from understudy.store.retention import RetentionSettings
+from understudy.store.retention import Retention, RetentionSettings
 from understudy.store.settings import StoreSettings
 from understudy.wire.core.transport import TransportConfiguration
 
@@ -292,6 +292,7 @@ class BrokerNode:
         self._large_writer = TurningLogWriter(
             environment.log_writer(self._turn.soon), self._turn, self.policy.why_not_confirm
         )
+        settings = self._store_settings()
         self.store = MessageStore.activate(
             follower,
             disk=environment.disk,
@@ -299,13 +300,14 @@ class BrokerNode:
             writer=writer,
             clock=environment.clock,
             node_id=self.lock.node_id,
-            settings=self._store_settings(),
+            settings=settings,
             large=LargeMessages(
                 environment.disk,
                 configuration.large_messages_directory,
                 self._large_writer,
                 environment.clock,
                 why_not_remove=self.policy.why_not_confirm,
+                retention=Retention(environment.disk, settings.retention) if settings.retention is not None else None,
             ),
             on_failure=self._store_failed,
         )

@@ -11,13 +11,12 @@ queue's counts and is not tried again before the next activation, so it blocks n
 from __future__ import annotations
 
 import logging
-import sys
 from collections import OrderedDict
 from typing import TYPE_CHECKING
 
 from understudy.errors import BrokerError, IllegalState, LargeMessageFailed, StoreError
 from understudy.message import LargeMessage, Message
-from understudy.routing.delivery import Consumer
+from understudy.routing.delivery import LOOKS_MAX, READ_BACK_MAX, Consumer
 from understudy.routing.filter import Filter
 from understudy.routing.queue import Queue
 from understudy.session.callback import SessionCallback
@@ -236,9 +235,20 @@ class ServerConsumer(Consumer):
         """Everything that can go out goes out first, then the marker (facts 6.3). While the socket
         does not keep up the marker waits: the client would take it for an empty queue.
         """
-        if self.started:
-            # all of it, or the marker would say that there is nothing
-            self.queue.dispatch(sys.maxsize)
+        if self.started and not self.queue.deliver() and self.ready:
+            # the marker would say that there is nothing: it waits until all of the queue was searched
+            self._forced = sequence
+            self.queue.look_on(self)
+        else:
+            self._mark(sequence)
+
+    def go_on(self, *, done: bool) -> None:
+        if self._forced is None:
+            return
+        if self.ready and not done:
+            self.queue.look_on(self)
+            return
+        sequence, self._forced = self._forced, None
         self._mark(sequence)
 
     def _mark(self, sequence: int) -> None:
@@ -292,7 +302,7 @@ class ServerConsumer(Consumer):
 class BrowserConsumer(ServerConsumer):
     """A consumer that only looks."""
 
-    __slots__ = ("_from",)
+    __slots__ = ("_from", "_going_on")
 
     def __init__(
         self,
@@ -305,6 +315,8 @@ class BrowserConsumer(ServerConsumer):
     ) -> None:
         super().__init__(consumer_id, session, queue, filter, priority, callback, pre_acknowledge=False)
         self._from = (9, -1)
+        self._going_on = False
+        """It has asked for the next turn."""
         # Browsers do not wait for SESS_START (facts 6.3).
         self.started = True
 
@@ -317,15 +329,31 @@ class BrowserConsumer(ServerConsumer):
             self._browse()
 
     def force_delivery(self, sequence: int) -> None:
-        self._browse()
-        self._mark(sequence)
+        if self._browse():
+            self._mark(sequence)
+        else:
+            self._forced = sequence
 
-    def _browse(self) -> None:
+    def go_on(self, *, done: bool) -> None:
+        self._going_on = False
+        if self.started:
+            self.prompt()
+
+    def _browse(self) -> bool:
+        """Show what it has credits for, as much of it as one turn may cost; False: it goes on in the next one."""
         queue = self.queue
         now_ms = self.session.wall_ms()
+        read_back_left, looks_left = READ_BACK_MAX, LOOKS_MAX
         for following, reference in queue.browse(self._from):
             if not self.ready:
-                return
+                return True
+            read_back_left -= reference.message is None
+            looks_left -= 1
+            if read_back_left < 0 or looks_left < 0:
+                if not self._going_on:
+                    self._going_on = True
+                    queue.look_on(self)
+                return False
             self._from = following
             if reference.expiration and reference.expiration <= now_ms:
                 continue
@@ -337,3 +365,4 @@ class BrowserConsumer(ServerConsumer):
                     self._send_pieces()
             else:
                 self._charge(self._send(self.consumer_id, message, reference.delivery_count))
+        return True

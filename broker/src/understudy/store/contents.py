@@ -236,10 +236,12 @@ class Counterpart:
 
     def common(self, queue_id: int, reference: MessageReference) -> bool:
         """Whether the other side has, or had, this message in this queue too."""
+        return self.had(reference) and (queue_id, reference.message_id) not in self.uncommitted
+
+    def had(self, reference: MessageReference) -> bool:
+        """Whether the message was added before the split, wherever it lies now."""
         location = self.origins.get(reference.message_id, reference.location)
-        if location is None or location >= self.split.location:
-            return False
-        return (queue_id, reference.message_id) not in self.uncommitted
+        return location is not None and location < self.split.location
 
     def lives_there(self, queue_id: int, message_id: int) -> bool:
         """Whether a common message is still in the queue on the other side."""
@@ -287,8 +289,7 @@ def prepared_messages(
     try:
         for queue_id, reference in state.transactions[transaction_id].adds:
             queue = state.queues.get(queue_id)
-            location = reference.location
-            if queue is None or location is None or any(location < other.split.location for other in counterparts):
+            if queue is None or any(other.had(reference) for other in counterparts):
                 continue
             epoch, sequence, record = with_file.message(reference)
             yield LiveMessage(queue, state.addresses.get(queue.address_id), reference, epoch, sequence, record)

@@ -5,7 +5,7 @@ the file gets its name, ``<id>.large``, and the directory is synced. Only then m
 log speak of it, so a message is whole or not there (docs/journal-format.md s. 6). The file goes
 with the last reference, but not before the record that ended that reference is durable and the
 store's lock was proved once more: a node that has lost the store must not take files from the one
-that has it.
+that has it. With retention it goes to the retained segments, where its record will be.
 
 Steps run on a log writer of their own, so that the journal never waits for a body. Reading is done
 in pieces by the caller's thread.
@@ -34,6 +34,7 @@ from understudy.limits import LARGE_MESSAGES_UNFINISHED_MAX
 from understudy.message import LargeBody
 from understudy.ports import Clock, Disk, File, LogWriter
 from understudy.store.operation_context import OperationContext
+from understudy.store.retention import Retention
 
 log = logging.getLogger(__name__)
 
@@ -64,6 +65,7 @@ class LargeMessages:
         clock: Clock,
         *,
         why_not_remove: Callable[[], BaseException | None] = lambda: None,
+        retention: Retention | None = None,
     ) -> None:
         """Nothing is touched before ``begin``.
 
@@ -73,12 +75,16 @@ class LargeMessages:
             writer: For bodies alone, so that the journal does not wait for them; its owner closes it.
             clock: For ``REMOVE_AFTER_MS``.
             why_not_remove: None, or why the store may not be ours any more.
+            retention: Takes the files that go; None if they just go.
         """
         self.disk = disk
         self.directory = directory
         self.writer = writer
         self._clock = clock
         self._why_not_remove = why_not_remove
+        self._retention = retention
+        self._not_logged: set[int] = set()
+        """Files of messages that are not durable: no record names them, so nobody could send them again."""
         self._context: OperationContext | None = None
         self._references: dict[int, int] = {}
         """File id to references, unfinished deliveries included."""
@@ -111,9 +117,15 @@ class LargeMessages:
             if match is None or int(match[1]) >= below_id:
                 continue
             if match[2] or int(match[1]) not in known:
-                with suppress(FileNotFoundError):
-                    self.disk.remove(f"{self.directory}/{name}")
+                self._remove_file(f"{self.directory}/{name}", keep=not match[2])
                 log.info("file of a large message that never was, or is gone, removed", extra={"file": name})
+
+    def _remove_file(self, path: str, *, keep: bool) -> None:
+        """Runs on the writer's thread."""
+        if keep and self._retention is not None and self.disk.exists(path):
+            self._retention.retire(path)
+        with suppress(FileNotFoundError):
+            self.disk.remove(path)
 
     def path_of(self, file_id: int) -> str:
         """The file of a body."""
@@ -159,6 +171,11 @@ class LargeMessages:
         if left <= 0:
             self._unneeded[file_id] = None
 
+    def not_logged(self, file_id: int) -> None:
+        """The file is of a message that is not durable."""
+        if self._retention is not None:
+            self._not_logged.add(file_id)
+
     def references(self, file_id: int) -> int:
         """How many need the file."""
         return self._references.get(file_id, 0)
@@ -188,16 +205,17 @@ class LargeMessages:
         if self._why_not_remove() is not None:
             return
         now_ms = self._clock.monotonic_ms()
-        paths = []
+        paths: dict[str, bool] = {}
         while self._outgoing and self._outgoing[0][0] <= now_ms:
-            paths.append(self.path_of(self._outgoing.popleft()[1]))
+            file_id = self._outgoing.popleft()[1]
+            paths[self.path_of(file_id)] = file_id not in self._not_logged
+            self._not_logged.discard(file_id)
 
         def work() -> None:
-            for path in paths:
-                with suppress(FileNotFoundError):
-                    self.disk.remove(path)
+            for path, keep in paths.items():
+                self._remove_file(path, keep=keep)
 
-        self._away(work, paths[0])
+        self._away(work, next(iter(paths)))
 
     def _away(self, work: Callable[[], None], what: str) -> None:
         """Remove something away from the loop; what stays behind is only a loss of room, until the
@@ -279,6 +297,8 @@ class LargeFile:
                 stored(None, _broker_error(error))
                 return
             self._end()
+            if not self._durable:
+                self._folder.not_logged(self.file_id)
             self._folder.release(self.file_id)
             stored(LargeBody(self.file_id, self._written_bytes, self._crc), None)
 

@@ -14,11 +14,15 @@ import struct
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
-from typing import Final
+from typing import Any, Final, TypeVar
 
 from understudy.message import large_body_of
 
+T = TypeVar("T")
+
 FORMAT_VERSION: Final = 1
+#: Priorities of messages are 0 up to this.
+PRIORITY_MAX: Final = 9
 
 #: After the crc: length, sequence, batch, type, flags, zero.
 REST = struct.Struct("<IQIBBH")
@@ -489,10 +493,10 @@ def _decode_item(kind: int, payload: bytes) -> AddressRecord | QueueRecord | Dup
         values = json.loads(payload[8:])
         return AddressRecord(
             _U64.unpack_from(payload)[0],
-            values["name"],
-            tuple(values["routing_types"]),
-            values["auto_created"],
-            values["settings"],
+            _typed(values, "name", str),
+            tuple(_routing_type(each) for each in _typed(values, "routing_types", list)),
+            _typed(values, "auto_created", bool),
+            _typed(values, "settings", dict),
         )
     if kind == RecordType.QUEUE_ADD:
         values = json.loads(payload[16:])
@@ -500,16 +504,29 @@ def _decode_item(kind: int, payload: bytes) -> AddressRecord | QueueRecord | Dup
         return QueueRecord(
             queue_id,
             address_id,
-            values["name"],
-            values["routing_type"],
-            values["filter"],
-            values["durable"],
-            values["settings"],
+            _typed(values, "name", str),
+            _routing_type(values["routing_type"]),
+            None if values["filter"] is None else _typed(values, "filter", str),
+            _typed(values, "durable", bool),
+            _typed(values, "settings", dict),
         )
     if kind == RecordType.DUPLICATE_ID:
         address_id, tx_id = _TWO_IDS.unpack_from(payload)
         return DuplicateIdRecord(address_id, tx_id, payload[16:])
     raise ValueError(f"unknown record type {kind}")
+
+
+def _typed(values: Any, name: str, kind: type[T]) -> T:
+    value = values[name]
+    if not isinstance(value, kind):
+        raise ValueError(f"{name} is {type(value).__name__}, not {kind.__name__}")
+    return value
+
+
+def _routing_type(number: object) -> int:
+    if number is not True and number is not False and number in (0, 1):
+        return int(number == 1)
+    raise ValueError(f"no routing type {number!r}")
 
 
 def decode_message(payload: bytes) -> MessageRecord:
@@ -522,6 +539,8 @@ def decode_message(payload: bytes) -> MessageRecord:
     start = at + duplicate_bytes
     if start > len(payload):
         raise ValueError("MESSAGE_ADD ends within its duplicate id")
+    if priority > PRIORITY_MAX:
+        raise ValueError(f"MESSAGE_ADD with priority {priority}")
     if flags & MESSAGE_LARGE:
         large_body_of(payload[start:])
     return MessageRecord(

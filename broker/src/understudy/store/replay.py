@@ -23,6 +23,7 @@ from understudy.store.records import (
     HEADER,
     HEADER_BYTES,
     MESSAGE_HEADER_BYTES,
+    PRIORITY_MAX,
     RecordType,
     decode,
 )
@@ -95,7 +96,7 @@ def replay(state: StoreState, cursor: Cursor, data: bytes) -> Stop:
                 crc, length, found, found_batch, _, _, _, message_id, tx_id, _, expiration, scheduled_ms,
                 priority, large, duplicate_bytes, count, queue_id,
             ) = _MESSAGE_ONE.unpack_from(data, at)  # fmt: skip
-            plain = count == 1 and not tx_id and not duplicate_bytes and not large
+            plain = count == 1 and not tx_id and not duplicate_bytes and not large and priority <= PRIORITY_MAX
         else:
             if at + HEADER_BYTES > size:
                 stop = Stop.SHORT

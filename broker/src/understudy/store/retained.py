@@ -4,7 +4,8 @@ A retention directory holds segments of which the log had no more need: each is 
 may have been stated before the first of them, and the outcome of a transaction may lie behind the
 last. So a message names the address it was sent to, and a transaction counts when its commit is here.
 
-Strictly read-only. Not here: sending.
+Strictly read-only. Not here: the bodies of large messages (``large_messages``, files beside the segments),
+sending.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from understudy.errors import JournalCorrupt
-from understudy.message import Message
+from understudy.message import LargeBody, Message, large_body_of
 from understudy.ports import Disk
 from understudy.store.inspect import read_frames
 from understudy.store.records import (
@@ -37,8 +38,6 @@ class RetainedCounts:
     """Messages that were added, whatever became of them."""
     without_outcome: int = 0
     """Left out: their transaction was not committed, or only behind the last segment."""
-    large: int = 0
-    """Left out: the log has only the head of them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,8 +48,17 @@ class RetainedMessage:
     sequence: int
     record: MessageRecord
 
+    @property
+    def large(self) -> LargeBody | None:
+        """Which file has the body of a large message, and what must be in it; None for others.
+
+        Raises:
+            RemoteProtocolError: the log has a message that is none.
+        """
+        return large_body_of(self.record.encoded) if self.record.flags & MESSAGE_LARGE else None
+
     def decode(self) -> Message:
-        """The message, its id 0.
+        """The message, its id 0; a large one has no body.
 
         Raises:
             RemoteProtocolError: the log has a message that is none.
@@ -76,14 +84,12 @@ def retained_messages(disk: Disk, directory: str, counts: RetainedCounts) -> Ite
         assert isinstance(record, CommitRecord), "its type says so"
         committed.add(record.tx_id)
     counts.segments = len(pairs)
-    counts.messages = counts.without_outcome = counts.large = 0
+    counts.messages = counts.without_outcome = 0
     for header, sequence, record in _records(disk, directory, pairs, RecordType.MESSAGE_ADD):
         assert isinstance(record, MessageRecord), "its type says so"
         counts.messages += 1
         if record.tx_id and record.tx_id not in committed:
             counts.without_outcome += 1
-        elif record.flags & MESSAGE_LARGE:
-            counts.large += 1
         else:
             yield RetainedMessage(header, sequence, record)
 

@@ -25,6 +25,7 @@ from understudy.store.records import (
     FORMAT_VERSION,
     HEADER,
     HEADER_BYTES,
+    PRIORITY_MAX,
     REST,
     AddressRecord,
     CheckpointRecord,
@@ -242,6 +243,8 @@ def decode_references(payload: bytes) -> Iterator[tuple[int, MessageReference]]:
     for (
         queue_id, message_id, expiration, scheduled_ms, segment, offset, length, size_bytes, count, priority, file_id,
     ) in REFERENCE.iter_unpack(payload):  # fmt: skip
+        if priority > PRIORITY_MAX:
+            raise ValueError(f"a reference with priority {priority}")
         location = pack_location(segment, offset, length)
         reference = reference_to(
             file_id or None, message_id, priority, expiration, scheduled_ms, size_bytes, True, location
@@ -344,7 +347,9 @@ class SnapshotReader:
             at += frame.length
             self._count, self._last_kind = frame.sequence, kind
             if kind is PartType.END:
-                self.end = SnapshotEnd(*_END.unpack_from(payload))
+                if len(payload) != _END.size:
+                    raise JournalCorrupt("the end of the snapshot is damaged", file=self.path, offset=self.offset + at)
+                self.end = SnapshotEnd(*_END.unpack(payload))
             else:
                 found.append((kind, payload))
         if self.end is not None and at < len(data):
@@ -392,6 +397,8 @@ def _apply_references(state: StoreState, payload: bytes) -> None:
     for (
         queue_id, message_id, expiration, scheduled_ms, segment, offset, length, size_bytes, count, priority, file_id,
     ) in REFERENCE.iter_unpack(payload):  # fmt: skip
+        if priority > PRIORITY_MAX:
+            raise ValueError(f"a reference with priority {priority}")
         location = pack_location(segment, offset, length)
         state.backlog(queue_id).append(
             message_id, priority, expiration, scheduled_ms, size_bytes, location, count, file_id or None

@@ -11,6 +11,7 @@ from understudy.message import GROUP_ID, Message
 from understudy.routing import queue as queues
 from understudy.routing import waiting
 from understudy.routing.queue import Queue
+from understudy.session import consumer
 from understudy.store import backlog
 from understudy.store.pages import Pages
 from understudy.store.reference import MessageReference
@@ -148,7 +149,7 @@ def test_looking_through_a_deep_queue_gives_others_their_turn(monkeypatch: pytes
         return original(self, reference)
 
     monkeypatch.setattr(Queue, "read", counted)
-    monkeypatch.setattr(queues.Queue.dispatch, "__defaults__", (40,))
+    monkeypatch.setattr(queues, "READ_BACK_MAX", 40)
     deep = Deep()
     deep.fill(300)
     deep.fill(1, start=300, odd=2)
@@ -175,14 +176,96 @@ def test_looking_through_a_deep_queue_gives_others_their_turn(monkeypatch: pytes
     assert numbers(reader) == list(range(300))
 
 
-def test_a_marker_comes_behind_everything_however_deep(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(queues.Queue.dispatch, "__defaults__", (10,))
+def turns_until_clean(deep: Deep, reads_max: int) -> int:
+    """Turns until nothing is left to do, each of at most so many reads of a fake store that reads one at a time."""
+    turns = 0
+    while deep.queue.dirty:
+        before = deep.world.store.reads
+        deep.world.office.turn()
+        turns += 1
+        assert deep.world.store.reads - before <= reads_max
+    return turns
+
+
+@pytest.mark.parametrize("selector", [None, "odd = 1", "odd = 2"])
+def test_a_marker_comes_behind_everything_however_deep(monkeypatch: pytest.MonkeyPatch, selector: str | None) -> None:
+    """In parts, so that others have their turn; until all was searched the client is not told that there is nothing."""
+    monkeypatch.setattr(queues, "READ_BACK_MAX", 10)
     deep = Deep()
     deep.fill(100)
-    session = deep.reader("odd = 1")
+    deep.world.turn()
+    session = deep.reader(selector)
+    session.receive_consumer_credits(0, -1)
+    before = deep.world.store.reads
+    session.force_delivery(0, 1)
+    assert deep.world.store.reads - before <= 10
+    assert callback_of(session).forced == []
+    assert turns_until_clean(deep, 10) >= 9
+    expected = {None: list(range(100)), "odd = 1": list(range(1, 100, 2)), "odd = 2": []}[selector]
+    assert numbers(session) == expected
+    assert callback_of(session).forced == [(0, 1, len(expected))]
+
+
+def test_a_search_for_a_marker_ends_with_its_consumer_and_when_it_has_enough(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(queues, "READ_BACK_MAX", 10)
+    deep = Deep()
+    deep.fill(100)
+    leaves, stays = deep.reader("odd = 2"), deep.reader("odd = 1")
+    leaves.receive_consumer_credits(0, -1)
+    leaves.force_delivery(0, 1)
+    stays.receive_consumer_credits(0, 12 * SIZE)
+    stays.force_delivery(0, 2)
+    leaves.close_consumer(0)
+    turns_until_clean(deep, 10)
+    assert callback_of(leaves).forced == []
+    # no credits are left, so there is nothing more that could come before the marker
+    assert numbers(stays) == list(range(1, 2 * len(numbers(stays)), 2))
+    assert callback_of(stays).forced == [(0, 2, len(numbers(stays)))]
+
+
+def test_what_is_in_memory_is_passed_over_in_parts_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(queues, "LOOKS_MAX", 25)
+    deep = Deep(max_size_bytes=-1)
+    deep.fill(200)
+    deep.fill(1, start=200, odd=2)
+    session = deep.reader("odd = 2")
     session.receive_consumer_credits(0, -1)
     session.force_delivery(0, 1)
-    assert numbers(session) == list(range(1, 100, 2))
+    assert callback_of(session).forced == []
+    assert turns_until_clean(deep, 0) == 8
+    assert (numbers(session), callback_of(session).forced) == ([200], [(0, 1, 1)])
+
+
+@pytest.mark.parametrize("selector", [None, "odd = 1", "odd = 2"])
+def test_a_browser_looks_through_a_deep_queue_in_parts(monkeypatch: pytest.MonkeyPatch, selector: str | None) -> None:
+    monkeypatch.setattr(consumer, "READ_BACK_MAX", 10)
+    deep = Deep()
+    deep.fill(100)
+    browser = deep.world.session()
+    browser.create_consumer(0, "q", selector, browse_only=True)
+    before = deep.world.store.reads
+    browser.receive_consumer_credits(0, -1)
+    assert deep.world.store.reads - before <= 10
+    browser.force_delivery(0, 1)
+    assert callback_of(browser).forced == []
+    assert turns_until_clean(deep, 10) >= 8
+    expected = {None: list(range(100)), "odd = 1": list(range(1, 100, 2)), "odd = 2": []}[selector]
+    assert numbers(browser) == expected
+    assert callback_of(browser).forced == [(0, 1, len(expected))]
+    assert deep.queue.message_count == 100
+
+
+def test_a_closed_browser_looks_no_further(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(consumer, "READ_BACK_MAX", 10)
+    deep = Deep()
+    deep.fill(100)
+    browser = deep.world.session()
+    browser.create_consumer(0, "q", "odd = 2", browse_only=True)
+    browser.receive_consumer_credits(0, -1)
+    browser.close_consumer(0)
+    before = deep.world.store.reads
+    assert turns_until_clean(deep, 0) == 1
+    assert deep.world.store.reads == before
 
 
 def test_the_newest_references_are_read_in_runs_too() -> None:

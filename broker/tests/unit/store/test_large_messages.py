@@ -16,6 +16,7 @@ from understudy.message import LARGE_SIZE, LargeBody, LargeMessage, Message, lar
 from understudy.store import large_messages
 from understudy.store.large_messages import REMOVE_AFTER_MS, STEP_BYTES, SYNC_BYTES, LargeMessages
 from understudy.store.operation_context import OperationContext
+from understudy.store.retention import Retention, RetentionSettings
 from understudy.testing.manual_time import ManualTime
 from understudy.testing.sim_disk import SimLogWriter, SimVolume
 
@@ -31,6 +32,7 @@ class Folder:
         self.operations: list[str] = []
         self.failed: list[BrokerError] = []
         self.stored: list[tuple[LargeBody | None, BrokerError | None]] = []
+        self.retention: Retention | None = None
 
     def open(self, epoch: int = 2, references: dict[int, int] | None = None) -> LargeMessages:
         self.large = LargeMessages(
@@ -39,6 +41,7 @@ class Folder:
             SimLogWriter(self.time, random.Random(1)),
             self.time,
             why_not_remove=lambda: self.why_not,
+            retention=self.retention,
         )
         self.large.begin(self.context, epoch, references or {})
         self.time.advance(100)
@@ -127,6 +130,33 @@ def test_a_failed_sync_at_the_end_is_told_and_leaves_nothing(folder: Folder) -> 
     assert large is None
     assert isinstance(error, DiskFailed)
     assert folder.names() == []
+
+
+def test_with_retention_the_body_of_a_durable_message_is_kept() -> None:
+    folder = Folder()
+    kept = RetentionSettings("/kept")
+    folder.retention = Retention(folder.volume.disk("a"), kept)
+    folder.open()
+    folder.write(7, b"durable")
+    folder.write(8, b"not", durable=False)
+    folder.large.hold(7)
+    folder.large.hold(8)
+    folder.large.release(7)
+    folder.large.release(8)
+    folder.large.flush()
+    folder.time.advance(REMOVE_AFTER_MS)
+    folder.large.flush()
+    folder.time.advance(100)
+    assert folder.names() == []
+    assert folder.volume.disk("looker").list("/kept") == ["7.large"]
+    # what an activation finds without a reference was needed until the crash, if it is whole
+    unfinished = folder.volume.disk("a").open(f"{FOLDER}/9.large.tmp", create=True)
+    unfinished.close()
+    folder.write(10, b"left by a crash")
+    folder.open(epoch=2)
+    folder.time.advance(100)
+    assert folder.names() == []
+    assert folder.volume.disk("looker").list("/kept") == ["10.large", "7.large"]
 
 
 def test_a_file_that_nobody_came_to_need_goes(folder: Folder) -> None:

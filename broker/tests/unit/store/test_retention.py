@@ -1,5 +1,5 @@
-"""Goal: with a retention directory nothing that leaves the log is gone at once, whole segments are kept
-and go by age and by room, and no trouble there ever stops the store.
+"""Goal: with a retention directory nothing that leaves the log is gone at once, whole segments and the bodies
+of their large messages are kept and go by age and by room, and no trouble there ever stops the store.
 """
 
 from __future__ import annotations
@@ -94,6 +94,76 @@ def test_another_file_system_gets_a_copy() -> None:
     assert disk.exists(path)
     assert rig.volume.content(f"{KEPT}/{path.rsplit('/', 1)[1]}") == content
     assert disk.list(KEPT) == [path.rsplit("/", 1)[1]]
+
+
+def bodies(rig: Rig) -> list[int]:
+    return sorted(int(name.removesuffix(".large")) for name in rig.disk("judge").list(KEPT) if name.endswith(".large"))
+
+
+def retire_bodies(rig: Rig, *file_ids: int, size_bytes: int = 100) -> None:
+    """As ``LargeMessages`` does once the last reference is gone."""
+    disk = rig.disk("a")
+    disk.make_directory("/large")
+    for file_id in file_ids:
+        file = disk.open(f"/large/{file_id}.large", create=True)
+        file.write(0, (bytes(size_bytes),))
+        file.close()
+        Retention(disk, RetentionSettings(KEPT)).retire(f"/large/{file_id}.large")
+        assert not disk.exists(f"/large/{file_id}.large")
+
+
+def ids_of(rig: Rig, name: str) -> list[int]:
+    """Ids of the messages that were added in a retained segment."""
+    number, epoch, _ = parse_name(name)  # type: ignore[misc]
+    return [
+        retained.record.message_id
+        for retained in retained_messages(rig.disk("judge"), KEPT, RetainedCounts())
+        if (retained.header.number, retained.header.epoch) == (number, epoch)
+    ]
+
+
+def test_a_body_is_kept_as_long_as_the_segment_of_its_message() -> None:
+    rig = busy(RetentionSettings(KEPT))
+    disk = rig.disk("a")
+    names = kept(rig)
+    first, second = ids_of(rig, names[0]), ids_of(rig, names[1])
+    # a message of each of the two oldest segments, and one that the log has still
+    retire_bodies(rig, first[0], second[0], rig.store.next_id())  # type: ignore[union-attr]
+    everything = bodies(rig)
+    total = sum(len(rig.volume.content(f"{KEPT}/{name}")) for name in rig.disk("judge").list(KEPT))
+    Retention(disk, RetentionSettings(KEPT, bytes_max=total)).prune(0)
+    assert (kept(rig), bodies(rig)) == (names, everything)
+    Retention(disk, RetentionSettings(KEPT, bytes_max=total - 1)).prune(0)
+    assert (kept(rig), bodies(rig)) == (names[1:], everything[1:])
+    # no segment is left: only what is behind all of them can be of use
+    Retention(disk, RetentionSettings(KEPT, bytes_max=100)).prune(0)
+    assert (kept(rig), bodies(rig)) == ([], everything[2:])
+    Retention(disk, RetentionSettings(KEPT, bytes_max=99)).prune(0)
+    assert bodies(rig) == []
+
+
+def test_bodies_go_with_segments_that_are_too_old() -> None:
+    rig = busy(RetentionSettings(KEPT))
+    names = kept(rig)
+    retire_bodies(rig, *(ids_of(rig, name)[0] for name in names))
+    Retention(rig.disk("a"), RetentionSettings(KEPT, period_ms=1)).prune(rig.time.wall_ms() + 10_000)
+    assert (kept(rig), bodies(rig)) == ([], [])
+
+
+def test_an_epoch_that_ended_a_segment_says_nothing_of_its_messages() -> None:
+    """A segment without a seal is read for the ids in it."""
+    rig = Rig(random.Random(4))
+    rig.activate("a")
+    rig.queue()
+    rig.send()
+    rig.settle()
+    (message_id,) = rig.bodies
+    path = rig.segments()[0]
+    rig.disk("a").make_directory(KEPT)
+    Retention(rig.disk("a"), RetentionSettings(KEPT)).retire(path)
+    retire_bodies(rig, message_id - 1, message_id)
+    Retention(rig.disk("a"), RetentionSettings(KEPT)).prune(0)
+    assert bodies(rig) == [message_id]
 
 
 class NoRoom(SimDisk):

@@ -1,0 +1,133 @@
+"""Goal: each limit of memory and of paging does under each policy what the documents say, and lets in again."""
+
+from __future__ import annotations
+
+import pytest
+
+from support.routing import World, callback_of, text
+from understudy.errors import AddressFull
+from understudy.session.session import ServerSession
+from understudy.store.pages import Pages
+from understudy.testing.sim_disk import SimVolume
+
+BODY = "x" * 1000
+SIZE = text(BODY).encode_size
+#: Room for three, said in each way that there is: settings of the address, or of the node.
+LIMITS: dict[str, tuple[dict[str, object], dict[str, int]]] = {
+    "max-size-bytes": ({"max_size_bytes": 3 * SIZE}, {}),
+    "max-size-messages": ({"max_size_messages": 3}, {}),
+    "global-max-size": ({}, {"global_max_size_bytes": 3 * SIZE}),
+    "global-max-messages": ({}, {"global_max_messages": 3}),
+}
+
+
+class Full:
+    """An address that has taken what it holds."""
+
+    def __init__(self, settings: dict[str, object], node: dict[str, int]) -> None:
+        pages = Pages(SimVolume().disk("a"), "/paging", 1)
+        self.world = World({"#": settings}, pages=pages, **node)  # type: ignore[arg-type]
+        self.queue = self.world.queue()
+        self.producer = self.world.session()
+        self.producer.sends.request_credits("q", 100)
+        for number in range(3):
+            assert self.send(f"fits {number}") is None
+
+    def send(self, name: str, *, durable: bool = True) -> object:
+        """The error that it was answered with."""
+        self.producer.send(text(BODY, durable=durable), self.world.answers.of(name))
+        return self.world.answers.error(name)
+
+    def reader(self) -> ServerSession:
+        reader = self.world.session()
+        reader.create_consumer(0, "q")
+        reader.receive_consumer_credits(0, -1)
+        self.world.turn()
+        return reader
+
+    def drain(self) -> int:
+        """Everything that waits is taken; how much that was."""
+        reader = self.reader()
+        delivered = callback_of(reader).delivered
+        if delivered:
+            reader.acknowledge(0, delivered[-1][1].message_id)
+        self.world.turn()
+        return len(delivered)
+
+
+@pytest.mark.parametrize("durable", [True, False])
+@pytest.mark.parametrize("limit", LIMITS)
+def test_page(limit: str, durable: bool) -> None:
+    """Everything is taken, and no more is in memory than may be."""
+    settings, node = LIMITS[limit]
+    full = Full({"address_full_policy": "PAGE", **settings}, node)
+    for number in range(20):
+        assert full.send(f"paged {number}", durable=durable) is None
+    assert full.queue.message_count == 23
+    assert full.world.office.memory_count <= 4
+    assert full.queue.address.memory_bytes <= 4 * SIZE
+    assert full.drain() == 23
+    assert (full.world.office.memory_bytes, full.world.office.memory_count) == (0, 0)
+
+
+@pytest.mark.parametrize("limit", LIMITS)
+def test_drop(limit: str) -> None:
+    """Confirmed and gone, and counted."""
+    settings, node = LIMITS[limit]
+    full = Full({"address_full_policy": "DROP", **settings}, node)
+    assert full.send("dropped") is None
+    assert (full.queue.message_count, full.queue.address.messages_dropped) == (3, 1)
+    assert full.drain() == 3
+    full.send("fits again")
+    assert (full.queue.message_count, full.queue.address.messages_dropped) == (1, 1)
+
+
+@pytest.mark.parametrize("limit", LIMITS)
+def test_fail(limit: str) -> None:
+    """Refused, and the producer is told."""
+    settings, node = LIMITS[limit]
+    full = Full({"address_full_policy": "FAIL", **settings}, node)
+    assert isinstance(full.send("refused"), AddressFull)
+    full.producer.sends.request_credits("q", 100)
+    assert callback_of(full.producer).refused == [("q", 100)]
+    assert full.drain() == 3
+    assert full.send("fits again") is None
+
+
+@pytest.mark.parametrize("limit", LIMITS)
+def test_block(limit: str) -> None:
+    """Credits are withheld until there is room."""
+    settings, node = LIMITS[limit]
+    full = Full({"address_full_policy": "BLOCK", **settings}, node)
+    full.producer.sends.request_credits("q", 70)
+    full.world.turn()
+    assert callback_of(full.producer).credits == [("q", 100)]
+    assert full.drain() == 3
+    assert callback_of(full.producer).credits == [("q", 100), ("q", 70)]
+
+
+PAGE_LIMITS: dict[str, dict[str, object]] = {
+    "page-limit-bytes": {"page_limit_bytes": 3 * SIZE},
+    "page-limit-messages": {"page_limit_messages": 3},
+}
+
+
+@pytest.mark.parametrize("policy", ["DROP", "FAIL"])
+@pytest.mark.parametrize("limit", PAGE_LIMITS)
+def test_page_full(limit: str, policy: str) -> None:
+    """What an address may hold, in memory and paged, has an end, and begins again when consumers have taken it."""
+    settings = {"address_full_policy": "PAGE", "max_size_bytes": SIZE, "page_full_policy": policy}
+    full = Full(settings | PAGE_LIMITS[limit], {})
+    assert full.queue.address.paged_count >= 2
+    error = full.send("too many")
+    assert isinstance(error, AddressFull) if policy == "FAIL" else error is None
+    assert (full.queue.message_count, full.queue.address.messages_dropped) == (3, int(policy == "DROP"))
+    assert full.drain() == 3
+    assert full.send("fits again") is None
+    assert full.queue.message_count == 1
+
+
+def test_a_page_limit_without_a_policy_is_no_limit() -> None:
+    full = Full({"max_size_bytes": SIZE, "page_limit_messages": 3}, {})
+    assert full.send("more") is None
+    assert full.queue.message_count == 4
