@@ -4,38 +4,29 @@ from __future__ import annotations
 
 import subprocess
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
 from support.processes import free_port
-from support.targets import Target
+from support.targets import start_target
 
 pytestmark = pytest.mark.maven
 
 
-Start = Callable[..., "subprocess.Popen[str]"]
-
-
 @pytest.mark.feature("acceptor prefixes")
-@pytest.mark.parametrize("kind", ["understudy"], indirect=True)
-def test_names_with_prefixes(make_broker: Callable[..., Target], java: Start) -> None:
-    check_names(make_broker, java)
-
-
-@pytest.mark.parametrize("kind", ["artemis"], indirect=True)
-def test_the_scenario_is_what_artemis_does(make_broker: Callable[..., Target], java: Start) -> None:
-    """No feature of ours: it shows that the scenario asks for nothing that Artemis does otherwise."""
-    check_names(make_broker, java)
-
-
-def check_names(make_broker: Callable[..., Target], java: Start) -> None:
-    port = free_port()
-    acceptor = (
-        f"<acceptor name='prefixed'>tcp://127.0.0.1:{port}?anycastPrefix=queue/;multicastPrefix=topic/</acceptor>"
-    )
-    make_broker(acceptors=acceptor)
-    process = java("Prefixes", f"tcp://127.0.0.1:{port}")
-    output, _ = process.communicate(timeout=120)
-    assert process.returncode == 0, output[-3000:]
-    parts = [line for line in output.splitlines() if line.startswith("ok ")]
-    assert parts == ["ok queues", "ok topics", "ok against the type", "ok both ways"]
+def test_names_with_prefixes(tmp_path: Path, artemis: Path, java: Callable[..., subprocess.Popen[str]]) -> None:
+    """Artemis first: the scenario must ask for nothing that Artemis does otherwise."""
+    for name in ("artemis", "understudy"):
+        port = free_port()
+        url = f"tcp://127.0.0.1:{port}"
+        acceptor = f"<acceptor name='prefixed'>{url}?anycastPrefix=queue/;multicastPrefix=topic/</acceptor>"
+        broker = start_target(name, tmp_path / name, artemis, acceptors=acceptor)
+        try:
+            process = java("Prefixes", url)
+            output, _ = process.communicate(timeout=120)
+        finally:
+            broker.end()
+        assert process.returncode == 0, f"{name}: {output[-3000:]}"
+        parts = [line for line in output.splitlines() if line.startswith("ok ")]
+        assert parts == ["ok queues", "ok topics", "ok against the type", "ok both ways"], name
