@@ -171,6 +171,7 @@ def test_jms_large_messages_across_a_kill(java: Java, pair: Pair) -> None:
             break
     pair.primary.kill()
     pair.backup.wait_ready("active")
+    assert receiver.poll() is None, "".join(seen)
     rest = "".join(seen) + finished(receiver)
     sent = finished(sender)
     assert f"sent {count}" in sent

@@ -13,8 +13,9 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from understudy.config.model import Permission, RoutingType
+from understudy.routing.changes import change_routing_types
 from understudy.routing.configuration import QueueConfiguration, split_fqqn
-from understudy.routing.directory import Directory
+from understudy.routing.post_office import PostOffice
 from understudy.session.queries import (
     AddressQueryResult,
     QueueQueryResult,
@@ -33,19 +34,29 @@ if TYPE_CHECKING:
 class QueueRequests:
     """The addresses and queues side of one session."""
 
-    __slots__ = ("_directory", "_session")
+    __slots__ = ("_directory", "_office", "_session")
 
-    def __init__(self, session: ServerSession, directory: Directory) -> None:
+    def __init__(self, session: ServerSession, office: PostOffice) -> None:
         self._session = session
-        self._directory = directory
+        self._office = office
+        self._directory = office.directory
 
     def create_address(self, name: str, routing_types: Collection[RoutingType], *, auto_created: bool = False) -> None:
-        """Raises AddressExists, NotAuthorized, InvalidQueueConfiguration, LimitExceeded, DiskFull."""
+        """An address that routes in these ways. One that exists gets the ways it lacks and is else left as it is:
+        two clients that find it missing both ask, and neither may fail.
+
+        Raises:
+            NotAuthorized, InvalidQueueConfiguration, LimitExceeded, DiskFull
+        """
         name, wanted = self._session.prefixes.split(name)
         if wanted is not None:
             routing_types = (wanted,)
         self._session.security.check(Permission.CREATE_ADDRESS, name)
-        self._directory.create_address(name, routing_types, auto_created=auto_created)
+        existing = self._directory.addresses.get(name)
+        if existing is None:
+            self._directory.create_address(name, routing_types, auto_created=auto_created)
+        else:
+            change_routing_types(self._office, existing, existing.routing_types | set(routing_types))
 
     def create_queue(self, configuration: QueueConfiguration) -> None:
         """A new queue; a temporary one lives as long as the connection.

@@ -97,7 +97,7 @@ class ServerSession:
         self._registry = registry
         self.order = Order(security.check)
         """In which its requests are answered."""
-        self.queues = QueueRequests(self, post_office.directory)
+        self.queues = QueueRequests(self, post_office)
         self.sends = (PrefixedSends if prefixes else SendRequests)(self, post_office, callback)
         self.send: Callable[..., None] = self.sends.send
         """``SendRequests.send``, without a step between: it is most of what a session does."""

@@ -56,6 +56,7 @@ def queue(kind: Any = packets.CreateQueueV2, name: str = "new", **fields: Any) -
     "packet",
     [
         packets.CreateAddress("a", (0, 1)),
+        packets.CreateAddress("q", (0, 1)),
         queue(),
         queue(packets.CreateQueue),
         queue(packets.CreateSharedQueue),
@@ -76,7 +77,6 @@ def test_what_is_created_is_answered_if_wanted(packet: packets.Packet) -> None:
 @pytest.mark.parametrize(
     ("packet", "wanted"),
     [
-        (packets.CreateAddress("q", (1,)), ErrorCode.ADDRESS_EXISTS),
         (packets.CreateAddress("a", (7,)), ErrorCode.INVALID_QUEUE_CONFIGURATION),
         (packets.CreateAddress("", (1,)), ErrorCode.INVALID_QUEUE_CONFIGURATION),
         (queue(name=Q), ErrorCode.QUEUE_EXISTS),

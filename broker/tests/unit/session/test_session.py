@@ -190,6 +190,18 @@ def test_creating_and_deleting_queues() -> None:
         session.queues.delete_queue("q")
 
 
+def test_an_address_that_exists_gets_the_routing_types_it_lacks() -> None:
+    """Two clients that find an address missing both ask for it."""
+    world = World()
+    world.session().queues.create_address("a", {RoutingType.ANYCAST}, auto_created=True)
+    session = world.session()
+    session.queues.create_address("a", {RoutingType.ANYCAST}, auto_created=True)
+    session.queues.create_queue(QueueConfiguration(name="a", address="a", routing_type=RoutingType.ANYCAST))
+    session.queues.create_address("a", {RoutingType.MULTICAST})
+    assert world.office.directory.addresses["a"].routing_types == {RoutingType.ANYCAST, RoutingType.MULTICAST}
+    assert "a" in world.office.directory.queues
+
+
 def test_arrangements_are_answered_when_durable() -> None:
     world = World(automatic=False)
     session = world.session()
