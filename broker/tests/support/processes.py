@@ -70,11 +70,19 @@ _SECURITY_SETTINGS = """
 """
 
 
+#: Ports given out: the kernel gives the same one again once it is closed.
+_given: set[int] = set()
+
+
 def free_port() -> int:
-    """A port that nobody listens on right now."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+    """A port that nobody listens on right now, and none that was given before."""
+    while True:
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            port = int(probe.getsockname()[1])
+        if port not in _given:
+            _given.add(port)
+            return port
 
 
 class Node:
