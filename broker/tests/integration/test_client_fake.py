@@ -347,6 +347,14 @@ def test_a_connection_never_closed_is_told_with_its_place() -> None:
     run(test)
 
 
+def test_nobody_broadcasts() -> None:
+    async def main() -> None:
+        with pytest.raises(Unreachable, match="no broker heard"):
+            await aio.connect("udp://231.7.7.7:29876?localBindAddress=127.0.0.1&discoveryInitialWaitTimeout=200")
+
+    asyncio.run(main())
+
+
 def test_a_session_never_closed_is_told_with_its_place_and_closed() -> None:
     async def test(primary: FakeBroker, backup: FakeBroker, url: str) -> None:
         async with await aio.connect(url) as connection:

@@ -241,12 +241,6 @@ def test_discovery(kind: str, make_broker: MakeBroker) -> None:
         say_hello(connection, "discovered")
 
 
-@pytest.mark.feature("UDP discovery")
-def test_nobody_broadcasts() -> None:
-    with pytest.raises(Unreachable, match="no broker heard"):
-        connect(f"udp://{GROUP}:{free_port()}?localBindAddress=127.0.0.1&discoveryInitialWaitTimeout=200")
-
-
 @pytest.mark.feature("redirects (code 222)")
 def test_redirect(kind: str, make_broker: MakeBroker) -> None:
     """A connection router sends the client to another broker, though nothing else is to be tried."""

@@ -42,7 +42,7 @@ class Cell:
         if self.failed:
             return f"**fails** ({len(self.failed)} of {self.passed + len(self.failed)})"
         if self.passed:
-            return f"yes ({self.passed})"
+            return f"{'partly' if self.skipped else 'yes'} ({self.passed})"
         return "no" if self.skipped else ""
 
 
