@@ -183,7 +183,7 @@ class Session:
 
     async def create_address(self, name: str, routing: RoutingType | str = RoutingType.ANYCAST) -> None:
         """Raises:
-        AddressExists: there is one already.
+        AddressExists: there is one already, and the broker minds; Understudy and Artemis 2.44 do not.
         """
         await self._request(create_address(name, routing_type(routing)))
 

@@ -86,15 +86,16 @@ class SendRequests:
             answers: Answers each of them; None if nobody waits.
         """
         begin = 0
-        while begin < len(messages):
-            taken = 0
-            if self._session.sending_transaction is None:
+        if self._session.sending_transaction is None:
+            while begin < len(messages):
                 rest = messages[begin:] if begin else messages
                 taken = self._send_plain(rest, correlation_ids[begin:] if begin else correlation_ids, answers)
-            if not taken:
-                self.send(messages[begin], answers.answer_one(correlation_ids[begin]) if answers is not None else None)
-                taken = 1
-            begin += taken
+                if not taken:
+                    # what is not plain seldom comes alone: asking again for each would cost every one of them
+                    break
+                begin += taken
+        for index in range(begin, len(messages)):
+            self.send(messages[index], answers.answer_one(correlation_ids[index]) if answers is not None else None)
 
     def _send_plain(self, messages: list[Message], correlation_ids: list[int], answers: RunAnswers | None) -> int:
         target = self._targets.get(messages[0].address or "")
