@@ -20,6 +20,7 @@ from understudy.errors import (
 )
 from understudy.limits import METADATA_PER_SESSION_MAX
 from understudy.routing.configuration import QueueConfiguration
+from understudy.session import send_requests
 from understudy.session.connection_scope import ConnectionScope
 from understudy.session.session import ServerSession
 
@@ -316,3 +317,18 @@ def test_delivery_counts_after_the_end_of_a_connection(failed: bool, count: int)
     world = World()
     loaded(world, "a").close(failed=failed)
     assert callback_of(loaded(world)).counts() == [count]
+
+
+def test_a_run_that_is_not_plain_asks_for_the_short_way_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = World()
+    world.queue()
+    session = world.session()
+    session.send(text("permitted"))
+    asked: list[int] = []
+    monkeypatch.setattr(
+        send_requests, "take_plain", lambda office, messages, *rest: asked.append(len(messages)) or (0, 0)
+    )
+    session.send_run([text(str(number)) for number in range(50)], list(range(50)), None)
+    world.sync()
+    assert asked == [50]
+    assert world.office.directory.queues["q"].message_count == 51
