@@ -17,7 +17,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Final
 
-from understudy.errors import DiskFailed, DiskFull
+from understudy.errors import DiskFailed, DiskFull, StoreError
 
 _FULL: Final = (errno.ENOSPC, errno.EDQUOT)
 _ZEROS: Final = bytes(1024 * 1024)
@@ -33,8 +33,12 @@ def _errors(doing: str, path: str) -> Iterator[None]:
     except (FileNotFoundError, FileExistsError):
         raise
     except OSError as error:
-        kind = DiskFull if error.errno in _FULL else DiskFailed
-        raise kind(f"{doing} {path}: {error.strerror or error}") from error
+        raise _failure(error, doing, path) from error
+
+
+def _failure(error: OSError, doing: str, path: str) -> StoreError:
+    kind = DiskFull if error.errno in _FULL else DiskFailed
+    return kind(f"{doing} {path}: {error.strerror or error}")
 
 
 class RealFile:
@@ -71,9 +75,12 @@ class RealFile:
             return b"".join(parts)
 
     def write(self, offset: int, buffers: Sequence[bytes]) -> None:
-        with _errors("cannot write", self._path):
+        # once per batch: no context manager
+        try:
             for start in range(0, len(buffers), _IOV_MAX):
                 offset += self._write(offset, buffers[start : start + _IOV_MAX])
+        except OSError as error:
+            raise _failure(error, "cannot write", self._path) from error
 
     def _write(self, offset: int, buffers: Sequence[bytes]) -> int:
         total = sum(map(len, buffers))
@@ -109,8 +116,10 @@ class RealFile:
             os.ftruncate(self._descriptor, length)
 
     def sync(self) -> None:
-        with _errors("cannot sync", self._path):
+        try:
             os.fdatasync(self._descriptor)
+        except OSError as error:
+            raise _failure(error, "cannot sync", self._path) from error
 
     def close(self) -> None:
         descriptor, self._descriptor = self._descriptor, -1

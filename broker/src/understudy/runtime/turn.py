@@ -72,17 +72,21 @@ class Turn:
             self.on_error(error)
 
     def _run(self) -> None:
-        self._scheduled = False
         self._working = True
         try:
-            self._call_waiting()
+            if self._soon:
+                self._call_waiting()
+            self._scheduled = False
             self.guarded(self._work)
             if self._soon:
                 # a sync has ended within this turn: what it releases goes out with the rest
+                asked, self._scheduled = self._scheduled, True
                 self._call_waiting()
+                self._scheduled = asked
                 self.guarded(self._work)
         except BaseException:
             # a bug: what was marked still goes out, in the next turn
+            self._scheduled = False
             self.request()
             raise
         finally:
@@ -99,15 +103,15 @@ class Turn:
                 connection.abort()
 
     def _call_waiting(self) -> None:
-        if self._soon:
-            waiting, self._soon = self._soon, []
-            rest = iter(waiting)
-            try:
-                for call, args in rest:
-                    self.guarded(partial(call, *args))
-            finally:
-                # nothing, unless one of them met a bug: the others are called in the next turn
-                self._soon[:0] = rest
+        """Whatever asks for a turn meanwhile has it: the work comes right behind."""
+        waiting, self._soon = self._soon, []
+        rest = iter(waiting)
+        try:
+            for call, args in rest:
+                self.guarded(partial(call, *args))
+        finally:
+            # nothing, unless one of them met a bug: the others are called in the next turn
+            self._soon[:0] = rest
 
     def _work(self) -> None:
         if self.work is not None and self.work():
