@@ -61,8 +61,7 @@ class Node:
         """Turns of the loop until nothing is under way."""
         for _ in range(5_000):
             self.step()
-            idle = self.rig.writer is None or self.rig.writer.idle
-            if idle and self.store.context.durable >= self.store.last_sequence and not self.world.office.dirty:
+            if self.rig.idle and self.store.context.durable >= self.store.last_sequence and not self.world.office.dirty:
                 return
         raise AssertionError("it does not settle")
 

@@ -213,6 +213,7 @@ class Rig:
         )
         self.store: MessageStore | None = None
         self.writer: SimLogWriter | None = None
+        self.housekeeper: SimLogWriter | None = None
         self.failures: list[BaseException] = []
         self.owner = ""
         self.bodies: dict[int, bytes] = {}
@@ -232,6 +233,7 @@ class Rig:
         self.owner = owner
         self.failures = []
         self.writer = SimLogWriter(self.time, self.stream)
+        self.housekeeper = SimLogWriter(self.time, self.stream)
         self.store = MessageStore.activate(
             follower or self.follower(owner),
             disk=self.disk(owner),
@@ -241,8 +243,20 @@ class Rig:
             node_id=NODE_ID,
             settings=self.settings,
             on_failure=self.failures.append,
+            housekeeper=self.housekeeper,
         )
         return self.store
+
+    @property
+    def idle(self) -> bool:
+        """Nothing is being written or removed."""
+        return all(writer is None or writer.idle for writer in (self.writer, self.housekeeper))
+
+    def stop_writing(self) -> None:
+        """The threads of the active node are dead."""
+        for writer in (self.writer, self.housekeeper):
+            if writer is not None:
+                writer.kill()
 
     def crash_at(self, operations: int) -> None:
         """Raise Crashed at that changing disk operation from now."""
@@ -258,8 +272,7 @@ class Rig:
     def die(self, *, power_loss: bool) -> None:
         """The active node is gone."""
         self.volume.before_operation = lambda operation: None
-        if self.writer is not None:
-            self.writer.kill()
+        self.stop_writing()
         self.volume.crash_process(self.owner)
         if power_loss and self.stream.random() < 0.5:
             self.volume.power_loss(self.stream, self.owner)
@@ -467,7 +480,7 @@ class Rig:
             self.time.advance(10)
             if self.store.consolidating or self.store.backlog_bytes:
                 continue
-            if self.writer is not None and self.writer.idle:
+            if self.idle:
                 return
         raise AssertionError("the store does not settle")
 

@@ -301,6 +301,9 @@ class BrokerNode:
             clock=environment.clock,
             node_id=self.lock.node_id,
             settings=settings,
+            housekeeper=TurningLogWriter(
+                environment.log_writer(self._turn.soon), self._turn, self.policy.why_not_confirm
+            ),
             large=LargeMessages(
                 environment.disk,
                 configuration.large_messages_directory,

@@ -1,7 +1,7 @@
 """Long work in small steps beside the group commit.
 
-The work is a generator that yields what it waits for: a ``Job`` for the log writer, or ``Durable``
-for the log. One job at a time goes to the writer, behind the batches. While records wait to be
+The work is a generator that yields what it waits for: a ``Job`` for the housekeeper, or ``Durable``
+for the log. One job at a time goes there, beside the batches. While records wait to be
 written, jobs may use ``SHARE`` bytes for each byte appended meanwhile; an idle store works at once.
 So the work keeps up with the log, and neither the loop nor a batch ever waits for more than one step.
 
@@ -60,7 +60,7 @@ class Background:
         """
         Args:
             journal: Whose batches go first.
-            writer: The same that writes them.
+            writer: Does the jobs.
             context: Says what is durable.
         """
         self._journal = journal

@@ -199,6 +199,7 @@ class Compaction:
             disk=disk,
             directory=directory,
             writer=self._writer,
+            housekeeper=self._writer,
             clock=clock,
             context=context,
             node_id=node_id,

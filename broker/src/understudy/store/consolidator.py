@@ -204,7 +204,7 @@ class Consolidator:
     def _ended(self, error: BaseException | None) -> None:
         if self._reserve_used:
             # what the run freed makes room for it again, or the next one does
-            self._journal.keep_reserve()
+            self._journal.spares.keep_reserve()
         self.trouble = error
         if error is None:
             # the log may have grown by more than one snapshot takes in

@@ -6,10 +6,10 @@ durable the operation context advances and the next one goes out at once. With s
 most batches count as durable once they are written; their records then name the first one that no
 sync has covered as the beginning of their batch, so that a torn tail can still be told from damage.
 
-Segments: the next ones (the *spares*) are created, allocated and synced through the writer while the
-current one fills. The current one is sealed only when the spare is ready, so the reserve exists
-whenever the disk fills up: then ``full`` is set, callers refuse new messages, and what frees
-space (acknowledgements, commits) goes on in the spare. Preparing is tried again every second.
+Segments: the next ones (``spare_segments``) are prepared through the writer while the current one
+fills. The current one is sealed only when the spare is ready, so the reserve exists whenever the disk
+fills up: then ``spares.no_space`` is set, callers refuse new messages, and what frees space
+(acknowledgements, commits) goes on in the spare.
 
 Invariants: batches of one journal reach the disk in order, one at a time; sequences are
 consecutive; a failed write or sync is final (``failure``), nothing is released after it, and
@@ -35,32 +35,27 @@ from understudy.ports import Clock, Disk, LogWriter
 from understudy.store.log_chain import newest_epoch
 from understudy.store.operation_context import OperationContext
 from understudy.store.records import HEADER_BYTES, SEAL_FIXED_BYTES, RecordType, SealRecord
-from understudy.store.reserve import keep_reserve
 from understudy.store.retention import PRUNE_EVERY_MS, Retention
 from understudy.store.segment import (
     HEADER_BLOCK_BYTES,
     SegmentFile,
-    SegmentHeader,
     UnsyncedFile,
-    create_segment,
     frame,
     parse_name,
     seed_of,
-    segment_name,
 )
+from understudy.store.spare_segments import Readiness, Segment, SpareSegments
 from understudy.store.state import SegmentUse
 
 #: Most bytes in one batch, unless one record is larger: bounds what may be unsynced at a crash.
 BATCH_BYTES_MAX: Final = 8 * 1024 * 1024
-#: How long after the disk was full the next segment is asked for again.
-PREPARE_RETRY_MS: Final = 1_000
+#: A batch up to this size is small: zeros ahead of the log make its sync quicker.
+_SMALL_BATCH_BYTES: Final = 64 * 1024
 #: Bytes of a segment, element journal-file-size.
 SEGMENT_BYTES: Final = 10 * 1024 * 1024
 SEGMENT_BYTES_MIN: Final = 64 * 1024
 #: Offsets in a segment are u32.
 SEGMENT_BYTES_MAX: Final = 2 * 1024**3
-#: Most segments prepared ahead: whoever takes over looks into each of them.
-AHEAD_MAX: Final = 4
 
 _COMMITS: Final = frozenset({RecordType.TX_COMMIT, RecordType.TX_PREPARE})
 #: What may wait for a sync when syncing is off: the rest decides whether the log can be read at all.
@@ -77,27 +72,11 @@ class Sync(Enum):
     """When it holds more than messages, acknowledgements and transactions; else it is only written."""
 
 
-class _Readiness(Enum):
-    PREPARING = auto()
-    READY = auto()
-    NO_SPACE = auto()
-
-
-@dataclass(slots=True)
-class _Segment:
-    """A segment to be written, perhaps before its file exists."""
-
-    number: int
-    needed_bytes: int
-    readiness: _Readiness = _Readiness.PREPARING
-    file: SegmentFile | None = None
-
-
 @dataclass(slots=True)
 class _Batch:
     """Bytes to be written and synced together."""
 
-    segment: _Segment
+    segment: Segment
     offset: int
     parts: list[bytes]
     size_bytes: int
@@ -109,8 +88,8 @@ class _Batch:
 class _Seal:
     """The end of a segment."""
 
-    segment: _Segment
-    following: _Segment | None
+    segment: Segment
+    following: Segment | None
     """None when the journal is being closed."""
     record: SealRecord
     seed: int
@@ -127,6 +106,7 @@ class Journal:
         disk: Disk,
         directory: str,
         writer: LogWriter,
+        housekeeper: LogWriter,
         clock: Clock,
         context: OperationContext,
         node_id: NodeId,
@@ -150,6 +130,7 @@ class Journal:
             disk: Where the store is.
             directory: Absolute path of the store.
             writer: Writes and syncs.
+            housekeeper: Removes files; may be the same.
             clock: For the times in segments and for trying again.
             context: Advanced when a batch is durable, failed when one fails.
             node_id: Of the store.
@@ -160,16 +141,17 @@ class Journal:
             sequence: Sequence of the EPOCH record.
             use: What the state keeps about the segment.
             segment_bytes: Size of a segment; a larger record gets a larger one.
-            ahead: Segments prepared ahead, at most ``AHEAD_MAX``.
+            ahead: Segments prepared ahead.
             sync: When batches are synced.
             retention: Takes the segments that leave the log; None if they just go.
             on_failure: Told once, when a write has failed for good.
             on_segment: Called with number and first sequence when another segment begins.
-            on_space: Called when ``no_space`` has changed.
+            on_space: Called when ``spares.no_space`` has changed.
         """
         self._disk = disk
         self._directory = directory
         self._writer = writer
+        self._housekeeper = housekeeper
         self._clock = clock
         self._context = context
         self._node_id = node_id
@@ -181,27 +163,32 @@ class Journal:
         self._segment_bytes = min(max(segment_bytes, SEGMENT_BYTES_MIN), SEGMENT_BYTES_MAX)
         self.epoch = epoch
         self.failure: BaseException | None = None
-        self.no_space = False
-        """The next segment could not be allocated."""
         self._queue: deque[_Batch | _Seal] = deque()
         self._under_way: _Batch | _Seal | None = None
         self._queued_bytes = 0
         self._sealed_bytes = 0
-        self._to_prepare: deque[_Segment] = deque()
-        self._preparing = False
-        self._prepare_at_ms = 0
         self._closing: Callable[[], None] | None = None
         self._asked_at_close = False
         self._closed = False
-        self._segment = _Segment(
-            number, max(self._segment_bytes, position + SEAL_FIXED_BYTES + 8), _Readiness.READY, file
-        )
-        self._spares = deque(
-            _Segment(number + 1 + index, self._segment_bytes) for index in range(min(max(ahead, 1), AHEAD_MAX))
+        self._finishing = False
+        self._segment = Segment(
+            number, max(self._segment_bytes, position + SEAL_FIXED_BYTES + 8), Readiness.READY, file
         )
         self._start_collecting(number, position, sequence, use, sync)
-        for spare in self._spares:
-            self._prepare(spare)
+        self.spares = SpareSegments(
+            disk=disk,
+            directory=directory,
+            writer=writer,
+            clock=clock,
+            node_id=node_id,
+            epoch=epoch,
+            number=number + 1,
+            segment_bytes=self._segment_bytes,
+            ahead=ahead,
+            on_prepared=self._prepared,
+            on_failure=self.fail,
+            on_space=on_space,
+        )
 
     def _start_collecting(self, number: int, position: int, sequence: int, use: SegmentUse, sync: Sync) -> None:
         self.parts: list[bytes] = []
@@ -303,13 +290,7 @@ class Journal:
 
     def _change_segment(self, length: int) -> None:
         self._close_batch()
-        following = self._spares.popleft()
-        needed_bytes = HEADER_BLOCK_BYTES + length + SEAL_FIXED_BYTES + 8
-        if needed_bytes > following.needed_bytes:
-            # a record larger than a segment: the spare grows before anything goes into it
-            following.needed_bytes = needed_bytes
-            if following.readiness is _Readiness.READY:
-                self._prepare(following)
+        following = self.spares.take(HEADER_BLOCK_BYTES + length + SEAL_FIXED_BYTES + 8)
         self._queue_seal(following)
         self._sealed_bytes += self.use.end
         self._segment = following
@@ -320,13 +301,10 @@ class Journal:
         self.offsets = array("I")
         self._first_sequence = self.sequence + 1
         self._first_ms = self._clock.wall_ms()
-        last = self._spares[-1] if self._spares else following
-        self._spares.append(_Segment(last.number + 1, self._segment_bytes))
-        self._prepare(self._spares[-1])
         self._set_room(length)
         self.use = self._on_segment(self.number, self._first_sequence)
 
-    def _queue_seal(self, following: _Segment | None) -> None:
+    def _queue_seal(self, following: Segment | None) -> None:
         record = SealRecord(
             following is None,
             len(self.offsets),
@@ -371,18 +349,18 @@ class Journal:
         """Hand the next batch to the writer if none is under way; called once per turn."""
         if self._under_way is not None or self.failure is not None:
             return
-        if self.no_space:
-            self.retry_space()
+        if self.spares.no_space:
+            self.spares.retry()
         if not self._queue:
             if not self.parts:
                 return
             self._close_batch()
             self._set_room(0)
         item = self._queue[0]
-        if item.segment.readiness is not _Readiness.READY:
+        if item.segment.readiness is not Readiness.READY:
             return
         if isinstance(item, _Seal):
-            if item.following is not None and item.following.readiness is not _Readiness.READY:
+            if item.following is not None and item.following.readiness is not Readiness.READY:
                 return
             self._queue.popleft()
             self._under_way = item
@@ -416,6 +394,8 @@ class Journal:
             self._finish_close()
             return
         self.flush()
+        if isinstance(item, _Batch) and item.size_bytes <= _SMALL_BATCH_BYTES and self._under_way is None:
+            self.spares.zero()
 
     def fail(self, error: BaseException) -> None:
         """A write or sync has failed, here or in other work on the store's files: nothing is released any more."""
@@ -423,79 +403,17 @@ class Journal:
             return
         self.failure = error
         self.room = -1
+        self.spares.stop()
         self._context.fail(error)
         if self._closing is not None:
             self._finish_close()
         self._on_failure(error)
 
-    # --- the spare segment ----------------------------------------------------------------------
-
-    def _prepare(self, segment: _Segment) -> None:
-        segment.readiness = _Readiness.PREPARING
-        self._to_prepare.append(segment)
-        if not self.no_space:
-            self._prepare_next()
-
-    def _prepare_next(self) -> None:
-        if self._preparing or not self._to_prepare:
-            return
-        self._preparing = True
-        segment = self._to_prepare[0]
-        needed_bytes = segment.needed_bytes
-
-        def work() -> None:
-            if segment.file is None:
-                header = SegmentHeader(
-                    self._node_id, self.epoch, segment.number, self._clock.wall_ms(), needed_bytes, False
-                )
-                segment.file = create_segment(self._disk, self._directory, header)
-            else:
-                segment.file.allocate(needed_bytes)
-                segment.file.sync()
-
-        self._writer.run(work, lambda error: self._prepared(segment, needed_bytes, error))
-
-    def _prepared(self, segment: _Segment, needed_bytes: int, error: BaseException | None) -> None:
-        self._preparing = False
-        if isinstance(error, DiskFull):
-            segment.readiness = _Readiness.NO_SPACE
-            self.no_space = True
-            self._on_space()
-            self._prepare_at_ms = self._clock.monotonic_ms() + PREPARE_RETRY_MS
-        elif error is not None:
-            self.fail(error)
-            return
-        else:
-            if self.no_space:
-                self.no_space = False
-                self._on_space()
-            if segment.needed_bytes == needed_bytes:
-                segment.readiness = _Readiness.READY
-                self._to_prepare.popleft()
-                if segment is self._spares[-1] and self._closing is None:
-                    self.keep_reserve()
-            if self._closing is None:
-                self._prepare_next()
+    def _prepared(self) -> None:
+        """One of the spares was made, or there is no room for it."""
         if self._closing is not None:
             self._close_when_idle()
         self.flush()
-
-    def keep_reserve(self) -> None:
-        """Once the spare is there, or the reserve was used: room for the first segment and the spare of
-        whoever activates on a full disk. Without it the journal goes on, and asks again with the next spare.
-        """
-        size_bytes = 2 * self._segment_bytes
-
-        def kept(error: BaseException | None) -> None:
-            if error is not None:
-                self.fail(error)
-
-        self._writer.run(lambda: keep_reserve(self._disk, self._directory, size_bytes), kept)
-
-    def retry_space(self) -> None:
-        """Ask for the next segment again if the disk was full and a second has passed."""
-        if self.no_space and self.failure is None and self._clock.monotonic_ms() >= self._prepare_at_ms:
-            self._prepare_next()
 
     # --- removing and closing -------------------------------------------------------------------
 
@@ -530,7 +448,7 @@ class Journal:
                 self.fail(unsynced[0])
             done(error)
 
-        self._writer.run(work, removed)
+        self._housekeeper.run(work, removed)
 
     def prune_retention(self) -> None:
         """Let go of retained segments whose time is over; now and then."""
@@ -539,7 +457,7 @@ class Journal:
         if retention is None or moment_ms < self._prune_at_ms or self.failure is not None or self._closing is not None:
             return
         self._prune_at_ms = moment_ms + PRUNE_EVERY_MS
-        self._writer.run(lambda: retention.prune(self._clock.wall_ms()), lambda error: None)
+        self._housekeeper.run(lambda: retention.prune(self._clock.wall_ms()), lambda error: None)
 
     def close(self, done: Callable[[], None]) -> None:
         """Write what was appended, seal, remove the unused spare, then ``done``. After a failure,
@@ -548,6 +466,7 @@ class Journal:
         assert self._closing is None, "journal closed twice"
         self._closing = done
         self.room = -1
+        self.spares.stop()
         if self.failure is not None:
             self._finish_close()
             return
@@ -555,12 +474,12 @@ class Journal:
 
     def _close_when_idle(self) -> None:
         """Queue the seal once no segment is in the way of what is queued already."""
-        if self._preparing or self._closed or self.failure is not None:
+        if self.spares.preparing or self._closed or self.failure is not None:
             return
-        if self._segment.readiness is not _Readiness.READY:
-            if not self.no_space or not self._asked_at_close:
+        if self._segment.readiness is not Readiness.READY:
+            if not self.spares.no_space or not self._asked_at_close:
                 self._asked_at_close = True
-                self._prepare_next()
+                self.spares.prepare_next()
                 return
             # what is in memory was never confirmed and cannot be any more
             self.failure = DiskFull(f"no room for {self._directory} to be closed cleanly")
@@ -573,20 +492,26 @@ class Journal:
         self.flush()
 
     def _finish_close(self) -> None:
+        if not self._finishing:
+            self._finishing = True
+            # what is being removed must have ended when another node may have the store
+            self._housekeeper.run(lambda: None, lambda error: self._close_files())
+
+    def _close_files(self) -> None:
         done = self._closing
         assert done is not None
-        spares = [spare for spare in self._spares if spare.file is not None]
 
         def work() -> None:
-            for segment in (self._segment, *spares):
-                if segment.file is not None:
-                    segment.file.close()
-            if self.failure is None and spares:
+            if self._segment.file is not None:
+                self._segment.file.close()
+            unused = self.spares.close_files()
+            if self.failure is None and unused:
                 # the last first: what is left of them never begins behind a gap
-                for spare in reversed(spares):
-                    self._disk.remove(f"{self._directory}/{segment_name(spare.number, self.epoch)}")
+                for path in reversed(unused):
+                    self._disk.remove(path)
                 self._disk.sync_directory(self._directory)
 
         # an unused spare that cannot be removed is harmless: the next activation does it
         self._writer.run(work, lambda error: done())
+        self._housekeeper.close()
         self._writer.close()

@@ -83,6 +83,7 @@ class MessageStore:
         disk: Disk,
         directory: str,
         writer: LogWriter,
+        housekeeper: LogWriter,
         clock: Clock,
         state: StoreState,
         context: OperationContext,
@@ -99,6 +100,7 @@ class MessageStore:
             disk: Where the store is.
             directory: Absolute path of the store.
             writer: Writes and syncs.
+            housekeeper: Does the file work that no batch must wait for.
             clock: For times in segments, retries.
             state: Everything in the log, the new EPOCH record included.
             context: At the sequence of the EPOCH record.
@@ -132,6 +134,7 @@ class MessageStore:
             disk=disk,
             directory=directory,
             writer=writer,
+            housekeeper=housekeeper,
             clock=clock,
             context=context,
             node_id=self.node_id,
@@ -150,18 +153,21 @@ class MessageStore:
             on_space=self._update_full,
         )
         self._read_back = ReadBack(disk, directory, self._journal, self._epochs, self._forwarding)
-        self._consolidator = Consolidator(
-            disk=disk,
-            directory=directory,
+        self._consolidator = self._make_consolidator(housekeeper, clock)
+
+    def _make_consolidator(self, writer: LogWriter, clock: Clock) -> Consolidator:
+        return Consolidator(
+            disk=self._disk,
+            directory=self._directory,
             writer=writer,
             clock=clock,
             node_id=self.node_id,
             journal=self._journal,
-            state=state,
-            context=context,
+            state=self.state,
+            context=self.context,
             forwarding=self._forwarding,
             forget=self._forget_segment,
-            settings=settings,
+            settings=self._settings,
         )
 
     @classmethod
@@ -177,6 +183,7 @@ class MessageStore:
         on_failure: Callable[[BaseException], None],
         settings: StoreSettings | None = None,
         large: LargeMessages | None = None,
+        housekeeper: LogWriter | None = None,
     ) -> MessageStore:
         """Finish reading the log, begin the next epoch and accept records.
 
@@ -194,6 +201,7 @@ class MessageStore:
             on_failure: Told once, when the store has failed for good.
             settings: Defaults if None.
             large: Bodies of large messages; by default in a directory of the store's own.
+            housekeeper: Does the file work that no batch must wait for; closed by ``close``. By default ``writer``.
 
         Raises:
             StoreError: see ``activation.begin_epoch``.
@@ -204,6 +212,7 @@ class MessageStore:
             disk=disk,
             directory=directory,
             writer=writer,
+            housekeeper=housekeeper or writer,
             clock=clock,
             state=epoch.state,
             context=OperationContext(epoch.state.sequence),
@@ -530,7 +539,7 @@ class MessageStore:
             DiskFailed: a disk cannot be asked.
         """
         self._usage.look()
-        self._journal.retry_space()
+        self._journal.spares.retry()
         self.large.flush()
         self._journal.prune_retention()
         self._update_full()
@@ -553,7 +562,7 @@ class MessageStore:
         return self._usage.problem or f"{self._directory}: no room for the next segment of the journal"
 
     def _update_full(self) -> None:
-        self.full = bool(self._usage.problem) or self._journal.no_space
+        self.full = bool(self._usage.problem) or self._journal.spares.no_space
 
     def close(self, done: Callable[[], None]) -> None:
         """Write what was appended, seal the segment, then call ``done``. Nothing may be stored

@@ -195,6 +195,12 @@ class SegmentFile:
         self._position += len(data)
         self._file.write(offset, (data,))
 
+    def zero(self, offset: int, length: int) -> None:
+        """Overwrite what was allocated and not written yet with the zeros that it reads as, and sync."""
+        assert offset >= self._position, f"{self.path}: zeros at {offset}, written up to {self._position}"
+        self._file.write(offset, (bytes(length),))
+        self._file.sync()
+
     def allocate(self, length: int) -> None:
         self._file.allocate(length)
 

@@ -55,6 +55,7 @@ def test_what_ends_between_turns_comes_first_in_the_next() -> None:
         turn = Turn(asyncio.get_running_loop())
         events: list[str] = []
         turn.work = lambda: bool(events.append("work"))
+
         def ended() -> None:
             events.append("ended")
             turn.request()

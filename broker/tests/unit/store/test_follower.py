@@ -171,7 +171,7 @@ def test_loses_what_the_file_server_lost() -> None:
         follower = rig.follower("b")
         catch_up(follower)
         assert follower.state.sequence == confirmed + 5
-        rig.writer.kill()
+        rig.stop_writing()
         rig.volume.crash_process("a")
         rig.volume.lose_unsynced(random.Random(seed), "a")
         follower.finish()

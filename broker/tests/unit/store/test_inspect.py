@@ -15,10 +15,10 @@ from understudy.store.records import RecordType
 @pytest.fixture
 def rig() -> Rig:
     rig = Rig(random.Random(4))
-    for owner in "ab":
+    for owner, operations in (("a", 150), ("b", 80)):
         rig.activate(owner)
         rig.resume_from(rig.model.contents())
-        for _ in range(150):
+        for _ in range(operations):
             rig.operate()
             if rig.stream.random() < 0.1:
                 rig.settle()

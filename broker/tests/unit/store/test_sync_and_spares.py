@@ -11,7 +11,8 @@ import pytest
 from tests.support.store import DIRECTORY, Rig, contents_of
 
 from understudy.store.follower import recover
-from understudy.store.journal import AHEAD_MAX, Sync
+from understudy.store.journal import Sync
+from understudy.store.spare_segments import AHEAD_MAX
 
 
 def rig_with(seed: int, **settings: object) -> Rig:
