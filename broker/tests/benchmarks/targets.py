@@ -11,6 +11,7 @@ import os
 import shutil
 import signal
 import subprocess
+import sys
 import tarfile
 import time
 from collections.abc import Sequence
@@ -143,9 +144,9 @@ class Understudy(Broker):
         super().prepare()
         self._node = Pair(self.directory).primary
         self.port = self._node.port
-        # as an installed one is: with its modules compiled
+        # as an installed one is: with its modules compiled, those included that only a running node loads
         checked = subprocess.run(
-            [*self.command(), "--check"],
+            [sys.executable, "-c", "import understudy.cli.main, understudy.cli.run, understudy.runtime.http"],
             env={**os.environ, **self.environment()}, capture_output=True, text=True, check=False,
         )  # fmt: skip
         if checked.returncode:
