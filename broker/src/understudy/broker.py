@@ -138,9 +138,13 @@ class Broker:
         """Deliver what can be delivered and hand the journal its batch; True: there is more."""
         try:
             self.post_office.turn()
-        finally:
+        except BaseException:
             # whatever happens to a delivery, what was taken is written
             self.store.flush()
+            raise
+        if self.store.gathers():
+            return True
+        self.store.flush()
         return bool(self.post_office.dirty)
 
     def congested(self) -> bool:

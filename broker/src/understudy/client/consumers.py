@@ -59,7 +59,7 @@ class ConsumersHost(Protocol):
         """Call ``flush`` before this turn of the loop ends."""
         ...
 
-    def work_done(self) -> None:
+    def delivery_taken(self) -> None:
         """Something now depends on the next commit."""
         ...
 
@@ -174,8 +174,10 @@ class Consumers:
         self._changed[consumer.consumer_id] = consumer
 
     def message_taken(self, consumer: ConsumerState) -> None:
-        """In a transaction."""
-        self._host.work_done()
+        """In a transaction. Also while no connection works: the server's session that delivered it is the
+        only one at which it can be acknowledged.
+        """
+        self._host.delivery_taken()
         if consumer.taken_bytes >= consumer.ack_batch_bytes:
             consumer.acknowledge_taken()
 

@@ -202,8 +202,8 @@ class SessionState:
     def acknowledgements_wait(self) -> None:
         self._host.session_changed(self)
 
-    def work_done(self) -> None:
-        self.transaction.work_done(attached=self._attached)
+    def delivery_taken(self) -> None:
+        self.transaction.work_done(attached=True)
 
     def complaint(self, text: str) -> None:
         self._host.complaint(text)

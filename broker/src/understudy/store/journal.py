@@ -193,6 +193,12 @@ class Journal:
     def _start_collecting(self, number: int, position: int, sequence: int, use: SegmentUse, sync: Sync) -> None:
         self.parts: list[bytes] = []
         """Hot: buffers of the batch that is being collected."""
+        self._batched = sequence
+        """Sequence of the last record before it."""
+        self._batch_records = 0
+        """Records in the batch before it."""
+        self._gathered = False
+        """A turn was waited for it."""
         self.sequence = sequence
         """Hot: of the last record appended."""
         self.number = number
@@ -278,6 +284,8 @@ class Journal:
     def _close_batch(self) -> None:
         """What is collected goes to the queue; the next record begins another batch."""
         if self.parts:
+            self._batch_records, self._batched = self.sequence - self._batched, self.sequence
+            self._gathered = False
             size_bytes = self.offset - self._begin
             sync = self._must_sync or self.offset - self.batch > BATCH_BYTES_MAX
             self._queue.append(_Batch(self._segment, self._begin, self.parts, size_bytes, self.sequence, sync))
@@ -344,6 +352,15 @@ class Journal:
         return None
 
     # --- writing --------------------------------------------------------------------------------
+
+    def gathers(self) -> bool:
+        """Whether to wait one turn before the next ``flush``: what is collected is less than the batch
+        before, so others who waited for that are likely to be heard of by then. Syncs cost more than turns.
+        """
+        if self._gathered or not self.parts or self._queue or self._under_way is not None:
+            return False
+        self._gathered = self.sequence - self._batched < self._batch_records
+        return self._gathered
 
     def flush(self) -> None:
         """Hand the next batch to the writer if none is under way; called once per turn."""

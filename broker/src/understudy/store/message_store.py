@@ -511,6 +511,10 @@ class MessageStore:
 
     # --- turns, disk, end -----------------------------------------------------------------------
 
+    def gathers(self) -> bool:
+        """Whether to ``flush`` in the next turn instead, for a larger batch; at most once for each."""
+        return self._journal.gathers()
+
     def flush(self) -> None:
         """Hand the collected records to the writer if it is free; once per turn."""
         if self._segment_began:

@@ -14,11 +14,11 @@ from understudy.store.records import RecordType
 
 @pytest.fixture
 def rig() -> Rig:
-    rig = Rig(random.Random(4))
-    for owner, operations in (("a", 150), ("b", 80)):
+    rig = Rig(random.Random(1))
+    for owner in "ab":
         rig.activate(owner)
         rig.resume_from(rig.model.contents())
-        for _ in range(operations):
+        for _ in range(150):
             rig.operate()
             if rig.stream.random() < 0.1:
                 rig.settle()
