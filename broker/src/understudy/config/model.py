@@ -471,6 +471,7 @@ class Configuration:
             self.large_messages_directory,
             self.paging_directory,
             self.node_manager_lock_directory,
+            *((self.journal_retention_directory,) if self.journal_retention_directory is not None else ()),
         )
         return tuple(dict.fromkeys(directories))
 

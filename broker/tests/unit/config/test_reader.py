@@ -87,6 +87,8 @@ def test_store_directories_are_named_once() -> None:
         "/srv/node/data/journal",
         "/srv/node/data/largemessages",
     )
+    found = read("<journal-retention-directory>/archive/kept</journal-retention-directory>").configuration
+    assert found.store_directories()[-1] == "/archive/kept", "messages are kept there too"
 
 
 @pytest.mark.parametrize("element", ["name", "journal-directory", "cluster-user"])
