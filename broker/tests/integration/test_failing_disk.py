@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import resource
 import subprocess
+import threading
 import time
 from pathlib import Path
 
@@ -17,7 +18,11 @@ import pytest
 from support.faulty_disk import FaultyDisk, start_node
 from support.processes import COMMAND, Pair
 from understudy.client import aio
-from understudy.errors import BrokerError, DiskFailed, JournalCorrupt
+from understudy.config.model import CriticalAnalyzerPolicy
+from understudy.errors import BrokerError, DiskFailed, JournalCorrupt, LockLost
+from understudy.ha import shared_store
+from understudy.runtime.critical_analyzer import CriticalAnalyzer
+from understudy.runtime.journal_writer import AT_ONCE_BYTES_MAX
 
 SHALLOW = """
     <address-settings>
@@ -28,6 +33,43 @@ SHALLOW = """
 
 def in_journal(path: str) -> bool:
     return "/journal/segment-" in path
+
+
+@pytest.mark.parametrize("body_bytes", [10, 2 * AT_ONCE_BYTES_MAX], ids=["on the loop", "in the thread"])
+def test_a_sync_that_hung_while_somebody_took_over_confirms_nothing(
+    tmp_path: Path, body_bytes: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And what hangs can be seen from outside, wherever it does."""
+    monkeypatch.setattr(shared_store, "LOCK_PROOF_MS", 100)
+    pair = Pair(tmp_path)
+
+    async def main() -> None:
+        disk = FaultyDisk()
+        node = await start_node(pair.primary, disk)
+        connection = await aio.connect(f"tcp://127.0.0.1:{pair.primary.port}?reconnectAttempts=0&callTimeout=5000")
+        producer = await (await connection.session()).producer("q")
+        for _ in range(40):  # until the disk counts as quick
+            await producer.send(b"confirmed")
+        analyzer = CriticalAnalyzer(
+            node.environment.critical_paths, CriticalAnalyzerPolicy.LOG, timeout_ms=100, shut_down=print
+        )
+        stuck: list[str] = []
+        disk.hits, disk.answers = in_journal, threading.Event()
+
+        def answer() -> None:
+            stuck.extend(analyzer.stuck(time.monotonic_ns()))
+            node.lock.lost = lambda: "another node has activated"  # type: ignore[method-assign]
+            assert disk.answers is not None
+            disk.answers.set()
+
+        threading.Timer(0.4, answer).start()
+        with pytest.raises(BrokerError):
+            await asyncio.wait_for(producer.send(bytes(body_bytes)), 20)
+        assert isinstance(await asyncio.wait_for(node.wait_ended(), 20), LockLost)
+        assert stuck == ["writer 1 of the store"]
+        await connection.close()
+
+    asyncio.run(main())
 
 
 async def bodies_of(url: str, queue: str) -> list[bytes]:

@@ -242,13 +242,11 @@ def test_large_messages_across_a_kill(either_pair: EitherPair) -> None:
 def test_cut_connections_within_the_confirmation_window(broker: Target) -> None:
     """Sessions are reattached: transactions go on, nothing is lost, doubled or rolled back.
 
-    Against Artemis a message may come again with delivery count 2, now and then; no fault was found in how our client
-    counts commands. Seen with 2.44.0 and cuts at random moments, four times in some 1,400 failovers: REATTACH_SESSION
-    was refused and the session created anew, once with AMQ222061 for it and no AMQ212037 before. What a consumer of
-    such a session holds is delivered again, its count kept because the connection had failed. Inferred from its source,
-    not seen: where the socket is found lost while a session moves (``internaltransferConnection`` moves the channel
-    first, the failure listener later), ``RemotingServiceImpl.issueFailure`` sees a connection without a window, fails
-    it, and closes the session that has just been moved.
+    Against Artemis a message may come again with delivery count 2: where its disk takes longer than the client needs to
+    come back, it answers REATTACH_SESSION with an id below acknowledgements that it has carried out, the client must
+    send them again, and one that finds nothing to acknowledge (AMQ229027) rolls back what was delivered; or it closes a
+    session while that moves (AMQ222061) and refuses it the next time. ADR 0009 has what was seen. Only with one of
+    these lines in its log is it let pass here.
     """
     queue, rounds = "reattached", 150
     with proxy_to(broker.node.port) as proxy:
@@ -269,9 +267,12 @@ def test_cut_connections_within_the_confirmation_window(broker: Target) -> None:
                 while len(numbers) < 2 * number + 2:
                     received = consumer.receive(20)
                     assert received is not None
-                    assert received.delivery_count == 1 or broker.name == "artemis"
-                    # see above; it is the same message, which was not acknowledged yet
-                    if not (received.redelivered and int(received.text or "") in numbers):
-                        numbers.append(int(received.text or ""))
+                    if received.delivery_count > 1:
+                        assert broker.name == "artemis"
+                        said = broker.node.log.read_text(errors="replace")
+                        assert "AMQ229027" in said or "AMQ222061" in said
+                        if int(received.text or "") in numbers:
+                            continue
+                    numbers.append(int(received.text or ""))
             assert numbers == list(range(2 * rounds))
             assert cuts == connection.failovers == 10

@@ -63,6 +63,7 @@ class FakeConnection:
         self.peer = peer
         self.sent: list[bytes] = []
         self.closed = False
+        self.aborted = False
         self.outgoing = 0
         """What ``outgoing_bytes`` says."""
 
@@ -76,7 +77,7 @@ class FakeConnection:
         self.closed = True
 
     def abort(self) -> None:
-        self.closed = True
+        self.closed = self.aborted = True
 
 
 class Client:

@@ -6,6 +6,7 @@ import asyncio
 import dataclasses
 import errno
 import os
+import threading
 import time
 from collections.abc import Callable, Sequence
 
@@ -26,6 +27,8 @@ class FaultyDisk(RealDisk):
         self.fails: frozenset[str] = frozenset()
         """Of ``read``, ``write`` and ``sync``."""
         self.read_delay_s = 0.0
+        self.answers: threading.Event | None = None
+        """Syncs hang until it is set; None = they do not."""
         self.calls: list[tuple[str, str]] = []
         """Operations on files that are hit, with their paths, since faults were switched on."""
 
@@ -45,6 +48,8 @@ class FaultyDisk(RealDisk):
             raise DiskFailed(f"cannot {operation} {path}: {os.strerror(errno.EIO)}")
         if operation == "read":
             time.sleep(self.read_delay_s)
+        if operation == "sync" and self.answers is not None:
+            self.answers.wait(30)
 
 
 class FaultyFile(RealFile):

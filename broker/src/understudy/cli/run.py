@@ -17,8 +17,9 @@ import uvloop
 
 from understudy.config.model import Configuration, LoadedConfig
 from understudy.config.reader import read_broker_xml
-from understudy.errors import BrokerError, ConfigError
+from understudy.errors import BrokerError, ConfigError, DiskFailed
 from understudy.runtime import interpreter
+from understudy.runtime.critical_analyzer import CriticalAnalyzer
 from understudy.runtime.environment import SystemClock, SystemEntropy, system_environment
 from understudy.runtime.file_modes import check_directories, check_files
 from understudy.runtime.logs import configure_logs
@@ -126,6 +127,15 @@ async def _serve(configuration: Configuration, place: Instance, allow_remote: bo
         loop.add_signal_handler(number, stop)
     watchdog = Watchdog(loop)
     watchdog.start()
+    analyzer = CriticalAnalyzer(
+        node.environment.critical_paths,
+        configuration.critical_analyzer_policy,
+        timeout_ms=configuration.critical_analyzer_timeout_ms,
+        check_period_ms=configuration.critical_analyzer_check_period_ms,
+        shut_down=lambda reason: node.policy.fail(DiskFailed(reason)),
+    )
+    if configuration.critical_analyzer:
+        analyzer.start(loop)
     try:
         await node.start()
         interpreter.settle()
@@ -137,6 +147,7 @@ async def _serve(configuration: Configuration, place: Instance, allow_remote: bo
         error = failure
     finally:
         watchdog.stop()
+        analyzer.stop()
         if management is not None:
             await management.stop()
         _remove_run_files(place)

@@ -124,8 +124,10 @@ class Calls:
 
     @property
     def bound(self) -> bool:
-        """Whether a call is in line that the end of the server's session decides."""
-        return any(call.bound and call.interrupted is Interrupted.FAIL for call in self._line)
+        """Whether a call that the end of the server's session decides is in line and was not sent: what was done
+        until then is still its own. Behind one that was sent begins what the next will decide.
+        """
+        return any(call.bound and call.interrupted is Interrupted.FAIL and not call.sent for call in self._line)
 
     def add(self, call: Call, *, first: bool = False) -> None:
         """Put a call in line (or at its head, behind one in flight)."""

@@ -19,7 +19,7 @@ from understudy.wire.core.commands import command_id, distance
 
 
 class Confirmations:
-    """Invariant: the kept frames are the commands ``_first`` to ``_first + len - 1``."""
+    """Invariant: the kept frames are the commands ``_first`` to ``_first + len - 1`` as the server counts."""
 
     def __init__(self, window_bytes: int) -> None:
         self.window_bytes = window_bytes
@@ -58,10 +58,15 @@ class Confirmations:
         return command_id(self._received)
 
     def confirmed(self, last_received: int) -> None:
-        """PACKETS_CONFIRMED: drop what the server has."""
-        for _ in range(min(distance(last_received + 1, self._first), len(self._kept))):
+        """PACKETS_CONFIRMED: drop what the server has.
+
+        A server that claims more than was ever sent has counted commands twice (Artemis, ADR 0009). Ids go
+        on with its count, as at the stock client: else what it did not get would be dropped next time too.
+        """
+        count = max(0, distance(last_received + 1, self._first))
+        for _ in range(min(count, len(self._kept))):
             self._kept.popleft()
-            self._first += 1
+        self._first += count
 
     def replay(self, last_received: int) -> tuple[bytes, ...]:
         """The session was reattached with this last command known to the server: what to send again."""

@@ -47,7 +47,7 @@ class Transactions:
         """The server's session is gone; whether it took work of ours with it."""
         session = self._session
         doomed = (self._work and session.options.transacted) or in_branch
-        # A commit or rollback in the line takes the news with it and the next work is a new transaction.
+        # A commit that was not sent takes the news with it and the next work is a new transaction.
         self.rollback_only = (doomed or self.rollback_only) and not session.calls.bound
         self._work = self._late_work and not doomed
         self._late_work = False

@@ -60,6 +60,17 @@ class DiskFullPolicy(Enum):
     BLOCK = "BLOCK"
 
 
+class CriticalAnalyzerPolicy(StrEnum):
+    """What is done about a thread that is stuck."""
+
+    LOG = "LOG"
+    HALT = "HALT"
+    SHUTDOWN = "SHUTDOWN"
+
+
+_CRITICAL_ANALYZER_POLICY: Final = CriticalAnalyzerPolicy(_CORE.text("critical-analyzer-policy"))
+
+
 class SlowConsumerPolicy(Enum):
     """What is done about a slow consumer."""
 
@@ -447,6 +458,10 @@ class Configuration:
     max_disk_usage_percent: int = _CORE.number("max-disk-usage")
     min_disk_free_bytes: int = _CORE.number("min-disk-free")
     disk_scan_period_ms: int = _CORE.number("disk-scan-period")
+    critical_analyzer: bool = _CORE.boolean("critical-analyzer")
+    critical_analyzer_timeout_ms: int = _CORE.number("critical-analyzer-timeout")
+    critical_analyzer_check_period_ms: int = _CORE.number("critical-analyzer-check-period")
+    critical_analyzer_policy: CriticalAnalyzerPolicy = _CRITICAL_ANALYZER_POLICY
     global_max_size_bytes: int = _CORE.number("global-max-size")
     """-1: half of the memory the process may use."""
     global_max_messages: int = _CORE.number("global-max-messages")
@@ -471,6 +486,7 @@ class Configuration:
             self.large_messages_directory,
             self.paging_directory,
             self.node_manager_lock_directory,
+            *((self.journal_retention_directory,) if self.journal_retention_directory is not None else ()),
         )
         return tuple(dict.fromkeys(directories))
 

@@ -98,6 +98,8 @@ class _Reader:
             if node.element.kind is Kind.PATH and node.element.field in values:
                 values[node.element.field] = self._directory(node)
         values.update(self._retention(core))
+        if "critical_analyzer_policy" in values:
+            values["critical_analyzer_policy"] = model.CriticalAnalyzerPolicy(values["critical_analyzer_policy"])
         defaults = Configuration()
         for name in ("bindings", "journal", "large_messages", "paging"):
             key = f"{name}_directory"

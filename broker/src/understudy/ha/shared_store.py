@@ -37,6 +37,8 @@ LOCK_CHECK_MS: Final = 1_000
 #: Age of the last proof above which nothing is confirmed before the lock was proved again: a process
 #: that was stopped and goes on must not confirm what it wrote after somebody else took over.
 LOCK_PROOF_MS: Final = 3_000
+#: How many times it is asked for a proof that is not too old already when it comes.
+LOCK_PROOF_ATTEMPTS: Final = 3
 
 OWNED, WANTED, STOPPED_CLEANLY = "L", "F", "P"
 
@@ -186,14 +188,26 @@ class SharedStorePolicy(Machine[State, Event]):
 
     def why_not_confirm(self) -> BrokerError | None:
         """Asked before anything written is confirmed: None, or why the store may not be ours now."""
-        if self._clock.monotonic_ms() - self._proved_ms <= LOCK_PROOF_MS:
-            return None
-        try:
-            reason = self._lock.lost()
-        except BrokerError as error:
-            return error
-        self._proved_ms = self._clock.monotonic_ms()
-        return None if reason is None else LockLost(reason)
+        for _ in range(LOCK_PROOF_ATTEMPTS):
+            if self._clock.monotonic_ms() - self._proved_ms <= LOCK_PROOF_MS:
+                return None
+            try:
+                reason = self._ask_lock()
+            except BrokerError as error:
+                return error
+            if reason is not None:
+                return LockLost(reason)
+        return LockLost(f"the store did not say within {LOCK_PROOF_MS} ms whose it is, {LOCK_PROOF_ATTEMPTS} times")
+
+    def _ask_lock(self) -> str | None:
+        """Why the lock is not provably ours; None is a proof. It counts from when it was asked for: a
+        store that hangs may have answered the first question before somebody else took over.
+        """
+        asked_ms = self._clock.monotonic_ms()
+        reason = self._lock.lost()
+        if reason is None:
+            self._proved_ms = asked_ms
+        return reason
 
     def state_changed(self, origin: State, target: State, event: Event) -> None:
         log.info("ha state", extra={"from": origin.name, "to": target.name, "cause": event.name})
@@ -293,11 +307,10 @@ class SharedStorePolicy(Machine[State, Event]):
         self._later(LOCK_CHECK_MS, self._check_lock)
 
     def _check_lock(self) -> None:
-        reason = self._lock.lost()
+        reason = self._ask_lock()
         if reason is not None:
             self.fire(Event.FAILED, LockLost(reason))
             return
-        self._proved_ms = self._clock.monotonic_ms()
         if self._failback_wanted():
             self.fire(Event.FAILBACK_WANTED)
             return

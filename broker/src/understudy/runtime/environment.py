@@ -7,9 +7,10 @@ import os
 import resource
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from understudy.ports import Clock, Disk, Entropy, FileLock, LogWriter, Timer, Timers, Worker
+from understudy.runtime.critical_analyzer import CriticalPath
 from understudy.runtime.disk import RealDisk
 from understudy.runtime.file_lock import RealFileLock
 from understudy.runtime.journal_writer import Soon, ThreadLogWriter
@@ -32,6 +33,8 @@ class Environment:
     """Makes the worker of one activation."""
     memory_bytes: int = 1 << 30
     """Memory that the process may use."""
+    critical_paths: list[CriticalPath] = field(default_factory=list)
+    """What must not take long, for the critical analyzer; grows with every writer made."""
 
 
 class SystemClock:
@@ -64,15 +67,24 @@ class SystemEntropy:
 def system_environment(loop: asyncio.AbstractEventLoop) -> Environment:
     """The environment of a broker process."""
     disk = RealDisk()
+    paths: list[CriticalPath] = []
+
+    def log_writer(soon: Soon) -> LogWriter:
+        # a writer of an earlier activation does nothing any more
+        path = CriticalPath(f"writer {len(paths) + 1} of the store")
+        paths.append(path)
+        return ThreadLogWriter(loop, soon, path)
+
     return Environment(
         clock=SystemClock(),
         timers=LoopTimers(loop),
         entropy=SystemEntropy(),
         disk=disk,
-        log_writer=lambda soon: ThreadLogWriter(loop, soon),
+        log_writer=log_writer,
         file_lock=RealFileLock,
         worker=lambda: ThreadWorker(loop),
         memory_bytes=available_memory_bytes(),
+        critical_paths=paths,
     )
 
 

@@ -21,6 +21,7 @@ from queue import SimpleQueue
 from typing import Final
 
 from understudy.ports import File
+from understudy.runtime.critical_analyzer import CriticalPath
 
 _Done = Callable[[BaseException | None], None]
 
@@ -38,13 +39,17 @@ _PAST: Final = 7
 class ThreadLogWriter:
     """See the module's text."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, soon: Soon | None = None) -> None:
+    def __init__(
+        self, loop: asyncio.AbstractEventLoop, soon: Soon | None = None, path: CriticalPath | None = None
+    ) -> None:
         """Starts the thread.
 
         Args:
             loop: Where every ``done`` is called.
             soon: Calls ``done`` of what was written on the loop's own thread; None: nothing is.
+            path: Says since when a job has been under way.
         """
+        self._path = path or CriticalPath("a writer of the store")
         self._loop = loop
         self._queue: SimpleQueue[tuple[Callable[[], None], _Done] | None] = SimpleQueue()
         self._closed = False
@@ -75,12 +80,14 @@ class ThreadLogWriter:
         self.run(work, done)
 
     def _write(self, file: File, offset: int, buffers: Sequence[bytes]) -> BaseException | None:
-        began_ns = time.monotonic_ns()
+        began_ns = self._path.since_ns = time.monotonic_ns()
         try:
             file.write(offset, buffers)
             file.sync()
         except BaseException as failure:  # ``done`` decides what it means
             return failure
+        finally:
+            self._path.since_ns = 0
         took_ns = time.monotonic_ns() - began_ns
         self._batch_ns = max(took_ns, (_PAST * self._batch_ns + took_ns) // (_PAST + 1))
         return None
@@ -105,10 +112,12 @@ class ThreadLogWriter:
                 return
             work, done = job
             error: BaseException | None = None
+            self._path.since_ns = time.monotonic_ns()
             try:
                 work()
             except BaseException as failure:  # the loop's thread decides what it means
                 error = failure
+            self._path.since_ns = 0
             del work, job
             try:
                 self._loop.call_soon_threadsafe(self._end, done, error)

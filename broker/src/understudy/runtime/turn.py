@@ -85,14 +85,17 @@ class Turn:
                 self._scheduled = asked
                 self.guarded(self._work)
         except BaseException:
-            # a bug: what was marked still goes out, in the next turn
+            # a bug that is nobody's: what it kept from being done is for the next turn
             self._scheduled = False
             self.request()
             raise
         finally:
             self._working = False
-        if self._soon:
-            self.request()
+            if self._soon:
+                self.request()
+            self._flush()
+
+    def _flush(self) -> None:
         dirty, self._dirty = self._dirty, []
         for connection in dirty:
             try:
@@ -105,13 +108,14 @@ class Turn:
     def _call_waiting(self) -> None:
         """Whatever asks for a turn meanwhile has it: the work comes right behind."""
         waiting, self._soon = self._soon, []
-        rest = iter(waiting)
-        try:
-            for call, args in rest:
+        bug: Exception | None = None
+        for call, args in waiting:
+            try:
                 self.guarded(partial(call, *args))
-        finally:
-            # nothing, unless one of them met a bug: the others are called in the next turn
-            self._soon[:0] = rest
+            except Exception as error:  # keeps none of the others from being heard
+                bug = bug or error
+        if bug is not None:
+            raise bug
 
     def _work(self) -> None:
         if self.work is not None and self.work():
@@ -167,15 +171,16 @@ class TurningLogWriter:
         self, file: File, offset: int, buffers: Sequence[bytes], done: Callable[[BaseException | None], None]
     ) -> None:
         def finished(error: BaseException | None) -> None:
-            done(self._why_not_confirm() if error is None else error)
             self._turn.request()
+            outcome = self._why_not_confirm() if error is None else error
+            self._turn.guarded(partial(done, outcome))
 
         self._writer.submit(file, offset, buffers, finished)
 
     def run(self, work: Callable[[], None], done: Callable[[BaseException | None], None]) -> None:
         def finished(error: BaseException | None) -> None:
-            done(error)
             self._turn.request()
+            self._turn.guarded(partial(done, error))
 
         self._writer.run(work, finished)
 

@@ -142,6 +142,10 @@ class ServerSession:
         else:
             call(*args)
 
+    def met_bug(self, bug: Exception) -> None:
+        """What it waited for to be durable met a bug of ours."""
+        self._callback.met_bug(bug)
+
     # -- consumers --------------------------------------------------------------------------------
 
     def create_consumer(

@@ -406,13 +406,16 @@ class Journal:
             return
         if isinstance(item, _Batch):
             self._queued_bytes -= item.size_bytes
-        self._context.advance(item.last_sequence)
-        if isinstance(item, _Seal) and item.following is None:
-            self._finish_close()
-            return
-        self.flush()
-        if isinstance(item, _Batch) and item.size_bytes <= _SMALL_BATCH_BYTES and self._under_way is None:
-            self.spares.zero()
+        try:
+            self._context.advance(item.last_sequence)
+        finally:
+            # a bug in what was released is not the log's
+            if isinstance(item, _Seal) and item.following is None:
+                self._finish_close()
+            else:
+                self.flush()
+                if isinstance(item, _Batch) and item.size_bytes <= _SMALL_BATCH_BYTES and self._under_way is None:
+                    self.spares.zero()
 
     def fail(self, error: BaseException) -> None:
         """A write or sync has failed, here or in other work on the store's files: nothing is released any more."""

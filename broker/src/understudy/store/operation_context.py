@@ -6,7 +6,10 @@ After ``fail`` nothing is ever released: what was not durable then is unknown, a
 does not know says nothing.
 
 Invariants: ``durable <= appended``; a waiting call's sequence is above ``durable``; waiting
-sequences do not fall, so those that wait are released in the order in which they asked.
+sequences do not fall, so those that wait are released in the order in which they asked. A bug in
+one of them costs whoever it was for and delays nobody else: ``met_bug`` of the first object among
+the call and its arguments that has it, or of the one they are bound to, is told. Who asks for the
+promise and who is told of the bug is found out only then, so it costs nothing per call.
 
 Not here: who writes, syncs or replicates; they call ``advance``.
 """
@@ -15,6 +18,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from understudy.errors import BrokerError
@@ -62,7 +66,12 @@ class OperationContext:
         waiting.append((sequence, call, args))
 
     def advance(self, sequence: int) -> None:
-        """Everything up to ``sequence`` is durable: release what waited for it."""
+        """Everything up to ``sequence`` is durable: release what waited for it.
+
+        Raises:
+            BrokerError: of a released call; the node can go on no longer.
+            Exception: the first bug that nobody could be told of, behind the last call.
+        """
         if self.failure is not None or sequence <= self.durable:
             return
         self.durable = sequence
@@ -76,7 +85,7 @@ class OperationContext:
             except BrokerError:
                 raise
             except Exception as error:  # a bug in one answer keeps none of the others back
-                bug = bug or error
+                bug = bug or _tell_owner(error, call, args)
             # a released call may itself fail the context: the others must then stay unheard
             if self.failure is not None:
                 break
@@ -88,3 +97,18 @@ class OperationContext:
         if self.failure is None:
             self.failure = error
             self._waiting.clear()
+
+
+def _tell_owner(bug: Exception, call: Callable[..., None], args: tuple[Any, ...]) -> Exception | None:
+    """Tell whoever the call was for; what remains to be told to somebody else."""
+    for each in (call, *args):
+        while isinstance(each, partial):
+            each = each.func
+        met_bug = getattr(getattr(each, "__self__", each), "met_bug", None)
+        if met_bug is not None:
+            try:
+                met_bug(bug)
+            except Exception as another:
+                return another
+            return None
+    return bug

@@ -26,6 +26,17 @@ def test_confirmed_commands_are_dropped() -> None:
     assert len(window) == 0
 
 
+def test_a_server_that_counts_more_than_was_sent_is_followed() -> None:
+    """Else the difference would be taken off what it has not got, at every reattachment from then on."""
+    window = Confirmations(100)
+    for frame in (b"0", b"1"):
+        window.sent(frame)
+    assert window.replay(3) == (), "it counted both twice"
+    window.sent(b"4")
+    window.sent(b"5")
+    assert window.replay(4) == (b"5",), "it got one of them"
+
+
 def test_ids_run_over_the_end_of_their_field() -> None:
     window = Confirmations(100)
     window._first, window._received = 2**31 - 1, 2**31 - 2

@@ -1,46 +1,25 @@
-"""A session against hand-made answers: sends, acknowledgements, transactions, both kinds of recovery."""
+"""A session against hand-made answers: its sends, both kinds of recovery, its confirmation window and its end."""
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 
-from support.client import Drive, Outcome
-from understudy.client.consumer_state import AcknowledgeMode, ConsumerState, ReceivedMessage
-from understudy.client.session_state import SessionState
-from understudy.errors import (
-    AddressFull,
-    CallTimedOut,
-    CommitOutcomeUnknown,
-    ConnectionLost,
-    DuplicateIdRejected,
-    IllegalState,
-    ObjectClosed,
-    QueueNotFound,
-    SendOutcomeUnknown,
-    TransactionRolledBack,
-)
-from understudy.message import DUPLICATE_ID, Message
-from understudy.wire.core.codec import encode, encode_receive
+from support.client import Outcome
+from support.session_talk import Talk, sends_of
+from understudy.client.consumer_state import AcknowledgeMode
+from understudy.errors import AddressFull, CallTimedOut, CommitOutcomeUnknown, ObjectClosed, SendOutcomeUnknown
+from understudy.message import Message
+from understudy.wire.core.codec import encode
 from understudy.wire.core.packets import (
     Acknowledge,
     AddMetadataV2,
     Commit,
-    ConsumerClose,
-    CreateConsumer,
     CreateProducer,
     CreateQueueV2,
-    DisconnectConsumer,
     ExceptionResponse,
-    FlowToken,
-    IndividualAcknowledge,
     NullResponse,
-    Packet,
     PacketsConfirmed,
-    QueueQueryResponseV3,
     RemoveProducer,
-    Rollback,
     SessionClose,
     SessionSend,
     SessionStart,
@@ -48,70 +27,8 @@ from understudy.wire.core.packets import (
     UniqueAddMetadata,
 )
 
-CLIENT, INDIVIDUAL, TRANSACTED = AcknowledgeMode.CLIENT, AcknowledgeMode.INDIVIDUAL, AcknowledgeMode.TRANSACTED
-LOST = ConnectionLost("pulled")
-
-
+TRANSACTED = AcknowledgeMode.TRANSACTED
 WINDOW = "&confirmationWindowSize=100000"
-
-
-class Talk:
-    """One connected session, and its channel."""
-
-    def __init__(self, mode: AcknowledgeMode = AcknowledgeMode.AUTO, *, url: str = "") -> None:
-        self.drive = Drive(f"tcp://a:1?reconnectAttempts=-1&producerWindowSize=-1{url}")
-        self.drive.connect()
-        self.session: SessionState = self.drive.session(mode)
-
-    def sent(self) -> list[Packet]:
-        return [packet for channel_id, packet in self.drive.sent() if channel_id == self.session.channel_id]
-
-    def answer(self, packet: Packet) -> None:
-        self.drive.answer(self.session.channel_id, packet)
-
-    def consumer(self, queue: str = "q", **fields: Any) -> ConsumerState:
-        outcome = Outcome()
-        self.session.consumers.open(queue, outcome, **fields)
-        assert isinstance(self.sent()[-1], CreateConsumer)
-        self.answer(QueueQueryResponseV3(True, True, name=queue, address=queue))
-        self.sent()
-        found: ConsumerState = outcome.value
-        return found
-
-    def deliver(self, consumer: ConsumerState, message_id: int, delivery_count: int = 1) -> None:
-        message = Message(b"x", address="q", message_id=message_id)
-        frame = encode_receive(message, self.session.channel_id, consumer.consumer_id, delivery_count)
-        self.drive.core.receive_data(frame)
-
-    def take(self, consumer: ConsumerState, message_id: int) -> ReceivedMessage:
-        self.deliver(consumer, message_id)
-        received = consumer.take()
-        assert received is not None
-        return received
-
-    def send(self, body: bytes = b"m", *, duplicate_id: bool = True, durable: bool = True) -> Outcome:
-        if not self.session.producers:
-            self.session.open_producer("q", 100)
-        producer = next(iter(self.session.producers.values()))
-        outcome = Outcome()
-        properties = {DUPLICATE_ID: body.decode()} if duplicate_id else None
-        message = Message(body, address="q", properties=properties, durable=durable)
-        self.session.send(producer, message, outcome)
-        return outcome
-
-    def lose(self) -> None:
-        self.drive.clock.now += 10_000
-        self.drive.refuse(LOST)
-
-    def recover(self, **how: Any) -> list[Packet]:
-        return [packet for _, packet in self.drive.fail_over(**how)]
-
-
-def sends_of(packets: list[Packet]) -> list[tuple[bytes, int]]:
-    return [(each.message.body, each.correlation_id) for each in packets if isinstance(each, SessionSend)]
-
-
-# producing
 
 
 def test_durable_sends_are_confirmed_by_their_own_ids() -> None:
@@ -221,144 +138,6 @@ def test_no_confirmation_for_the_call_timeout_fails_the_connection() -> None:
     assert outcome.settled
 
 
-# consuming
-
-
-def test_consumer_is_there_when_the_broker_says_so() -> None:
-    talk = Talk()
-    outcome = Outcome()
-    talk.session.consumers.open("q", outcome, filter_text="a = 1", priority=3)
-    assert talk.sent() == [CreateConsumer(0, "q", "a = 1", False, True, 3)]
-    talk.answer(QueueQueryResponseV3(True, name="q", default_consumer_window_size=500))
-    assert talk.sent() == [FlowToken(0, 500)], "the broker's own window, as the URL says none"
-    assert outcome.value.window_bytes == 500
-
-
-def test_consumer_of_a_missing_queue() -> None:
-    talk = Talk()
-    outcome = Outcome()
-    talk.session.consumers.open("q", outcome)
-    talk.answer(ExceptionResponse(100, "no queue"))
-    assert isinstance(outcome.error, QueueNotFound)
-    assert len(talk.session.consumers) == 0
-
-
-def test_a_consumer_nobody_waits_for_any_more_is_closed() -> None:
-    talk = Talk()
-    outcome = Outcome()
-    talk.session.consumers.open("q", outcome)
-    outcome.set_result("cancelled")
-    talk.sent()
-    talk.answer(QueueQueryResponseV3(True, name="q"))
-    assert talk.sent() == [ConsumerClose(0)]
-
-
-def test_auto_acknowledgements_go_out_once_per_flush() -> None:
-    talk = Talk()
-    consumer = talk.consumer()
-    for message_id in (1, 2, 3):
-        talk.deliver(consumer, message_id)
-    consumer.take()
-    consumer.take()
-    consumer.take()
-    consumer.take()
-    assert talk.sent() == [Acknowledge(0, 3, False)]
-
-
-def test_auto_acknowledgements_can_be_answered_ones() -> None:
-    talk = Talk(url="&blockOnAcknowledge=true")
-    consumer = talk.consumer()
-    talk.take(consumer, 1)
-    consumer.take()
-    assert talk.sent() == [Acknowledge(0, 1, True)]
-    talk.take(consumer, 2)
-    consumer.take()
-    assert talk.sent() == [], "the next one waits for the answer"
-    talk.answer(NullResponse())
-    assert talk.sent() == [Acknowledge(0, 2, True)]
-
-
-def test_client_mode_acknowledges_and_commits() -> None:
-    talk = Talk(CLIENT)
-    consumer, other = talk.consumer("q"), talk.consumer("r")
-    talk.take(consumer, 1)
-    last = talk.take(other, 2)
-    outcome = Outcome()
-    talk.session.consumers.acknowledge(last, outcome)
-    assert talk.sent()[:2] == [Acknowledge(0, 1, False), Acknowledge(1, 2, False)]
-    talk.answer(NullResponse(-1))
-    assert outcome.value is True
-
-
-def test_individual_mode_acknowledges_one() -> None:
-    talk = Talk(INDIVIDUAL)
-    consumer = talk.consumer()
-    talk.take(consumer, 1)
-    second = talk.take(consumer, 2)
-    outcome = Outcome()
-    talk.session.consumers.acknowledge(second, outcome)
-    assert talk.sent() == [IndividualAcknowledge(0, 2, True)]
-    talk.answer(NullResponse())
-    assert outcome.value is True
-
-
-@pytest.mark.parametrize("mode", [CLIENT, INDIVIDUAL])
-def test_acknowledging_across_a_failover_is_false_and_harmless(mode: AcknowledgeMode) -> None:
-    talk = Talk(mode)
-    consumer = talk.consumer()
-    received = talk.take(consumer, 1)
-    under_way, waiting, later = Outcome(), Outcome(), Outcome()
-    talk.session.consumers.acknowledge(received, under_way)
-    talk.session.consumers.acknowledge(received, waiting)
-    talk.sent()
-    talk.lose()
-    talk.recover()
-    assert (under_way.value, waiting.value) == (False, False)
-    talk.session.consumers.acknowledge(received, later)
-    assert later.value is False
-    assert any("before a failover" in line for line in talk.drive.link.lines)
-
-
-def test_consumers_are_created_again_with_their_queue_and_credits() -> None:
-    talk = Talk()
-    outcome = Outcome()
-    talk.session.consumers.open("q", outcome)
-    info = QueueQueryResponseV3(
-        True, False, True, name="q", address="ad", routing_type=0, auto_created=True, max_consumers=3, filter="x = 1"
-    )
-    talk.answer(info)
-    talk.deliver(outcome.value, 1)
-    talk.sent()
-    talk.lose()
-    packets = talk.recover()
-    create = next(each for each in packets if isinstance(each, CreateQueueV2))
-    assert (create.name, create.address, create.filter, create.durable, create.temporary) == (
-        "q",
-        "ad",
-        "x = 1",
-        False,
-        True,
-    )
-    assert (create.routing_type, create.max_consumers, create.requires_response) == (0, 3, False)
-    assert [type(each) for each in packets] == [SessionStart, CreateQueueV2, CreateConsumer]
-    assert outcome.value.take() is None, "what was buffered comes again"
-    talk.answer(info)
-    assert talk.sent() == [FlowToken(0, 1 << 20)]
-    talk.deliver(outcome.value, 1, 2)
-    received = outcome.value.take()
-    assert received is not None
-    assert received.redelivered
-
-
-def test_a_consumer_whose_queue_is_gone_after_the_failover_ends() -> None:
-    talk = Talk()
-    consumer = talk.consumer()
-    talk.lose()
-    talk.recover()
-    talk.answer(ExceptionResponse(100, "no queue"))
-    assert isinstance(consumer.ended, QueueNotFound)
-
-
 def test_temporary_queues_metadata_and_producers_come_back() -> None:
     talk = Talk()
     talk.session.temporary_queue_created(CreateQueueV2("t", "t", None, False, True))
@@ -378,28 +157,6 @@ def test_temporary_queues_metadata_and_producers_come_back() -> None:
     assert not any(isinstance(each, CreateQueueV2) and each.name == "u" for each in packets)
 
 
-def test_closing_a_consumer_acknowledges_what_auto_mode_owes() -> None:
-    talk = Talk()
-    consumer = talk.consumer()
-    talk.take(consumer, 4)
-    outcome = Outcome()
-    talk.session.consumers.close(consumer, outcome)
-    assert talk.sent() == [Acknowledge(0, 4, False), ConsumerClose(0)]
-    assert not outcome.settled
-    talk.answer(NullResponse())
-    assert outcome.settled
-    again = Outcome()
-    talk.session.consumers.close(consumer, again)
-    assert again.settled
-
-
-def test_the_broker_can_close_a_consumer() -> None:
-    talk = Talk()
-    consumer = talk.consumer()
-    talk.answer(DisconnectConsumer(consumer.consumer_id))
-    assert isinstance(consumer.ended, QueueNotFound)
-
-
 def test_stop_and_start() -> None:
     talk = Talk()
     outcome = Outcome()
@@ -412,138 +169,6 @@ def test_stop_and_start() -> None:
     talk.session.start()
     talk.session.start()
     assert talk.sent() == [SessionStart()]
-
-
-# transactions
-
-
-def test_commit_sends_acknowledgements_first() -> None:
-    talk = Talk(TRANSACTED)
-    consumer = talk.consumer()
-    talk.take(consumer, 1)
-    talk.take(consumer, 2)
-    sent = talk.send()
-    assert sent.settled, "a transacted send is accepted, not confirmed"
-    outcome = Outcome()
-    talk.session.commit(outcome)
-    packets = talk.sent()
-    assert packets[-2] == Acknowledge(0, 2, False)
-    commit = packets[-1]
-    assert isinstance(commit, Commit)
-    talk.answer(NullResponse(commit.correlation_id))
-    assert outcome.settled
-    assert outcome.error is None
-
-
-def test_large_batches_are_acknowledged_before_the_commit() -> None:
-    talk = Talk(TRANSACTED, url="&ackBatchSize=10")
-    consumer = talk.consumer()
-    talk.take(consumer, 1)
-    assert Acknowledge(0, 1, False) in talk.sent()
-
-
-def test_rollback_stops_acknowledges_rolls_back_and_starts() -> None:
-    talk = Talk(TRANSACTED)
-    consumer = talk.consumer()
-    talk.take(consumer, 1)
-    talk.deliver(consumer, 2)
-    outcome = Outcome()
-    talk.session.rollback(outcome)
-    assert talk.sent() == [SessionStop()]
-    talk.answer(NullResponse())
-    assert talk.sent() == [Acknowledge(0, 1, False), Rollback(False)]
-    assert consumer.take() is None, "what was buffered comes again"
-    talk.answer(NullResponse())
-    assert talk.sent() == [SessionStart()]
-    assert outcome.settled
-    assert outcome.error is None
-
-
-def test_commit_refused_by_the_broker() -> None:
-    talk = Talk(TRANSACTED)
-    talk.send()
-    outcome = Outcome()
-    talk.session.commit(outcome)
-    commit = talk.sent()[-1]
-    assert isinstance(commit, Commit)
-    talk.answer(ExceptionResponse(113, "duplicate", commit.correlation_id))
-    assert isinstance(outcome.error, DuplicateIdRejected)
-
-
-def test_a_failover_dooms_the_open_transaction() -> None:
-    talk = Talk(TRANSACTED)
-    talk.send(b"a")
-    talk.lose()
-    talk.recover()
-    assert talk.session.rollback_only
-    assert talk.send(b"b").settled
-    assert sends_of(talk.sent()) == [], "it would be rolled back anyway"
-    outcome = Outcome()
-    talk.session.commit(outcome)
-    assert talk.sent() == [SessionStop()]
-    talk.answer(NullResponse())
-    talk.answer(NullResponse())
-    assert isinstance(outcome.error, TransactionRolledBack)
-    assert not talk.session.rollback_only
-    talk.send(b"c")
-    assert sends_of(talk.sent())[0][0] == b"c"
-
-
-def test_an_idle_transaction_survives_a_failover() -> None:
-    talk = Talk(TRANSACTED)
-    talk.lose()
-    talk.recover()
-    assert not talk.session.rollback_only
-
-
-def test_a_commit_cut_off_is_unknown_and_the_next_work_is_new() -> None:
-    talk = Talk(TRANSACTED, url=WINDOW)
-    talk.send()
-    outcome = Outcome()
-    talk.session.commit(outcome)
-    talk.sent()
-    talk.lose()
-    assert not outcome.settled, "a reattached session would still answer it"
-    talk.recover()
-    assert isinstance(outcome.error, CommitOutcomeUnknown)
-    assert not talk.session.rollback_only
-
-
-def test_a_commit_asked_for_during_the_failover_was_rolled_back() -> None:
-    talk = Talk(TRANSACTED)
-    talk.send()
-    talk.lose()
-    outcome = Outcome()
-    talk.session.commit(outcome)
-    packets = talk.recover()
-    assert isinstance(outcome.error, TransactionRolledBack)
-    assert not any(isinstance(each, Commit) for each in packets)
-    assert not talk.session.rollback_only
-
-
-def test_a_rollback_cut_off_is_done() -> None:
-    talk = Talk(TRANSACTED)
-    talk.send()
-    outcome = Outcome()
-    talk.session.rollback(outcome)
-    talk.sent()
-    talk.lose()
-    packets = talk.recover()
-    assert outcome.settled
-    assert outcome.error is None
-    assert not any(isinstance(each, (Rollback, SessionStop)) for each in packets)
-    assert not talk.session.rollback_only
-
-
-def test_only_transacted_sessions_commit() -> None:
-    talk = Talk()
-    with pytest.raises(IllegalState):
-        talk.session.commit(Outcome())
-    with pytest.raises(IllegalState):
-        talk.session.rollback(Outcome())
-
-
-# the confirmation window
 
 
 def test_reattached_session_repeats_what_the_server_missed() -> None:
@@ -606,9 +231,6 @@ def test_refused_commands_count_like_all_others() -> None:
     assert isinstance(refused.error, AddressFull)
     talk.answer(NullResponse(2))
     assert fine.settled
-
-
-# the end
 
 
 def test_close_acknowledges_then_tells_the_server() -> None:

@@ -13,6 +13,7 @@ from understudy.config.model import (
     AddressSettingsConfiguration,
     ClusterConnectionConfiguration,
     Configuration,
+    CriticalAnalyzerPolicy,
     DivertConfiguration,
     DivertRouting,
     HighAvailabilityPolicy,
@@ -62,7 +63,8 @@ def test_the_file_artemis_creates_loads_with_warnings_only() -> None:
     assert set(found.security_settings[0].permissions) == set(Permission) - {Permission.VIEW, Permission.EDIT}
     assert found.cluster_connections[0].discovery_group == "dg-group1"
     named = {warning.message.split()[0] for warning in loaded.warnings}
-    assert {"journal-type", "broadcast-groups", "discovery-groups", "critical-analyzer", "acceptor"} <= named
+    assert {"journal-type", "broadcast-groups", "discovery-groups", "acceptor"} <= named
+    assert found.critical_analyzer_policy is CriticalAnalyzerPolicy.HALT
     assert len({str(warning) for warning in loaded.warnings}) == len(loaded.warnings)
 
 
@@ -87,6 +89,8 @@ def test_store_directories_are_named_once() -> None:
         "/srv/node/data/journal",
         "/srv/node/data/largemessages",
     )
+    found = read("<journal-retention-directory>/archive/kept</journal-retention-directory>").configuration
+    assert found.store_directories()[-1] == "/archive/kept", "messages are kept there too"
 
 
 @pytest.mark.parametrize("element", ["name", "journal-directory", "cluster-user"])

@@ -213,7 +213,9 @@ def test_every_value_read_is_not_the_default_by_accident() -> None:
             continue
         before = getattr(defaults, row.field)
         text = {Kind.BOOLEAN: str(not before).lower(), Kind.TEXT: "other", Kind.PATH: "/other"}.get(row.kind, "")
-        if not text:
+        if row.kind is Kind.CHOICE:
+            text = next(each for each in row.choices if each != before)
+        elif not text:
             text = str(row.minimum + 1 if before != row.minimum + 1 else row.minimum + 2)
         after = getattr(read(f"<{row.name}>{text}</{row.name}>").configuration, row.field)
         assert after == parse_value(text, row), row.name

@@ -9,6 +9,7 @@ from understudy.ha.activation import Done
 from understudy.ha.shared_store import (
     FAILBACK_GRACE_MS,
     LOCK_CHECK_MS,
+    LOCK_PROOF_ATTEMPTS,
     LOCK_PROOF_MS,
     Event,
     Role,
@@ -281,6 +282,42 @@ def test_nothing_is_confirmed_on_an_old_proof(time: ManualTime) -> None:
     assert one.policy.why_not_confirm() is None, "the last proof is fresh"
     one.policy._cancel()  # the process is stopped: its timers do not run
     time.advance(LOCK_PROOF_MS + LOCK_CHECK_MS)
+    assert isinstance(one.policy.why_not_confirm(), LockLost)
+
+
+@pytest.mark.parametrize("slow_answers", [1, LOCK_PROOF_ATTEMPTS])
+def test_a_proof_is_as_old_as_the_question(time: ManualTime, slow_answers: int) -> None:
+    """A store that hangs while it is asked proves nothing about now: it is asked again, and not for ever."""
+    _, one, _ = pair(time)
+    one.policy._cancel()  # only what is asked for a confirmation counts here
+    time.advance(LOCK_PROOF_MS + 1)
+    asked = []
+
+    def lost() -> None:
+        asked.append(time.monotonic_ms())
+        if len(asked) <= slow_answers:
+            time.advance(LOCK_PROOF_MS + 1)
+
+    one.lost = lost  # type: ignore[method-assign]
+    found = one.policy.why_not_confirm()
+    assert len(asked) == min(slow_answers + 1, LOCK_PROOF_ATTEMPTS)
+    assert (found is None) == (slow_answers < LOCK_PROOF_ATTEMPTS)
+
+
+def test_a_slow_check_is_no_proof_for_what_was_written_meanwhile(time: ManualTime) -> None:
+    _, one, _ = pair(time)
+    one.policy._cancel()
+    began_ms = time.monotonic_ms()
+    answers = iter((LOCK_PROOF_MS + 1, 0))
+
+    def lost() -> str | None:
+        delay_ms = next(answers)
+        time.advance(delay_ms)
+        return None if delay_ms else "another node activated"
+
+    one.lost = lost  # type: ignore[method-assign]
+    one.policy._check_lock()
+    assert time.monotonic_ms() > began_ms + LOCK_PROOF_MS
     assert isinstance(one.policy.why_not_confirm(), LockLost)
 
 

@@ -217,6 +217,22 @@ def test_a_breach_of_protocol_behind_a_large_message_closes_the_connection() -> 
     assert client.socket.closed
 
 
+def test_a_bug_behind_a_large_message_costs_the_connection(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    client = Client()
+    client.large(body_of("m"))
+    client.send(small("x", 2))
+
+    def breaks(*_: object) -> None:
+        raise LookupError("of ours")
+
+    monkeypatch.setattr(client.connection.sessions[CHANNEL].session, "send", breaks)
+    client.node.settle()
+    assert client.socket.closed
+    assert "internal error" in caplog.text
+
+
 def test_a_slow_disk_holds_the_socket_up() -> None:
     client = Client()
     client.send(packets.SessionSendLarge(packets.header_of_message(Message(b"", address="q"))))

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable, Sequence
 
 import pytest
 
 from understudy.errors import BrokerError, DiskFailed
-from understudy.runtime.turn import Turn
+from understudy.ports import File
+from understudy.runtime.turn import Turn, TurningLogWriter
 
 
 class Connection:
@@ -110,10 +112,9 @@ def test_after_a_bug_in_the_work_the_rest_still_goes_out() -> None:
 
         turn.work = work
         turn.request()
-        for _ in range(3):
-            await asyncio.sleep(0)
+        await asyncio.sleep(0)
         assert seen == [bug]
-        assert events == ["work", "flush"]
+        assert events == ["work", "flush"], "in the same turn"
 
     asyncio.run(main())
 
@@ -151,9 +152,48 @@ def test_a_bug_in_what_ended_keeps_no_other_end_from_being_heard() -> None:
         turn.soon(events.append, "before")
         turn.soon(breaks)
         turn.soon(events.append, "behind")
-        for _ in range(3):
-            await asyncio.sleep(0)
+        await asyncio.sleep(0)
         assert seen == [bug]
-        assert events == ["before", "behind"]
+        assert events == ["before", "behind"], "in the same turn"
+
+    asyncio.run(main())
+
+
+class Writer:
+    """A ``LogWriter`` whose jobs end when the test says so."""
+
+    def __init__(self) -> None:
+        self.ends: list[Callable[[BaseException | None], None]] = []
+
+    def submit(self, file: File, offset: int, buffers: Sequence[bytes], done: Callable[..., None]) -> None:
+        self.ends.append(done)
+
+    def run(self, work: Callable[[], None], done: Callable[..., None]) -> None:
+        self.ends.append(done)
+
+    def close(self) -> None: ...
+
+
+def test_an_error_of_a_finished_write_is_told_and_not_left_to_the_loop() -> None:
+    async def main() -> None:
+        turn = Turn(asyncio.get_running_loop())
+        told: list[BrokerError] = []
+        events: list[str] = []
+        turn.on_error = told.append
+        turn.work = lambda: bool(events.append("work"))
+        error = DiskFailed("gone")
+
+        def fails(outcome: BaseException | None) -> None:
+            raise error
+
+        writer = Writer()
+        turning = TurningLogWriter(writer, turn, lambda: None)
+        turning.submit(None, 0, (), fails)  # type: ignore[arg-type]
+        turning.run(lambda: None, fails)
+        for end in writer.ends:
+            end(None)
+        assert told == [error, error]
+        await asyncio.sleep(0)
+        assert events == ["work"]
 
     asyncio.run(main())

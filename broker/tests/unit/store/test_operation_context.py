@@ -1,5 +1,7 @@
 """Goal: nothing is released before it is durable, in order, and never after a failure."""
 
+from functools import partial
+
 import pytest
 
 from understudy.errors import DiskFull
@@ -66,6 +68,54 @@ def test_a_bug_in_one_call_keeps_no_other_back() -> None:
         context.advance(2)
     assert calls == ["before", "behind"]
     assert (context.durable, context.waiting) == (2, 0)
+
+
+class Answerer:
+    """Whoever an answer is for."""
+
+    def __init__(self) -> None:
+        self.bugs: list[Exception] = []
+
+    def met_bug(self, bug: Exception) -> None:
+        self.bugs.append(bug)
+
+    def breaks(self, *_: object) -> None:
+        raise ValueError("a bug")
+
+
+def fails_for(*_: object) -> None:
+    raise ValueError("a bug")
+
+
+def test_a_bug_is_told_to_whom_the_call_was_for_and_is_over_with_that() -> None:
+    context, calls, owner, other = OperationContext(), [], Answerer(), Answerer()
+    ways = [
+        (owner.breaks,),
+        (partial(partial(owner.breaks, 1), 2), None),
+        (fails_for, ["queues"], partial(owner.breaks, 3)),
+        (fails_for, ["queues"], owner, partial(other.breaks, 3)),
+    ]
+    for number, (call, *args) in enumerate(ways):
+        context.when_durable(1, call, *args)
+        context.when_durable(1, calls.append, number)
+    context.advance(1)
+    assert calls == [0, 1, 2, 3]
+    assert [str(bug) for bug in owner.bugs] == ["a bug"] * 4
+    assert other.bugs == []
+
+
+def test_who_cannot_be_told_of_a_bug_delays_nobody_either() -> None:
+    context, calls = OperationContext(), []
+
+    class Deaf(Answerer):
+        def met_bug(self, bug: Exception) -> None:
+            raise LookupError("another bug")
+
+    context.when_durable(1, Deaf().breaks)
+    context.when_durable(1, calls.append, "behind")
+    with pytest.raises(LookupError, match="another bug"):
+        context.advance(1)
+    assert calls == ["behind"]
 
 
 def test_an_error_of_the_node_releases_nobody_else() -> None:

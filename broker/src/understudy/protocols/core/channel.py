@@ -84,6 +84,8 @@ class SessionChannel(Machine[State, Event]):
         """Sends the frame of a counted packet."""
         self.when_durable: Callable[..., None]
         """Of the session; set right after it is made."""
+        self.met_bug: Callable[[Exception], None]
+        """Of its handler, likewise: an answer that was this channel's own met a bug."""
         self._received = 0
         self._confirmed = 0
         self._unconfirmed_bytes = 0

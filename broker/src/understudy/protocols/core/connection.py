@@ -194,6 +194,12 @@ class CoreConnection:
         """What it sent met a bug of ours: nothing of it is kept."""
         self._forfeited = True
 
+    def met_bug(self, bug: Exception) -> None:
+        """So did something for it: a delivery, or an answer that waited for the disk. It ends at once."""
+        log.error("connection dropped: internal error", extra={"peer": self.connection.peer}, exc_info=bug)
+        self._forfeited = True
+        self.connection.abort()
+
     def kill(self, reason: str) -> None:
         """End it because of how the client behaves."""
         log.warning("connection killed", extra={"peer": self.connection.peer, "reason": reason})

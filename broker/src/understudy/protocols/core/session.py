@@ -72,6 +72,7 @@ class CoreSession:
         """Its session is there."""
         self.session = session
         self.channel.when_durable = session.when_durable
+        self.channel.met_bug = self.met_bug
 
     # --- incoming ------------------------------------------------------------------------------
 
@@ -204,6 +205,9 @@ class CoreSession:
                     self.receive(*held.popleft())
             except BrokerError as error:
                 self.channel.connection.give_up(error)
+                return
+            except Exception as bug:
+                self.met_bug(bug)
                 return
         if self._held is not None:
             self._held.extend(held or ())
@@ -357,10 +361,10 @@ class CoreSession:
             connection.kill(reason)
 
     def met_bug(self, bug: Exception) -> None:
-        connection = self.channel.connection
-        log.error("connection dropped: internal error", extra={"peer": connection.connection.peer}, exc_info=bug)
-        connection.forfeit()
-        connection.connection.abort()
+        self.channel.connection.met_bug(bug)
+        if self.channel.detached:
+            # there is no connection that could take it along
+            self.close(failed=True)
 
     def writable(self) -> bool:
         return not self.channel.detached and self.channel.connection.writable()

@@ -1,0 +1,154 @@
+"""A bug of ours in what is done for a client when the disk has caught up: it costs that client its connection
+and sessions, and the others their answers not a moment.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+
+import pytest
+
+from support.core import Client, CoreNode
+from understudy.protocols.core import session as answers
+from understudy.protocols.core.channel import SessionChannel
+from understudy.protocols.core.connection import CoreConnection
+from understudy.routing.queue import Queue
+from understudy.wire.core import packets
+
+OTHER = "0" * 35 + "1"
+
+
+class Bug(Exception):
+    """What nobody expects."""
+
+
+def breaks(*_: object, **__: object) -> None:
+    raise Bug("of ours")
+
+
+def break_answers_of(victim: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its NULL_RESPONSEs cannot be encoded."""
+    whole = answers.encode_null_response
+    handler = victim.handler.sessions[10]
+
+    def encode(channel_id: int, correlation_id: int, version: int) -> bytes:
+        if handler.version == version:
+            raise Bug("of ours")
+        return whole(channel_id, correlation_id, version)
+
+    handler.version = -7  # of nobody else
+    monkeypatch.setattr(answers, "encode_null_response", encode)
+    monkeypatch.setattr(answers, "encode_null_responses", breaks)
+
+
+def two_clients(node: CoreNode, window: int = -1) -> tuple[Client, Client]:
+    victim, other = node.client("10.0.0.1:1"), node.client("10.0.0.2:2")
+    victim.create_session(window=window)
+    other.create_session(OTHER, window=window)
+    victim.send(packets.CreateQueueV2("q", "q", None, True, False, False))
+    node.sync()
+    victim.received()
+    return victim, other
+
+
+def send(client: Client) -> None:
+    client.send_message("hello")
+
+
+def commit(client: Client) -> None:
+    client.send(packets.Commit(3))
+
+
+def create_queue(client: Client) -> None:
+    client.send(packets.CreateQueueV2("r", "r", None, True, False, True))
+
+
+def close(client: Client) -> None:
+    client.send(packets.SessionClose())
+
+
+def assert_dropped(node: CoreNode, victim: Client, caplog: pytest.LogCaptureFixture) -> None:
+    assert victim.connection.aborted
+    assert "internal error" in caplog.text
+    assert "10.0.0.1:1" in str([getattr(each, "peer", "") for each in caplog.records])
+    victim.lose()
+    assert node.services.reattachments.detached_count == 0, "its sessions have ended, whatever their window"
+
+
+@pytest.mark.parametrize("window", [-1, 1 << 20])
+@pytest.mark.parametrize("request_of", [send, create_queue, close])
+def test_a_bug_in_an_answer(
+    request_of: Callable[[Client], None], window: int, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    node = CoreNode(automatic=False)
+    victim, other = two_clients(node, window)
+    break_answers_of(victim, monkeypatch)
+    send(other)
+    request_of(victim)
+    send(other)
+    with caplog.at_level(logging.ERROR):
+        node.sync()
+    assert [type(each) for each in other.received()] == [packets.NullResponse] * 2
+    assert not other.connection.aborted
+    assert_dropped(node, victim, caplog)
+
+
+def test_a_bug_on_the_way_to_the_queue(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+    """The producer is not told anything, not even by a connection that goes on without its answer."""
+    node = CoreNode(automatic=False)
+    victim, other = two_clients(node)
+    victim.send(packets.CreateQueueV2("broken", "broken", None, True, False, False))
+    node.sync()
+    victim.received()
+    whole = Queue.add_run
+
+    def add_run(queue: Queue, references: list) -> None:  # type: ignore[type-arg]
+        if queue.name == "broken":
+            raise Bug("of ours")
+        whole(queue, references)
+
+    monkeypatch.setattr(Queue, "add_run", add_run)
+    monkeypatch.setattr(Queue, "add", lambda queue, *args: breaks() if queue.name == "broken" else None)
+    send(other)
+    victim.send_message("hello", address="broken")
+    with caplog.at_level(logging.ERROR):
+        node.sync()
+    assert [type(each) for each in other.received()] == [packets.NullResponse]
+    assert victim.received() == []
+    assert_dropped(node, victim, caplog)
+
+
+@pytest.mark.parametrize("method", [(SessionChannel, "_confirm"), (CoreConnection, "_reattached")])
+def test_a_bug_in_what_the_channel_itself_says(
+    method: tuple[type, str], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    node = CoreNode(automatic=False)
+    victim, other = two_clients(node, 1 << 20)
+    monkeypatch.setattr(*method, breaks)
+    if method[1] == "_confirm":
+        send(victim)
+        victim.handler.check()
+    else:
+        send(victim)
+        victim.lose()
+        victim = node.client("10.0.0.1:1")
+        victim.reattach()
+    send(other)
+    with caplog.at_level(logging.ERROR):
+        node.sync()
+    assert [type(each) for each in other.received()] == [packets.NullResponse]
+    assert_dropped(node, victim, caplog)
+
+
+def test_a_session_without_a_connection_ends(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+    node = CoreNode(automatic=False)
+    victim, other = two_clients(node, 1 << 20)
+    break_answers_of(victim, monkeypatch)
+    send(victim)
+    victim.lose()
+    assert node.services.reattachments.detached_count == 1
+    send(other)
+    node.sync()
+    assert [type(each) for each in other.received()] == [packets.NullResponse]
+    assert_dropped(node, victim, caplog)

@@ -1,0 +1,115 @@
+"""Goal: the broker may write every directory its configuration can name, and systemd notices one that stands still.
+
+Method: the unit is rendered with the role's own variables; the elements that name directories are those of the broker's
+generated page.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from pathlib import Path, PurePosixPath
+
+import pytest
+import yaml
+from ansible.parsing.dataloader import DataLoader
+from ansible.template import Templar, trust_as_template
+from ansible_collections.understudy.broker.plugins.module_utils.store import subdirectories
+
+ROOT = Path(__file__).resolve().parents[3]
+ROLE = ROOT / "roles" / "broker_service"
+STORE = "/srv/store"
+INSTANCE = "/srv/instance"
+
+
+def trusted(value: object) -> object:
+    """The same with every text a template, as Ansible reads it from a role."""
+    if isinstance(value, str):
+        return trust_as_template(value)
+    if isinstance(value, list):
+        return [trusted(each) for each in value]
+    return {key: trusted(each) for key, each in value.items()} if isinstance(value, dict) else value
+
+
+def unit(**inputs: object) -> dict[str, list[str]]:
+    """The settings of the rendered unit, each with its values."""
+    variables: dict[str, object] = {
+        "inventory_hostname": "east-1",
+        "broker_root": "/srv/understudy",
+        "broker_instance_directory": INSTANCE,
+        "broker_user": "broker",
+        "broker_group": "broker",
+        "broker_python": "python3",
+        "broker_config_extra": {},
+        "__broker_running": False,
+        "__broker_topology_node": {"store_directory": STORE, "unit": "understudy.service", "management_options": []},
+    }
+    for name in ("defaults", "vars"):
+        variables.update(yaml.safe_load((ROLE / name / "main.yml").read_text()))
+    variables.update(inputs)
+    templar = Templar(DataLoader(), {name: trusted(value) for name, value in variables.items()})
+    text = templar.template(trust_as_template((ROLE / "templates" / "understudy.service.j2").read_text()))
+    settings: dict[str, list[str]] = {}
+    for line in str(text).splitlines():
+        if "=" in line and not line.startswith("#"):
+            name, _, value = line.partition("=")
+            settings[name] = [each.replace("%%", "%") for each in shlex.split(value)]
+    return settings
+
+
+def covered(path: str | Path, settings: dict[str, list[str]]) -> bool:
+    """Whether the unit may write there."""
+    return any(PurePosixPath(path).is_relative_to(each) for each in settings["ReadWritePaths"])
+
+
+def named_directories() -> set[str]:
+    """Every element of ``core`` that names a directory."""
+    found = set(re.findall(r"^\| `([a-z-]+-directory)` \| path \|", (ROOT / "docs/configuration.md").read_text(), re.M))
+    assert "journal-directory" in found
+    return found
+
+
+def test_every_directory_that_the_configuration_can_name_is_writable() -> None:
+    inside = {f"{noun}-directory": path for noun, path in subdirectories(Path(STORE)).items()}
+    elsewhere = named_directories() - set(inside)
+    assert elsewhere == {"journal-retention-directory"}, "an element that neither the store nor the unit knows of"
+    settings = unit(broker_config_extra={"journal-retention-directory": "/archive/kept"})
+    for path in [*inside.values(), f"{INSTANCE}/log", f"{INSTANCE}/run", "/archive/kept"]:
+        assert covered(path, settings), path
+    for path in ("/archive", INSTANCE, f"{INSTANCE}/etc", "/srv/understudy", "/"):
+        assert not covered(path, settings), path
+
+
+@pytest.mark.parametrize(
+    ("given", "path"),
+    [("kept", f"{INSTANCE}/kept"), ("/archive/kept", "/archive/kept"), ("/with space/50%", "/with space/50%")],
+)
+def test_the_directory_of_retained_segments(given: str, path: str) -> None:
+    settings = unit(broker_config_extra={"journal-retention-directory": given})
+    assert path in settings["ReadWritePaths"]
+    assert path in settings["RequiresMountsFor"]
+
+
+def test_without_retention_there_is_nothing_more() -> None:
+    settings = unit()
+    assert settings["ReadWritePaths"] == [STORE, f"{INSTANCE}/log", f"{INSTANCE}/run"]
+    assert settings["RequiresMountsFor"] == [STORE, INSTANCE]
+
+
+def test_a_broker_that_stands_still_is_noticed() -> None:
+    settings = unit()
+    assert settings["NotifyAccess"] == ["main"]
+    assert settings["WatchdogSec"] == ["120"]
+    assert unit(broker_service_watchdog_s=0)["WatchdogSec"] == ["0"]
+
+
+def test_the_role_that_makes_the_store_makes_it_at_the_same_place() -> None:
+    for role in ("broker_store", "broker_service"):
+        defaults = yaml.safe_load((ROOT / "roles" / role / "defaults" / "main.yml").read_text())
+        assert (
+            defaults[f"{role}_retention"]
+            == "{{ broker_config_extra['journal-retention-directory'] | default('', true) }}"
+        )
+    tasks = yaml.safe_load((ROOT / "roles" / "broker_store" / "tasks" / "main.yml").read_text())
+    made = [task["ansible.builtin.file"]["path"] for task in tasks if "retained" in task["name"]]
+    assert made == ["{{ [broker_store_instance, broker_store_retention] | path_join }}"]
