@@ -237,7 +237,9 @@ def remove(office: PostOffice, queue: Queue, wanted: Wanted, limit: int = -1) ->
 
 def expire(office: PostOffice, queue: Queue) -> Act:
     """As if their time were over."""
-    return lambda references: _one_by_one(queue, references, lambda reference: office.expire(queue, reference))
+    return lambda references: _one_by_one(
+        queue, references, lambda reference: office.dead_letters.expire(queue, reference)
+    )
 
 
 def kill(office: PostOffice, queue: Queue) -> Act:

@@ -65,7 +65,7 @@ class Paging:
         if homeless and not self._store_page(queues[0].address.pages, homeless):
             return
         for queue, reference in zip(queues, references, strict=True):
-            if queue.kind is not None:
+            if queue.kind is not None and not reference.scheduled_ms:
                 queue.kind.remember(reference)
         size_bytes = references[0].size_bytes
         office = self._office

@@ -234,6 +234,11 @@ class PostOffice:
             self.starved[address] = {}
         self.starved[address][waiter] = grant
 
+    def address_gone(self, address: Address) -> None:
+        """Nothing will make room on it any more: who waits for that goes on, and learns what there is instead."""
+        for grant in self.starved.pop(address, {}).values():
+            grant()
+
     def no_longer_waits(self, waiter: object) -> None:
         """Do not call any more."""
         for waiters in self.starved.values():
@@ -537,8 +542,8 @@ class PostOffice:
     # -- messages that leave their queue otherwise ------------------------------------------------
 
     def expire(self, queue: Queue, reference: MessageReference) -> None:
-        """A reference in no place any more whose time is over."""
-        self.dead_letters.expire(queue, reference)
+        """A reference in no place any more whose time is over; see ``departures``."""
+        departures.expire(self, queue, reference)
 
     def _expire_overdue(self) -> bool:
         now_ms = self.clock.wall_ms()
@@ -549,9 +554,11 @@ class PostOffice:
         """Deliveries that failed; see ``departures``."""
         departures.cancel(self, queue, references, delay_redelivery=delay_redelivery)
 
-    def move(self, copy: Message, target: Address, queue: Queue, reference: MessageReference) -> None:
-        """Put a copy on another address and end the original, both or neither."""
-        departures.move(self, copy, target, queue, reference)
+    def move(
+        self, copy: Message, target: Address, queues: tuple[Queue, ...], queue: Queue, reference: MessageReference
+    ) -> None:
+        """Put a copy in queues of an address and end the original, both or neither."""
+        departures.move(self, copy, target, queues, queue, reference)
 
     def forward(
         self,

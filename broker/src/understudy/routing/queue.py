@@ -278,7 +278,7 @@ class Queue:
         self.scheduled_count -= 1
         if self.kind is not None and not self.kind.admits(reference):
             self.replaced(reference)
-        elif reference.delivery_count:
+        elif reference.position >= 0:
             self._wait_again((reference,))
         else:
             self.waiting.append(reference)
@@ -472,6 +472,12 @@ class Queue:
         """The first message of a group was met."""
         self.grouping = True
         self._choose_dispatch()
+
+    def close_group(self, key: str) -> None:
+        """Nobody owns it any more: who passed over messages of it may have them now."""
+        if self.group_owners.pop(key, None) is not None and self.consumer_count > 1:
+            self._look_from_the_start()
+            self.prompt()
 
     def group_key(self, group: str) -> str:
         """Under which its owner is kept: the group itself, or its bucket when there are buckets or

@@ -137,6 +137,8 @@ class ResourceRegistry:
             if branch.expired:
                 branch.fire(Event.EXPIRE)
                 del self._branches[branch.xid]
+                # what they did before they learnt of it
+                self._give_back(branch.transaction.roll_back())
 
     def _give_back(self, returned: dict[Queue, list[MessageReference]]) -> None:
         for queue, references in returned.items():

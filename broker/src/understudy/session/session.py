@@ -195,7 +195,8 @@ class ServerSession:
         queue.remove_consumer(consumer)
         for listener in self._directory.listeners:
             listener.consumer_removed(queue, consumer)
-        self.queues.consumer_left(queue.name)
+        if not consumer.browse_only:
+            self.queues.consumer_left(queue.name)
 
     def consumer_disconnected(self, consumer: ServerConsumer) -> None:
         """Its queue is being deleted."""

@@ -11,7 +11,15 @@ from support.routing import FakeCallback, FakeSecurity, text
 from support.store import Rig
 from understudy import limits
 from understudy.config.model import Permission, RoutingType
-from understudy.errors import AddressFull, DiskFull, IllegalState, LargeMessageFailed, LimitExceeded, NotAuthorized
+from understudy.errors import (
+    AddressFull,
+    DiskFull,
+    IllegalState,
+    LargeMessageFailed,
+    LimitExceeded,
+    NotAuthorized,
+    XaError,
+)
 from understudy.ids import Xid
 from understudy.message import DUPLICATE_ID, LARGE_COMPRESSED, LARGE_SIZE, SCHEDULED_DELIVERY
 from understudy.session import upload as upload_module
@@ -513,3 +521,28 @@ def test_a_prepared_branch_keeps_its_files_over_a_takeover(node: Node, outcome: 
         decider.branches.roll_back(xid)
     successor.outlive()
     assert successor.files() == []
+
+
+def test_a_branch_that_is_too_old_when_the_body_is_safe(node: Node) -> None:
+    """The message belongs to what came of the branch, not to the transaction that was undone meanwhile."""
+    registry = node.world.resources
+    registry.timeout_ms = 1
+    session = node.world.session(xa=True, auto_commit_sends=False, auto_commit_acks=False)
+    xid = Xid(1, b"global", b"branch")
+    session.branches.start(xid)
+    went_on: list[bool] = []
+    session.large.begin(header_of("m"))
+    assert session.large.finish(body_of("m"), -1, node.world.answers.of("m"), lambda: went_on.append(True))
+    node.world.clock.advance(10)
+    registry._expire()
+    node.settle()
+    assert went_on == [True]
+    with pytest.raises(XaError):
+        session.branches.end(xid, failed=False)
+    queue = node.world.office.find_queue("q")
+    assert queue is not None
+    assert (queue.message_count, queue.incoming, queue.address.message_count) == (0, 0, 0)
+    assert node.store.state.transactions == {}
+    node.outlive()
+    assert node.files() == []
+    assert node.store.large.count == 0
