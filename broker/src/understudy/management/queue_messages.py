@@ -266,7 +266,7 @@ def _one_by_one(
 def _put_back(queue: Queue, references: Iterable[MessageReference]) -> None:
     returned = list(references)
     queue.delivering_count += len(returned)
-    queue.put_back(returned)
+    queue.put_back(returned, looked_at=True)
 
 
 # -- to other queues ----------------------------------------------------------------------------------
