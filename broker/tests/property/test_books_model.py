@@ -93,7 +93,7 @@ STEPS = st.lists(
                 *("acknowledge", "acknowledge", "acknowledge", "commit", "commit", "roll_back", "end_branch"),
                 *("send_large", "send_large", "time", "close_consumer", "close", "begin_branch", "prepare", "decide"),
                 *("ask_credits", "operate", "operate", "delete_queue", "crash", "age", "fill_disk", "found_expired"),
-                *("change", "busy", "busy"),
+                *("change", "busy", "busy", "private", "private"),
             ]
         ),
         NUMBER,
@@ -183,6 +183,7 @@ class Books:
             properties[LAST_VALUE] = "ab"[number % 2]
         if number % 5 == 0:
             properties[GROUP_ID] = "gh"[number % 2]
+            properties["_AMQ_GROUP_SEQUENCE"] = -1 if number % 3 == 1 else 1
         if number % 11 == 0:
             properties[DUPLICATE_ID] = "12"[number % 2]
         if number % 4 == 0 and number % 8 == 0:
@@ -281,30 +282,47 @@ class Books:
         index = number % len(self.clients)
         client = self.clients[index]
         client.session.close(failed=how % 2 == 0)
+        client.session.connection.delete_temporary_queues(self.office)
         self.clients[index] = self.opened(client.kind)
 
     # -- branches -------------------------------------------------------------------------------
 
     def begin_branch(self, number: int, which: int, how: int) -> None:
-        client = self.client(number, "xa")
-        if client is not None:
-            (client.session.branches.start if how % 2 else client.session.branches.join)(XIDS[which % 2])
+        free = [each for each in self.clients if each.kind == "xa" and each.session.branches.branch is None]
+        if free:
+            branches = free[number % len(free)].session.branches
+            (branches.start if how % 3 else branches.join)(XIDS[which % 2])
 
     def end_branch(self, number: int, which: int, how: int) -> None:
-        client = self.client(number, "xa")
-        if client is not None:
-            client.session.branches.end(XIDS[which % 2], failed=how % 5 == 0)
+        for client in self.clients:
+            branch = client.session.branches.branch
+            if branch is not None and not client.uploading:
+                if which % 4 == 0:
+                    client.session.branches.suspend()
+                    client.session.branches.resume(branch.xid)
+                client.session.branches.end(branch.xid, failed=how % 5 == 0)
+                return
 
-    def prepare(self, number: int, which: int, _: int) -> None:
+    def prepare(self, number: int, which: int, how: int) -> None:
+        """Mostly behind the end of everybody's part."""
+        for _ in range(0 if how % 8 == 0 else 3):
+            self.end_branch(number, 1, 1)
         client = self.client(number, "xa")
         if client is not None:
-            client.session.branches.prepare(XIDS[which % 2])
+            client.session.branches.prepare(self.branch(which))
+
+    def branch(self, which: int) -> Xid:
+        """One that is under way, if any."""
+        known = [*self.world.resources._branches, *XIDS]
+        return known[which % max(len(known) - len(XIDS), 1)]
 
     def decide(self, number: int, which: int, how: int) -> None:
+        if how % 3 == 0:
+            self.prepare(number, which, how)
         client = self.client(number, "xa")
         if client is None:
             return
-        xid, branches = XIDS[which % 2], client.session.branches
+        xid, branches = self.branch(which), client.session.branches
         if how % 4 == 0:
             branches.roll_back(xid)
         elif how % 4 == 1:
@@ -330,11 +348,27 @@ class Books:
         self.world.clock.advance((10, 40, 200, 31_000)[by_ms % 4])
 
     def busy(self, sender: int, where: int, number: int) -> None:
-        """Several messages at once, which somebody takes."""
-        self.consume(number, where, sender)
+        """Several messages for one queue, which somebody takes and settles in part."""
+        name = NAMES[where % len(NAMES)]
+        address = QUEUES[name].get("address", name)
+        client, reader = self.client(sender), self.client(number)
         for more in range(4):
-            self.send(sender, where, number + more)
+            if client is not None and address in ADDRESSES:
+                properties, fields = self.message(address, number + more)
+                message = text(f"{self.sent:060}", address, properties=properties, **fields)
+                client.session.send(message, client.done())
         self.node.settle()
+        if reader is None or reader.uploading:
+            return
+        reader.consumers += 1
+        reader.session.create_consumer(reader.consumers, name)
+        self.give_credits(reader, reader.consumers, number % 4 * 4)
+        self.node.settle()
+        outstanding = list(reader.session.consumers[reader.consumers].delivering)
+        if outstanding:
+            reader.session.acknowledge(reader.consumers, outstanding[number % len(outstanding)], reader.done())
+        if number % 5 == 0:
+            reader.session.rollback(False, reader.done())
 
     def fill_disk(self, _: int, __: int, how: int) -> None:
         self.world.store.full = how % 2 == 0
@@ -371,6 +405,29 @@ class Books:
             wanted = queue_messages.wanted_by(queue, selector)
             run(queue_messages.act_on(office, queue, wanted, acts[what % len(acts)], 3))
 
+    def private(self, number: int, how: int, where: int) -> None:
+        """A queue of the connection, or one that goes with the last of its subscribers; and somebody there."""
+        client = self.client(number)
+        if client is None:
+            return
+        address = ("t", f"temporary {how % 2}")[where % 2]
+        if how % 3:
+            name = f"temporary {how % 2}"
+            client.session.queues.create_queue(
+                QueueConfiguration(name=name, address=address, routing_type=MULTICAST, temporary=True)
+            )
+        else:
+            name = "shared"
+            client.session.queues.create_shared_queue(
+                QueueConfiguration(name=name, address="t", routing_type=MULTICAST, durable=False)
+            )
+        for _ in range(1 + how % 2):
+            client.consumers += 1
+            client.session.create_consumer(client.consumers, name, browse_only=how % 7 == 0)
+            self.give_credits(client, client.consumers, where)
+        properties, fields = self.message(address, where)
+        client.session.send(text(f"{self.sent:060}", address, properties=properties, **fields), client.done())
+
     def delete_queue(self, which: int, how: int, _: int) -> None:
         name = NAMES[which % len(NAMES)]
         directory = self.office.directory
@@ -387,7 +444,7 @@ class Books:
         queue = self.office.find_queue(name)
         if queue is None:
             return  # a crash may leave the end of one and not the beginning of the next
-        wanted = (
+        wanted: dict[str, Any] = (
             {"ring_size": 1},
             {"ring_size": -1},
             {"last_value": True},
@@ -396,8 +453,12 @@ class Books:
             {"filter": "even = 0"},
             {"filter": ""},
             {"paused": how % 2 == 0},
-        )[how % 8]
-        change_queue(self.office, queue, QueueConfiguration(**{**bare(name), **wanted}))
+            {"non_destructive": how % 2 == 0},
+            {"group_buckets": (0, 1, -1)[how % 3]},
+        )[how % 10]
+        if name != "q":
+            wanted.pop("non_destructive", None)
+        change_queue(self.office, queue, QueueConfiguration(**{"name": name, "address": name, **wanted}))
 
     def crash(self, power_loss: int, how: int, _: int) -> None:
         if how % 2:
@@ -412,9 +473,13 @@ class Books:
         office = self.office
         for queue in office.queues():
             lent = queue.configuration.non_destructive
-            here = len(queue.waiting) + queue.scheduled_count + (0 if lent else queue.delivering_count)
-            # what an operator is moving away is with a transaction, too
-            assert queue.message_count == here or (lent and queue.message_count > here), queue
+            here = len(queue.waiting) + queue.scheduled_count + queue.delivering_count
+            if lent or queue.name == "q":
+                # loans are no part of it, and what an operator is moving away is with a transaction, too
+                least = len(queue.waiting) + queue.scheduled_count
+                assert least <= queue.message_count <= least + queue.delivering_count, queue
+            else:
+                assert queue.message_count == here, queue
             assert queue.scheduled_count == len(office.scheduled.of(queue))
             assert len(list(queue.waiting)) == len(queue.waiting), queue
             assert min(queue.message_count, queue.delivering_count, queue.incoming, queue.expiring_count) >= 0
@@ -434,6 +499,8 @@ class Books:
         for client in self.clients:
             assert not client.uploading
             client.session.close(failed=True)
+            client.session.connection.delete_temporary_queues(self.office)
+        assert not any(queue.temporary for queue in self.office.queues())
         self.age(0, 0, 0)
         for branch in list(self.world.resources.prepared()):
             self.world.resources._give_back(self.world.resources.roll_back(branch))
@@ -524,11 +591,7 @@ def held(office: Any, queue: Queue) -> list[Any]:
 
 
 def configured(name: str, options: dict[str, Any]) -> QueueConfiguration:
-    return QueueConfiguration(**{"routing_type": ANYCAST, **bare(name), **options})
-
-
-def bare(name: str) -> dict[str, Any]:
-    return {"name": name}
+    return QueueConfiguration(**{"name": name, "routing_type": ANYCAST, **options})
 
 
 def run(steps: Any) -> None:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import logging
 from collections import OrderedDict
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from understudy.errors import BrokerError, IllegalState, LargeMessageFailed, StoreError
@@ -74,6 +75,8 @@ class ServerConsumer(Consumer):
         return self._large is None and self._callback.writable()
 
     def deliver(self, reference: MessageReference, message: Message) -> None:
+        if self.queue.kind is not None:
+            self._end_loans((reference,))
         if message.is_large:
             assert isinstance(message, LargeMessage)
             self._deliver_large(reference, message)
@@ -97,7 +100,16 @@ class ServerConsumer(Consumer):
         else:
             self.delivering[reference.message_id] = reference
 
+    def _end_loans(self, references: Sequence[MessageReference]) -> None:
+        """A queue that does not lend any more hands out for good what this consumer may still have as a loan."""
+        for reference in references:
+            lent = self.delivering.pop(reference.message_id, None)
+            if lent is not None and self.queue.kind is not None:
+                self.queue.kind.settled((lent,))
+
     def deliver_run(self, references: list[MessageReference]) -> None:
+        if self.queue.kind is not None:
+            self._end_loans(references)
         try:
             charged = self._callback.deliver_run(self.consumer_id, references)
         except BrokerError:

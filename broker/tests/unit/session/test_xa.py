@@ -403,3 +403,36 @@ def test_a_closed_session_begins_nothing() -> None:
     with pytest.raises(ObjectClosed):
         session.branches.start(XID)
     assert len(world.resources) == 0
+
+
+@pytest.mark.parametrize("one_phase", [True, False])
+def test_a_branch_in_which_a_send_was_refused_is_rolled_back_and_says_so(one_phase: bool) -> None:
+    """Whatever the reason was: a code of a resource manager that does not know would leave it to its timeout."""
+    world = World({"#": {"address_full_policy": "FAIL", "max_size_bytes": 1}})
+    session = xa_session(world)
+    session.branches.start(XID)
+    session.send(text("a"))
+    session.send(text("does not fit"))
+    session.branches.end(XID, failed=False)
+    if one_phase:
+        refused(XaCode.ROLLED_BACK, lambda: commit(session, one_phase=True))
+    else:
+        refused(XaCode.ROLLED_BACK, lambda: session.branches.prepare(XID))
+    assert len(world.resources) == 0
+    assert world.office.directory.addresses["q"].message_count == 0
+
+
+def test_a_store_that_failed_decides_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = World()
+    session = xa_session(world)
+    session.branches.start(XID)
+    session.send(text("a"))
+    session.branches.end(XID, failed=False)
+
+    def fails(*_: object) -> int:
+        raise StoreError("gone")
+
+    monkeypatch.setattr(world.store, "store_prepare", fails)
+    with pytest.raises(StoreError):
+        session.branches.prepare(XID)
+    assert len(world.resources) == 1
