@@ -32,7 +32,7 @@ from understudy.routing.queue import Queue
 from understudy.store.reference import MessageReference
 
 if TYPE_CHECKING:
-    from understudy.routing.post_office import Done, Order, PostOffice, RoutingTransaction
+    from understudy.routing.post_office import Order, PostOffice, RoutingTransaction
 
 
 class DeadLetters:
@@ -60,20 +60,13 @@ class DeadLetters:
         queue.messages_killed += 1
 
     def no_route(
-        self,
-        address: Address,
-        message: Message,
-        order: Order,
-        done: Done | None,
-        transaction: RoutingTransaction | None,
+        self, address: Address, message: Message, order: Order, transaction: RoutingTransaction | None
     ) -> None:
-        """A message that no queue wanted, under ``send-to-dla-on-no-route``."""
+        """A message that no queue wanted, under ``send-to-dla-on-no-route``. Raises DiskFull."""
         found = self.unrouted_copy(address, message)
-        if found is None:
-            self._office.answer(order, done)
-            return
-        target, copy = found
-        self._office.forward(copy, target, order, done, transaction)
+        if found is not None:
+            target, copy = found
+            self._office.forward(copy, target, order, transaction)
 
     def unrouted_copy(self, address: Address, message: Message) -> tuple[Address, Message] | None:
         """Where a message goes that no queue of its address wanted, and as what; None = nowhere."""

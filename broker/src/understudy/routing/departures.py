@@ -26,6 +26,8 @@ log = logging.getLogger(__name__)
 _TWO_31 = 1 << 31
 #: Pause before a message leaves again for an address that had no room for it.
 TRY_AGAIN_MS: Final = 30_000
+#: A time that does not come.
+_NEVER_MS: Final = 1 << 62
 
 
 def cancel(
@@ -95,6 +97,16 @@ def _try_again(office: PostOffice, queue: Queue, reference: MessageReference, er
         return
     queue.scheduled_count += 1
     office.scheduled.add(queue, reference, office.clock.wall_ms() + TRY_AGAIN_MS)
+
+
+def set_aside(office: PostOffice, queue: Queue, reference: MessageReference) -> None:
+    """A delivery that cannot be carried out: nobody is given it again before an operator releases it, or the next
+    activation. A loan ends, as the queue keeps what was lent.
+    """
+    if queue.kind is not None and not queue.kind.settled((reference,)):
+        return
+    queue.postpone()
+    office.scheduled.add(queue, reference, _NEVER_MS)
 
 
 def _share(entropy: Entropy | None) -> float:

@@ -4,8 +4,9 @@ Delivery count: raised when a message is handed out, so 1 at the first time (fac
 looks at messages without taking them: it holds nothing and changes no count.
 
 A large message goes out in pieces as credits and the socket allow; until its last piece nothing
-else goes to this consumer (facts 6.3). One whose file is damaged is set aside: it stays in the
-queue's counts and is not tried again before the next activation, so it blocks nobody.
+else goes to this consumer (facts 6.3). One whose file is damaged is set aside, among the scheduled
+messages of its queue: it is not tried again before an operator releases it or the next activation, so
+it blocks nobody.
 """
 
 from __future__ import annotations
@@ -164,6 +165,10 @@ class ServerConsumer(Consumer):
         self.allowance_bytes -= frame_bytes
 
     def _set_aside(self, reference: MessageReference, error: BrokerError) -> None:
+        self._complain(reference, error)
+        self.session.set_aside(self.queue, reference)
+
+    def _complain(self, reference: MessageReference, error: BrokerError) -> None:
         log.error(
             "large message cannot be delivered",
             extra={"queue": self.queue.name, "message_id": reference.message_id, "error": str(error)},
@@ -199,8 +204,10 @@ class ServerConsumer(Consumer):
 
     def _break_off(self, reference: MessageReference, error: BrokerError) -> None:
         """Its client has a part of something that has no end: only a closed consumer says so."""
-        self.delivering.pop(reference.message_id, None)
-        self._set_aside(reference, error)
+        if self.delivering.pop(reference.message_id, None) is not None:
+            self._set_aside(reference, error)
+        else:
+            self._complain(reference, error)
         self.disconnect()
 
     def disconnect(self) -> None:
@@ -335,6 +342,9 @@ class BrowserConsumer(ServerConsumer):
     @property
     def browse_only(self) -> bool:
         return True
+
+    def _set_aside(self, reference: MessageReference, error: BrokerError) -> None:
+        self._complain(reference, error)
 
     def prompt(self) -> None:
         if not self._finish_first():

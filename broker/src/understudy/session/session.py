@@ -260,6 +260,10 @@ class ServerSession:
         """Where bodies of large messages are."""
         return self._office.store.large
 
+    def set_aside(self, queue: Queue, reference: MessageReference) -> None:
+        """A delivery that can not be carried out at all."""
+        self._office.set_aside(queue, reference)
+
     @property
     def sending_transaction(self) -> Transaction | None:
         """What a message sent now belongs to."""

@@ -8,8 +8,8 @@ import pytest
 
 from support.routing import World, callback_of, text
 from understudy.config.model import RoutingType
-from understudy.errors import DiskFailed
-from understudy.message import ROUTING_TYPE, Message
+from understudy.errors import AddressFull, DiskFailed
+from understudy.message import DUPLICATE_ID, ROUTING_TYPE, Message
 from understudy.routing import departures, directory
 from understudy.routing.queue import Queue
 
@@ -254,3 +254,18 @@ def test_what_was_never_durable_is_moved_without_a_transaction() -> None:
     queue.expire_overdue(world.clock.now_ms)
     assert expired.message_count == 1
     assert world.store.survivors(expired) == []
+
+
+def test_a_refused_message_that_nobody_wants_may_be_sent_again_with_its_duplicate_id() -> None:
+    """Its id counts behind what it stands for: else the second attempt was a duplicate of a message that is nowhere."""
+    world = World({"#": {"dead_letter_address": "DLQ", "send_to_dla_on_no_route": True}})
+    dead = world.queue("DLQ")
+    session = world.session()
+    world.office.directory.create_address("nowhere", {RoutingType.MULTICAST})
+    world.store.full = True
+    for name in ("first", "again", "and again"):
+        session.send(text("m", "nowhere", properties={DUPLICATE_ID: "1"}), world.answers.of(name))
+        world.store.full = False
+    assert isinstance(world.answers.error("first"), AddressFull)
+    assert (world.answers.error("again"), world.answers.error("and again")) == (None, None)
+    assert dead.message_count == 1

@@ -546,3 +546,32 @@ def test_a_branch_that_is_too_old_when_the_body_is_safe(node: Node) -> None:
     node.outlive()
     assert node.files() == []
     assert node.store.large.count == 0
+
+
+@pytest.mark.parametrize("lent", [False, True])
+@pytest.mark.parametrize("damage", ["missing", "changed"])
+def test_a_damaged_message_leaves_with_its_queue(damage: str, lent: bool) -> None:
+    """It is with nobody, and all counts, also those of the address, end at zero when it is removed."""
+    node = Node(Rig(random.Random(1)), "a")
+    queue = node.world.queue("q", non_destructive=lent)
+    sent(node, "m")
+    path = f"{FOLDER}/{node.files()[0]}"
+    if damage == "missing":
+        node.rig.disk("vandal").remove(path)
+    else:
+        node.rig.volume.flip_bit(path, 300_000, 3)
+    browser = node.world.session()
+    browser.create_consumer(0, "q", browse_only=True)
+    browser.receive_consumer_credits(0, -1)
+    reader = node.consumer()
+    node.settle()
+    node.world.clock.advance(100_000)
+    node.settle()
+    assert seen_by(reader).large_bodies == []
+    assert (queue.message_count, queue.delivering_count) == (1, 0)
+    assert (queue.scheduled_count, len(queue.waiting)) == ((0, 1) if lent else (1, 0))
+    node.world.office.directory.delete_queue("q", disconnect=True)
+    assert (queue.message_count, queue.address.message_count, queue.address.size_bytes) == (0, 0, 0)
+    assert node.world.office.memory_bytes == 0
+    node.outlive()
+    assert node.store.large.count == 0
