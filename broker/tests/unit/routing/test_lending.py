@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from support.large import Node, body_of, header_of
-from support.routing import World, callback_of, text
+from support.routing import FakeCallback, World, callback_of, text
 from support.store import Rig
 from understudy.config.model import RoutingType
 from understudy.errors import DiskFull
@@ -248,3 +248,19 @@ def test_what_cannot_leave_is_not_shown_again() -> None:
     world.turn()
     assert (seen(holder), seen(done)) == ("A", "A")
     assert (queue.message_count, queue.delivering_count) == (1, 0)
+
+
+@pytest.mark.parametrize("runs", [False, True])
+def test_a_loan_ends_when_its_message_is_handed_out_for_good(runs: bool) -> None:
+    """The queue ceases to lend while a consumer has a loan, and then delivers the same message to it."""
+    world = World()
+    queue = world.queue(non_destructive=True)
+    reader = consumer(world, callback=FakeCallback(runs=runs))
+    send(world, "A")
+    world.turn()
+    assert (queue.delivering_count, queue.message_count) == (1, 1)
+    change_queue(world.office, queue, replace(queue.configuration, non_destructive=False))
+    world.turn()
+    assert (seen(reader), queue.delivering_count) == ("AA", 1)
+    reader.acknowledge(0, last_id(reader))
+    assert (queue.delivering_count, queue.message_count, queue.address.message_count) == (0, 0, 0)
