@@ -247,7 +247,7 @@ class Sends:
         for pending in waiting:
             _fail(pending, AddressFull(f"address {address} is full"))
         if current is not None:
-            self._advance()
+            self._go_on()
         self._backlog_shrank()
 
     def suspend(self, release: BrokerError | None = None) -> None:
@@ -319,7 +319,16 @@ class Sends:
             waiting, gate.backlog = gate.backlog, deque()
             for pending in waiting:
                 _done(pending)
+        if current is not None:
+            # a rollback of a session that works: what comes next must not wait for the rest of this one
+            self._go_on()
         self._backlog_shrank()
+
+    def _go_on(self) -> None:
+        """The large message under way ended before its end."""
+        self._advance()
+        if not self.busy:
+            self._idle()
 
     def end(self, error: BrokerError) -> None:
         """No connection will come back."""
@@ -423,7 +432,7 @@ class Sends:
                 # the body's own: its reader is the caller's
                 self._current = None
                 _fail(current, error)
-                self._advance()
+                self._go_on()
                 continue
             address = _address(current)
             if not self._take(self._gates[address], address, len(piece) + _PIECE_FRAME_BYTES):

@@ -237,7 +237,9 @@ def remove(office: PostOffice, queue: Queue, wanted: Wanted, limit: int = -1) ->
 
 def expire(office: PostOffice, queue: Queue) -> Act:
     """As if their time were over."""
-    return lambda references: _one_by_one(queue, references, lambda reference: office.expire(queue, reference))
+    return lambda references: _one_by_one(
+        queue, references, lambda reference: office.dead_letters.expire(queue, reference)
+    )
 
 
 def kill(office: PostOffice, queue: Queue) -> Act:
@@ -264,7 +266,7 @@ def _one_by_one(
 def _put_back(queue: Queue, references: Iterable[MessageReference]) -> None:
     returned = list(references)
     queue.delivering_count += len(returned)
-    queue.put_back(returned)
+    queue.put_back(returned, looked_at=True)
 
 
 # -- to other queues ----------------------------------------------------------------------------------

@@ -6,7 +6,8 @@ crash between them neither loses nor doubles the message. The copy carries where
 (``_AMQ_ORIG_*``, facts 5.1), has no expiration and no routing type of its own.
 
 Without a target address the message ends here; that is the documented meaning, and it is counted
-(``messages_expired``, ``messages_killed``).
+(``messages_expired``, ``messages_killed``). What dies on the target address itself stays there, as a
+message that was never delivered and does not expire.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ from understudy.routing.queue import Queue
 from understudy.store.reference import MessageReference
 
 if TYPE_CHECKING:
-    from understudy.routing.post_office import Done, Order, PostOffice, RoutingTransaction
+    from understudy.routing.post_office import Order, PostOffice, RoutingTransaction
 
 
 class DeadLetters:
@@ -41,9 +42,8 @@ class DeadLetters:
         self._office = office
 
     def expire(self, queue: Queue, reference: MessageReference) -> None:
-        """A reference in no place any more whose time is over."""
+        """A reference in no place any more whose time is over. Raises BrokerError: nothing has happened."""
         settings = queue.address.settings
-        queue.messages_expired += 1
         target = self._target(
             queue.address.name,
             settings.expiry_address,
@@ -52,27 +52,21 @@ class DeadLetters:
             settings.expiry_queue_suffix,
         )
         self._move(queue, reference, target, expired=True)
+        queue.messages_expired += 1
 
     def kill(self, queue: Queue, reference: MessageReference) -> None:
-        """A reference in no place any more that was delivered too often."""
-        queue.messages_killed += 1
+        """A reference in no place any more that was delivered too often. Raises BrokerError: nothing has happened."""
         self._move(queue, reference, self._dead_letter_address(queue.address.name), expired=False)
+        queue.messages_killed += 1
 
     def no_route(
-        self,
-        address: Address,
-        message: Message,
-        order: Order,
-        done: Done | None,
-        transaction: RoutingTransaction | None,
+        self, address: Address, message: Message, order: Order, transaction: RoutingTransaction | None
     ) -> None:
-        """A message that no queue wanted, under ``send-to-dla-on-no-route``."""
+        """A message that no queue wanted, under ``send-to-dla-on-no-route``. Raises DiskFull."""
         found = self.unrouted_copy(address, message)
-        if found is None:
-            self._office.answer(order, done)
-            return
-        target, copy = found
-        self._office.forward(copy, target, order, done, transaction)
+        if found is not None:
+            target, copy = found
+            self._office.forward(copy, target, order, transaction)
 
     def unrouted_copy(self, address: Address, message: Message) -> tuple[Address, Message] | None:
         """Where a message goes that no queue of its address wanted, and as what; None = nowhere."""
@@ -98,7 +92,7 @@ class DeadLetters:
             return None
         directory = self._office.directory
         address = directory.addresses.get(address_name)
-        if may_create:
+        if may_create and source != address_name:
             # One queue per source, so that each gets back its own (manual, "Automatically Creating
             # Dead Letter Resources").
             name = f"{prefix}{source}{suffix}"
@@ -120,11 +114,17 @@ class DeadLetters:
 
     def _move(self, queue: Queue, reference: MessageReference, target: Address | None, *, expired: bool) -> None:
         office = self._office
-        if target is not None and target is not queue.address:
+        if target is queue.address:
+            # it is where it should be: it goes round again, as what it is and behind the others
+            message = queue.read(reference)
+            office.move(
+                message.replace(expiration=0, message_id=office.store.next_id()), target, (queue,), queue, reference
+            )
+        elif target is not None:
             message = queue.read(reference)
             actual_expiry = reference.expiration if expired else None
             copy = self._copy(message, queue.address.name, queue.name, target, actual_expiry)
-            office.move(copy, target, queue, reference)
+            office.move(copy, target, target.route(copy, None), queue, reference)
         else:
             queue.log_acknowledges((reference,))
         queue.forget((reference,))

@@ -319,7 +319,7 @@ def _claim_group(queue: Queue, consumer: Consumer, message: Message) -> Message:
         return message
     key = queue.group_key(str(group))
     if message.properties.get(_GROUP_SEQUENCE) == -1:
-        queue.group_owners.pop(key, None)
+        queue.close_group(key)
         return message
     if key in queue.group_owners:
         return message

@@ -1,13 +1,17 @@
 """Messages that leave their queue otherwise than by an acknowledgement: deliveries that failed, and
-copies that take the place of an original elsewhere.
+copies that take the place of an original elsewhere. Nobody waits for an answer to that, so where there is
+no room (a full disk, no further queue) the message stays and leaves later.
 
 Not here: which address they go to (``dead_letters``), ends of transactions (``session``).
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import logging
+from functools import partial
+from typing import TYPE_CHECKING, Final
 
+from understudy.errors import BrokerError, DiskFull, StoreError
 from understudy.message import Message
 from understudy.routing.address import Address
 from understudy.routing.queue import Queue
@@ -17,7 +21,13 @@ if TYPE_CHECKING:
     from understudy.ports import Entropy
     from understudy.routing.post_office import PostOffice
 
+log = logging.getLogger(__name__)
+
 _TWO_31 = 1 << 31
+#: Pause before a message leaves again for an address that had no room for it.
+TRY_AGAIN_MS: Final = 30_000
+#: A time that does not come.
+_NEVER_MS: Final = 1 << 62
 
 
 def cancel(
@@ -27,7 +37,7 @@ def cancel(
     often, to the dead letters (facts 6.4). Delivery counts are final already.
     """
     if queue.kind is not None:
-        references = queue.kind.lending.cancelled(references, office.dead_letters)
+        references = queue.kind.lending.cancelled(references, partial(kill, office))
     if queue.deleted:
         queue.delivering_count -= len(references)
         queue.forget(references)
@@ -41,7 +51,7 @@ def cancel(
             office.store.store_delivery_count(queue.queue_id, reference.message_id, count)
         if 0 < attempts <= count and not queue.internal:
             queue.delivering_count -= 1
-            office.dead_letters.kill(queue, reference)
+            kill(office, queue, reference)
             continue
         delay_ms = 0
         if count and delay_redelivery:
@@ -57,15 +67,63 @@ def cancel(
         queue.kind.gate_may_open(0)
 
 
+def expire(office: PostOffice, queue: Queue, reference: MessageReference) -> None:
+    """A reference in no place any more whose time is over: to the expiry address, as soon as that takes it."""
+    try:
+        office.dead_letters.expire(queue, reference)
+    except BrokerError as error:
+        _try_again(office, queue, reference, error)
+
+
+def kill(office: PostOffice, queue: Queue, reference: MessageReference) -> None:
+    """A reference in no place any more that was delivered too often: to the dead letters, likewise."""
+    try:
+        office.dead_letters.kill(queue, reference)
+    except BrokerError as error:
+        _try_again(office, queue, reference, error)
+
+
+def _try_again(office: PostOffice, queue: Queue, reference: MessageReference, error: BrokerError) -> None:
+    """There is no room where it should go: it waits, and after a while it is in its place again. Raises what
+    says that the store has failed.
+    """
+    if isinstance(error, StoreError) and not isinstance(error, DiskFull):
+        raise error
+    if not office.store.full:
+        # of a full disk the log speaks elsewhere, once and not for each message
+        log.warning("message cannot leave its queue", extra={"queue": queue.name, "error": str(error)})
+    if queue.deleted:
+        queue.forget((reference,))
+        return
+    queue.scheduled_count += 1
+    office.scheduled.add(queue, reference, office.clock.wall_ms() + TRY_AGAIN_MS)
+
+
+def set_aside(office: PostOffice, queue: Queue, reference: MessageReference) -> None:
+    """A delivery that cannot be carried out: nobody is given it again before an operator releases it, or the next
+    activation. A loan ends, as the queue keeps what was lent.
+    """
+    if queue.kind is not None and not queue.kind.settled((reference,)):
+        return
+    queue.postpone()
+    office.scheduled.add(queue, reference, _NEVER_MS)
+
+
 def _share(entropy: Entropy | None) -> float:
     """A random number from -1 up to 1."""
     return int.from_bytes(entropy.token(4), "big") / _TWO_31 - 1 if entropy is not None else 0.0
 
 
-def move(office: PostOffice, copy: Message, target: Address, queue: Queue, reference: MessageReference) -> None:
-    """Put a copy on another address and end the original, both or neither."""
+def move(
+    office: PostOffice,
+    copy: Message,
+    target: Address,
+    queues: tuple[Queue, ...],
+    queue: Queue,
+    reference: MessageReference,
+) -> None:
+    """Put a copy in queues of an address and end the original, both or neither; without a queue it ends only."""
     store = office.store
-    queues = target.route(copy, None)
     if not queues:
         target.messages_unrouted += 1
         queue.log_acknowledges((reference,))

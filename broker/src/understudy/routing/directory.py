@@ -233,7 +233,7 @@ class Directory:
                     other.linked.remove(address)
                     other.refresh()
         self._office.diverts.address_deleted(name)
-        self._office.starved.pop(address, None)
+        self._office.address_gone(address)
         if address.pages is not None:
             address.pages.close()
         for listener in self.listeners:

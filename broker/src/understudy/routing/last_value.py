@@ -71,11 +71,11 @@ class LastValues:
                 continue
             place = (reference.priority, reference.position, reference.message_id)
             last = self._last.get(key)
-            if last is None or last[2] < reference.message_id:
+            if last is None or _newer(place, last):
                 self._last[key] = place
                 if last is not None:
                     self._drop(last)
-            elif last[2] > reference.message_id:
+            elif _newer(last, place):
                 if self._queue.waiting.at(*last) is not None:
                     self._drop(place)
                 else:
@@ -90,8 +90,7 @@ class LastValues:
                 continue
             place = (reference.priority, reference.position, reference.message_id)
             last = self._last.get(key)
-            # Of one priority the log's order counts, between priorities that of the ids.
-            if last is not None and last[0] != place[0] and last[2] > place[2]:
+            if last is not None and _newer(last, place):
                 stale.append(place)
                 continue
             if last is not None:
@@ -123,3 +122,10 @@ class LastValues:
         if isinstance(value, bool):
             return "true" if value else "false"
         return value if value is None or isinstance(value, str) else str(value)
+
+
+def _newer(place: tuple[int, int, int], other: tuple[int, int, int]) -> bool:
+    """Whether a message came behind another. Of one priority the order in which they became visible counts, which
+    after a transaction is not that of their ids; between priorities only the ids say something.
+    """
+    return place[1] > other[1] if place[0] == other[0] else place[2] > other[2]

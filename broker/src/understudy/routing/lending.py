@@ -18,15 +18,17 @@ of the queue, and holds the file of a large message until it is given back.
 from __future__ import annotations
 
 from bisect import insort
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from understudy.store.reference import LargeReference, MessageReference
 
 if TYPE_CHECKING:
-    from understudy.routing.dead_letters import DeadLetters
     from understudy.routing.delivery import Consumer
     from understudy.routing.queue import Queue
+
+    Kill = Callable[[Queue, MessageReference], None]
+    """Takes what was delivered too often, and is in no place any more."""
 
 
 class LentReference(MessageReference):
@@ -102,7 +104,7 @@ class Lending:
             waiting.remove(found)
         return found
 
-    def cancelled(self, references: Sequence[MessageReference], dead_letters: DeadLetters) -> list[MessageReference]:
+    def cancelled(self, references: Sequence[MessageReference], kill: Kill) -> list[MessageReference]:
         """Loans among them failed or were not looked at (``delivery_count`` says which). Returns
         the others.
         """
@@ -114,13 +116,13 @@ class Lending:
                 continue
             self._end(reference)
             failed = reference.delivery_count > reference.lent_count
-            if (not failed or self._count_failure(reference, dead_letters)) and reference.consumer in present:
+            if (not failed or self._count_failure(reference, kill)) and reference.consumer in present:
                 place = (9 - reference.priority, reference.position, reference.message_id)
                 insort(self._again.setdefault(reference.consumer, []), place)
         self._queue.prompt()
         return others
 
-    def _count_failure(self, lent: LentReference, dead_letters: DeadLetters) -> bool:
+    def _count_failure(self, lent: LentReference, kill: Kill) -> bool:
         """Whether it may be tried again."""
         queue = self._queue
         waiting = queue.waiting
@@ -134,7 +136,7 @@ class Lending:
             queue.store.store_delivery_count(queue.queue_id, reference.message_id, count)
         attempts = queue.address.settings.max_delivery_attempts
         if 0 < attempts <= count and not queue.internal and not queue.deleted:
-            dead_letters.kill(queue, reference)
+            kill(queue, reference)
             return False
         waiting.put_back((reference,))
         return True

@@ -10,7 +10,7 @@ Not here: page files (``store.pages``), who is refused (``post_office``).
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Final
 
 from understudy.message import LargeMessage, Message
@@ -65,7 +65,7 @@ class Paging:
         if homeless and not self._store_page(queues[0].address.pages, homeless):
             return
         for queue, reference in zip(queues, references, strict=True):
-            if queue.kind is not None:
+            if queue.kind is not None and not reference.scheduled_ms:
                 queue.kind.remember(reference)
         size_bytes = references[0].size_bytes
         office = self._office
@@ -104,7 +104,7 @@ class Paging:
         reader = self._readers.get(key)
         if reader is None:
             reader = self._open_reader(key)
-        message = reader.read(location, queue.waiting.locations_behind(reference))
+        message = reader.read(location, _alike(queue.waiting.locations_behind(reference), key[1]))
         if isinstance(reference, LargeReference) and not message.is_large:
             # a page, other than the log, does not say what it holds
             return LargeMessage.decode(message.encoded)
@@ -141,6 +141,14 @@ class Paging:
         self._readers.clear()
         if self._pages is not None:
             self._pages.close()
+
+
+def _alike(locations: Iterable[Location | None], paged: bool) -> Iterator[Location]:
+    """Those at the beginning that are all in page files, or all in the log: neither knows the other's."""
+    for location in locations:
+        if location is None or (location >= _FIRST_PAGE) is not paged:
+            return
+        yield location
 
 
 def _smallest(limit: int, *settings: int) -> int:

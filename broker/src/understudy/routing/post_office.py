@@ -234,6 +234,11 @@ class PostOffice:
             self.starved[address] = {}
         self.starved[address][waiter] = grant
 
+    def address_gone(self, address: Address) -> None:
+        """Nothing will make room on it any more: who waits for that goes on, and learns what there is instead."""
+        for grant in self.starved.pop(address, {}).values():
+            grant()
+
     def no_longer_waits(self, waiter: object) -> None:
         """Do not call any more."""
         for waiters in self.starved.values():
@@ -509,12 +514,12 @@ class PostOffice:
     ) -> None:
         """No queue wants it: dropped, or sent to the dead letters if the settings say so."""
         address.messages_unrouted += 1
-        if duplicate_id is not None:
-            self.remember(address, duplicate_id, transaction, logged=False)
         if address.settings.send_to_dla_on_no_route:
-            self.dead_letters.no_route(address, message, order, done, transaction)
-            return
-        self.answer(order, done, self.store.last_sequence if duplicate_id is not None else 0)
+            self.dead_letters.no_route(address, message, order, transaction)
+        if duplicate_id is not None:
+            # behind what it stands for: whoever could not be served, or was not before a crash, must be next time
+            self.remember(address, duplicate_id, transaction, logged=False)
+        self.answer(order, done, self.store.last_sequence if duplicate_id is not None and transaction is None else 0)
 
     def _find(self, name: str, routing_type: PropertyValue, order: Order) -> tuple[Address, NamedQueue | None]:
         """The slow way to an address: ``address::queue``, or one made on demand."""
@@ -537,8 +542,8 @@ class PostOffice:
     # -- messages that leave their queue otherwise ------------------------------------------------
 
     def expire(self, queue: Queue, reference: MessageReference) -> None:
-        """A reference in no place any more whose time is over."""
-        self.dead_letters.expire(queue, reference)
+        """A reference in no place any more whose time is over; see ``departures``."""
+        departures.expire(self, queue, reference)
 
     def _expire_overdue(self) -> bool:
         now_ms = self.clock.wall_ms()
@@ -549,23 +554,21 @@ class PostOffice:
         """Deliveries that failed; see ``departures``."""
         departures.cancel(self, queue, references, delay_redelivery=delay_redelivery)
 
-    def move(self, copy: Message, target: Address, queue: Queue, reference: MessageReference) -> None:
-        """Put a copy on another address and end the original, both or neither."""
-        departures.move(self, copy, target, queue, reference)
+    def set_aside(self, queue: Queue, reference: MessageReference) -> None:
+        """A delivery that cannot be carried out; see ``departures``."""
+        departures.set_aside(self, queue, reference)
 
-    def forward(
-        self,
-        message: Message,
-        target: Address,
-        order: Order,
-        done: Done | None,
-        transaction: RoutingTransaction | None,
+    def move(
+        self, copy: Message, target: Address, queues: tuple[Queue, ...], queue: Queue, reference: MessageReference
     ) -> None:
-        """Route a message that has its id to another address, on behalf of its producer."""
+        """Put a copy in queues of an address and end the original, both or neither."""
+        departures.move(self, copy, target, queues, queue, reference)
+
+    def forward(self, message: Message, target: Address, order: Order, transaction: RoutingTransaction | None) -> None:
+        """Route a message that has its id to another address, on behalf of its producer; ``order`` waits for it."""
         queues = target.route(message, None)
         if not queues:
             target.messages_unrouted += 1
-            self.answer(order, done)
             return
+        self.accept(target, message, queues, 0, order, None, transaction, None)
         target.messages_routed += 1
-        self.accept(target, message, queues, 0, order, done, transaction, None)

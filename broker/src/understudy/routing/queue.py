@@ -237,19 +237,24 @@ class Queue:
         self.expiring_count += backlog.expiring_count
         self.waiting.adopt(backlog)
 
-    def put_back(self, references: Iterable[MessageReference]) -> None:
-        """Cancelled deliveries: back to where they were taken from."""
+    def put_back(self, references: Iterable[MessageReference], *, looked_at: bool = False) -> None:
+        """Cancelled deliveries: back to where they were taken from.
+
+        Args:
+            references: In the order in which they were delivered.
+            looked_at: They were no deliveries: where everybody sees everything, whoever is past them saw them.
+        """
         returned = list(references)
         if not returned:
             return
         self.delivering_count -= len(returned)
-        self._wait_again(returned)
+        self._wait_again(returned, looked_at=looked_at)
         if not self.dirty and self.groups_by_priority:
             self._office.mark_dirty(self)
 
-    def _wait_again(self, returned: Sequence[MessageReference]) -> None:
+    def _wait_again(self, returned: Sequence[MessageReference], *, looked_at: bool) -> None:
         self.waiting.put_back(returned)
-        if self.selective:
+        if self.selective and not (looked_at and self.kind is not None and self.kind.lends):
             self._look_again(returned)
         if self.kind is not None:
             self.kind.returned(returned)
@@ -278,8 +283,8 @@ class Queue:
         self.scheduled_count -= 1
         if self.kind is not None and not self.kind.admits(reference):
             self.replaced(reference)
-        elif reference.delivery_count:
-            self._wait_again((reference,))
+        elif reference.position >= 0:
+            self._wait_again((reference,), looked_at=True)
         else:
             self.waiting.append(reference)
             if self.kind is not None:
@@ -358,6 +363,8 @@ class Queue:
                 self._office.expire(self, original)
             return
         self.delivering_count -= 1
+        # nobody tried it, should it have to stay for now
+        reference.delivery_count -= 1
         self._office.expire(self, reference)
 
     def expire_overdue(self, now_ms: int) -> int:
@@ -472,6 +479,12 @@ class Queue:
         """The first message of a group was met."""
         self.grouping = True
         self._choose_dispatch()
+
+    def close_group(self, key: str) -> None:
+        """Nobody owns it any more: who passed over messages of it may have them now."""
+        if self.group_owners.pop(key, None) is not None and self.consumer_count > 1:
+            self._look_from_the_start()
+            self.prompt()
 
     def group_key(self, group: str) -> str:
         """Under which its owner is kept: the group itself, or its bucket when there are buckets or

@@ -87,6 +87,8 @@ def _give_up(office: PostOffice, backlog: Backlog) -> None:
 
 def _adopt(office: PostOffice, queue: Queue, backlog: Backlog) -> None:
     for reference in backlog.scheduled_after(office.clock.wall_ms()):
+        # where it lay in the backlog is no place in the queue
+        reference.position = -1
         queue.schedule(reference)
         office.scheduled.add(queue, reference, reference.scheduled_ms)
     queue.adopt(backlog)

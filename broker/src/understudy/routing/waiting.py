@@ -369,16 +369,18 @@ class Level:
                     yield reference.location if reference.message is None else None
 
     def take_overdue(self, now_ms: int, limit: int) -> list[MessageReference]:
-        """Take about ``limit`` of those that expire by then."""
+        """Take about ``limit`` of those that expire by then; they can be put back."""
 
         def overdue(reference: MessageReference | None) -> bool:
             return reference is not None and 0 < reference.expiration <= now_ms
 
         taken = [reference for reference in self.returned if overdue(reference)]
         self.returned = [reference for reference in self.returned if not overdue(reference)]
-        for part in (self.entries, self.inlet) if self.blocks else (self.entries,):
+        parts = ((self.base, self.entries), (self._tail_base, self.inlet))
+        for base, part in parts if self.blocks else parts[:1]:
             for index, reference in enumerate(part):
                 if reference is not None and overdue(reference):
+                    reference.position = base + index
                     taken.append(reference)
                     part[index] = None
         for block in self.blocks:
@@ -489,9 +491,13 @@ class Waiting:
         return None
 
     def put_back(self, references: Iterable[MessageReference]) -> None:
-        """Back to where each was taken from."""
+        """Back to where each was taken from; what never had a place goes behind all others."""
         by_priority: dict[int, list[MessageReference]] = {}
         for reference in references:
+            if reference.position < 0:
+                self.append(reference)
+                reference.position = self.level(reference.priority).end - 1
+                continue
             by_priority.setdefault(reference.priority, []).append(reference)
         for priority, group in by_priority.items():
             self.level(priority).put_back(group)

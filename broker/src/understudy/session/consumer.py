@@ -4,14 +4,16 @@ Delivery count: raised when a message is handed out, so 1 at the first time (fac
 looks at messages without taking them: it holds nothing and changes no count.
 
 A large message goes out in pieces as credits and the socket allow; until its last piece nothing
-else goes to this consumer (facts 6.3). One whose file is damaged is set aside: it stays in the
-queue's counts and is not tried again before the next activation, so it blocks nobody.
+else goes to this consumer (facts 6.3). One whose file is damaged is set aside, among the scheduled
+messages of its queue: it is not tried again before an operator releases it or the next activation, so
+it blocks nobody.
 """
 
 from __future__ import annotations
 
 import logging
 from collections import OrderedDict
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from understudy.errors import BrokerError, IllegalState, LargeMessageFailed, StoreError
@@ -74,6 +76,8 @@ class ServerConsumer(Consumer):
         return self._large is None and self._callback.writable()
 
     def deliver(self, reference: MessageReference, message: Message) -> None:
+        if self.queue.kind is not None:
+            self._end_loans((reference,))
         if message.is_large:
             assert isinstance(message, LargeMessage)
             self._deliver_large(reference, message)
@@ -97,7 +101,16 @@ class ServerConsumer(Consumer):
         else:
             self.delivering[reference.message_id] = reference
 
+    def _end_loans(self, references: Sequence[MessageReference]) -> None:
+        """A queue that does not lend any more hands out for good what this consumer may still have as a loan."""
+        for reference in references:
+            lent = self.delivering.pop(reference.message_id, None)
+            if lent is not None and self.queue.kind is not None:
+                self.queue.kind.settled((lent,))
+
     def deliver_run(self, references: list[MessageReference]) -> None:
+        if self.queue.kind is not None:
+            self._end_loans(references)
         try:
             charged = self._callback.deliver_run(self.consumer_id, references)
         except BrokerError:
@@ -152,6 +165,10 @@ class ServerConsumer(Consumer):
         self.allowance_bytes -= frame_bytes
 
     def _set_aside(self, reference: MessageReference, error: BrokerError) -> None:
+        self._complain(reference, error)
+        self.session.set_aside(self.queue, reference)
+
+    def _complain(self, reference: MessageReference, error: BrokerError) -> None:
         log.error(
             "large message cannot be delivered",
             extra={"queue": self.queue.name, "message_id": reference.message_id, "error": str(error)},
@@ -187,8 +204,10 @@ class ServerConsumer(Consumer):
 
     def _break_off(self, reference: MessageReference, error: BrokerError) -> None:
         """Its client has a part of something that has no end: only a closed consumer says so."""
-        self.delivering.pop(reference.message_id, None)
-        self._set_aside(reference, error)
+        if self.delivering.pop(reference.message_id, None) is not None:
+            self._set_aside(reference, error)
+        else:
+            self._complain(reference, error)
         self.disconnect()
 
     def disconnect(self) -> None:
@@ -323,6 +342,9 @@ class BrowserConsumer(ServerConsumer):
     @property
     def browse_only(self) -> bool:
         return True
+
+    def _set_aside(self, reference: MessageReference, error: BrokerError) -> None:
+        self._complain(reference, error)
 
     def prompt(self) -> None:
         if not self._finish_first():

@@ -72,11 +72,12 @@ class LargeRequests:
             IllegalState: nothing was announced.
         """
         upload = self._open()
-        transaction = self._session.sending_transaction
         upload.take(piece)
 
         def arrived(message: LargeMessage | None, error: BrokerError | None) -> None:
             self._upload = None
+            # not that of before: an XA branch may have been undone for its age meanwhile
+            transaction = self._session.sending_transaction
             if message is not None:
                 self._send(message, done, transaction)
             else:

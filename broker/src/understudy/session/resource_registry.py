@@ -10,9 +10,9 @@ Not here: what a session asks about branches (``xa``).
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NoReturn
 
-from understudy.errors import TransactionError, TransactionRolledBack, XaCode, XaError
+from understudy.errors import BrokerError, TransactionError, TransactionRolledBack, XaCode, XaError
 from understudy.ids import Xid
 from understudy.limits import XA_BRANCHES_MAX
 from understudy.ports import Clock, Timers
@@ -98,8 +98,8 @@ class ResourceRegistry:
         branch.require(Event.PREPARE)
         try:
             branch.transaction.prepare(encode_name(Kind.BRANCH, branch.xid))
-        except TransactionError as error:
-            raise self._undone(branch, error) from error
+        except BrokerError as error:
+            self._undo(branch, error)
         branch.fire(Event.PREPARE)
 
     def commit(self, branch: Branch, one_phase: bool, order: Order, done: Done) -> None:
@@ -108,8 +108,8 @@ class ResourceRegistry:
         branch.require(event)
         try:
             branch.transaction.commit(order, done)
-        except TransactionError as error:
-            raise self._undone(branch, error) from error
+        except BrokerError as error:
+            self._undo(branch, error)
         branch.fire(event)
         del self._branches[branch.xid]
 
@@ -123,11 +123,14 @@ class ResourceRegistry:
         del self._branches[branch.xid]
         return branch.transaction.roll_back()
 
-    def _undone(self, branch: Branch, error: TransactionError) -> XaError:
+    def _undo(self, branch: Branch, error: BrokerError) -> NoReturn:
+        """It cannot be, because of an error of its own or of an operation in it; others are none of the branch's."""
+        if not isinstance(error, TransactionError) and not branch.transaction.rollback_only:
+            raise error
         expired = branch.expired
         self._give_back(self.roll_back(branch))
         code = XaCode.ROLLED_BACK_TIMEOUT if expired else XaCode.ROLLED_BACK
-        return XaError(f"the branch was rolled back: {error}", xa_code=code)
+        raise XaError(f"the branch was rolled back: {error}", xa_code=code) from error
 
     def left(self, branch: Branch, session: ServerSession) -> None:
         """A session no longer works in it."""
@@ -137,6 +140,8 @@ class ResourceRegistry:
             if branch.expired:
                 branch.fire(Event.EXPIRE)
                 del self._branches[branch.xid]
+                # what they did before they learnt of it
+                self._give_back(branch.transaction.roll_back())
 
     def _give_back(self, returned: dict[Queue, list[MessageReference]]) -> None:
         for queue, references in returned.items():

@@ -151,6 +151,10 @@ class SendRequests:
         policy = self._office.blocks_producers(found) if found is not None else None
         target = self._target(name)
         if found is None or policy is None:
+            if target.wanted_bytes:
+                # there is room before those who wait were told: this is the answer to both requests
+                self._office.no_longer_waits(target)
+                credit_bytes = min(target.wanted_bytes + credit_bytes, PRODUCER_CREDITS_MAX)
             self._grant(address, target, credit_bytes)
         elif policy is AddressFullPolicy.FAIL:
             self._callback.producer_credits_refused(address, credit_bytes)

@@ -199,7 +199,8 @@ class ServerSession:
         queue.remove_consumer(consumer)
         for listener in self._directory.listeners:
             listener.consumer_removed(queue, consumer)
-        self.queues.consumer_left(queue.name)
+        if not consumer.browse_only:
+            self.queues.consumer_left(queue.name)
 
     def consumer_disconnected(self, consumer: ServerConsumer) -> None:
         """Its queue is being deleted."""
@@ -262,6 +263,10 @@ class ServerSession:
     def large_messages(self) -> LargeMessages:
         """Where bodies of large messages are."""
         return self._office.store.large
+
+    def set_aside(self, queue: Queue, reference: MessageReference) -> None:
+        """A delivery that can not be carried out at all."""
+        self._office.set_aside(queue, reference)
 
     @property
     def sending_transaction(self) -> Transaction | None:

@@ -81,6 +81,7 @@ class XaRequests:
             branch.transaction.fail(TransactionRolledBack("its application ended it as failed"))
 
     def _check_free(self) -> None:
+        self._session.check_open()
         if not self._session.xa:
             raise XaError("the session is not an XA session", xa_code=XaCode.PROTOCOL)
         if self.branch is not None:

@@ -79,7 +79,8 @@ class MessageReference:
         self.location = location
         self.message = message
         self.delivery_count = 0
-        self.position = 0
+        self.position = -1
+        """In ``routing.waiting``; -1 before it had a place there."""
 
     def __repr__(self) -> str:
         kind = type(self).__name__

@@ -231,7 +231,9 @@ class StoreState:
         _APPLY[type(record)](self, record, segment, location)
 
     def remember_duplicate(self, address_id: int, duplicate_id: bytes) -> None:
-        """The address has seen this id."""
+        """The address has seen this id; one that the log does not have (any more) remembers nothing."""
+        if address_id not in self.addresses:
+            return
         ids = self.duplicate_ids.get(address_id)
         if ids is None:
             ids = self.duplicate_ids[address_id] = deque(maxlen=self.id_cache_size)

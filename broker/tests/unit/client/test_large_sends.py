@@ -329,3 +329,43 @@ def test_the_end_and_a_doomed_transaction() -> None:
     assert doomed.settled
     assert doomed.error is None
     assert not host.sends.busy
+
+
+def test_a_rollback_in_the_middle_of_a_large_message_lets_the_next_transaction_send() -> None:
+    host = Host()
+    host.sends.resume()
+    host.large(confirm=False)
+    host.pump(100)
+    host.sends.drop()
+    host.took()
+    committed: list[bool] = []
+    outcome = host.large(bytes(10), confirm=False)
+    host.sends.when_none_waits(lambda: committed.append(True))
+    host.pump()
+    assert host.took() == ["begin", "10/0"]
+    assert outcome.settled
+    assert committed == [True]
+    small = host.small("next")
+    assert host.took() == ["next/1"]
+    host.sends.confirmed(1)
+    assert small.error is None
+
+
+@pytest.mark.parametrize("why", ["its body", "a full address", "a rollback"])
+def test_who_waits_for_the_end_hears_of_a_large_message_that_ended_before(why: str) -> None:
+    def broken() -> Iterator[bytes]:
+        yield bytes(150)
+        raise OSError("the disk is gone")
+
+    host = Host()
+    host.sends.resume()
+    outcome = host.large(IterableSource(broken()))
+    ended: list[bool] = []
+    host.sends.on_idle = lambda: ended.append(True)
+    if why == "a full address":
+        host.sends.credits_refused(100, "a")
+    elif why == "a rollback":
+        host.sends.drop()
+    host.pump()
+    assert outcome.settled
+    assert ended == [True]

@@ -338,3 +338,13 @@ def test_ids_run_over_the_end_of_their_field() -> None:
     again.send(packets.SessionStart())
     again.handler.check()
     assert again.received() == [packets.PacketsConfirmed(-(2**31))]
+
+
+def test_a_slow_consumer_that_is_ended_while_it_is_away_takes_its_temporary_queues_along() -> None:
+    node, client = loaded()
+    handler = client.handler.sessions[10]
+    handler.session.queues.create_queue(QueueConfiguration(name="temp", temporary=True))
+    client.lose()
+    handler.kill_connection("slow consumer")
+    assert node.services.session_count() == 0
+    assert node.world.office.find_queue("temp") is None

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from support.routing import World, callback_of, text
 from understudy.config.model import RoutingType
-from understudy.message import ROUTING_TYPE, Message
+from understudy.errors import AddressFull, DiskFailed
+from understudy.message import DUPLICATE_ID, ROUTING_TYPE, Message
+from understudy.routing import departures, directory
 from understudy.routing.queue import Queue
 
 DEAD = {"#": {"dead_letter_address": "DLQ", "max_delivery_attempts": 2, "expiry_address": "EXP"}}
@@ -105,12 +109,97 @@ def test_a_target_nobody_listens_to_ends_it_too() -> None:
     assert world.office.directory.addresses["DLQ"].messages_unrouted == 1
 
 
-def test_dead_letters_that_die_on_their_own_address_end() -> None:
-    world = World({"#": {"dead_letter_address": "q", "max_delivery_attempts": 1}})
+def test_dead_letters_that_die_on_their_own_address_stay_there() -> None:
+    """With one dead letter address for all, as most have it, whoever fails to look at them must not lose them."""
+    settings = {"dead_letter_address": "q", "max_delivery_attempts": 1, "auto_create_dead_letter_resources": True}
+    world = World({"#": settings})
     queue = world.queue()
+    for name in ("m", "n"):
+        world.session().send(text(name, properties={"_AMQ_ORIG_ADDRESS": "source"}))
+    fail_once(world)
+    fail_once(world)
+    assert (queue.message_count, queue.delivering_count, queue.messages_killed) == (2, 0, 2)
+    assert len(world.store.survivors(queue)) == 2
+    assert [each.name for each in world.office.queues()] == ["q"]
+    copy = only(world, queue)
+    assert (copy.body, dict(copy.properties)) == (b"m", {"_AMQ_ORIG_ADDRESS": "source"})
+    queue.purge()
+    assert queue.address.size_bytes == 0
+
+
+def test_what_expires_on_the_expiry_address_stays_there() -> None:
+    world = World({"#": {"expiry_address": "q"}})
+    queue = world.queue()
+    world.session().send(text("m", expiration=world.clock.now_ms + 1))
+    world.clock.advance(2)
+    assert (only(world, queue).body, queue.messages_expired) == (b"m", 1)
+    assert (queue.message_count, queue.expiring_count) == (1, 0)
+
+
+@pytest.mark.parametrize("way", ["delivery", "search", "found by its consumer"])
+def test_a_full_disk_lets_nothing_expire_before_there_is_room(way: str) -> None:
+    world = World({"#": {"expiry_address": "EXP"}}, message_expiry_scan_period_ms=100 if way == "search" else -1)
+    queue, expired = world.queue(), world.queue("EXP")
+    session = world.session()
+    for name in ("m", "n"):
+        session.send(text(name, expiration=world.clock.now_ms + 50 if name == "m" else 0))
+    session.create_consumer(0, "q")
+    if way == "found by its consumer":
+        session.receive_consumer_credits(0, 1)
+        world.turn()
+    world.store.full = True
+    world.clock.advance(200)
+    if way == "found by its consumer":
+        session.expire(0, callback_of(session).delivered[0][1].message_id)
+    session.receive_consumer_credits(0, -1)
+    world.turn()
+    assert callback_of(session).bodies()[-1] == b"n", "what is behind it goes on"
+    assert (queue.message_count, queue.scheduled_count, queue.messages_expired, expired.message_count) == (2, 1, 0, 0)
+    assert len(world.store.survivors(queue)) == 2
+    world.store.full = False
+    world.clock.advance(departures.TRY_AGAIN_MS)
+    world.turn()
+    assert (queue.message_count, queue.scheduled_count, queue.messages_expired, expired.message_count) == (1, 0, 1, 1)
+    assert queue.address.message_count == 1
+
+
+@pytest.mark.parametrize("lent", [False, True])
+def test_a_full_disk_lets_nothing_die_before_there_is_room(lent: bool) -> None:
+    world = World(DEAD)
+    queue, dead = world.queue(non_destructive=lent), world.queue("DLQ")
     world.session().send(text("m"))
     fail_once(world)
-    assert queue.message_count == 0
+    world.store.full = True
+    fail_once(world)
+    assert (queue.message_count, queue.delivering_count, queue.scheduled_count) == (1, 0, 1)
+    world.store.full = False
+    world.clock.advance(departures.TRY_AGAIN_MS)
+    fail_once(world)
+    assert (queue.message_count, queue.delivering_count, queue.scheduled_count, dead.message_count) == (0, 0, 0, 1)
+
+
+def test_too_many_queues_keep_dead_letters_where_they_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = World({"#": {**DEAD["#"], "auto_create_dead_letter_resources": True}})
+    queue = world.queue()
+    world.session().send(text("m"))
+    monkeypatch.setattr(directory, "QUEUES_MAX", 1)
+    fail_once(world, 2)
+    assert (queue.message_count, queue.scheduled_count, queue.messages_killed) == (1, 1, 0)
+
+
+def test_a_failed_store_is_told_and_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = World(DEAD)
+    world.queue()
+    world.queue("DLQ")
+    world.session().send(text("m"))
+    fail_once(world)
+
+    def fails(*_: object, **__: object) -> int:
+        raise DiskFailed("gone")
+
+    monkeypatch.setattr(world.store, "store_message", fails)
+    with pytest.raises(DiskFailed):
+        fail_once(world)
 
 
 def test_resources_are_made_when_the_settings_say_so() -> None:
@@ -165,3 +254,18 @@ def test_what_was_never_durable_is_moved_without_a_transaction() -> None:
     queue.expire_overdue(world.clock.now_ms)
     assert expired.message_count == 1
     assert world.store.survivors(expired) == []
+
+
+def test_a_refused_message_that_nobody_wants_may_be_sent_again_with_its_duplicate_id() -> None:
+    """Its id counts behind what it stands for: else the second attempt was a duplicate of a message that is nowhere."""
+    world = World({"#": {"dead_letter_address": "DLQ", "send_to_dla_on_no_route": True}})
+    dead = world.queue("DLQ")
+    session = world.session()
+    world.office.directory.create_address("nowhere", {RoutingType.MULTICAST})
+    world.store.full = True
+    for name in ("first", "again", "and again"):
+        session.send(text("m", "nowhere", properties={DUPLICATE_ID: "1"}), world.answers.of(name))
+        world.store.full = False
+    assert isinstance(world.answers.error("first"), AddressFull)
+    assert (world.answers.error("again"), world.answers.error("and again")) == (None, None)
+    assert dead.message_count == 1

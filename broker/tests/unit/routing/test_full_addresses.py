@@ -131,3 +131,33 @@ def test_a_page_limit_without_a_policy_is_no_limit() -> None:
     full = Full({"max_size_bytes": SIZE, "page_limit_messages": 3}, {})
     assert full.send("more") is None
     assert full.queue.message_count == 4
+
+
+@pytest.mark.parametrize("away", ["address", "temporary queue"])
+def test_producers_of_an_address_that_goes_do_not_wait_for_ever(away: str) -> None:
+    world = World({"#": {"address_full_policy": "BLOCK", "max_size_bytes": 1}})
+    world.queue(temporary=away != "address", durable=False)
+    producer = world.session()
+    producer.sends.request_credits("q", 100)
+    producer.send(text(BODY))
+    producer.sends.request_credits("q", 70)
+    world.turn()
+    assert callback_of(producer).credits == [("q", 100)]
+    if away == "address":
+        world.office.directory.delete_address("q", force=True)
+    else:
+        world.office.directory.delete_queue("q")
+    assert "q" not in world.office.directory.addresses
+    assert callback_of(producer).credits == [("q", 100), ("q", 70)]
+    assert not world.office.starved
+
+
+def test_a_request_that_finds_room_before_those_who_wait_are_told_is_the_answer_to_both() -> None:
+    full = Full({"address_full_policy": "BLOCK", "max_size_bytes": 3 * SIZE}, {})
+    full.producer.sends.request_credits("q", 70)
+    full.queue.purge()
+    full.producer.sends.request_credits("q", 50)
+    full.world.turn()
+    assert callback_of(full.producer).credits == [("q", 100), ("q", 120)]
+    full.producer.close(failed=True)
+    assert not any(full.world.office.starved.values())

@@ -71,3 +71,26 @@ def test_groups_hold_where_consumers_have_selectors() -> None:
     first, second = consumer(world, "a IS NULL"), consumer(world)
     send(world, *"gggg")
     assert sorted([len(firsts(first)), len(firsts(second))]) == [0, 4]
+
+
+def test_a_closed_group_is_free_for_those_who_passed_over_it() -> None:
+    """Its owner has no credits left, and nobody else may stand idle because of that."""
+    world = World()
+    world.queue()
+    owner, other = consumer(world), consumer(world)
+    callback_of(owner).frame_bytes = 1
+    owner.receive_consumer_credits(0, 0)
+    owner.receive_consumer_credits(0, 1)
+    other.receive_consumer_credits(0, 0)
+    producer = world.session()
+    for body in ("first", "last", "next"):
+        extra = {"_AMQ_GROUP_SEQUENCE": -1} if body == "last" else {}
+        producer.send(text(body, properties={GROUP_ID: "g", **extra}))
+    world.turn()
+    other.receive_consumer_credits(0, -1)
+    world.turn()
+    assert (callback_of(owner).bodies(), callback_of(other).bodies()) == ([b"first"], [])
+    owner.receive_consumer_credits(0, 1)
+    world.turn()
+    world.turn()
+    assert (callback_of(owner).bodies(), callback_of(other).bodies()) == ([b"first", b"last"], [b"next"])

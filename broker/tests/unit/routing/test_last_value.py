@@ -272,3 +272,36 @@ def test_a_takeover_keeps_the_newest_of_what_a_crash_left() -> None:
     rig.die(power_loss=False)
     store = rig.activate("c")
     assert World(store=store).office.restore(store.state) == 2
+
+
+def test_a_value_that_comes_back_does_not_take_the_place_of_what_was_committed_later() -> None:
+    """The later one may have the lower id: it was sent earlier, in a transaction."""
+    world = World()
+    queue = world.queue(last_value=True)
+    sender = world.session(transacted=True)
+    sender.send(value("committed later"))
+    world.session().send(value("first"))
+    taker = reader(world, transacted=True)
+    taker.receive_consumer_credits(0, 0)
+    sender.commit()
+    assert waits(queue) == [b"committed later"]
+    taker.rollback()
+    assert waits(queue) == [b"committed later"]
+    assert (queue.message_count, queue.messages_replaced) == (1, 1)
+
+
+def test_keys_of_scheduled_messages_that_never_come_are_not_kept() -> None:
+    pages = Pages(SimVolume().disk("a"), "/paging", 1)
+    world = World({"#": {"max_size_bytes": 0}}, pages=pages)
+    queue = world.queue(last_value=True)
+    later = {SCHEDULED_DELIVERY: world.clock.now_ms + 100}
+    for durable in (True, False):
+        world.session().send(value("later", properties=later, durable=durable))
+    queue.forget(world.office.scheduled.remove(queue))
+    assert queue.kind is not None
+    assert queue.kind.last_values is not None
+    assert not queue.kind.last_values._coming
+    for durable in (True, False):
+        world.session().send(value("later still", properties=later, durable=durable))
+    world.clock.advance(200)
+    assert waits(queue) == [b"later still"]

@@ -5,11 +5,16 @@ from __future__ import annotations
 import random
 from dataclasses import replace
 
+import pytest
+
 from support.large import Node, body_of, header_of
-from support.routing import World, callback_of, text
+from support.routing import FakeCallback, World, callback_of, text
 from support.store import Rig
 from understudy.config.model import RoutingType
+from understudy.errors import DiskFull
+from understudy.management import queue_messages
 from understudy.message import GROUP_ID
+from understudy.routing import departures
 from understudy.routing.changes import change_queue
 from understudy.routing.queue import Queue
 from understudy.session.session import ServerSession
@@ -220,3 +225,42 @@ def test_the_file_of_a_large_message_stays_while_somebody_has_it() -> None:
     assert held(message.large.file_id) == 0
     node.outlive()
     assert node.files() == []
+
+
+def test_what_cannot_leave_is_not_shown_again() -> None:
+    """Neither to who has it, which would end with one loan too many, nor to who is through with it."""
+    world = World({"#": {"expiry_address": "EXP"}})
+    queue = world.queue(non_destructive=True)
+    world.queue("EXP")
+    send(world, "A", expiration=world.clock.now_ms + 100)
+    holder, done = consumer(world), consumer(world)
+    world.turn()
+    done.acknowledge(0, last_id(done))
+    world.store.full = True
+    steps = queue_messages.act_on(world.office, queue, lambda _: True, queue_messages.expire(world.office, queue))
+    with pytest.raises(DiskFull):
+        list(steps)
+    world.clock.advance(200)
+    holder.expire(0, last_id(holder))
+    world.turn()
+    assert (queue.scheduled_count, queue.delivering_count) == (1, 0)
+    world.clock.advance(departures.TRY_AGAIN_MS)
+    world.turn()
+    assert (seen(holder), seen(done)) == ("A", "A")
+    assert (queue.message_count, queue.delivering_count) == (1, 0)
+
+
+@pytest.mark.parametrize("runs", [False, True])
+def test_a_loan_ends_when_its_message_is_handed_out_for_good(runs: bool) -> None:
+    """The queue ceases to lend while a consumer has a loan, and then delivers the same message to it."""
+    world = World()
+    queue = world.queue(non_destructive=True)
+    reader = consumer(world, callback=FakeCallback(runs=runs))
+    send(world, "A")
+    world.turn()
+    assert (queue.delivering_count, queue.message_count) == (1, 1)
+    change_queue(world.office, queue, replace(queue.configuration, non_destructive=False))
+    world.turn()
+    assert (seen(reader), queue.delivering_count) == ("AA", 1)
+    reader.acknowledge(0, last_id(reader))
+    assert (queue.delivering_count, queue.message_count, queue.address.message_count) == (0, 0, 0)

@@ -11,11 +11,12 @@ from zlib import crc32
 import pytest
 
 from support.routing import World, callback_of, text
-from support.store import Rig
+from support.store import DIRECTORY, Rig
 from understudy.config.model import RoutingType
 from understudy.errors import StoreVersionUnsupported
 from understudy.message import DUPLICATE_ID
 from understudy.routing.configuration import QueueConfiguration
+from understudy.store.pages import Pages
 
 
 class Node:
@@ -193,3 +194,20 @@ def test_a_log_of_a_newer_version_is_refused_before_anything_is_changed() -> Non
         rig.activate("b")
     assert path in str(caught.value)
     assert {path: rig.volume.content(path) for path in rig.volume.paths()} == before
+
+
+def test_paged_messages_that_the_log_has_and_others_wait_in_one_queue() -> None:
+    """Whoever reads ahead must not take the place of a message in a page file for one in the log, or the other way."""
+    rig = Rig(random.Random(1))
+    pages = Pages(rig.disk("a"), f"{DIRECTORY}/paging", 1)
+    node = Node(rig, "a", {"pages": pages}, max_size_bytes=0)
+    world = node.world
+    world.queue()
+    producer = world.session()
+    kinds = [True, False, False, True, True, False]
+    for number, durable in enumerate(kinds):
+        producer.send(text(str(number), durable=durable))
+    node.settle()
+    (address,) = world.office.directory.addresses.values()
+    assert address.paged_count == len(kinds)
+    assert node.bodies("q")[0] == [b"0", b"1", b"2", b"3", b"4", b"5"]

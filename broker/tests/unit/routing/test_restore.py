@@ -167,3 +167,32 @@ def test_priorities_and_expirations_are_kept() -> None:
     assert queue is not None
     assert queue.expiring_count == 1
     assert bodies(following, "q") == [b"high", b"low"]
+
+
+def test_a_message_released_early_takes_no_other_ones_place_after_a_restart() -> None:
+    """Released by an operator, failed, and scheduled again by a restart before its time: it comes back behind all
+    others, whatever position it had.
+    """
+    world = World()
+    world.queue()
+    producer = world.session()
+    producer.send(text("early", properties={SCHEDULED_DELIVERY: world.clock.now_ms + 100}))
+    queue = world.office.find_queue("q")
+    assert queue is not None
+    for reference in world.office.scheduled.take(queue, lambda _: True, 1):
+        queue.due(reference)
+    session = world.session(transacted=True)
+    session.create_consumer(0, "q")
+    session.receive_consumer_credits(0, -1)
+    world.turn()
+    session.acknowledge(0, callback_of(session).delivered[0][1].message_id)
+    session.close(failed=True)
+    for name in "ab":
+        producer.send(text(name))
+    following = successor(world)
+    queue = following.office.find_queue("q")
+    assert queue is not None
+    assert (queue.message_count, queue.scheduled_count) == (3, 1)
+    following.clock.advance(100)
+    assert len(queue.waiting) == 3
+    assert bodies(following, "q") == [b"a", b"b", b"early"]

@@ -11,7 +11,15 @@ from support.routing import FakeCallback, FakeSecurity, text
 from support.store import Rig
 from understudy import limits
 from understudy.config.model import Permission, RoutingType
-from understudy.errors import AddressFull, DiskFull, IllegalState, LargeMessageFailed, LimitExceeded, NotAuthorized
+from understudy.errors import (
+    AddressFull,
+    DiskFull,
+    IllegalState,
+    LargeMessageFailed,
+    LimitExceeded,
+    NotAuthorized,
+    XaError,
+)
 from understudy.ids import Xid
 from understudy.message import DUPLICATE_ID, LARGE_COMPRESSED, LARGE_SIZE, SCHEDULED_DELIVERY
 from understudy.session import upload as upload_module
@@ -513,3 +521,57 @@ def test_a_prepared_branch_keeps_its_files_over_a_takeover(node: Node, outcome: 
         decider.branches.roll_back(xid)
     successor.outlive()
     assert successor.files() == []
+
+
+def test_a_branch_that_is_too_old_when_the_body_is_safe(node: Node) -> None:
+    """The message belongs to what came of the branch, not to the transaction that was undone meanwhile."""
+    registry = node.world.resources
+    registry.timeout_ms = 1
+    session = node.world.session(xa=True, auto_commit_sends=False, auto_commit_acks=False)
+    xid = Xid(1, b"global", b"branch")
+    session.branches.start(xid)
+    went_on: list[bool] = []
+    session.large.begin(header_of("m"))
+    assert session.large.finish(body_of("m"), -1, node.world.answers.of("m"), lambda: went_on.append(True))
+    node.world.clock.advance(10)
+    registry._expire()
+    node.settle()
+    assert went_on == [True]
+    with pytest.raises(XaError):
+        session.branches.end(xid, failed=False)
+    queue = node.world.office.find_queue("q")
+    assert queue is not None
+    assert (queue.message_count, queue.incoming, queue.address.message_count) == (0, 0, 0)
+    assert node.store.state.transactions == {}
+    node.outlive()
+    assert node.files() == []
+    assert node.store.large.count == 0
+
+
+@pytest.mark.parametrize("lent", [False, True])
+@pytest.mark.parametrize("damage", ["missing", "changed"])
+def test_a_damaged_message_leaves_with_its_queue(damage: str, lent: bool) -> None:
+    """It is with nobody, and all counts, also those of the address, end at zero when it is removed."""
+    node = Node(Rig(random.Random(1)), "a")
+    queue = node.world.queue("q", non_destructive=lent)
+    sent(node, "m")
+    path = f"{FOLDER}/{node.files()[0]}"
+    if damage == "missing":
+        node.rig.disk("vandal").remove(path)
+    else:
+        node.rig.volume.flip_bit(path, 300_000, 3)
+    browser = node.world.session()
+    browser.create_consumer(0, "q", browse_only=True)
+    browser.receive_consumer_credits(0, -1)
+    reader = node.consumer()
+    node.settle()
+    node.world.clock.advance(100_000)
+    node.settle()
+    assert seen_by(reader).large_bodies == []
+    assert (queue.message_count, queue.delivering_count) == (1, 0)
+    assert (queue.scheduled_count, len(queue.waiting)) == ((0, 1) if lent else (1, 0))
+    node.world.office.directory.delete_queue("q", disconnect=True)
+    assert (queue.message_count, queue.address.message_count, queue.address.size_bytes) == (0, 0, 0)
+    assert node.world.office.memory_bytes == 0
+    node.outlive()
+    assert node.store.large.count == 0

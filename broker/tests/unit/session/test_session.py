@@ -216,6 +216,18 @@ def test_arrangements_are_answered_when_durable() -> None:
     assert len(answers) == 2
 
 
+def test_whoever_only_looked_takes_no_shared_queue_along() -> None:
+    world = World()
+    session = world.session()
+    session.queues.create_shared_queue(QueueConfiguration(name="s", address="t", durable=False))
+    session.create_consumer(0, "s", browse_only=True)
+    session.close_consumer(0)
+    assert world.office.find_queue("s") is not None
+    session.create_consumer(1, "s")
+    session.close_consumer(1)
+    assert world.office.find_queue("s") is None
+
+
 def test_shared_queues_are_made_once() -> None:
     world = World()
     configuration = QueueConfiguration(name="s", address="t", durable=False, routing_type=RoutingType.MULTICAST)

@@ -8,7 +8,7 @@ import pytest
 
 from support.routing import World, callback_of, text
 from understudy.config.model import RoutingType
-from understudy.errors import MachineError, StoreError, XaCode, XaError
+from understudy.errors import MachineError, ObjectClosed, StoreError, XaCode, XaError
 from understudy.ids import Xid
 from understudy.machine import To
 from understudy.message import DUPLICATE_ID, ROUTING_TYPE
@@ -370,3 +370,69 @@ def test_a_queue_made_on_demand_stays_while_a_branch_in_doubt_needs_it(what: str
     assert queue.message_count == (1 if stays else 0)
     world.clock.advance(10_000)
     assert (world.office.find_queue("made") is queue) is stays
+
+
+@pytest.mark.parametrize("ends", [True, False])
+def test_work_in_a_branch_that_was_too_old_leaves_nothing_behind(ends: bool) -> None:
+    """What its session did before it learnt of the rollback is undone, too, when it ends its part or closes."""
+    world = World()
+    aging(world)
+    session = xa_session(world)
+    world.session().send(text("held"))
+    session.create_consumer(0, "q")
+    session.receive_consumer_credits(0, -1)
+    session.branches.start(XID)
+    world.clock.advance(11_000)
+    world.turn()
+    session.acknowledge(0, callback_of(session).delivered[0][1].message_id)
+    session.send(text("too late"))
+    if ends:
+        refused(XaCode.ROLLED_BACK_TIMEOUT, lambda: session.branches.end(XID, failed=False))
+    session.close(failed=True)
+    (queue,) = world.office.queues()
+    assert (queue.message_count, queue.delivering_count, queue.incoming, len(queue.waiting)) == (1, 0, 0, 1)
+    assert queue.address.message_count == 1
+    assert not world.store.transactions
+    assert len(world.resources) == 0
+
+
+def test_a_closed_session_begins_nothing() -> None:
+    world = World()
+    session = xa_session(world)
+    session.close(failed=False)
+    with pytest.raises(ObjectClosed):
+        session.branches.start(XID)
+    assert len(world.resources) == 0
+
+
+@pytest.mark.parametrize("one_phase", [True, False])
+def test_a_branch_in_which_a_send_was_refused_is_rolled_back_and_says_so(one_phase: bool) -> None:
+    """Whatever the reason was: a code of a resource manager that does not know would leave it to its timeout."""
+    world = World({"#": {"address_full_policy": "FAIL", "max_size_bytes": 1}})
+    session = xa_session(world)
+    session.branches.start(XID)
+    session.send(text("a"))
+    session.send(text("does not fit"))
+    session.branches.end(XID, failed=False)
+    if one_phase:
+        refused(XaCode.ROLLED_BACK, lambda: commit(session, one_phase=True))
+    else:
+        refused(XaCode.ROLLED_BACK, lambda: session.branches.prepare(XID))
+    assert len(world.resources) == 0
+    assert world.office.directory.addresses["q"].message_count == 0
+
+
+def test_a_store_that_failed_decides_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = World()
+    session = xa_session(world)
+    session.branches.start(XID)
+    session.send(text("a"))
+    session.branches.end(XID, failed=False)
+
+    def fails(*_: object) -> int:
+        raise StoreError("gone")
+
+    monkeypatch.setattr(world.store, "store_prepare", fails)
+    with pytest.raises(StoreError):
+        session.branches.prepare(XID)
+    assert len(world.resources) == 1

@@ -62,6 +62,7 @@ def test_acknowledge_and_delivery_count() -> None:
 
 def test_a_transaction_counts_from_its_commit() -> None:
     log = Log()
+    log.apply(AddressRecord(1, "a", (1,)))
     log.add(1, 1)
     log.add(2, 1, tx_id=9, duplicate_id=b"d")
     log.apply(records.AcknowledgeRecord(1, 9, (1,)))
@@ -114,13 +115,24 @@ def test_queue_removal_takes_messages_also_of_open_transactions() -> None:
 
 def test_duplicate_ids_are_bounded_oldest_first() -> None:
     log = Log(id_cache_size=3)
+    log.apply(AddressRecord(1, "a", (1,)))
     for value in range(5):
         log.apply(records.DuplicateIdRecord(1, 0, bytes([value])))
     assert list(log.state.duplicate_ids[1]) == [b"\2", b"\3", b"\4"]
-    log.apply(AddressRecord(1, "a", (1,)))
     log.apply(records.AddressRemoveRecord(1))
     assert not log.state.duplicate_ids
     assert not log.state.addresses
+
+
+def test_duplicate_ids_of_addresses_that_are_not_there_are_not_kept_for_ever() -> None:
+    """Temporary ones have no record, and a transaction may end when its address is gone."""
+    log = Log()
+    log.apply(AddressRecord(1, "a", (1,)))
+    log.apply(records.DuplicateIdRecord(1, 9, b"late"))
+    log.apply(records.AddressRemoveRecord(1))
+    log.apply(records.CommitRecord(9))
+    log.apply(records.DuplicateIdRecord(2, 0, b"temporary"))
+    assert not log.state.duplicate_ids
 
 
 def test_a_checkpoint_replaces_bindings_and_drops_what_it_does_not_name() -> None:

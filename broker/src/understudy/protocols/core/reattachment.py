@@ -107,9 +107,10 @@ class Reattachments:
     def _end_overdue(self) -> None:
         now_ms = self._clock.monotonic_ms()
         for handler in [each for each, (_, end_ms) in self._detached.items() if end_ms <= now_ms]:
-            self._end(handler)
+            self.end(handler)
 
-    def _end(self, handler: CoreSession) -> None:
+    def end(self, handler: CoreSession) -> None:
+        """Nobody comes back to it: what only its connection kept goes, too."""
         scope = handler.session.connection
         handler.close(failed=True)
         if not any(other.session.connection is scope for other in self._detached):
@@ -119,4 +120,4 @@ class Reattachments:
         """The node stops: end the detached; the others end with their connections."""
         self._sweep.close()
         for handler in list(self._detached):
-            self._end(handler)
+            self.end(handler)

@@ -356,7 +356,7 @@ class CoreSession:
         """The slow-consumer-policy is KILL; the packet says so to clients that listen (facts 13)."""
         connection = self.channel.connection
         if self.channel.detached:
-            self.close(failed=True)
+            connection.services.reattachments.end(self)
         else:
             connection.kill(reason)
 
