@@ -292,7 +292,8 @@ class Directory:
             address = self.create_address(
                 full.address,
                 {chosen},
-                auto_created=full.auto_created or full.temporary,
+                # Nobody asked for it: it came with the queue and goes with its last one.
+                auto_created=True,
                 internal=full.internal,
                 durable=not full.temporary,
             )
@@ -397,16 +398,12 @@ class Directory:
         """Whether an existing queue is the shared one asked for (CREATE_SHARED_QUEUE).
 
         Raises:
-            SharedQueueMismatch: same name, but another address or filter, or durability.
+            SharedQueueMismatch: same name, but another address or filter (facts 4.2).
         """
         wanted_filter = parse_filter(configuration.filter)
         same = (queue.filter.text if queue.filter else None) == (wanted_filter.text if wanted_filter else None)
         if queue.address.name != (configuration.address or configuration.name) or not same:
             raise SharedQueueMismatch(f"queue {queue.name!r} exists with another address or filter")
-        if queue.configuration.durable != configuration.durable:
-            raise SharedQueueMismatch(
-                f"queue {queue.name!r} exists and is {'not ' if configuration.durable else ''}durable"
-            )
 
 
 def _address_record(

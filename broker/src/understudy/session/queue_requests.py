@@ -13,6 +13,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from understudy.config.model import Permission, RoutingType
+from understudy.routing.auto_deletion import delete_unbound
 from understudy.routing.changes import change_routing_types
 from understudy.routing.configuration import QueueConfiguration, split_fqqn
 from understudy.routing.post_office import PostOffice
@@ -148,6 +149,7 @@ class QueueRequests:
             queue.name,
         )
         self._directory.delete_queue(queue.name)
+        delete_unbound(self._directory, queue.address)
         self._session.connection.temporary_queues.pop(queue.name, None)
 
     def query_queue(self, name: str) -> QueueQueryResult:

@@ -15,7 +15,7 @@ from rich.progress import Progress
 
 from interop.differential.campaign import Verdict, judge
 from interop.differential.compare import Difference
-from support.targets import start_target
+from interop.differential.configuration import start
 
 ROOT = Path(__file__).parents[4]
 SCRATCH = ROOT / ".scratch" / "interop"
@@ -53,7 +53,7 @@ def main(seeds: str, artemis: Path | None, shrinking: bool, seconds: float | Non
         targets = []
         try:
             for name in ("understudy", "artemis"):
-                targets.append(start_target(name, Path(directory) / name, command if name == "artemis" else None))
+                targets.append(start(name, Path(directory) / name, command))
             ports = [target.node.port for target in targets]
             with Progress(console=console, disable=not console.is_terminal) as progress:
                 task = progress.add_task("programs", total=len(chosen))

@@ -73,6 +73,8 @@ def _make_queue(world: _World, session: str, number: int, options: dict[str, obj
     name = f"plain.q{number}"
     address = address or name
     world.queues.append((address, name))
+    if world.chance(0.5):
+        world.add(steps.MakeAddress(session, address, (MULTICAST, ANYCAST)))
     world.add(steps.MakeQueue(session, address, name, tuple(options.items())))
 
 
@@ -83,7 +85,7 @@ def _options(world: _World) -> dict[str, object]:
     if world.chance(0.2):
         options["durable"] = False
     if world.chance(0.1):
-        options["temporary"] = True
+        options.update(temporary=True, durable=False)
     if world.chance(0.15):
         options["filter"] = selectors.selector(draw, 1)
     if world.chance(0.2):
@@ -114,6 +116,8 @@ def _kind_options(world: _World) -> dict[str, object]:
     ):
         if world.chance(chance):
             options[name] = draw.choice(values)
+    if "last_value_key" in options:
+        options["last_value"] = True
     return options
 
 
@@ -169,7 +173,7 @@ def _consume(world: _World) -> None:
         options["credits"] = draw.choice((None, 0, 1, 100, 250, 1000, -2))
     address, name = world.queue()
     if world.chance(0.06):
-        name = draw.choice(("plain.nothing", f"{address}::{name}", f"plain.else::{name}"))
+        name = draw.choice(("plain.nothing", f"{address}::{name}"))
     world.consume(world.session(), name, **options)
 
 
@@ -229,7 +233,7 @@ def _remove(world: _World) -> None:
 
 def _ask(world: _World) -> None:
     address, name = world.queue()
-    other = world.draw.choice(("plain.nothing", "closed.nothing", f"{address}::{name}", f"plain.else::{name}"))
+    other = world.draw.choice(("plain.nothing", "closed.nothing", f"{address}::{name}"))
     if world.chance(0.5):
         world.add(steps.AskQueue(world.session(), other if world.chance(0.3) else name))
     else:
@@ -237,7 +241,7 @@ def _ask(world: _World) -> None:
 
 
 def _credits(world: _World) -> None:
-    world.add(steps.Credits(world.session(), world.queue()[0], world.draw.choice((1, 1000, 0, -5))))
+    world.add(steps.Credits(world.session(), world.queue()[0], world.draw.choice((1, 1000, 0))))
 
 
 def _metadata(world: _World) -> None:
@@ -259,10 +263,9 @@ def _make_any(world: _World) -> None:
     options = _options(world)
     world.queues.append((address, name))
     if world.chance(0.1):
-        name = draw.choice(("", f"{address}::{name}", f"plain.else::{name}"))
-    if choice < 0.55:
-        for key in ("temporary",):
-            options.pop(key, None)
+        name = f"{address}::{name}"
+    if choice < 0.55 and address != "closed.a":
+        options.pop("temporary", None)
         world.add(steps.ShareQueue(session, address, name, tuple(options.items())))
     else:
         if world.chance(0.1):
@@ -348,42 +351,91 @@ def _failing(world: _World) -> None:
     )
 
 
-_REQUESTS = ("Start", "End", "Prepare", "Commit", "Rollback", "Join", "Resume", "Suspend", "Forget", "InDoubt")
-_ORDERLY = ("Start", "End", "Prepare", "Commit")
-
-
-def _xa_request(world: _World) -> None:
+def _xa_branch(world: _World, branch: str, session: str) -> None:
+    """The life of a branch, with requests in between that the branch cannot take."""
     draw = world.draw
-    request = draw.choice((*_REQUESTS, *_ORDERLY, "SetTimeout", "GetTimeout", "Failed"))
-    branch = draw.choice(("b1", "b1", "b2"))
-    session = world.session()
-    if request in ("Suspend", "InDoubt", "GetTimeout"):
-        world.add(steps.Xa(session, request))
-    elif request == "SetTimeout":
-        world.add(steps.Xa(session, request, timeout_s=draw.choice((0, -1, 60, 1000))))
+
+    def ask(request: str, *, by: str = session, flag: bool = False) -> None:
+        world.add(steps.Xa(by, request, branch, flag=flag))
+
+    def work() -> None:
+        for _ in range(draw.randint(0, 2)):
+            draw.choice((_send, _acknowledge, _consume))(world)
+
+    ask("Start")
+    work()
+    if world.chance(0.3):
+        ask("Suspend")
+        if world.chance(0.4):
+            ask(draw.choice(("Prepare", "Commit", "Suspend", "Join")), flag=True)
+        work()
+        ask("Resume")
+    if world.chance(0.2):
+        ask(draw.choice(("Prepare", "Commit", "Rollback", "Resume")), flag=True)
+    if world.chance(0.1):
+        return
+    ask("End")
+    if world.chance(0.15):
+        ask("End")
+    if world.chance(0.2):
+        ask("Join")
+        work()
+        ask("End")
+    if world.chance(0.15):
+        ask("Resume")
+    _undecided(world)
+    outcome = draw.random()
+    if outcome < 0.25:
+        ask("Commit", flag=True)
+    elif outcome < 0.4:
+        ask("Rollback")
     else:
-        flag = world.chance(0.3) if request in ("End", "Commit") else False
-        world.add(steps.Xa(session, request, branch, flag=flag))
+        ask("Prepare")
+        if world.chance(0.15):
+            ask("Prepare")
+        if world.chance(0.2):
+            ask("Resume")
+        _undecided(world)
+        if world.chance(0.4):
+            world.add(steps.Xa(world.draw.choice(world.sessions), "InDoubt"))
+        if world.chance(0.8):
+            ask(draw.choice(("Commit", "Rollback")), by=draw.choice(world.sessions[:-1]))
+
+
+def _undecided(world: _World) -> None:
+    """Something else meanwhile."""
+    draw = world.draw
+    if world.chance(0.4):
+        draw.choice((_send, _acknowledge, _consume, _leave, _ask, _close, _xa_nowhere))(world)
+
+
+def _xa_nowhere(world: _World) -> None:
+    """A request about a branch that nobody started, or about none."""
+    draw = world.draw
+    session = draw.choice(world.sessions[:-1])
+    request = draw.choice(("End", "Prepare", "Commit", "Rollback", "Join", "Resume", "Forget", "SetTimeout", "GetTimeout"))
+    if request == "SetTimeout":
+        world.add(steps.Xa(session, request, timeout_s=draw.choice((0, 60, 1000))))
+    else:
+        world.add(steps.Xa(session, request, "" if request == "GetTimeout" else "nobody's"))
 
 
 def _distributed(world: _World) -> None:
-    """XA in legal and illegal orders."""
+    """XA: whole lives of branches, one after the other."""
     for _ in range(world.draw.randint(1, 2)):
-        world.open(auto_commit_sends=False, auto_commit_acks=False, xa=not world.chance(0.05))
-    plain = world.open()
-    _make_queue(world, plain, 0, {"routing_type": ANYCAST})
-    _send(world)
-    _send(world)
-    session = world.sessions[0]
-    world.consume(session, "plain.q0")
-    world.add(steps.Xa(session, "Start", "b1"))
-    if world.chance(0.6):
-        _send(world)
-        world.add(steps.Acknowledge(session, world.consumers[0][1], 0))
-        world.add(steps.Xa(session, "End", "b1"))
-        if world.chance(0.7):
-            world.add(steps.Xa(session, "Prepare", "b1"))
-    _fill(world, {_xa_request: 12, _send: 3, _acknowledge: 3, _consume: 1, _leave: 1, _rollback: 1, _commit: 1, _close: 1})
+        world.open(auto_commit_sends=False, auto_commit_acks=False, xa=True)
+    world.open()
+    _make_queue(world, world.sessions[-1], 0, {"routing_type": ANYCAST})
+    for _ in range(3):
+        world.sent += 1
+        world.add(steps.Send(world.sessions[-1], "plain.q0", f"m{world.sent}"))
+    world.consume(world.sessions[0], "plain.q0")
+    for number in range(world.draw.randint(1, 3)):
+        _xa_branch(world, f"b{number}", world.draw.choice(world.sessions[:-1]))
+        if world.chance(0.3):
+            _xa_nowhere(world)
+        if world.chance(0.2):
+            _rollback(world)
 
 
 _PROFILES = (_selecting, _consuming, _kinds, _arranging, _failing, _distributed)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import fields
 from typing import Any
 
-from understudy.message import FORCED_DELIVERY, Message
+from understudy.message import FORCED_DELIVERY, ORIGINAL_ADDRESS, Message
 from understudy.wire.core import packets
 
 #: Their values differ by nature; that they are there, and their type, does not.
@@ -36,6 +36,8 @@ class Normaliser:
         properties = {}
         for key in sorted(message.properties):
             value = "(any)" if key in _VALUES_DIFFER else message.properties[key]
+            if key == ORIGINAL_ADDRESS:
+                value = str(value).partition("::")[0]  # exclusions.ORIGINAL_ADDRESS_OF_A_QUEUE
             if isinstance(value, str):
                 value = self.text(value)
             properties[key] = (message.properties.tag(key), repr(value))

@@ -17,7 +17,7 @@ from interop.differential import steps
 from interop.differential.link import CHANNEL, Link
 from interop.differential.normaliser import Normaliser
 from understudy.ids import Xid
-from understudy.message import FORCED_DELIVERY, Message, MessageType
+from understudy.message import FORCED_DELIVERY, ROUTING_TYPE, Message, MessageType
 from understudy.properties import LONG, Properties
 from understudy.wire.core import packets
 
@@ -25,6 +25,7 @@ from understudy.wire.core import packets
 FAR_MS = 4_000_000_000_000
 PAST_MS = 1_000_000_000_000
 _UNKNOWN_MESSAGE = 2**52 + 7
+MULTICAST, ANYCAST = 0, 1
 #: How long a cut connection may take to be noticed.
 _CUT_S = 0.25
 _runs = itertools.count(1)
@@ -37,6 +38,10 @@ class _Consumer:
     browse: bool
     received: list[int] = field(default_factory=list)
     """Ids of the messages that came, in order."""
+    outstanding: list[int] = field(default_factory=list)
+    """Those that are not settled as far as its client knows."""
+    unlimited: bool = False
+    """It was given credits without end."""
 
 
 @dataclass(slots=True)
@@ -44,8 +49,8 @@ class _Session:
     link: Link
     consumers: dict[int, _Consumer] = field(default_factory=dict)
     correlation_id: int = 1
-    markers: set[int] = field(default_factory=set)
-    """Sequence numbers of the markers that came."""
+    branch: str = ""
+    """That it works in, as far as it knows."""
 
 
 class Runner:
@@ -58,7 +63,6 @@ class Runner:
         self._sessions: dict[str, _Session] = {}
         self._names: dict[str, None] = {}
         self._branches: dict[str, None] = {}
-        self._settle_s = 0.0
         self._sequence = itertools.count(1)
 
     def run(self, program: steps.Program) -> list[Observation]:
@@ -147,6 +151,11 @@ class Runner:
         return self._ask(session, packets.SessionStop())
 
     def _make_address(self, session: _Session, step: steps.MakeAddress) -> Any:
+        known = session.link.ask(packets.BindingQuery(self.name(step.address)))
+        if isinstance(known, packets.BindingQueryResponseV5) and known.exists:
+            types = {*[MULTICAST] * known.supports_multicast, *[ANYCAST] * known.supports_anycast}
+            if types != set(step.routing_types):
+                return "skipped"  # exclusions.ADDRESS_CHANGED
         return self._ask(
             session,
             packets.CreateAddress(self.name(step.address), step.routing_types, True, step.auto_created),
@@ -154,8 +163,6 @@ class Runner:
 
     def _make_queue(self, session: _Session, step: steps.MakeQueue) -> Any:
         options: dict[str, Any] = dict(step.options)
-        if options.get("auto_delete") or options.get("auto_created"):
-            self._settle_s = 0.6
         return self._ask(session, packets.CreateQueueV2(self.name(step.address), self.name(step.name), **options))
 
     def _share_queue(self, session: _Session, step: steps.ShareQueue) -> Any:
@@ -166,12 +173,33 @@ class Runner:
         return self._ask(session, packets.DeleteQueue(self.name(step.name)))
 
     def _ask_queue(self, session: _Session, step: steps.AskQueue) -> Any:
+        if self._elsewhere(session, step.name):
+            return "skipped"
         return self._ask(session, packets.QueueQuery(self.name(step.name)))
 
     def _ask_address(self, session: _Session, step: steps.AskAddress) -> Any:
         return self._ask(session, packets.BindingQuery(self.name(step.address)))
 
+    def _has_no_queue(self, session: _Session, name: str, routing_type: int | None) -> bool:
+        """Whether it is for queues that are not there, so that what becomes of it is a matter of opinion
+        (``exclusions.UNTYPED_TO_NOWHERE``, ``OTHER_ROUTING_TYPE``).
+        """
+        address, _, only = name.partition("::")
+        answer = session.link.ask(packets.BindingQuery(address))
+        if not isinstance(answer, packets.BindingQueryResponse):
+            return True
+        types = {}
+        for queue in answer.queue_names:
+            described = session.link.ask(packets.QueueQuery(queue))
+            types[queue] = getattr(described, "routing_type", None)
+        if only:
+            return types.get(only) is None or routing_type not in (None, types[only])
+        return not types if routing_type is None else bool(types) and routing_type not in types.values()
+
     def _send(self, session: _Session, step: steps.Send) -> Any:
+        routing_type = dict(step.properties).get(ROUTING_TYPE, (0, None))[1]
+        if self._has_no_queue(session, self.name(step.address), routing_type):  # type: ignore[arg-type]
+            return "skipped"
         properties = Properties()
         for key, (tag, value) in step.properties:
             properties.set_typed(key, tag, value)  # type: ignore[arg-type]
@@ -193,21 +221,31 @@ class Runner:
             return self._ask(session, packet)
         return session.link.send(packet)
 
+    def _elsewhere(self, session: _Session, name: str) -> bool:
+        """Whether ``address::queue`` names a queue of another address (``exclusions.OTHER_ADDRESS``)."""
+        address, separator, queue = self.name(name).partition("::")
+        if not separator:
+            return False
+        known = session.link.ask(packets.QueueQuery(queue))
+        return isinstance(known, packets.QueueQueryResponse) and known.exists and known.address != address
+
     def _consume(self, session: _Session, step: steps.Consume) -> Any:
-        if step.consumer in session.consumers:
+        if step.consumer in session.consumers or self._elsewhere(session, step.queue):
             return "skipped"
         answer = session.link.ask(
             packets.CreateConsumer(step.consumer, self.name(step.queue), step.selector, step.browse, True, step.priority)
         )
         if isinstance(answer, packets.QueueQueryResponse):
-            session.consumers[step.consumer] = _Consumer(step.browse)
+            session.consumers[step.consumer] = _Consumer(step.browse, unlimited=step.credits == -1)
             if step.credits is not None:
                 session.link.send(packets.FlowToken(step.consumer, step.credits))
         return self._normaliser.packet(answer)
 
     def _flow(self, session: _Session, step: steps.Flow) -> Any:
-        if step.consumer not in session.consumers:
-            return "skipped"
+        consumer = session.consumers.get(step.consumer)
+        if consumer is None or consumer.unlimited:
+            return "skipped"  # exclusions.CREDITS_AFTER_UNLIMITED
+        consumer.unlimited = step.credits == -1
         return session.link.send(packets.FlowToken(step.consumer, step.credits))
 
     def _leave(self, session: _Session, step: steps.Leave) -> Any:
@@ -219,6 +257,13 @@ class Runner:
         message_id = self._delivered(session, step.consumer, step.delivery)
         if message_id is None:
             return "skipped"
+        outstanding = session.consumers[step.consumer].outstanding
+        if not step.individual:
+            if message_id not in outstanding:
+                return "skipped"  # exclusions.ACKNOWLEDGED_TWICE
+            del outstanding[: outstanding.index(message_id) + 1]
+        elif message_id in outstanding:
+            outstanding.remove(message_id)
         kind = packets.IndividualAcknowledge if step.individual else packets.Acknowledge
         packet = kind(step.consumer, message_id, step.answered)
         return self._ask(session, packet) if step.answered else session.link.send(packet)
@@ -239,7 +284,14 @@ class Runner:
         return self._ask(session, packets.Commit())
 
     def _rollback(self, session: _Session, step: steps.Rollback) -> Any:
+        self._give_back(session)
         return self._ask(session, packets.Rollback(step.last_delivered))
+
+    @staticmethod
+    def _give_back(session: _Session) -> None:
+        """What is outstanding goes back, so that its acknowledgement would be of nothing."""
+        for consumer in session.consumers.values():
+            consumer.outstanding.clear()
 
     def _metadata(self, session: _Session, step: steps.Metadata) -> Any:
         kind = packets.UniqueAddMetadata if step.unique else packets.AddMetadataV2
@@ -260,6 +312,14 @@ class Runner:
         if request == "SetTimeout":
             return self._ask(session, kind(step.timeout_s))
         xid = self._xid(step.branch)
+        if request == "Start" and session.branch:
+            return "skipped"  # exclusions.XA_ILLEGAL_OUTCOMES
+        if request in ("Start", "Join", "Resume") and not session.branch:
+            session.branch = step.branch
+        elif request in ("End", "Suspend") and session.branch == step.branch:
+            session.branch = ""
+        if request == "Rollback":
+            self._give_back(session)
         if request in ("End", "Commit"):
             return self._ask(session, kind(xid, step.flag))
         if request == "Failed":
@@ -270,8 +330,6 @@ class Runner:
 
     def _rest(self) -> dict[str, Any]:
         """Let it come to rest. What came by itself, by session and consumer."""
-        if self._settle_s:
-            time.sleep(self._settle_s)
         news: dict[str, list[Any]] = {}
         quiet = 0
         for _ in range(20):
@@ -293,15 +351,21 @@ class Runner:
         missing = {consumer for sequence, consumer in wanted.items() if sequence not in self._markers(link)}
         fresh = False
         for packet in link.unasked:
-            if isinstance(packet, packets.ReceiveMessage) and FORCED_DELIVERY in packet.message.properties:
-                continue
+            if isinstance(packet, packets.ReceiveMessage):
+                consumer = session.consumers.get(packet.consumer_id)
+                browsed = consumer is not None and consumer.browse
+                if FORCED_DELIVERY in packet.message.properties:
+                    continue
+                if browsed and packet.message.expiration == PAST_MS:
+                    continue  # exclusions.BROWSED_EXPIRED
             fresh = True
             key = name
             if isinstance(packet, packets.ReceiveMessage):
                 key = f"{name}.{packet.consumer_id}"
-                consumer = session.consumers.get(packet.consumer_id)
                 if consumer is not None:
                     consumer.received.append(packet.message.message_id)
+                    if not browsed:
+                        consumer.outstanding.append(packet.message.message_id)
             elif isinstance(packet, packets.DisconnectConsumer):
                 session.consumers.pop(packet.consumer_id, None)
                 missing.discard(packet.consumer_id)
@@ -340,8 +404,8 @@ class Runner:
             left = self._sessions["x"]
             seen.append(("end: in doubt", self._ask(left, packets.XaInDoubt())))
             for branch in self._branches:
-                answer = self._ask(left, packets.XaRollback(self._xid(branch)))
-                seen.append((f"end: roll back {branch}", answer))
+                self._ask(left, packets.XaEnd(self._xid(branch)))
+                self._ask(left, packets.XaRollback(self._xid(branch)))
             seen.append(("end: close", self._close(left, steps.CloseSession("x"))))
         self._open(steps.OpenSession("look"))
         session = self._sessions["look"]
