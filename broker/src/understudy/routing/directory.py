@@ -278,8 +278,6 @@ class Directory:
             raise LimitExceeded(f"{len(self.queues)} queues, limit {QUEUES_MAX}")
         settings = self.settings.of(configuration.address or configuration.name)
         address = self.addresses.get(configuration.address or configuration.name)
-        if configuration.routing_type is None and address is not None and len(address.routing_types) == 1:
-            configuration = replace(configuration, routing_type=next(iter(address.routing_types)))
         full = configuration.filled(settings)
         chosen = RoutingType(full.routing_type or 0)
         # A filter that cannot be parsed must fail before anything is made.
@@ -351,7 +349,8 @@ class Directory:
         self._bindings_changed(address)
         for listener in self.listeners:
             listener.queue_removed(queue)
-        if queue.temporary and address.auto_created and not address.bindings:
+        if queue.temporary and not address.stored and not address.bindings:
+            # made for it, and for nothing that lasts
             self.delete_address(address.name)
 
     # -- on demand ------------------------------------------------------------------------------

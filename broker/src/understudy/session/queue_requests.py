@@ -113,6 +113,9 @@ class QueueRequests:
             and what ``create_queue`` raises but QueueExists.
         """
         configuration = self._unprefixed(configuration)
+        fqqn = split_fqqn(configuration.name)
+        if fqqn is not None:
+            configuration = replace(configuration, address=fqqn[0], name=fqqn[1])
         existing = self._directory.find_queue(configuration.name)
         if existing is not None:
             # before the answer says anything of it

@@ -20,8 +20,8 @@ class Verdict:
 
     seed: int
     difference: Difference | None = None
-    unstable: bool = False
-    """One of the brokers did it differently the second time."""
+    unstable: Difference | None = None
+    """One that was not there the second time."""
 
 
 def judge(seed: int, understudy_port: int, artemis_port: int, *, shrinking: bool = True) -> Verdict:
@@ -35,5 +35,5 @@ def judge(seed: int, understudy_port: int, artemis_port: int, *, shrinking: bool
         return Verdict(seed)
     again = find(first.program)
     if again is None or (again.where, again.ours, again.theirs) != (first.where, first.ours, first.theirs):
-        return Verdict(seed, unstable=True)
+        return Verdict(seed, unstable=first)
     return Verdict(seed, shrink(first, find) if shrinking else first)

@@ -68,3 +68,63 @@ ORIGINAL_ADDRESS_OF_A_QUEUE = Exclusion(
     "the queue in _AMQ_ORIG_ADDRESS of what was sent to address::queue",
     "the address alone, so that filters of dead letter queues find it; Artemis keeps both parts",
 )
+TURNS = Exclusion(
+    "several consumers of one priority at a queue that is neither exclusive nor non-destructive",
+    "round robin is all that is promised; whose turn it is hangs at Artemis on how often it looked",
+)
+SHARED_NOT_DURABLE = Exclusion(
+    "whether a shared queue that is not durable is temporary and auto-deleted",
+    "auto-deleted here, so that a client that makes it again after a failover does not take it from the others; temporary at Artemis",
+)
+RING_THAT_LENDS = Exclusion("queues both ring and non-destructive", "Artemis loses count of their messages")
+EXPIRED_IN_KINDS = Exclusion(
+    "messages that have expired already, at last-value and ring queues",
+    "they count until somebody notices, which is the broker's affair as long as no consumer asks",
+)
+COUNT_OF_LAST_VALUES = Exclusion(
+    "message counts of last-value queues", "Artemis does not count what is being delivered there; here it counts as anywhere"
+)
+XA_ROLLBACK_OF_NOBODY = Exclusion(
+    "rolling back an unknown branch in the middle of another", "Artemis rolls back the other; here nothing is undone"
+)
+DUE_AT_ONCE = Exclusion(
+    "messages scheduled for a time that is over", "they queue up here; Artemis puts what is due before what waits"
+)
+BROWSED_LOANS = Exclusion(
+    "browsers of non-destructive queues while somebody consumes",
+    "what is lent stays in the queue here (ADR 0012), so browsers see it; Artemis hides it",
+)
+BLANK_SELECTORS = Exclusion("selectors of blanks alone", "no selector here; refused by Artemis, which takes only the empty text for none")
+XA_TIMEOUT_ASKED = Exclusion(
+    "asking for a timeout that was set", "answered with what was set (X/Open); Artemis answers with its own default"
+)
+REFUSED_FILTERS_OF_QUEUES = Exclusion(
+    "queues with filters that are no selectors", "refused by both; Artemis has made the address by then"
+)
+LOANS_GIVEN_BACK = Exclusion(
+    "rolling back, or a second consumer, at a non-destructive queue",
+    "everybody sees everything, at once and again (manual, ADR 0012); Artemis holds back what is being delivered and does not offer it again",
+)
+XA_LOCAL_OUTCOME = Exclusion(
+    "SESS_COMMIT and SESS_ROLLBACK in the middle of a branch", "no client sends them; Artemis forgets that the session was in the branch"
+)
+WHEN_EXPIRY_IS_NOTICED = Exclusion(
+    "messages that have expired already while a consumer there cannot take any",
+    "Artemis looks at the head of the queue also for consumers without credits; here it is looked at for who can take it, and by the scan",
+)
+BROWSED_LATER = Exclusion(
+    "what a browser sees of messages that came after it, or were given back",
+    "nobody promises whether a browser is a snapshot; where a new message lies before its place Artemis shows it and ours does not",
+)
+PRIORITIES_IN_TRANSACTIONS = Exclusion(
+    "priorities in transacted sessions", "whether a waiting consumer gets a commit's messages by priority is a race in Artemis"
+)
+ADDRESS_OF_NO_ROUTING_TYPE = Exclusion("addresses without routing types", "an internal error in Artemis once a queue is made there")
+COUNT_OF_LOANS = Exclusion("message counts of non-destructive queues", "Artemis counts what was delivered as gone")
+XA_SPOILED = Exclusion(
+    "acknowledging in a branch what is not outstanding",
+    "the branch can only be rolled back at both; until then it can be suspended here, and Artemis has an internal error",
+)
+ROUTING_TYPE_NOT_ALLOWED = Exclusion(
+    "queues of a routing type that their address lacks and may not get", "215 here, an internal error in Artemis"
+)

@@ -71,6 +71,12 @@ class Normaliser:
             mine = self._mark.encode()
             return (name, sorted(str(xid.branch_qualifier) for xid in packet.xids if mine in xid.global_transaction_id))
         said = {entry.name: getattr(packet, entry.name) for entry in fields(packet)}  # type: ignore[arg-type]
+        if said.get("durable") is False:  # exclusions.SHARED_NOT_DURABLE
+            said.pop("temporary")
+            said.pop("auto_delete", None)
+        if said.get("last_value") or said.get("non_destructive"):
+            # exclusions.COUNT_OF_LAST_VALUES, COUNT_OF_LOANS
+            said.pop("message_count", None)
         for key, value in said.items():
             if isinstance(value, str):
                 said[key] = self.text(value)

@@ -42,6 +42,12 @@ class _Consumer:
     """Those that are not settled as far as its client knows."""
     unlimited: bool = False
     """It was given credits without end."""
+    queue: str = ""
+    priority: int = 0
+    looked: bool = False
+    """A browser that has come to rest."""
+    lent: bool = False
+    """Its queue is non-destructive."""
 
 
 @dataclass(slots=True)
@@ -51,6 +57,7 @@ class _Session:
     correlation_id: int = 1
     branch: str = ""
     """That it works in, as far as it knows."""
+    timeout_set: bool = False
 
 
 class Runner:
@@ -63,6 +70,8 @@ class Runner:
         self._sessions: dict[str, _Session] = {}
         self._names: dict[str, None] = {}
         self._branches: dict[str, None] = {}
+        self._undecided: set[str] = set()
+        self._suspended: set[str] = set()
         self._sequence = itertools.count(1)
 
     def run(self, program: steps.Program) -> list[Observation]:
@@ -229,14 +238,39 @@ class Runner:
         known = session.link.ask(packets.QueueQuery(queue))
         return isinstance(known, packets.QueueQueryResponse) and known.exists and known.address != address
 
+    def _takes_turns(self, session: _Session, step: steps.Consume) -> bool:
+        """Whether somebody consumes there with the same right, or browses among them
+        (``exclusions.TURNS``, ``BROWSED_LOANS``).
+        """
+        queue = step.queue.rpartition("::")[2]
+        known = session.link.ask(packets.QueueQuery(self.name(queue)))
+        assert isinstance(known, packets.QueueQueryResponseV3), known
+        if step.browse:
+            return bool(known.non_destructive)
+        if known.exclusive:
+            return False
+        return any(
+            (other.queue, other.browse) == (queue, False) and (other.lent or other.priority == step.priority)
+            for each in self._sessions.values()
+            for other in each.consumers.values()
+        )
+
     def _consume(self, session: _Session, step: steps.Consume) -> Any:
         if step.consumer in session.consumers or self._elsewhere(session, step.queue):
+            return "skipped"
+        if self._takes_turns(session, step):
             return "skipped"
         answer = session.link.ask(
             packets.CreateConsumer(step.consumer, self.name(step.queue), step.selector, step.browse, True, step.priority)
         )
         if isinstance(answer, packets.QueueQueryResponse):
-            session.consumers[step.consumer] = _Consumer(step.browse, unlimited=step.credits == -1)
+            session.consumers[step.consumer] = _Consumer(
+                step.browse,
+                unlimited=step.credits == -1,
+                queue=step.queue.rpartition("::")[2],
+                priority=step.priority,
+                lent=bool(getattr(answer, "non_destructive", False)) and not step.browse,
+            )
             if step.credits is not None:
                 session.link.send(packets.FlowToken(step.consumer, step.credits))
         return self._normaliser.packet(answer)
@@ -264,6 +298,8 @@ class Runner:
             del outstanding[: outstanding.index(message_id) + 1]
         elif message_id in outstanding:
             outstanding.remove(message_id)
+        elif session.branch:
+            return "skipped"  # exclusions.XA_SPOILED
         kind = packets.IndividualAcknowledge if step.individual else packets.Acknowledge
         packet = kind(step.consumer, message_id, step.answered)
         return self._ask(session, packet) if step.answered else session.link.send(packet)
@@ -272,6 +308,9 @@ class Runner:
         message_id = self._delivered(session, step.consumer, step.delivery)
         if message_id is None:
             return "skipped"
+        outstanding = session.consumers[step.consumer].outstanding
+        if message_id in outstanding:
+            outstanding.remove(message_id)
         return session.link.send(packets.Expired(step.consumer, message_id))
 
     def _delivered(self, session: _Session, consumer_id: int, delivery: int) -> int | None:
@@ -281,9 +320,13 @@ class Runner:
         return _UNKNOWN_MESSAGE if delivery < 0 else consumer.received[delivery]
 
     def _commit(self, session: _Session, step: steps.Commit) -> Any:
+        if session.branch:
+            return "skipped"  # exclusions.XA_LOCAL_OUTCOME
         return self._ask(session, packets.Commit())
 
     def _rollback(self, session: _Session, step: steps.Rollback) -> Any:
+        if session.branch or any(consumer.lent for consumer in session.consumers.values()):
+            return "skipped"  # exclusions.XA_LOCAL_OUTCOME, LOANS_GIVEN_BACK
         self._give_back(session)
         return self._ask(session, packets.Rollback(step.last_delivered))
 
@@ -307,16 +350,32 @@ class Runner:
     def _xa(self, session: _Session, step: steps.Xa) -> Any:
         request = step.request
         kind: Any = getattr(packets, f"Xa{request}")
+        if request == "GetTimeout" and session.timeout_set:
+            return "skipped"  # exclusions.XA_TIMEOUT_ASKED
+        if request == "Suspend" and session.branch:
+            self._suspended.add(session.branch)
+            session.branch = ""
         if request in ("Suspend", "InDoubt", "GetTimeout"):
             return self._ask(session, kind())
         if request == "SetTimeout":
+            session.timeout_set = True
             return self._ask(session, kind(step.timeout_s))
         xid = self._xid(step.branch)
-        if request == "Start" and session.branch:
+        if request in ("Start", "Join", "Resume") and session.branch:
             return "skipped"  # exclusions.XA_ILLEGAL_OUTCOMES
+        if request in ("Prepare", "Commit", "Rollback", "Join") and step.branch in self._suspended:
+            return "skipped"  # exclusions.XA_ILLEGAL_OUTCOMES
+        if request in ("Resume", "End"):
+            self._suspended.discard(step.branch)
+        if request == "Rollback" and session.branch and step.branch not in self._undecided:
+            return "skipped"  # exclusions.XA_ROLLBACK_OF_NOBODY
+        if request == "Start":
+            self._undecided.add(step.branch)
+        elif request in ("Commit", "Rollback") and session.branch != step.branch:
+            self._undecided.discard(step.branch)
         if request in ("Start", "Join", "Resume") and not session.branch:
             session.branch = step.branch
-        elif request in ("End", "Suspend") and session.branch == step.branch:
+        elif request == "End" and session.branch == step.branch:
             session.branch = ""
         if request == "Rollback":
             self._give_back(session)
@@ -337,6 +396,9 @@ class Runner:
             quiet = 0 if any(fresh) else quiet + 1
             if quiet == 2:
                 break
+        for session in self._sessions.values():
+            for consumer in session.consumers.values():
+                consumer.looked = consumer.browse
         return dict(sorted(news.items()))
 
     def _rest_of(self, session: _Session, name: str = "", news: dict[str, list[Any]] | None = None) -> bool:
@@ -356,8 +418,8 @@ class Runner:
                 browsed = consumer is not None and consumer.browse
                 if FORCED_DELIVERY in packet.message.properties:
                     continue
-                if browsed and packet.message.expiration == PAST_MS:
-                    continue  # exclusions.BROWSED_EXPIRED
+                if consumer is not None and browsed and (consumer.looked or packet.message.expiration == PAST_MS):
+                    continue  # exclusions.BROWSED_LATER, BROWSED_EXPIRED
             fresh = True
             key = name
             if isinstance(packet, packets.ReceiveMessage):
