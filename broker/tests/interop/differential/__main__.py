@@ -38,7 +38,9 @@ def _seeds(text: str) -> list[int]:
 
 @click.command()
 @click.option("--seeds", default="0-99", show_default=True, help="For instance 0-999 or 3,17.")
-@click.option("--artemis", type=click.Path(path_type=Path, exists=True), help="Its command; default: what the tests brought.")
+@click.option(
+    "--artemis", type=click.Path(path_type=Path, exists=True), help="Its command; default: what the tests brought."
+)
 @click.option("--shrink/--no-shrink", "shrinking", default=True, help="Make the programs that differ small.")
 @click.option("--seconds", type=float, help="Begin no seed after that time.")
 @click.option("--json", "as_json", is_flag=True, help="One object on the standard output.")
@@ -52,8 +54,8 @@ def main(seeds: str, artemis: Path | None, shrinking: bool, seconds: float | Non
     with tempfile.TemporaryDirectory(prefix="differential-") as directory:
         targets = []
         try:
-            for name in ("understudy", "artemis"):
-                targets.append(start(name, Path(directory) / name, command))
+            targets.append(start("understudy", Path(directory) / "understudy", command))
+            targets.append(start("artemis", Path(directory) / "artemis", command))
             ports = [target.node.port for target in targets]
             with Progress(console=console, disable=not console.is_terminal) as progress:
                 task = progress.add_task("programs", total=len(chosen))
@@ -76,7 +78,7 @@ def _report(verdicts: list[Verdict], seconds: float, as_json: bool) -> None:
     different: dict[int, Difference] = {
         verdict.seed: verdict.difference for verdict in verdicts if verdict.difference is not None
     }
-    unstable = [verdict.seed for verdict in verdicts if verdict.unstable]
+    unstable = [verdict.seed for verdict in verdicts if verdict.unstable is not None]
     sorts = Counter(difference.sort for difference in different.values())
     if as_json:
         click.echo(

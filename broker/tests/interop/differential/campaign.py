@@ -1,7 +1,7 @@
 """One seed: its program at both brokers, and what came of it.
 
-A difference counts only if it is there again: a program that one of the brokers does not carry out the same way twice is called
-unstable, and is reported as that.
+A difference counts only if it is there again: a program that one of the brokers does not carry out the same way twice
+is called unstable, and is reported as that.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """Packets as plain values that two brokers must agree on: what may differ by nature is left out or named.
 
-Left out: message and correlation ids (whether there is one is kept), texts of errors, the names' part that makes each run's queues its
-own, values of times (whether there is one is kept). Everything else is kept, wire types of properties included.
+Left out: message and correlation ids (whether there is one is kept), texts of errors, the part of the names that makes
+each run's queues its own, values of times (whether there is one is kept). Everything else is kept, wire types of
+properties included.
 """
 
 from __future__ import annotations
@@ -14,6 +15,9 @@ from understudy.wire.core import packets
 
 #: Their values differ by nature; that they are there, and their type, does not.
 _VALUES_DIFFER = ("_AMQ_ORIG_MESSAGE_ID", "_AMQ_ACTUAL_EXPIRY", "_AMQ_SCHED_DELIVERY", "_AMQ_INGRESS_TIMESTAMP")
+
+#: Attributes of queues whose message counts do (exclusions.COUNT_OF_LAST_VALUES, COUNT_OF_LOANS, WHEN_IT_IS_PURGED).
+_COUNTS_DIFFER = ("last_value", "non_destructive", "purge_on_no_consumers")
 
 Value = Any
 
@@ -62,7 +66,11 @@ class Normaliser:
         if isinstance(packet, packets.ReceiveMessage):
             if FORCED_DELIVERY in packet.message.properties:
                 return (name, "marker")
-            return (name, {"consumer": packet.consumer_id, "delivery count": packet.delivery_count}, self.message(packet.message))
+            return (
+                name,
+                {"consumer": packet.consumer_id, "delivery count": packet.delivery_count},
+                self.message(packet.message),
+            )
         if isinstance(packet, packets.ExceptionResponse):
             return (name, {"code": int(packet.error_code), "correlated": packet.correlation_id is not None})
         if isinstance(packet, packets.XaResponse):
@@ -74,8 +82,7 @@ class Normaliser:
         if said.get("durable") is False:  # exclusions.SHARED_NOT_DURABLE
             said.pop("temporary")
             said.pop("auto_delete", None)
-        if said.get("last_value") or said.get("non_destructive"):
-            # exclusions.COUNT_OF_LAST_VALUES, COUNT_OF_LOANS
+        if any(said.get(key) for key in _COUNTS_DIFFER):
             said.pop("message_count", None)
         for key, value in said.items():
             if isinstance(value, str):

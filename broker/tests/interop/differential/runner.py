@@ -1,8 +1,8 @@
 """Runs one program at one broker and records what was seen of every step.
 
 After each step the broker is left to come to rest: every session answers a query and every consumer a forced
-delivery, twice without news in between. So what is seen does not hang on timing. At the end everything the program made is
-looked at once more, then removed.
+delivery, twice without news in between. So what is seen does not hang on timing. At the end everything the program
+made is looked at once more, then removed.
 """
 
 from __future__ import annotations
@@ -44,6 +44,8 @@ class _Consumer:
     """It was given credits without end."""
     queue: str = ""
     priority: int = 0
+    selective: bool = False
+    """It has a selector."""
     looked: bool = False
     """A browser that has come to rest."""
     lent: bool = False
@@ -70,6 +72,8 @@ class Runner:
         self._sessions: dict[str, _Session] = {}
         self._names: dict[str, None] = {}
         self._branches: dict[str, None] = {}
+        self._makers: dict[str, str] = {}
+        """Of temporary queues: the session by the queue."""
         self._undecided: set[str] = set()
         self._suspended: set[str] = set()
         self._sequence = itertools.count(1)
@@ -78,10 +82,8 @@ class Runner:
         """What was seen of each step, and of the end."""
         seen: list[Observation] = []
         try:
-            for number, step in enumerate(program):
-                seen.append((f"{number}: {step!r}", self._carry_out(step)))
-            for session in [*self._sessions]:
-                seen.append((f"end: close {session}", self._carry_out(steps.CloseSession(session))))
+            seen.extend((f"{number}: {step!r}", self._carry_out(step)) for number, step in enumerate(program))
+            seen += [(f"end: close {name}", self._carry_out(steps.CloseSession(name))) for name in [*self._sessions]]
             seen.extend(self._look())
         finally:
             for left in self._sessions.values():
@@ -172,6 +174,13 @@ class Runner:
 
     def _make_queue(self, session: _Session, step: steps.MakeQueue) -> Any:
         options: dict[str, Any] = dict(step.options)
+        address = session.link.ask(packets.BindingQuery(self.name(step.address)))
+        if step.address.startswith("closed") and isinstance(address, packets.BindingQueryResponseV5) and address.exists:
+            takes = address.supports_anycast if options["routing_type"] == ANYCAST else address.supports_multicast
+            if not takes:
+                return "skipped"  # exclusions.ROUTING_TYPE_NOT_ALLOWED
+        if options.get("temporary"):
+            self._makers.setdefault(step.name.rpartition("::")[2], step.session)
         return self._ask(session, packets.CreateQueueV2(self.name(step.address), self.name(step.name), **options))
 
     def _share_queue(self, session: _Session, step: steps.ShareQueue) -> Any:
@@ -247,10 +256,13 @@ class Runner:
         assert isinstance(known, packets.QueueQueryResponseV3), known
         if step.browse:
             return bool(known.non_destructive)
+        if known.temporary and self._makers.get(queue) != step.session:
+            return True  # exclusions.SOMEBODY_ELSES_TEMPORARY_QUEUE
         if known.exclusive:
             return False
         return any(
-            (other.queue, other.browse) == (queue, False) and (other.lent or other.priority == step.priority)
+            (other.queue, other.browse) == (queue, False)
+            and (other.lent or other.selective or step.selector is not None or other.priority == step.priority)
             for each in self._sessions.values()
             for other in each.consumers.values()
         )
@@ -261,7 +273,9 @@ class Runner:
         if self._takes_turns(session, step):
             return "skipped"
         answer = session.link.ask(
-            packets.CreateConsumer(step.consumer, self.name(step.queue), step.selector, step.browse, True, step.priority)
+            packets.CreateConsumer(
+                step.consumer, self.name(step.queue), step.selector, step.browse, True, step.priority
+            )
         )
         if isinstance(answer, packets.QueueQueryResponse):
             session.consumers[step.consumer] = _Consumer(
@@ -269,6 +283,7 @@ class Runner:
                 unlimited=step.credits == -1,
                 queue=step.queue.rpartition("::")[2],
                 priority=step.priority,
+                selective=step.selector is not None,
                 lent=bool(getattr(answer, "non_destructive", False)) and not step.browse,
             )
             if step.credits is not None:
@@ -476,7 +491,8 @@ class Runner:
             seen.append((f"end: address {short}", self._ask(session, packets.BindingQuery(name))))
             answer = session.link.ask(packets.QueueQuery(name))
             seen.append((f"end: queue {short}", self._normaliser.packet(answer)))
-            if isinstance(answer, packets.QueueQueryResponse) and answer.exists:
+            lends = getattr(answer, "non_destructive", False)  # exclusions.DELIVERIES_OF_LOANS
+            if isinstance(answer, packets.QueueQueryResponse) and answer.exists and not lends:
                 browse = steps.Consume("look", number, "", browse=True)
                 seen.append((f"end: in {short}", self._drain(session, browse, name)))
         for number, name in enumerate(("dead", "expired"), len(names)):

@@ -28,8 +28,6 @@ class Step:
         return f"{type(self).__name__}({', '.join(said)})"
 
 
-
-
 @dataclass(frozen=True, slots=True, repr=False)
 class OpenSession(Step):
     """A session, on a connection of its own."""
