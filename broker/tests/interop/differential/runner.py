@@ -256,7 +256,7 @@ class Runner:
         assert isinstance(known, packets.QueueQueryResponseV3), known
         if step.browse:
             return bool(known.non_destructive)
-        if known.temporary and self._makers.get(queue) != step.session:
+        if self._makers.get(queue, step.session) != step.session:
             return True  # exclusions.SOMEBODY_ELSES_TEMPORARY_QUEUE
         if known.exclusive:
             return False
