@@ -195,6 +195,18 @@ DELIVERIES_OF_LOANS = Exclusion(
     "what non-destructive queues hold at the end, and how often it was delivered",
     "ADR 0012; Artemis counts every delivery, and may lose what a consumer that leaves had not acknowledged",
 )
+DIVISION_BY_ZERO = Exclusion(
+    "division by zero, and zero below zero, in selectors",
+    "IEEE 754 here: what is no number is not greater than anything, and -0 = 0; the opposite in Artemis",
+)
+GATED_LAST_VALUES = Exclusion(
+    "last-value queues that wait for consumers or are rings",
+    "older values go at once here and do not count; Artemis clears them away when it delivers",
+)
+ROLLBACK_AMONG_OTHERS = Exclusion(
+    "rolling back a consumer that is not alone at its queue",
+    "what is given back goes to whoever has the right to it; Artemis stops the session meanwhile, so others may get it",
+)
 
 #: All of them, as docs/core-protocol.md lists them.
 EVERY = tuple(value for value in tuple(globals().values()) if isinstance(value, Exclusion))

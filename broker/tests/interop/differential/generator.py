@@ -125,6 +125,9 @@ def _kind_options(world: _World) -> dict[str, object]:
             options[name] = draw.choice(values)
     if "last_value_key" in options:
         options["last_value"] = True
+    if options.get("last_value"):
+        options.pop("consumers_before_dispatch", None)
+        options.pop("ring_size", None)
     if "ring_size" in options:
         options.pop("non_destructive", None)
     return options

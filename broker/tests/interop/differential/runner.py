@@ -342,8 +342,16 @@ class Runner:
     def _rollback(self, session: _Session, step: steps.Rollback) -> Any:
         if session.branch or any(consumer.lent for consumer in session.consumers.values()):
             return "skipped"  # exclusions.XA_LOCAL_OUTCOME, LOANS_GIVEN_BACK
+        if self._among_others(session):
+            return "skipped"
         self._give_back(session)
         return self._ask(session, packets.Rollback(step.last_delivered))
+
+    def _among_others(self, session: _Session) -> bool:
+        """Whether somebody else consumes where it does (``exclusions.ROLLBACK_AMONG_OTHERS``)."""
+        everybody = [consumer for each in self._sessions.values() for consumer in each.consumers.values()]
+        queues = [consumer.queue for consumer in everybody if not consumer.browse]
+        return any(queues.count(consumer.queue) > 1 for consumer in session.consumers.values() if not consumer.browse)
 
     @staticmethod
     def _give_back(session: _Session) -> None:
@@ -382,6 +390,8 @@ class Runner:
             return "skipped"  # exclusions.XA_ILLEGAL_OUTCOMES
         if request in ("Resume", "End"):
             self._suspended.discard(step.branch)
+        if request == "Rollback" and self._among_others(session):
+            return "skipped"
         if request == "Rollback" and session.branch and step.branch not in self._undecided:
             return "skipped"  # exclusions.XA_ROLLBACK_OF_NOBODY
         if request == "Start":
@@ -443,6 +453,8 @@ class Runner:
                     consumer.received.append(packet.message.message_id)
                     if not browsed:
                         consumer.outstanding.append(packet.message.message_id)
+                    if consumer.lent:
+                        packet.delivery_count = 0  # exclusions.DELIVERIES_OF_LOANS
             elif isinstance(packet, packets.DisconnectConsumer):
                 session.consumers.pop(packet.consumer_id, None)
                 missing.discard(packet.consumer_id)

@@ -23,7 +23,7 @@ def properties(draw: random.Random) -> tuple[tuple[str, Typed], ...]:
     every: dict[str, Typed] = {
         "i": (INT, draw.choice((-1, 0, 1, 2, 5, 7))),
         "l": (LONG, draw.choice((-5, 0, 1, 5, 2**40))),
-        "d": (DOUBLE, draw.choice((-0.5, 0.0, 1.0, 1.5, 5.0, 2.5e10))),
+        "d": (DOUBLE, draw.choice((-0.5, 0.25, 1.0, 1.5, 5.0, 2.5e10))),
         "f": (FLOAT, draw.choice((0.5, 1.0, 5.0))),
         "y": (BYTE, draw.choice((-1, 0, 1, 5))),
         "h": (SHORT, draw.choice((0, 1, 5, 300))),
@@ -56,8 +56,9 @@ def selector(draw: random.Random, depth: int = 3) -> str:
 def _number(draw: random.Random, depth: int = 1) -> str:
     kind = draw.random()
     if depth > 0 and kind < 0.3:
-        operator = draw.choice(("+", "-", "*", "/", "%"))
-        return f"({_number(draw, depth - 1)} {operator} {_number(draw, depth - 1)})"
+        if draw.random() < 0.4:
+            return f"({_number(draw, depth - 1)} {draw.choice('/%')} {draw.choice(('1', '2', '2.5', '-1', '3L'))})"
+        return f"({_number(draw, depth - 1)} {draw.choice('+-*')} {_number(draw, depth - 1)})"
     if depth > 0 and kind < 0.36:
         return f"-{draw.choice(_NUMBERS)}"
     if kind < 0.65:
