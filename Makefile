@@ -123,6 +123,10 @@ interop-short: $(VENV)/.complete ## The Artemis command line and JMS client agai
 interop: $(VENV)/.complete ## Every scenario with clients nobody here wrote, and docs/interop.md from it
 	$(PYTEST) -m maven broker/tests/interop; outcome=$$?; $(INTEROP_PAGE); exit $$outcome
 
+.PHONY: differential
+differential: $(VENV)/.complete ## The same random programs at our broker and at Artemis: SEEDS=0-999
+	cd broker/tests && ../../$(PY) -m interop.differential --seeds $(or $(SEEDS),0-199)
+
 .PHONY: bench
 bench: $(VENV)/.complete ## Ratio tables of docs/benchmarks.md
 	$(PY) -m benchmarks --help >/dev/null 2>&1 || true

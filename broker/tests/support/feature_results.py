@@ -16,6 +16,7 @@ import pytest
 
 JAVA, COMMAND_LINE = "Artemis Java client -> Understudy", "artemis command line -> Understudy"
 OURS = {"artemis": "Understudy client -> Artemis", "understudy": "Understudy client -> Understudy"}
+SAME_PACKETS = "the same packets -> both"
 _COMMAND_LINE = re.compile(r"(^|_)(cli|commands?|command_line)(_|$)")
 
 
@@ -24,6 +25,8 @@ def direction(file_stem: str, node_id: str) -> str:
     if file_stem.startswith("test_our_client"):
         kinds = re.search(r"\[(.*)\]", node_id)
         return OURS["artemis" if kinds and "artemis" in kinds[1].split("-") else "understudy"]
+    if file_stem == "test_differential":
+        return SAME_PACKETS
     return COMMAND_LINE if _COMMAND_LINE.search(file_stem.removeprefix("test_")) else JAVA
 
 

@@ -27,8 +27,8 @@ _XML = """<?xml version="1.0"?>
     <large-messages-directory>{store}/large-messages</large-messages-directory>
     <paging-directory>{store}/paging</paging-directory>
     <journal-type>NIO</journal-type>
-    <message-expiry-scan-period>200</message-expiry-scan-period>
-    <address-queue-scan-period>200</address-queue-scan-period>
+    <message-expiry-scan-period>{expiry_scan_period_ms}</message-expiry-scan-period>
+    <address-queue-scan-period>{scan_period_ms}</address-queue-scan-period>
     <connectors>
       <connector name="core">tcp://127.0.0.1:{port}</connector>
       {connectors}
@@ -83,6 +83,7 @@ _XML = """<?xml version="1.0"?>
         <auto-create-queues>false</auto-create-queues>
         <auto-create-addresses>false</auto-create-addresses>
       </address-setting>
+      {settings}
     </address-settings>
   </core>
 </configuration>
@@ -138,6 +139,9 @@ def start_target(
     connectors: str = "",
     acceptors: str = "",
     elements: str = "",
+    settings: str = "",
+    scan_period_ms: int = 200,
+    expiry_scan_period_ms: int = 200,
 ) -> Target:
     """A broker of that kind, active.
 
@@ -146,6 +150,9 @@ def start_target(
         connectors: More of them.
         acceptors: More of them.
         elements: More of ``core``.
+        settings: More address settings.
+        scan_period_ms: Of the search for idle queues and addresses.
+        expiry_scan_period_ms: Of the search for expired messages.
     """
     port = free_port()
     directory.mkdir(parents=True, exist_ok=True)
@@ -157,6 +164,9 @@ def start_target(
         connectors=connectors,
         acceptors=acceptors,
         elements=elements,
+        settings=settings,
+        scan_period_ms=scan_period_ms,
+        expiry_scan_period_ms=expiry_scan_period_ms,
     )
     node: Node | ArtemisNode
     if name == "artemis":

@@ -6,7 +6,7 @@ import ast
 import re
 from pathlib import Path
 
-from support.feature_results import COMMAND_LINE, JAVA, OURS, direction
+from support.feature_results import COMMAND_LINE, JAVA, OURS, SAME_PACKETS, direction
 from understudy.testing import client_reference, interop_matrix
 
 ROOT = Path(__file__).parents[3]
@@ -42,9 +42,10 @@ def test_every_interop_test_names_a_feature() -> None:
 def test_directions() -> None:
     assert direction("test_artemis_clients", "x") == JAVA
     assert direction("test_artemis_command_line", "x") == COMMAND_LINE
+    assert direction("test_differential", "x") == SAME_PACKETS
     assert direction("test_our_client", "a::b[artemis-auto]") == OURS["artemis"]
     assert direction("test_our_client_queues", "a::b[understudy]") == OURS["understudy"]
-    assert set(interop_matrix.DIRECTIONS) == {JAVA, COMMAND_LINE, *OURS.values()}
+    assert set(interop_matrix.DIRECTIONS) == {JAVA, COMMAND_LINE, *OURS.values(), SAME_PACKETS}
 
 
 def test_cells_say_what_the_tests_said() -> None:
@@ -52,7 +53,7 @@ def test_cells_say_what_the_tests_said() -> None:
         return {"features": ["large"], "direction": JAVA, "outcome": outcome, "reason": reason}
 
     page = interop_matrix.page({"a::x": result("passed"), "a::y": result("skipped", "no TLS")})
-    assert "| large | partly (1) |  |  |  |" in page
+    assert "| large | partly (1) |  |  |  |  |" in page
     assert "| large | yes (1) |" in interop_matrix.page({"a::x": result("passed")})
     assert f"- large, {JAVA}: no TLS" in page
     assert "**fails** (1 of 2)" in interop_matrix.page({"x": result("passed"), "y": result("failed", "E")})

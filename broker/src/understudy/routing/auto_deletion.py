@@ -45,6 +45,20 @@ class AutoDeletion:
         self._candidates = idle
 
 
+def delete_unbound(directory: Directory, address: Address) -> None:
+    """Delete an address that was made on demand if nothing is left of it; a delay leaves that to the sweep."""
+    settings = address.settings
+    if (
+        address.auto_created
+        and settings.auto_delete_addresses
+        and not settings.auto_delete_addresses_delay
+        and not address.bindings
+        and not address.diverts
+        and directory.addresses.get(address.name) is address
+    ):
+        directory.delete_address(address.name)
+
+
 def _queue_idle(queue: Queue, now_ms: int) -> bool:
     configuration = queue.configuration
     kept_messages = configuration.auto_delete_message_count

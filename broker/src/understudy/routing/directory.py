@@ -278,8 +278,6 @@ class Directory:
             raise LimitExceeded(f"{len(self.queues)} queues, limit {QUEUES_MAX}")
         settings = self.settings.of(configuration.address or configuration.name)
         address = self.addresses.get(configuration.address or configuration.name)
-        if configuration.routing_type is None and address is not None and len(address.routing_types) == 1:
-            configuration = replace(configuration, routing_type=next(iter(address.routing_types)))
         full = configuration.filled(settings)
         chosen = RoutingType(full.routing_type or 0)
         # A filter that cannot be parsed must fail before anything is made.
@@ -292,7 +290,8 @@ class Directory:
             address = self.create_address(
                 full.address,
                 {chosen},
-                auto_created=full.auto_created or full.temporary,
+                # Nobody asked for it: it came with the queue and goes with its last one.
+                auto_created=True,
                 internal=full.internal,
                 durable=not full.temporary,
             )
@@ -350,7 +349,8 @@ class Directory:
         self._bindings_changed(address)
         for listener in self.listeners:
             listener.queue_removed(queue)
-        if queue.temporary and address.auto_created and not address.bindings:
+        if queue.temporary and not address.stored and not address.bindings:
+            # made for it, and for nothing that lasts
             self.delete_address(address.name)
 
     # -- on demand ------------------------------------------------------------------------------
@@ -397,16 +397,12 @@ class Directory:
         """Whether an existing queue is the shared one asked for (CREATE_SHARED_QUEUE).
 
         Raises:
-            SharedQueueMismatch: same name, but another address or filter, or durability.
+            SharedQueueMismatch: same name, but another address or filter (facts 4.2).
         """
         wanted_filter = parse_filter(configuration.filter)
         same = (queue.filter.text if queue.filter else None) == (wanted_filter.text if wanted_filter else None)
         if queue.address.name != (configuration.address or configuration.name) or not same:
             raise SharedQueueMismatch(f"queue {queue.name!r} exists with another address or filter")
-        if queue.configuration.durable != configuration.durable:
-            raise SharedQueueMismatch(
-                f"queue {queue.name!r} exists and is {'not ' if configuration.durable else ''}durable"
-            )
 
 
 def _address_record(

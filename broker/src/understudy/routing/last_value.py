@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
-from understudy.message import Message
+from understudy.message import LAST_VALUE, Message
 from understudy.store.reference import MessageReference
 
 if TYPE_CHECKING:
@@ -119,6 +119,9 @@ class LastValues:
 
     def _key_in(self, message: Message) -> str | None:
         value = message.properties.get(self.key)
+        if value is None:
+            # the usual property counts for queues with a key of their own too, where that one is missing
+            value = message.properties.get(LAST_VALUE)
         if isinstance(value, bool):
             return "true" if value else "false"
         return value if value is None or isinstance(value, str) else str(value)

@@ -109,7 +109,7 @@ def describe_missing_queue(name: str, address: str, settings: AddressSettings) -
         exists=False,
         name=name,
         address=address,
-        durable=False,
+        durable=True,
         temporary=False,
         filter=None,
         consumer_count=0,

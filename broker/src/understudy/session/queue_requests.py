@@ -13,6 +13,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from understudy.config.model import Permission, RoutingType
+from understudy.routing.auto_deletion import delete_unbound
 from understudy.routing.changes import change_routing_types
 from understudy.routing.configuration import QueueConfiguration, split_fqqn
 from understudy.routing.post_office import PostOffice
@@ -112,6 +113,9 @@ class QueueRequests:
             and what ``create_queue`` raises but QueueExists.
         """
         configuration = self._unprefixed(configuration)
+        fqqn = split_fqqn(configuration.name)
+        if fqqn is not None:
+            configuration = replace(configuration, address=fqqn[0], name=fqqn[1])
         existing = self._directory.find_queue(configuration.name)
         if existing is not None:
             # before the answer says anything of it
@@ -148,6 +152,7 @@ class QueueRequests:
             queue.name,
         )
         self._directory.delete_queue(queue.name)
+        delete_unbound(self._directory, queue.address)
         self._session.connection.temporary_queues.pop(queue.name, None)
 
     def query_queue(self, name: str) -> QueueQueryResult:

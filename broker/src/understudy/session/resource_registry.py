@@ -94,7 +94,13 @@ class ResourceRegistry:
         return branch
 
     def prepare(self, branch: Branch) -> None:
-        """Raises XaError: it cannot be, and was rolled back."""
+        """Promise that it can commit. A promise given before holds: who asks again did not hear of it.
+
+        Raises:
+            XaError: it cannot be, and was rolled back.
+        """
+        if branch.state is State.PREPARED:
+            return
         branch.require(Event.PREPARE)
         try:
             branch.transaction.prepare(encode_name(Kind.BRANCH, branch.xid))

@@ -20,7 +20,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from understudy.config.model import Permission
-from understudy.errors import BrokerError, IllegalState, LimitExceeded, ObjectClosed
+from understudy.errors import BrokerError, DuplicateIdRejected, IllegalState, LimitExceeded, ObjectClosed
 from understudy.limits import CONSUMERS_PER_SESSION_MAX, METADATA_PER_SESSION_MAX
 from understudy.ports import Clock
 from understudy.routing.filter import parse_filter
@@ -278,8 +278,14 @@ class ServerSession:
         self._callback.operation_failed(error)
 
     def failed(self, error: BrokerError, done: Done | None, transaction: Transaction | None) -> None:
+        """What a request came to. A duplicate in a transaction is the commit's to report (facts 5.1): the message
+        itself is answered like any other, so that a client that waits for each goes on to its commit.
+        """
         if transaction is not None:
             transaction.fail(error)
+            if done is not None and isinstance(error, DuplicateIdRejected):
+                self._office.answer(self.order, done)
+                return
         if done is not None:
             self._office.answer(self.order, done, error=error)
         else:

@@ -65,13 +65,16 @@ class XaRequests:
         self._leave()
 
     def end(self, xid: Xid, *, failed: bool) -> None:
-        """Its part of the branch is done; ``failed``: it can only be rolled back."""
+        """Its part of the branch is done; ``failed``: it can only be rolled back. Once more does no harm: a
+        transaction manager may end a part that the session has ended already (JTA 1.2 s. 3.4.4), and Artemis lets it.
+        """
         branch = self.branch
         if branch is None or branch.xid != xid:
             branch = self._registry.get(xid)
-            if branch.state is not State.SUSPENDED:
-                raise XaError("the session does not work in this branch", xa_code=XaCode.PROTOCOL)
-            branch.fire(Event.LEAVE)
+            if branch.state is State.SUSPENDED:
+                branch.fire(Event.LEAVE)
+            elif branch.state is not State.IDLE and branch.state is not State.ACTIVE:
+                raise XaError("nobody works in this branch any more", xa_code=XaCode.PROTOCOL)
         else:
             self._leave()
             self._registry.left(branch, self._session)
@@ -114,8 +117,16 @@ class XaRequests:
         self._registry.commit(self._registry.get(xid), one_phase, self._session.order, done)
 
     def roll_back(self, xid: Xid) -> None:
-        """Undo the branch, and take back what the session's consumers hold, which they drop."""
-        self._session.give_back(self._registry.roll_back(self._registry.get(xid)))
+        """Undo the branch, and take back what the session's consumers hold, which they drop. They have dropped it
+        also if the branch is not known, for instance because it took too long.
+        """
+        try:
+            branch = self._registry.get(xid)
+        except XaError:
+            if self.branch is None:
+                self._session.give_back({})
+            raise
+        self._session.give_back(self._registry.roll_back(branch))
 
     def forget(self, xid: Xid) -> None:
         """The heuristic outcome need not be remembered any more."""

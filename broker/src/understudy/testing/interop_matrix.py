@@ -19,6 +19,7 @@ DIRECTIONS: Final = (
     "artemis command line -> Understudy",
     "Understudy client -> Artemis",
     "Understudy client -> Understudy",
+    "the same packets -> both",
 )
 
 _HEAD: Final = """# Who understands whom

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+from interop.differential import exclusions
 from understudy.protocols.core.session import SESSION_PACKETS
 from understudy.wire.core import packets
 from understudy.wire.core.codes import ErrorCode
@@ -35,3 +36,10 @@ def test_codes_named_on_the_page_exist() -> None:
     named = {int(number) for number in re.findall(r"\b(1\d\d|2\d\d)\b", text)}
     assert named >= {100, 101, 103, 105, 106, 108, 112, 113, 114, 118, 210, 214, 215, 216}
     assert named <= set(ErrorCode) | {129, 136}
+
+
+def test_what_differs_from_artemis_is_what_the_programs_leave_out() -> None:
+    """Each exclusion is a named constant, used by the modules that keep to it or never drawn, and a row of the page."""
+    section = PAGE.read_text().partition("## Where Artemis 2.44 answers otherwise")[2]
+    rows = re.findall(r"^\| (?!what \|)([^|]+) \| ([^|]+) \|$", section, re.MULTILINE)
+    assert rows == [(each.name, each.reason) for each in exclusions.EVERY]

@@ -85,7 +85,10 @@ def test_what_is_created_is_answered_if_wanted(packet: packets.Packet) -> None:
         (queue(routing_type=5), ErrorCode.INVALID_QUEUE_CONFIGURATION),
         (queue(packets.CreateSharedQueueV2, name=Q, address="other"), ErrorCode.INVALID_TRANSIENT_QUEUE_USE),
         (queue(packets.CreateSharedQueueV2, name=Q, filter="a = 1"), ErrorCode.INVALID_TRANSIENT_QUEUE_USE),
-        (queue(packets.CreateSharedQueue, name=Q, durable=False), ErrorCode.INVALID_TRANSIENT_QUEUE_USE),
+        (
+            queue(packets.CreateSharedQueueV2, name="other::q", address="other"),
+            ErrorCode.INVALID_TRANSIENT_QUEUE_USE,
+        ),
         (packets.DeleteQueue("nowhere"), ErrorCode.QUEUE_DOES_NOT_EXIST),
         (packets.CreateConsumer(0, "nowhere", None, False, True, 0), ErrorCode.QUEUE_DOES_NOT_EXIST),
         (packets.CreateConsumer(0, "other::q", None, False, True, 0), ErrorCode.QUEUE_DOES_NOT_EXIST),
@@ -335,6 +338,17 @@ def test_too_much_metadata_is_refused_and_only_if_asked_told() -> None:
     assert client.received() == []
     assert code(client, packets.AddMetadata("more", "v")) == ErrorCode.ILLEGAL_STATE
     assert answer(client, packets.AddMetadataV2("more", "v", False)) is None
+
+
+def test_a_refused_commit_has_a_correlation_id_because_the_request_has_a_field_for_it() -> None:
+    node = CoreNode()
+    node.world.queue()
+    client = node.client()
+    client.create_session(window=-1, auto_commit_acks=False, auto_commit_sends=False)
+    client.send(packets.IndividualAcknowledge(5, 1, False))
+    refused = answer(client, packets.Commit())
+    assert isinstance(refused, packets.ExceptionResponse)
+    assert refused.correlation_id == -1
 
 
 def test_commits_and_rollbacks_are_answered_without_a_transaction_too() -> None:

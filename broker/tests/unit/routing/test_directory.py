@@ -161,7 +161,50 @@ def test_shared_queues_must_be_the_same() -> None:
     for other in (
         QueueConfiguration(name="s", address="u", filter="a = 1"),
         QueueConfiguration(name="s", address="t", filter="a = 2"),
-        QueueConfiguration(name="s", address="t", filter="a = 1", durable=False),
     ):
         with pytest.raises(SharedQueueMismatch, match="exists"):
             check(queue, other)
+    check(queue, QueueConfiguration(name="s", address="t", filter="a = 1", durable=False))
+
+
+def test_an_unsaid_routing_type_is_that_of_the_settings() -> None:
+    """Whatever the address takes (default-queue-routing-type); it gets the one it lacks."""
+    world = World({"q": {"default_queue_routing_type": RoutingType.MULTICAST}})
+    directory = world.office.directory
+    address = directory.create_address("q", {RoutingType.ANYCAST})
+    assert directory.create_queue(QueueConfiguration(name="q")).routing_type is RoutingType.MULTICAST
+    assert address.routing_types == {RoutingType.ANYCAST, RoutingType.MULTICAST}
+
+
+def test_an_address_that_came_with_its_queue_goes_with_it() -> None:
+    """Unless it was made for itself, something is left of it, or the settings keep it."""
+    world = World(
+        {
+            "kept": {"auto_delete_addresses": False},
+            "later": {"auto_delete_addresses_delay": 1000},
+            "#": {"auto_create_addresses": True},
+        }
+    )
+    directory, session = world.office.directory, world.session()
+    directory.create_address("asked", {RoutingType.ANYCAST})
+    for name in ("asked", "kept", "later", "gone"):
+        for queue in (name, f"{name}.second"):
+            session.queues.create_queue(QueueConfiguration(name=queue, address=name, routing_type=RoutingType.ANYCAST))
+        session.queues.delete_queue(f"{name}.second")
+        assert name in directory.addresses
+        session.queues.delete_queue(name)
+    assert sorted(directory.addresses) == ["asked", "kept", "later"]
+
+
+def test_a_temporary_queue_takes_no_address_with_it_that_lasts() -> None:
+    world = World()
+    directory = world.office.directory
+    directory.create_address("lasts", {RoutingType.ANYCAST}, auto_created=True)
+    for address in ("lasts", "passes"):
+        directory.create_queue(
+            QueueConfiguration(
+                name="t", address=address, temporary=True, durable=False, routing_type=RoutingType.ANYCAST
+            )
+        )
+        directory.delete_queue("t")
+    assert sorted(directory.addresses) == ["lasts"]

@@ -213,7 +213,9 @@ def test_a_duplicate_is_diverted_once(exclusive: bool) -> None:
     assert world.store.duplicate_ids == [(source, b"id")]
     transacted = world.session(transacted=True)
     transacted.send(text("m", properties={DUPLICATE_ID: "id"}), world.answers.of("transacted"))
-    assert isinstance(world.answers.error("transacted"), DuplicateIdRejected)
+    transacted.commit(world.answers.of("commit"))
+    assert world.answers.error("transacted") is None, "it is the commit that fails"
+    assert isinstance(world.answers.error("commit"), DuplicateIdRejected)
 
 
 def test_a_full_forwarding_address_fails_or_drops_as_it_is_told_to() -> None:

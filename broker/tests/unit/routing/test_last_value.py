@@ -52,9 +52,11 @@ def test_the_key_is_the_property_the_queue_names() -> None:
     world = World({"q": {"default_last_value_key": "code"}})
     queue = world.queue()
     session = world.session()
-    for body, properties in (("1", {"code": "A"}), ("2", {LAST_VALUE: "A"}), ("3", {"code": "A"})):
+    for body, properties in (("1", {"code": "A"}), ("2", {LAST_VALUE: "B", "code": "C"}), ("3", {"code": "A"})):
         session.send(text(body, properties=properties))
     assert waits(queue) == [b"2", b"3"]
+    session.send(text("4", properties={LAST_VALUE: "A"}))
+    assert waits(queue) == [b"2", b"4"], "where it is missing the usual one counts"
 
 
 def test_nothing_is_replaced_before_the_newer_value_is_durable() -> None:

@@ -10,7 +10,7 @@ def test_a_missing_queue_answers_the_defaults() -> None:
     found = World().session().queues.query_queue("q1")
     assert not found.exists
     assert (found.name, found.address, found.filter) == ("q1", "q1", None)
-    assert (found.durable, found.temporary, found.consumer_count, found.message_count) == (False, False, 0, 0)
+    assert (found.durable, found.temporary, found.consumer_count, found.message_count) == (True, False, 0, 0)
     assert (found.auto_create_queues, found.auto_created, found.purge_on_no_consumers) == (True, False, False)
     assert (found.routing_type, found.max_consumers) == (RoutingType.MULTICAST, -1)
     assert (found.exclusive, found.last_value, found.default_consumer_window_size) == (False, False, 1024 * 1024)

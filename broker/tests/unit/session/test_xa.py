@@ -144,6 +144,46 @@ def test_unknown_names_and_wrong_sessions() -> None:
     refused(XaCode.PROTOCOL, lambda: world.session().branches.start(XID))
 
 
+def test_a_promise_asked_for_again_holds() -> None:
+    """A client whose answer got lost with its connection asks once more."""
+    world = World()
+    session = xa_session(world)
+    session.branches.start(XID)
+    session.send(text("a"))
+    session.branches.end(XID, failed=False)
+    for _ in range(2):
+        session.branches.prepare(XID)
+    assert session.branches.in_doubt() == (XID,)
+    commit(session)
+    assert count(world) == 1
+
+
+def test_a_part_may_be_ended_more_than_once_until_the_promise() -> None:
+    world = World()
+    session, other = xa_session(world), xa_session(world)
+    session.branches.start(XID)
+    other.branches.end(XID, failed=False)
+    assert session.branches.branch is not None, "it is not the other's to end"
+    for _ in range(2):
+        session.branches.end(XID, failed=False)
+    session.branches.prepare(XID)
+    refused(XaCode.PROTOCOL, lambda: session.branches.end(XID, failed=False))
+
+
+def test_rolling_back_what_nobody_knows_gives_back_what_the_client_dropped() -> None:
+    """The branch may have taken too long; the client has emptied its buffers either way."""
+    world = World()
+    session = xa_session(world)
+    session.create_consumer(0, "q")
+    session.receive_consumer_credits(0, -1)
+    session.start()
+    session.send(text("a"))
+    world.turn()
+    refused(XaCode.UNKNOWN_XID, lambda: session.branches.roll_back(XID))
+    world.turn()
+    assert callback_of(session).bodies() == [b"a", b"a"]
+
+
 def test_what_failed_cannot_commit() -> None:
     world = World()
     session = xa_session(world)

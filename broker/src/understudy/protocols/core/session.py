@@ -41,6 +41,8 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 NO_CORRELATION: Final = -1
+#: Channel version from which COMMIT has a field for a correlation id (facts 3.2).
+COMMIT_CORRELATION_SINCE: Final = 132
 #: Deliveries in one piece for the socket; of much larger pieces the memory would be taken anew each time.
 _FRAMES_AT_ONCE: Final = 32
 
@@ -262,9 +264,9 @@ class CoreSession:
         self._done(None)
 
     def _commit(self, packet: packets.Commit) -> None:
-        correlation_id = packet.correlation_id
-        sent_one = correlation_id != NO_CORRELATION
-        self.session.commit(partial(self._done_with, correlation_id) if sent_one else self._done)
+        # from 132 on the request has a field for it, so a refusal has one too, even if nobody filled it (facts 3.3)
+        has_field = self.version >= COMMIT_CORRELATION_SINCE
+        self.session.commit(partial(self._done_with, packet.correlation_id) if has_field else self._done)
 
     def _rollback(self, packet: packets.Rollback) -> None:
         self.session.rollback(packet.consider_last_message_as_delivered, self._done)

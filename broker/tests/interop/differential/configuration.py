@@ -1,0 +1,28 @@
+"""How both brokers are configured for the programs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from support.targets import Target, start_target
+
+#: Addresses that are made on the way go with their last queue, as they do by default. What is deleted only for being
+#: idle would be gone at a moment of its own at each broker, so nobody looks for that.
+_SETTINGS = """
+      <address-setting match="plain.#">
+        <auto-delete-addresses>true</auto-delete-addresses>
+      </address-setting>
+"""
+_SCAN_PERIOD_MS = 3_600_000
+
+
+def start(name: str, directory: Path, artemis: Path | None) -> Target:
+    """A broker of that kind for programs."""
+    return start_target(
+        name,
+        directory,
+        artemis if name == "artemis" else None,
+        settings=_SETTINGS,
+        scan_period_ms=_SCAN_PERIOD_MS,
+        expiry_scan_period_ms=_SCAN_PERIOD_MS,
+    )

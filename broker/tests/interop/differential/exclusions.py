@@ -1,0 +1,212 @@
+"""What the programs leave out, and why: where the brokers differ on purpose, or Artemis does not do the same twice.
+
+Each entry is kept to by ``generator`` (it never draws it), by ``runner`` (it skips the step, at both brokers, from
+what it has seen so far) or by ``normaliser`` (it leaves the value out). docs/core-protocol.md lists them; a test holds
+the two together.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Exclusion:
+    """One thing that is left out."""
+
+    name: str
+    reason: str
+
+
+MIXED_COMPARISONS = Exclusion(
+    "comparisons of absent properties with each other, of a wide number with a byte or short, negated shorts,"
+    " and <> between types",
+    "JMS has no value for NULL = NULL and no truth for different types; Artemis says true, and false or an "
+    "error for bytes and shorts",
+)
+JMS_HEADER_NAMES = Exclusion(
+    "JMSPriority, JMSDeliveryMode and the like in selectors",
+    "JMS clients send the AMQ names; ours understands both, Artemis takes the others for properties",
+)
+UNTYPED_TO_NOWHERE = Exclusion(
+    "messages without a routing type for which there is no queue",
+    "the manual's auto-create applies to every message sent; Artemis confirms and drops these, even where no "
+    "address may be made",
+)
+ACKNOWLEDGED_TWICE = Exclusion(
+    "cumulative acknowledgements of what is not outstanding",
+    "both refuse; Artemis also gives back what was delivered before, ours changes nothing",
+)
+CREDITS_AFTER_UNLIMITED = Exclusion(
+    "FLOWTOKEN after one of -1",
+    "a null pointer in Artemis, which also spoils the transaction",
+)
+NEGATIVE_PRODUCER_CREDITS = Exclusion(
+    "negative producer credits",
+    "ours grants none",
+)
+XA_WITHOUT_XA = Exclusion(
+    "XA requests in sessions that are not XA",
+    "an internal error in Artemis, XAER_PROTO here",
+)
+XA_ILLEGAL_OUTCOMES = Exclusion(
+    "starting or joining a branch while in another; deciding a branch in which another session works, or a "
+    "suspended one; two phases in one or one in two",
+    "X/Open has XAER_PROTO and the branch stays as it was; Artemis does it, or forgets the branch",
+)
+XA_FAILED_ENDS = Exclusion(
+    "TMFAIL",
+    "the branch can only be rolled back (X/Open); Artemis does not look at the flag",
+)
+SHARED_QUEUE_OF_NO_ADDRESS = Exclusion(
+    "shared queues where auto-create-addresses is off",
+    "the setting holds for them too; Artemis makes the address",
+)
+OTHER_ADDRESS = Exclusion(
+    "address::queue with a queue of another address",
+    "there is no such queue (ADR 0012); Artemis looks at the part behind the colons only",
+)
+NAMELESS = Exclusion(
+    "queues without a name",
+    "refused by both, with 216 here and 104 there",
+)
+LAST_VALUE_BY_KEY_ALONE = Exclusion(
+    "a last-value key without last-value",
+    "it is a last-value queue at both, and said to be one here only",
+)
+DURABLE_TEMPORARY = Exclusion(
+    "queues both durable and temporary",
+    "they are not durable, and here do not say so",
+)
+ADDRESS_CHANGED = Exclusion(
+    "creating an address that exists with other routing types",
+    "it gets what it lacks here, so that two clients may ask; Artemis replaces them, or refuses while queues need them",
+)
+BROWSED_EXPIRED = Exclusion(
+    "expired messages seen by browsers",
+    "clients drop them; Artemis shows them, ours does not",
+)
+OTHER_ROUTING_TYPE = Exclusion(
+    "messages to an address that has queues, none of their routing type",
+    "they get their queue where one may be made, or are refused with 215; Artemis confirms and drops them",
+)
+ORIGINAL_ADDRESS_OF_A_QUEUE = Exclusion(
+    "the queue in _AMQ_ORIG_ADDRESS of what was sent to address::queue",
+    "the address alone, so that filters of dead letter queues find it; Artemis keeps both parts",
+)
+TURNS = Exclusion(
+    "several consumers of one priority at a queue that is neither exclusive nor non-destructive",
+    "round robin is all that is promised; whose turn it is hangs at Artemis on how often it looked",
+)
+SHARED_NOT_DURABLE = Exclusion(
+    "whether a shared queue that is not durable is temporary and auto-deleted",
+    "auto-deleted here, so that a client that makes it again after a failover does not take it from the "
+    "others; temporary at Artemis",
+)
+RING_THAT_LENDS = Exclusion(
+    "queues both ring and non-destructive",
+    "Artemis loses count of their messages",
+)
+EXPIRED_IN_KINDS = Exclusion(
+    "messages that have expired already, at last-value and ring queues",
+    "they count until somebody notices, which is the broker's affair as long as no consumer asks",
+)
+COUNT_OF_LAST_VALUES = Exclusion(
+    "message counts of last-value queues",
+    "Artemis does not count what is being delivered there; here it counts as anywhere",
+)
+XA_ROLLBACK_OF_NOBODY = Exclusion(
+    "rolling back an unknown branch in the middle of another",
+    "Artemis rolls back the other; here nothing is undone",
+)
+DUE_AT_ONCE = Exclusion(
+    "messages scheduled for a time that is over",
+    "they queue up here; Artemis puts what is due before what waits",
+)
+BROWSED_LOANS = Exclusion(
+    "browsers of non-destructive queues while somebody consumes",
+    "what is lent stays in the queue here (ADR 0012), so browsers see it; Artemis hides it",
+)
+BLANK_SELECTORS = Exclusion(
+    "selectors of blanks alone",
+    "no selector here; refused by Artemis, which takes only the empty text for none",
+)
+XA_TIMEOUT_ASKED = Exclusion(
+    "asking for a timeout that was set",
+    "answered with what was set (X/Open); Artemis answers with its own default",
+)
+REFUSED_FILTERS_OF_QUEUES = Exclusion(
+    "queues with filters that are no selectors",
+    "refused by both; Artemis has made the address by then",
+)
+LOANS_GIVEN_BACK = Exclusion(
+    "rolling back, or a second consumer, at a non-destructive queue",
+    "everybody sees everything, at once and again (manual, ADR 0012); Artemis holds back what is being "
+    "delivered and does not offer it again",
+)
+XA_LOCAL_OUTCOME = Exclusion(
+    "SESS_COMMIT and SESS_ROLLBACK in the middle of a branch",
+    "no client sends them; Artemis forgets that the session was in the branch",
+)
+WHEN_EXPIRY_IS_NOTICED = Exclusion(
+    "messages that have expired already while a consumer there cannot take any",
+    "Artemis looks at the head of the queue also for consumers without credits; here it is looked at for who "
+    "can take it, and by the scan",
+)
+BROWSED_LATER = Exclusion(
+    "what a browser sees of messages that came after it, or were given back",
+    "nobody promises whether a browser is a snapshot; where a new message lies before its place Artemis shows"
+    " it and ours does not",
+)
+PRIORITIES_IN_TRANSACTIONS = Exclusion(
+    "priorities in transacted sessions",
+    "whether a waiting consumer gets a commit's messages by priority is a race in Artemis",
+)
+ADDRESS_OF_NO_ROUTING_TYPE = Exclusion(
+    "addresses without routing types",
+    "an internal error in Artemis once a queue is made there",
+)
+COUNT_OF_LOANS = Exclusion(
+    "message counts of non-destructive queues",
+    "Artemis counts what was delivered as gone",
+)
+XA_SPOILED = Exclusion(
+    "acknowledging in a branch what is not outstanding",
+    "the branch can only be rolled back at both; until then it can be suspended here, and Artemis has an "
+    "internal error",
+)
+ROUTING_TYPE_NOT_ALLOWED = Exclusion(
+    "queues of a routing type that their address lacks and may not get",
+    "215 here, an internal error in Artemis",
+)
+SOMEBODY_ELSES_TEMPORARY_QUEUE = Exclusion(
+    "consumers of another connection's temporary queue",
+    "they are told when it goes; Artemis leaves them as they are",
+)
+WHEN_IT_IS_PURGED = Exclusion(
+    "message counts of queues that are purged without consumers",
+    "Artemis purges some time after the consumer is gone",
+)
+XA_TIMEOUT_ZERO = Exclusion(
+    "an XA timeout of 0",
+    "the broker's own here (X/Open); at Artemis branches are over at once, or a little later",
+)
+DELIVERIES_OF_LOANS = Exclusion(
+    "what non-destructive queues hold at the end, and how often it was delivered",
+    "ADR 0012; Artemis counts every delivery, and may lose what a consumer that leaves had not acknowledged",
+)
+DIVISION_BY_ZERO = Exclusion(
+    "division by zero, and zero below zero, in selectors",
+    "IEEE 754 here: what is no number is not greater than anything, and -0 = 0; the opposite in Artemis",
+)
+GATED_LAST_VALUES = Exclusion(
+    "last-value queues that wait for consumers or are rings",
+    "older values go at once here and do not count; Artemis clears them away when it delivers",
+)
+ROLLBACK_AMONG_OTHERS = Exclusion(
+    "rolling back a consumer that is not alone at its queue",
+    "what is given back goes to whoever has the right to it; Artemis stops the session meanwhile, so others may get it",
+)
+
+#: All of them, as docs/core-protocol.md lists them.
+EVERY = tuple(value for value in tuple(globals().values()) if isinstance(value, Exclusion))

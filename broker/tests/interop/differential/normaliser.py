@@ -1,0 +1,92 @@
+"""Packets as plain values that two brokers must agree on: what may differ by nature is left out or named.
+
+Left out: message and correlation ids (whether there is one is kept), texts of errors, the part of the names that makes
+each run's queues its own, values of times (whether there is one is kept). Everything else is kept, wire types of
+properties included.
+"""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from typing import Any
+
+from understudy.message import FORCED_DELIVERY, ORIGINAL_ADDRESS, Message
+from understudy.wire.core import packets
+
+#: Their values differ by nature; that they are there, and their type, does not.
+_VALUES_DIFFER = ("_AMQ_ORIG_MESSAGE_ID", "_AMQ_ACTUAL_EXPIRY", "_AMQ_SCHED_DELIVERY", "_AMQ_INGRESS_TIMESTAMP")
+
+#: Attributes of queues whose message counts do (exclusions.COUNT_OF_LAST_VALUES, COUNT_OF_LOANS, WHEN_IT_IS_PURGED).
+_COUNTS_DIFFER = ("last_value", "non_destructive", "purge_on_no_consumers")
+
+Value = Any
+
+
+class Normaliser:
+    """For the packets of one run."""
+
+    def __init__(self, mark: str) -> None:
+        """Args:
+        mark: What every name of the run carries.
+        """
+        self._mark = mark
+
+    def text(self, value: str | None) -> str | None:
+        """Without the mark."""
+        return None if value is None else value.replace(self._mark, "")
+
+    def message(self, message: Message) -> dict[str, Value]:
+        """All of it that is the program's or the broker's doing."""
+        properties = {}
+        for key in sorted(message.properties):
+            value = "(any)" if key in _VALUES_DIFFER else message.properties[key]
+            if key == ORIGINAL_ADDRESS:
+                value = str(value).partition("::")[0]  # exclusions.ORIGINAL_ADDRESS_OF_A_QUEUE
+            if isinstance(value, str):
+                value = self.text(value)
+            properties[key] = (message.properties.tag(key), repr(value))
+        return {
+            "body": message.body.decode("utf-8", "replace"),
+            "address": self.text(message.address),
+            "type": message.type,
+            "durable": message.durable,
+            "priority": message.priority,
+            "expires": message.expiration != 0,
+            "timestamp": message.timestamp,
+            "user id": message.user_id is not None,
+            "id": message.message_id > 0,
+            "properties": properties,
+        }
+
+    def packet(self, packet: packets.Packet | None) -> Value:
+        """An answer or something that came by itself."""
+        if packet is None:
+            return "no answer"
+        name = type(packet).__name__
+        if isinstance(packet, packets.ReceiveMessage):
+            if FORCED_DELIVERY in packet.message.properties:
+                return (name, "marker")
+            return (
+                name,
+                {"consumer": packet.consumer_id, "delivery count": packet.delivery_count},
+                self.message(packet.message),
+            )
+        if isinstance(packet, packets.ExceptionResponse):
+            return (name, {"code": int(packet.error_code), "correlated": packet.correlation_id is not None})
+        if isinstance(packet, packets.XaResponse):
+            return (name, {"error": packet.error, "code": int(packet.response_code)})
+        if isinstance(packet, packets.XaInDoubtResponse):
+            mine = self._mark.encode()
+            return (name, sorted(str(xid.branch_qualifier) for xid in packet.xids if mine in xid.global_transaction_id))
+        said = {entry.name: getattr(packet, entry.name) for entry in fields(packet)}  # type: ignore[arg-type]
+        if said.get("durable") is False:  # exclusions.SHARED_NOT_DURABLE
+            said.pop("temporary")
+            said.pop("auto_delete", None)
+        if any(said.get(key) for key in _COUNTS_DIFFER):
+            said.pop("message_count", None)
+        for key, value in said.items():
+            if isinstance(value, str):
+                said[key] = self.text(value)
+            elif isinstance(value, tuple):
+                said[key] = sorted(str(self.text(item)) for item in value)
+        return (name, said)

@@ -1,0 +1,60 @@
+"""Programs of random CORE steps at our broker and at a real Artemis: the same to the last packet, or known why not."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from interop.differential.campaign import judge
+from interop.differential.compare import first_difference
+from interop.differential.configuration import start
+from interop.differential.generator import PROFILES
+from interop.differential.runner import Runner
+from interop.differential.steps import Acknowledge, Consume, MakeQueue, OpenSession, Rollback, Send
+
+pytestmark = pytest.mark.maven
+
+#: Of each profile, which take turns by seed: about a minute together.
+SEEDS_PER_PROFILE = 14
+
+
+@pytest.fixture(scope="module")
+def ports(artemis: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[int, int]]:
+    """Of our broker and of Artemis."""
+    targets = []
+    try:
+        targets.append(start("understudy", tmp_path_factory.mktemp("differential") / "understudy", artemis))
+        targets.append(start("artemis", tmp_path_factory.mktemp("differential") / "artemis", artemis))
+        yield targets[0].node.port, targets[1].node.port
+    finally:
+        for target in targets:
+            target.end()
+
+
+@pytest.mark.feature("the same as Artemis, packet by packet")
+@pytest.mark.parametrize("profile", range(len(PROFILES)), ids=[profile.__name__.strip("_") for profile in PROFILES])
+def test_programs_are_the_same_at_both(ports: tuple[int, int], profile: int) -> None:
+    for number in range(SEEDS_PER_PROFILE):
+        verdict = judge(number * len(PROFILES) + profile, *ports)
+        assert verdict.difference is None, f"seed {verdict.seed}:\n{verdict.difference.describe()}"
+
+
+@pytest.mark.feature("the same as Artemis, packet by packet")
+def test_a_difference_is_seen(ports: tuple[int, int]) -> None:
+    """The comparison can fail: one broker is given another program."""
+    program = (
+        OpenSession("s0", auto_commit_acks=False),
+        MakeQueue("s0", "plain.q0", "plain.q0", (("routing_type", 1),)),
+        Send("s0", "plain.q0", "m1"),
+        Consume("s0", 0, "plain.q0"),
+        Rollback("s0"),
+        Acknowledge("s0", 0, 0),
+    )
+    ours, theirs = ports
+    other = (*program[:4], Rollback("s0", last_delivered=True), program[5])
+    found = first_difference(program, Runner(ours).run(program), Runner(theirs).run(other))
+    assert found is not None
+    assert found.where.startswith("4: Rollback")
+    assert found.paths == ("news.s0.0.delivery count",)
