@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from understudy.config.model import DivertConfiguration, DivertRouting
-from understudy.errors import DivertNotFound, ManagementError
+from understudy.errors import ManagementError, ResourceNotFound
 from understudy.management.invocation import Control, ManagedNode, Requester
 from understudy.management.operations import Operation, Operations, flag, operation, text
 from understudy.routing.divert import Divert
@@ -45,6 +45,7 @@ class DivertControls:
             ),
             operation("getRoutingType", lambda c: c.divert.configuration.routing_type.name, "Of what it forwards."),
             operation("getTransformerClassName", lambda control: None, "Classes cannot be loaded here."),
+            operation("getTransformerPropertiesAsJSON", lambda control: "{}", "For the same reason."),
             operation("isRetroactiveResource", lambda control: False, "Retroactive diverts do not exist here."),
         ],
     )
@@ -52,7 +53,7 @@ class DivertControls:
     def __call__(self, node: ManagedNode, requester: Requester, name: str) -> DivertControl:
         divert = node.services.post_office.diverts.by_name.get(name)
         if divert is None:
-            raise DivertNotFound(f"no divert {name!r}")
+            raise ResourceNotFound(f"no divert {name!r}")
         return DivertControl(node, requester, divert)
 
 
@@ -127,6 +128,7 @@ _DIVERT: Final = (
 
 OPERATIONS: Final[tuple[Operation, ...]] = (
     operation("getDivertNames", lambda c: list(c.node.services.post_office.diverts.by_name), "Names of all diverts."),
+    operation("listDivertNames", lambda c: list(c.node.services.post_office.diverts.by_name), "As getDivertNames."),
     operation("createDivert", create_divert, "Make a divert that lasts.", *_DIVERT),
     operation("createDivert", create_divert, "The same with a routing type.", *_DIVERT, text("routingType")),
     operation("createDivert", create_divert_from_json, "The same from JSON.", text("divertConfiguration")),

@@ -145,7 +145,7 @@ class Diverts:
             DivertExists, InvalidQueueConfiguration, InvalidSelector, LimitExceeded, DiskFull
         """
         if configuration.name in self.by_name:
-            raise DivertExists(f"divert {configuration.name!r} exists")
+            raise DivertExists(f"divert {configuration.name!r} already exists")
         if len(self.by_name) >= DIVERTS_MAX:
             raise LimitExceeded(f"{len(self.by_name)} diverts, limit {DIVERTS_MAX}")
         divert = Divert(configuration)

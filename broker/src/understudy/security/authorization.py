@@ -44,6 +44,22 @@ class SecurityPolicy(ABC):
 
     permission_ms: int = 10_000
     """How long an answer of ``check`` need not be asked for again (security-invalidation-interval)."""
+    checks: bool = False
+    """Whether there is anything to check; what is not checked is not counted."""
+    allowed_count: int = 0
+    """Answers of ``check`` so far that were yes."""
+    refused_count: int = 0
+    """Those that were no."""
+
+    @property
+    def known_logins(self) -> int:
+        """Passwords whose check is remembered now."""
+        return 0
+
+    @property
+    def known_answers(self) -> int:
+        """Answers of ``check`` that are remembered now."""
+        return 0
 
     @abstractmethod
     def begin(self, user: str | None, password: str | None) -> Principal | PasswordCheck:
@@ -73,6 +89,8 @@ class NoSecurity(SecurityPolicy):
 
 class RoleSecurity(SecurityPolicy):
     """Users with passwords, and permissions by role."""
+
+    checks = True
 
     def __init__(
         self,
@@ -104,6 +122,14 @@ class RoleSecurity(SecurityPolicy):
                 self._exact[setting.match] = setting
         self._wild = sorted(wild, key=lambda setting: specificity(setting.match, wildcards))
 
+    @property
+    def known_logins(self) -> int:
+        return self._authenticator.known_count
+
+    @property
+    def known_answers(self) -> int:
+        return len(self._answers)
+
     def begin(self, user: str | None, password: str | None) -> Principal | PasswordCheck:
         return self._authenticator.begin(user, password)
 
@@ -116,7 +142,10 @@ class RoleSecurity(SecurityPolicy):
             setting = self._setting_of(address, queue)
             allowed = setting is not None and not principal.roles.isdisjoint(setting.permissions.get(permission, ()))
             self._remember(key, allowed)
-        if not allowed:
+        if allowed:
+            self.allowed_count += 1
+        else:
+            self.refused_count += 1
             where = f"address {address!r}" if queue is None else f"queue {queue!r} of address {address!r}"
             raise NotAuthorized(f"user {principal.user!r} has no permission {permission.value!r} on {where}")
 

@@ -97,10 +97,13 @@ class CoreServices:
     management: Management | None = None
     """Carries out requests that are sent to the management address; None: there is no such address."""
     listener: ConnectionListener | None = None
+    connections_total: int = 0
+    """Clients that connected since the activation."""
 
     def opened(self, connection: CoreConnection) -> None:
         """A client has connected."""
         self.connections[connection] = None
+        self.connections_total += 1
         if self.listener is not None:
             self.listener.connection_added(connection.scope)
 
