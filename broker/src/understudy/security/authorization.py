@@ -76,6 +76,10 @@ class SecurityPolicy(ABC):
     def check(self, principal: Principal, permission: Permission, address: str, queue: str | None = None) -> None:
         """Nothing if the principal may. Raises NotAuthorized naming user, permission and address."""
 
+    @abstractmethod
+    def allows(self, principal: Principal, permission: Permission, address: str, queue: str | None = None) -> bool:
+        """Whether the principal may; only asked, so it is not counted."""
+
 
 class NoSecurity(SecurityPolicy):
     """security-enabled=false: everybody is who they say and may do everything."""
@@ -85,6 +89,9 @@ class NoSecurity(SecurityPolicy):
 
     def check(self, principal: Principal, permission: Permission, address: str, queue: str | None = None) -> None:
         return
+
+    def allows(self, principal: Principal, permission: Permission, address: str, queue: str | None = None) -> bool:
+        return True
 
 
 class RoleSecurity(SecurityPolicy):
@@ -134,6 +141,16 @@ class RoleSecurity(SecurityPolicy):
         return self._authenticator.begin(user, password)
 
     def check(self, principal: Principal, permission: Permission, address: str, queue: str | None = None) -> None:
+        if self.allows(principal, permission, address, queue):
+            self.allowed_count += 1
+            return
+        self.refused_count += 1
+        if queue is None and FQQN_SEPARATOR in address:
+            address, _, queue = address.partition(FQQN_SEPARATOR)
+        where = f"address {address!r}" if queue is None else f"queue {queue!r} of address {address!r}"
+        raise NotAuthorized(f"user {principal.user!r} has no permission {permission.value!r} on {where}")
+
+    def allows(self, principal: Principal, permission: Permission, address: str, queue: str | None = None) -> bool:
         if queue is None and FQQN_SEPARATOR in address:
             address, _, queue = address.partition(FQQN_SEPARATOR)
         key = (principal, permission, address, queue)
@@ -142,12 +159,7 @@ class RoleSecurity(SecurityPolicy):
             setting = self._setting_of(address, queue)
             allowed = setting is not None and not principal.roles.isdisjoint(setting.permissions.get(permission, ()))
             self._remember(key, allowed)
-        if allowed:
-            self.allowed_count += 1
-        else:
-            self.refused_count += 1
-            where = f"address {address!r}" if queue is None else f"queue {queue!r} of address {address!r}"
-            raise NotAuthorized(f"user {principal.user!r} has no permission {permission.value!r} on {where}")
+        return allowed
 
     def _setting_of(self, address: str, queue: str | None) -> SecuritySettingConfiguration | None:
         if queue is not None:

@@ -66,6 +66,9 @@ class PrincipalSecurity:
                 self._listener.permission_refused(self.user, permission, address)
             raise
 
+    def allows(self, permission: Permission, address: str, queue: str | None = None) -> bool:
+        return self._policy.allows(self._principal, permission, address, queue)
+
 
 @dataclass(slots=True)
 class CoreServices:
