@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
+from typing import Any
 
 OF_THE_NODE = frozenset(
     {"id", "messageID", "userID", "timestamp", "creationTime", "connectionID", "sessionID", "session", "remoteAddress",
@@ -25,6 +26,7 @@ def differences(theirs: object, ours: object, path: str = "") -> Iterator[str]:
     if type(theirs) is not type(ours):
         yield f"{path}: {_brief(theirs)} there, {_brief(ours)} here"
     elif isinstance(theirs, dict) and isinstance(ours, dict):
+        theirs, ours = _counted(theirs), _counted(ours)
         for name in theirs.keys() - ours.keys():
             yield f"{path}.{name}: {_brief(theirs[name])} there, missing here"
         for name in ours.keys() - theirs.keys():
@@ -52,7 +54,18 @@ _OTHER_PROTOCOLS = "$sys."
 def _comparable(values: list[object]) -> list[object]:
     """The list without what only one of both can have; by name where the elements have one."""
     kept = [value for value in values if not _named(value).startswith(_OTHER_PROTOCOLS)]
+    if kept and all(isinstance(value, dict) and "sessionID" in value and "consumerCount" in value for value in kept):
+        # sessions come in no order
+        return sorted(kept, key=lambda value: value["consumerCount"])  # type: ignore[index]
     return sorted(kept, key=_named) if kept and all(_named(value) for value in kept) else kept
+
+
+def _counted(page: dict[str, Any]) -> dict[str, Any]:
+    """A page of a list, whose count is without what ``_comparable`` leaves out."""
+    rows = page.get("data")
+    if not isinstance(rows, list) or len(rows) != page.get("count"):
+        return page
+    return page | {"count": len(_comparable(rows))}
 
 
 def _named(value: object) -> str:

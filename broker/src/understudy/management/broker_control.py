@@ -114,6 +114,7 @@ class BrokerControl(Control):
             {
                 _SETTINGS.get(name) or _camel(name): value.name if isinstance(value, Enum) else value
                 for name, value in settings.items()
+                if value is not None
             }
         )
 

@@ -229,11 +229,17 @@ def change(control: Control, queue: Queue, given: dict[str, Any]) -> None:
 def destroy_queue(
     control: Control, name: str, remove_consumers: bool = False, auto_delete_address: bool = False
 ) -> None:
-    """Raises QueueNotFound, QueueInUse."""
+    """An address goes with its last queue if it came with one, whatever its settings say: it is asked for.
+    One that is to outlive its queues for a while is left to the sweep.
+
+    Raises:
+        QueueNotFound, QueueInUse
+    """
     directory = _directory(control)
     address = directory.queue(name).address
     directory.delete_queue(name, disconnect=remove_consumers)
-    if auto_delete_address and not address.bindings and address.name in directory.addresses:
+    unbound = not address.bindings and directory.addresses.get(address.name) is address
+    if auto_delete_address and unbound and address.auto_created and not address.settings.auto_delete_addresses_delay:
         directory.delete_address(address.name)
 
 
@@ -349,7 +355,7 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
     operation("destroyQueue", destroy_queue, "Delete a queue that has no consumers.", _NAME),
     operation("destroyQueue", destroy_queue, "Disconnect its consumers first, if wanted.",
               _NAME, flag("removeConsumers")),
-    operation("destroyQueue", destroy_queue, "And its address, if that has no other queue.",
+    operation("destroyQueue", destroy_queue, "And its address, if that came with a queue and has no other.",
               _NAME, flag("removeConsumers"), flag("autoDeleteAddress")),
     operation("listQueues", page_of_queues, "A page of queues (options below).", *_OPTIONS),
     operation("getQueueNames", queue_names, "Names of all queues."),

@@ -92,9 +92,9 @@ class QueueControl(Control):
         # Artemis puts an empty object where there is no message, and its own client counts on one element
         return to_json([messages.show(self.queue, found) if found is not None else {}])
 
-    def peek_first_as_json(self) -> str | None:
+    def peek_first_as_json(self) -> str:
         found = messages.first(self.queue)
-        return None if found is None else to_json(messages.show(self.queue, found))
+        return to_json(None if found is None else messages.show(self.queue, found))
 
     def first_timestamp(self) -> int | None:
         found = messages.first(self.queue)
@@ -145,9 +145,9 @@ class QueueControl(Control):
         found = self.office.scheduled.of(self.queue)[: self.page_size]
         return [messages.show(self.queue, reference) for reference in found]
 
-    def peek_first_scheduled_as_json(self) -> str | None:
+    def peek_first_scheduled_as_json(self) -> str:
         found = self.office.scheduled.of(self.queue)[:1]
-        return to_json(messages.show(self.queue, found[0])) if found else None
+        return to_json(messages.show(self.queue, found[0]) if found else None)
 
     def list_consumers_as_json(self) -> str:
         return to_json(
@@ -379,7 +379,7 @@ _OPERATIONS: Final = (
     operation("getExpiryAddress", lambda c: c.queue.address.settings.expiry_address, "Where expired messages go."),
     operation("getDeadLetterAddress", lambda c: c.queue.address.settings.dead_letter_address, "Where failed ones go."),
     operation("getFirstMessageAsJSON", _C.first_as_json, "The message that would be delivered next, in an array."),
-    operation("peekFirstMessageAsJSON", _C.peek_first_as_json, "The message that would be delivered next, or null."),
+    operation("peekFirstMessageAsJSON", _C.peek_first_as_json, "The message that would be delivered next, or `null`."),
     operation("getFirstMessageTimestamp", _C.first_timestamp, "Its timestamp."),
     operation("getFirstMessageAge", _C.first_age, "Milliseconds since its timestamp."),
     operation("getGroupCount", lambda c: len(c.queue.group_owners), "Message groups that have a consumer."),
@@ -399,7 +399,7 @@ _OPERATIONS: Final = (
     operation("listDeliveringMessagesAsJSON", _C.list_delivering_as_json, "The same as JSON text."),
     operation("listScheduledMessages", _C.scheduled, "Messages whose time has not come, earliest first."),
     operation("listScheduledMessagesAsJSON", lambda c: to_json(c.scheduled()), "The same as JSON text."),
-    operation("peekFirstScheduledMessageAsJSON", _C.peek_first_scheduled_as_json, "The earliest of them, or null."),
+    operation("peekFirstScheduledMessageAsJSON", _C.peek_first_scheduled_as_json, "The earliest of them, or `null`."),
     operation("listConsumersAsJSON", _C.list_consumers_as_json, "Its consumers, as JSON."),
     operation("listGroupsAsJSON", _C.groups_as_json, "Message groups and their consumers, as JSON."),
     operation("removeMessage", _C.remove_one, "Remove one message; whether it was there.", _ID),

@@ -293,7 +293,8 @@ class Directory:
             address = self.create_address(
                 full.address,
                 {chosen},
-                auto_created=full.auto_created or full.temporary,
+                # Nobody asked for it: it came with the queue and goes with its last one.
+                auto_created=True,
                 internal=full.internal,
                 durable=not full.temporary,
             )

@@ -317,8 +317,8 @@ def test_what_consumers_hold_as_json_is_a_list_by_consumer() -> None:
 def test_the_first_message_of_an_empty_queue_is_an_empty_object() -> None:
     node, _ = loaded(0)
     assert node.ask("queue.q", "getFirstMessageAsJSON") == "[{}]"
-    assert node.ask("queue.q", "peekFirstMessageAsJSON") is None
-    assert node.ask("queue.q", "peekFirstScheduledMessageAsJSON") is None
+    assert node.ask("queue.q", "peekFirstMessageAsJSON") == "null"
+    assert node.ask("queue.q", "peekFirstScheduledMessageAsJSON") == "null"
 
 
 def test_durable_messages_and_their_bytes_are_counted_wherever_they_are() -> None:
