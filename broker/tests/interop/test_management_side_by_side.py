@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import re
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -10,7 +12,7 @@ import pytest
 
 from support.asking import Asking, Reply
 from support.comparing import differences
-from support.management_steps import EXPECTED, OF_THE_NODE, STEPS, Load
+from support.management_steps import EXPECTED, OF_THE_NODE, STEPS, Load, Wait
 from support.targets import PASSWORD, USER, Target, start_target
 from understudy.client.sync import Connection, Session, connect
 from understudy.management.controls_by_name import CONTROLS
@@ -45,6 +47,15 @@ class Side:
                 producer.send(
                     f"text {number}", properties={"n": number, "colour": colour}, deliver_at_ms=step.deliver_at_ms
                 )
+
+    def wait(self, step: Wait) -> None:
+        deadline = time.monotonic() + 10
+        while True:
+            listed = self.asking.operation(f"queue.{step.queue}", "listMessagesAsJSON", None)
+            if len(json.loads(listed.value)) == step.count:
+                return
+            assert time.monotonic() < deadline, f"{self.target.name} has {listed.value}"
+            time.sleep(0.02)
 
     def end(self) -> None:
         self.connection.close()
@@ -122,6 +133,10 @@ def test_every_operation_answers_as_that_of_artemis(sides: tuple[Side, Side]) ->
         if isinstance(step, Load):
             there.load(step)
             here.load(step)
+            continue
+        if isinstance(step, Wait):
+            there.wait(step)
+            here.wait(step)
             continue
         replies = []
         for side in sides:

@@ -38,7 +38,15 @@ class Load:
     deliver_at_ms: int | None = None
 
 
-Step = Ask | Load
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """Until a queue lists so many messages: what management sends arrives behind its answer there."""
+
+    queue: str
+    count: int
+
+
+Step = Ask | Load | Wait
 
 
 def ask(resource: str, name: str, *parameters: object) -> Ask:
@@ -124,6 +132,7 @@ _CREATED: Final = (
     ask("broker", "updateQueue", _json(name="absent", max_consumers=-1)),
     ask("broker", "updateQueue", "q", "ANYCAST", None, -1, False, False, False, -1, None, False, 0, -1, None),
     ask("broker", "updateQueue", "q", "ANYCAST"),
+    ask("broker", "updateQueue", "short", "MULTICAST", 9, True),
 )  # fmt: skip
 
 _LISTED: Final = (
@@ -295,10 +304,11 @@ _SENT: Final = (
     ask("queue.q", "sendMessage", {"a": 1}, 3, "hello", True, USER, PASSWORD),
     ask("queue.q", "sendMessage", None, 4, "%%%", True, USER, PASSWORD),
     ask("queue.q", "sendMessage", None, 0, None, False, USER, PASSWORD),
+    Wait("q", 4),
     ask("queue.q", "listMessagesAsJSON", None),
     ask("queue.q", "sendMessage", None, 3, "hello", True, None, None),
     ask("address.j", "sendMessage", {"a": "b"}, 3, "hello", True, USER, PASSWORD),
-    ask("queue.j", "listMessagesAsJSON", None),
+    Wait("j", 1),
     ask("address.j", "purge"),
     ask("queue.j", "countMessages"),
     ask("queue.q", "pause"),
@@ -385,6 +395,7 @@ EXPECTED: Final = (
     (r"(copyMessage|moveMessages?)\(.*\"absent\"", "target"),
     (r"broker.Status\.", "node"),
     (r"MessagesReplaced", "more"),
+    (r"updateQueue\(\"short\", \"MULTICAST\"", "routing"),
     (r"getMessagesKilled", "removed"),
     (r"sendMessage\(.*null, null\):", "sender"),
     (r"listAddresses\(.*LESS_THAN.*data\[0\]\.(unroutedMessageCount|internal):", "internal"),

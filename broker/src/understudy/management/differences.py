@@ -31,6 +31,7 @@ DIFFERENCES: Final[dict[str, str]] = {
     "removed": "A message that is removed alone counts as killed, like those that are removed together.",
     "sender": "`sendMessage` without a user sends as whoever asks, with security, too.",
     "internal": "The address of notifications is internal, and what nobody listens to is not counted as unrouted.",
+    "routing": "A routing type that an address does not take has one number, whether a queue is made or changed.",
     "more": "Attributes that Artemis' management does not have: `MessagesReplaced` of a queue.",
     "node": "`getVersion` is that of this broker, `getActivationSequence` the epoch of the log; `getStatus` tells no "
     "checksums of the configuration, and the name as `identity`.",

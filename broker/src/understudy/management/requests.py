@@ -91,7 +91,8 @@ def _reply(request: Message, result: object, error: BrokerError | None) -> Messa
         if len(text) > STRING_UNITS_MAX:
             error = LimitExceeded(f"a result of {len(text)} characters, limit {STRING_UNITS_MAX}: ask for a page of it")
     if error is not None:
-        text = json.dumps([numbered(error)])
+        # Artemis gives attributes that cannot be read no number
+        text = json.dumps([numbered(error) if OPERATION in request.properties else str(error)])
     properties = Properties({SUCCEEDED: error is None})
     for name in (REPLY_TO, CORRELATION_ID):
         if name in request.properties:
