@@ -6,6 +6,7 @@ to messages is in ``queue_messages``; here are the names, the types and the answ
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Generator, Iterable
 from dataclasses import dataclass, replace
 from typing import Any, Final
@@ -136,6 +137,15 @@ class QueueControl(Control):
     def list_delivering_as_json(self) -> str:
         shown = self.list_delivering()
         return to_json([{"consumerName": name, "elements": elements} for name, elements in shown.items()])
+
+    def count_delivering_by(self, selector: str | None, property_name: str) -> str:
+        wanted = self.wanted(selector)
+        counts: Counter[str] = Counter()
+        for reference in self.held():
+            if wanted(reference):
+                value = self.queue.read(reference).properties.get(property_name)
+                counts["null" if value is None else str(value)] += 1
+        return to_json(counts)
 
     def count_delivering(self, selector: str | None) -> int:
         wanted = self.wanted(selector)
@@ -395,6 +405,8 @@ _OPERATIONS: Final = (
         "countMessages", _C.count_by, "The same by value of a property, as JSON.", _SELECTOR, text("groupByProperty")
     ),
     operation("countDeliveringMessages", _C.count_delivering, "Messages consumers hold, by selector.", _SELECTOR),
+    operation("countDeliveringMessages", _C.count_delivering_by, "The same by value of a property, as JSON.",
+              _SELECTOR, text("groupByProperty")),
     operation("listDeliveringMessages", _C.list_delivering, "Messages that consumers hold, by consumer."),
     operation("listDeliveringMessagesAsJSON", _C.list_delivering_as_json, "The same as JSON text."),
     operation("listScheduledMessages", _C.scheduled, "Messages whose time has not come, earliest first."),

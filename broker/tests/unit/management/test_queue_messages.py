@@ -311,6 +311,9 @@ def test_what_consumers_hold_as_json_is_a_list_by_consumer() -> None:
     assert held["consumerName"].endswith(":1")
     assert [message["n"] for message in held["elements"]] == [0, 1]
     assert node.ask("queue.q", "getDurableDeliveringCount") == 2
+    counted = node.ask("queue.q", "countDeliveringMessages", None, "colour")
+    assert json.loads(counted) == {"blue": 1, "red": 1}
+    assert json.loads(node.ask("queue.q", "countDeliveringMessages", "n = 1", "absent")) == {"null": 1}
     assert node.ask("queue.q", "getDeliveringSize") == node.ask("queue.q", "getPersistentSize") > 0
 
 
