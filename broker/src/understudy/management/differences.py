@@ -35,6 +35,9 @@ DIFFERENCES: Final[dict[str, str]] = {
     "more": "Attributes that Artemis' management does not have: `MessagesReplaced` of a queue.",
     "node": "`getVersion` is that of this broker, `getActivationSequence` the epoch of the log; `getStatus` tells no "
     "checksums of the configuration, and the name as `identity`.",
+    "absent": "What is kept in files here is not changed by management: users (`artemis user`), address and security "
+    "settings. There are no bridges made by hand, message counters, replays, thread pools or web console, and "
+    "addresses are not paused or blocked: their queues are.",
     "notified": "`ADDRESS_ADDED`, `ADDRESS_REMOVED`, `CONNECTION_CREATED` and `CONNECTION_DESTROYED` need no plugin, "
     "and a divert that goes is told, too.",
 }
