@@ -63,19 +63,19 @@ def differing(sides: tuple[Side, Side], text: str, *, numbers: bool = True) -> l
     return found
 
 
-@pytest.mark.feature("artemis command line, side by side")
+@pytest.mark.feature("artemis queue")
 def test_managing_says_the_same(sides: tuple[Side, Side]) -> None:
     found = differing(sides, MANAGING)
     assert not found, "\n".join(found)
 
 
-@pytest.mark.feature("artemis command line, side by side")
+@pytest.mark.feature("artemis producer, browser, transfer, consumer")
 def test_messages_come_and_go_the_same(sides: tuple[Side, Side]) -> None:
     found = differing(sides, MESSAGES)
     assert not found, "\n".join(found)
 
 
-@pytest.mark.feature("artemis command line, side by side")
+@pytest.mark.feature("artemis perf")
 def test_performance_runs_report_the_same(sides: tuple[Side, Side]) -> None:
     found = differing(sides, PERFORMANCE, numbers=False)
     assert not found, "\n".join(found)
