@@ -41,7 +41,9 @@
             DiskFull | DiskFailed
             LockLost | LockTimedOut
         LargeMessageFailed          its body cannot be stored, or is not what was stored
-        ManagementError             no such resource, operation, attribute or parameters
+        ManagementError             a request to manage something that cannot be carried out
+            ResourceNotFound        nothing of that name is managed
+            OperationNotFound       no such operation or attribute, or not with such parameters
         LedgerDamaged               a delivery ledger cannot be read; names file and line
         MachineError                an illegal (state, event) pair: our own bug
 
@@ -437,6 +439,14 @@ class ManagementError(BrokerError):
     """A management request that cannot be understood or carried out; the text names what it asked for."""
 
     code = "management"
+
+
+class ResourceNotFound(ManagementError):
+    code = "resource-not-found"
+
+
+class OperationNotFound(ManagementError):
+    code = "operation-not-found"
 
 
 class LedgerDamaged(BrokerError):

@@ -65,7 +65,9 @@ def stat(cli: Cli, name: str) -> dict[str, str]:
 def test_addresses_are_made_shown_changed_and_deleted(cli: Cli, node: Node) -> None:
     made = cli("address", "create", "--name", "cli.a", "--anycast", "--no-multicast")
     assert "Address [name=cli.a, routingTypes={ANYCAST}, autoCreated=false] created successfully." in made
-    assert "address 'cli.a' exists" in cli("address", "create", "--name", "cli.a", "--anycast", "--no-multicast")
+    assert "AMQ229204: address 'cli.a' already exists" in cli(
+        "address", "create", "--name", "cli.a", "--anycast", "--no-multicast"
+    )
     assert "cli.a" in cli("address", "show").splitlines()
     assert "Address [name=cli.a, routingTypes={ANYCAST}, autoCreated=false]" in cli(
         "address", "show", "--name", "cli.a"

@@ -356,6 +356,9 @@ class FakeSecurity:
         if permission in self.denied:
             raise NotAuthorized(f"{permission.value} on {address}")
 
+    def allows(self, permission: Permission, address: str, queue: str | None = None) -> bool:
+        return permission not in self.denied
+
 
 class Answers:
     """A ``done`` for every request, in the order they were called."""

@@ -142,6 +142,7 @@ def start_target(
     settings: str = "",
     scan_period_ms: int = 200,
     expiry_scan_period_ms: int = 200,
+    powerless: str = "",
 ) -> Target:
     """A broker of that kind, active.
 
@@ -153,6 +154,7 @@ def start_target(
         settings: More address settings.
         scan_period_ms: Of the search for idle queues and addresses.
         expiry_scan_period_ms: Of the search for expired messages.
+        powerless: With security, another user with the same password, who may do nothing.
     """
     port = free_port()
     directory.mkdir(parents=True, exist_ok=True)
@@ -172,15 +174,26 @@ def start_target(
     if name == "artemis":
         assert artemis is not None
         node = ArtemisNode(artemis, directory / "artemis", port, text, security=security)
+        if powerless:
+            users = directory / "artemis" / "etc" / "artemis-users.properties"
+            users.write_text(f"{users.read_text()}\n{powerless} = {PASSWORD}\n")
     else:
         node = Node(directory / "node", "primary", port)
         node.config.parent.mkdir(parents=True)
         node.config.write_text(text)
         if security:
-            hashed = subprocess.run(
-                [str(COMMAND), "user", "hash", USER], input=f"{PASSWORD}\n", capture_output=True, text=True, check=True
-            )
-            (node.config.parent / "artemis-users.properties").write_text(hashed.stdout)
+            hashed = [
+                subprocess.run(
+                    [str(COMMAND), "user", "hash", user],
+                    input=f"{PASSWORD}\n",
+                    capture_output=True,
+                    text=True,
+                    check=True,
+                ).stdout
+                for user in (USER, powerless)
+                if user
+            ]
+            (node.config.parent / "artemis-users.properties").write_text("".join(hashed))
             (node.config.parent / "artemis-roles.properties").write_text(f"everything = {USER}\n")
     target = Target(name, node)
     try:

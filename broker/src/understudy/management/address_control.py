@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
-from understudy.errors import AddressNotFound
+from understudy.errors import ResourceNotFound
 from understudy.management import queue_messages as messages
 from understudy.management.broker_control import BrokerControl
 from understudy.management.invocation import Control, ManagedNode, Requester
@@ -27,15 +27,11 @@ class AddressControl(Control):
     def names(self) -> list[str]:
         return list(self.address.bindings)
 
-    def limit_percent(self) -> int:
-        """Of max-size-bytes; of what the node may have in memory without one."""
-        limit = self.address.settings.max_size_bytes
-        if limit < 0:
-            limit = self.node.global_max_size_bytes
-        return self.address.memory_bytes * 100 // limit if limit > 0 else 0
-
     def roles(self) -> list[dict[str, object]]:
         return BrokerControl(self.node, self.requester).roles(self.address.name)
+
+    def role_rows(self) -> list[list[object]]:
+        return BrokerControl(self.node, self.requester).role_rows(self.address.name)
 
     def purge(self) -> Steps:
         office = self.node.services.post_office
@@ -51,7 +47,7 @@ class AddressControl(Control):
 
 def _field(name: str) -> Callable[[AddressControl], object]:
     """A value of the address' row."""
-    return lambda control: address_row(control.address)[name]
+    return lambda control: address_row(control.address, control.node.global_max_size_bytes)[name]
 
 
 _ATTRIBUTES: Final = (
@@ -63,6 +59,13 @@ _ATTRIBUTES: Final = (
     ("getRoutedMessageCount", "routedMessageCount", "Messages that went to a queue since the activation."),
     ("getUnRoutedMessageCount", "unroutedMessageCount", "Messages that no queue wanted."),
     ("getAddressSize", "addressSize", "Bytes of the messages it holds."),
+    ("getAddressLimitPercent", "addressLimitPercent", "Percent of its memory that is used."),
+    ("getNumberOfPages", "numberOfPages", "Page files it has."),
+    ("getNumberOfBytesPerPage", "numberOfBytesPerPage", "Bytes of a page file."),
+    ("getMaxPageReadBytes", "maxPageReadBytes", "Bytes read from page files at once."),
+    ("getMaxPageReadMessages", "maxPageReadMessages", "Messages read at once; -1 is no limit."),
+    ("getPrefetchPageBytes", "prefetchPageBytes", "Bytes read ahead."),
+    ("getPrefetchPageMessages", "prefetchPageMessages", "Messages read ahead; -1 is no limit."),
     ("isPaging", "paging", "Whether it holds messages whose bodies are not in memory."),
     ("isAutoCreated", "autoCreated", "Whether it was made on demand."),
     ("isInternal", "internal", "Whether it is the broker's own."),
@@ -87,8 +90,7 @@ class AddressControls:
             operation("getAllQueueNames", _C.names, "The same: queues of other nodes are not bound here."),
             operation("getBindingNames", _C.names, "The same."),
             operation("getRemoteQueueNames", lambda control: [], "Queues of other nodes; none are bound here."),
-            operation("getAddressLimitPercent", _C.limit_percent, "Percent of its memory that is used."),
-            operation("getRoles", _C.roles, "What each role may do on it."),
+            operation("getRoles", _C.role_rows, "What each role may do on it."),
             operation("getRolesAsJSON", lambda c: to_json(c.roles()), "The same as JSON."),
             operation("sendMessage", _C.send, "Send a message to it; its id.", *SENDING_PARAMETERS),
             operation("sendMessage", _C.send, "The same, with a JMS message id if wanted.", *SENDING_PARAMETERS,
@@ -100,5 +102,5 @@ class AddressControls:
     def __call__(self, node: ManagedNode, requester: Requester, name: str) -> AddressControl:
         address = node.services.post_office.directory.addresses.get(name)
         if address is None:
-            raise AddressNotFound(f"no address {name!r}")
+            raise ResourceNotFound(f"no address {name!r}")
         return AddressControl(node, requester, address)

@@ -15,11 +15,12 @@ from understudy.management.invocation import Control
 from understudy.management.listing import page_of, to_json
 from understudy.management.operations import Operation, flag, integer, operation, text
 from understudy.management.rows import (
-    PROTOCOL,
+    IMPLEMENTATION,
     connection_row,
-    consumer_json,
+    consumer_of_queue_json,
     consumer_row,
     consumers,
+    producer_json,
     producer_rows,
     session_json,
     session_row,
@@ -75,7 +76,7 @@ def connections_as_json(control: Control) -> str:
                 "connectionID": connection.scope.connection_id,
                 "clientAddress": connection.connection.peer,
                 "creationTime": connection.scope.created_ms,
-                "implementation": PROTOCOL,
+                "implementation": IMPLEMENTATION,
                 "sessionCount": len(connection.sessions),
             }
             for connection in _connections(control)
@@ -89,22 +90,11 @@ def sessions_as_json(control: Control, connection_id: str | None = None) -> str:
 
 def consumers_as_json(control: Control, connection_id: str | None = None) -> str:
     found = [consumer for session in _sessions(control, connection_id) for consumer in session.consumers.values()]
-    return to_json([consumer_json(consumer) for consumer in found])
+    return to_json([consumer_of_queue_json(consumer) for consumer in found])
 
 
 def producers_as_json(control: Control) -> str:
-    rows = [row for session in _sessions(control) for row in producer_rows(session)]
-    return to_json(
-        [
-            {
-                "connectionID": row["connectionID"],
-                "sessionID": row["session"],
-                "producerID": row["id"],
-                "destination": row["address"],
-            }
-            for row in rows
-        ]
-    )
+    return to_json([entry for session in _sessions(control) for entry in producer_json(session)])
 
 
 def remote_addresses(control: Control, host: str = "") -> list[str]:
@@ -196,6 +186,8 @@ _CONNECTION: Final = text("connectionID")
 OPERATIONS: Final[tuple[Operation, ...]] = (
     operation("getConnectionCount", lambda c: len(_connections(c)), "Connections open now."),
     operation("getSessionCount", lambda c: len(_sessions(c)), "Sessions open now."),
+    operation("getTotalConnectionCount", lambda c: c.node.services.connections_total, "Connections so far."),
+    operation("getTotalSessionCount", lambda c: c.node.services.registry.total, "Sessions so far."),
     operation("getTotalConsumerCount", lambda c: sum(1 for _ in consumers(c.node.services)), "Consumers and browsers."),
     operation("listConnections", page_of_connections, "A page of connections (options below).", *_OPTIONS),
     operation("listSessions", page_of_sessions, "A page of sessions (options below).", *_OPTIONS),

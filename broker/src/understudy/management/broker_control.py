@@ -14,11 +14,34 @@ from typing import Final
 from understudy import __version__
 from understudy.config.model import Permission, Role, SecuritySettingConfiguration
 from understudy.config.wildcard import is_wild, matches, specificity
-from understudy.management import broker_clients, broker_routing, broker_transactions, divert_control
+from understudy.management import broker_clients, broker_routing, broker_transactions, divert_control, queue_forms
 from understudy.management.invocation import Control, ManagedNode, Requester
 from understudy.management.listing import to_json
 from understudy.management.operations import Operation, Operations, operation, text
+from understudy.management.transport import (
+    ACCEPTOR_FACTORY,
+    CONNECTOR_FACTORY,
+    acceptor_parameters,
+    connector_parameters,
+    described,
+)
 from understudy.routing.queue import Queue
+
+#: The permissions of a role, in the order in which management lists them.
+ROLE_PERMISSIONS: Final = (
+    Permission.SEND,
+    Permission.CONSUME,
+    Permission.CREATE_DURABLE_QUEUE,
+    Permission.DELETE_DURABLE_QUEUE,
+    Permission.CREATE_NON_DURABLE_QUEUE,
+    Permission.DELETE_NON_DURABLE_QUEUE,
+    Permission.MANAGE,
+    Permission.BROWSE,
+    Permission.CREATE_ADDRESS,
+    Permission.DELETE_ADDRESS,
+    Permission.VIEW,
+    Permission.EDIT,
+)
 
 
 class BrokerControl(Control):
@@ -32,7 +55,7 @@ class BrokerControl(Control):
 
     @property
     def uptime(self) -> str:
-        return f"{self.uptime_ms / 1000:.3f} seconds"
+        return duration_text(self.uptime_ms)
 
     def status(self) -> str:
         return to_json(
@@ -71,15 +94,28 @@ class BrokerControl(Control):
         return to_json(nodes)
 
     def acceptors(self) -> str:
-        return to_json([{"name": each.name, "url": each.url} for each in self.node.configuration.acceptors])
+        return to_json([described(*each) for each in self.all_acceptors()])
 
     def connectors(self) -> str:
-        return to_json([{"name": each.name, "url": each.url} for each in self.node.configuration.connectors])
+        return to_json([described(*each) for each in self.all_connectors()])
+
+    def all_acceptors(self) -> list[tuple[str, str, dict[str, str]]]:
+        """Name, factory and parameters of each."""
+        return [(each.name, ACCEPTOR_FACTORY, acceptor_parameters(each)) for each in self.node.configuration.acceptors]
+
+    def all_connectors(self) -> list[tuple[str, str, dict[str, str]]]:
+        """Name, factory and parameters of each."""
+        found = self.node.configuration.connectors
+        return [(each.name, CONNECTOR_FACTORY, connector_parameters(each)) for each in found]
 
     def address_settings(self, address: str) -> str:
         settings = asdict(self.node.services.post_office.directory.settings.of(address))
         return to_json(
-            {_camel(name): value.name if isinstance(value, Enum) else value for name, value in settings.items()}
+            {
+                _SETTINGS.get(name) or _camel(name): value.name if isinstance(value, Enum) else value
+                for name, value in settings.items()
+                if value is not None
+            }
         )
 
     def roles(self, address: str) -> list[dict[str, object]]:
@@ -91,10 +127,14 @@ class BrokerControl(Control):
         return [
             {
                 "name": name,
-                **{each.value: name in setting.permissions.get(each, frozenset()) for each in Permission},
+                **{each.value: name in setting.permissions.get(each, frozenset()) for each in ROLE_PERMISSIONS},
             }
             for name in names
         ]
+
+    def role_rows(self, address: str) -> list[list[object]]:
+        """The same without names, in the order of ``ROLE_PERMISSIONS``."""
+        return [[role["name"], *(role[each.value] for each in ROLE_PERMISSIONS)] for role in self.roles(address)]
 
     def _setting_of(self, address: str) -> SecuritySettingConfiguration | None:
         wildcards = self.node.configuration.wildcards
@@ -109,6 +149,26 @@ class BrokerControl(Control):
     def fail_over(self) -> None:
         """Behind the answer."""
         self.node.timers.call_later(0, self.node.fail_over)
+
+
+#: Settings whose JSON names are not their own.
+_SETTINGS: Final = {
+    "address_full_policy": "addressFullMessagePolicy",
+    "page_full_policy": "pageFullMessagePolicy",
+    "redelivery_delay_multiplier": "redeliveryMultiplier",
+    "send_to_dla_on_no_route": "sendToDLAOnNoRoute",
+}
+
+
+def duration_text(duration_ms: int) -> str:
+    """``12.345 seconds``, ``3 minutes``, ``2 hours 5 minutes``, ``4 days 1 hour``: the two units that matter."""
+    minutes = duration_ms // 60_000
+    if not minutes:
+        return f"{duration_ms / 1000:.3f} seconds"
+    hours, minutes = divmod(minutes, 60)
+    days, hours = divmod(hours, 24)
+    shown = ((days, "day"), (hours, "hour")) if days else ((hours, "hour"), (minutes, "minute"))
+    return " ".join(f"{count:,} {unit}{'s' if count > 1 else ''}" for count, unit in shown if count)
 
 
 def _camel(name: str) -> str:
@@ -135,8 +195,14 @@ _CONFIGURED: Final = (
     ("getJournalMinFiles", "journal_min_files", "Segments made ahead."),
     ("isSecurityEnabled", "security_enabled", "Whether users and permissions are checked."),
     ("isPersistenceEnabled", "persistence_enabled", "Whether anything is written to disk."),
-    ("getAuthenticationCacheSize", "authentication_cache_size", "Logins remembered."),
-    ("getAuthorizationCacheSize", "authorization_cache_size", "Permission answers remembered."),
+    ("getSecurityInvalidationInterval", "security_invalidation_interval_ms", "Milliseconds a login is remembered."),
+    ("isPersistDeliveryCountBeforeDelivery", "persist_delivery_count_before_delivery", "Whether it outlasts a crash."),
+    ("isCreateBindingsDir", "create_bindings_dir", "Whether the directory is made."),
+    ("isCreateJournalDir", "create_journal_dir", "Whether the directory is made."),
+    ("isJournalSyncTransactional", "journal_sync_transactional", "Whether a commit waits for the disk."),
+    ("isJournalSyncNonTransactional", "journal_sync_non_transactional", "Whether a send waits for the disk."),
+    ("getJournalCompactMinFiles", "journal_compact_min_files", "Segments before any is rewritten."),
+    ("getJournalCompactPercentage", "journal_compact_percentage_percent", "Part in use below which one is rewritten."),
     ("getConnectionTTLOverride", "connection_ttl_override_ms", "Milliseconds; -1 leaves it to the clients."),
     ("getIDCacheSize", "id_cache_size", "Duplicate ids remembered per address."),
     ("isPersistIDCache", "persist_id_cache", "Whether they outlast a restart."),
@@ -173,6 +239,25 @@ _OPERATIONS: Final[tuple[Operation, ...]] = (
     operation("getTotalMessagesAdded", lambda c: c.sum_of(lambda queue: queue.messages_added), "Over all queues."),
     operation("getTotalMessagesAcknowledged", lambda c: c.sum_of(lambda queue: queue.messages_acknowledged),
               "Over all queues."),
+    operation("getAuthenticationCacheSize", lambda c: c.node.services.security.known_logins, "Logins remembered now."),
+    operation("getAuthorizationCacheSize", lambda c: c.node.services.security.known_answers,
+              "Permission answers remembered now."),
+    operation("getAuthenticationSuccessCount", lambda c: c.node.services.logins.succeeded_count,
+              "Logins so far; 0 without security."),
+    operation("getAuthenticationFailureCount", lambda c: c.node.services.logins.failed_count, "Those refused."),
+    operation("getAuthorizationSuccessCount", lambda c: c.node.services.security.allowed_count,
+              "Permissions asked for and given so far."),
+    operation("getAuthorizationFailureCount", lambda c: c.node.services.security.refused_count, "Those refused."),
+    operation("getAcceptors", _C.all_acceptors, "Where it listens: name, factory, parameters."),
+    operation("getConnectors", _C.all_connectors, "How it is reached: name, factory, parameters."),
+    operation("getBridgeNames", lambda control: [], "Bridges cannot be made by hand here."),
+    operation("getConnectorServices", lambda control: [], "There are none here."),
+    operation("getBrokerPluginClassNames", lambda control: [], "Classes cannot be loaded here."),
+    operation("getIncomingInterceptorClassNames", lambda control: [], "Classes cannot be loaded here."),
+    operation("getOutgoingInterceptorClassNames", lambda control: [], "Classes cannot be loaded here."),
+    operation("listBrokerConnections", lambda control: "[]", "There are none here."),
+    operation("isMessageCounterEnabled", lambda control: False, "There is no history of counters here."),
+    operation("isEmbeddedWebServerStarted", lambda control: False, "There is no web server with a console here."),
     operation("isClustered", lambda c: bool(c.node.configuration.cluster_connections), "Has cluster connections."),
     operation("getClusterConnectionNames", lambda c: [each.name for each in c.node.configuration.cluster_connections],
               "Their names."),
@@ -182,7 +267,7 @@ _OPERATIONS: Final[tuple[Operation, ...]] = (
     operation("getAcceptorsAsJSON", _C.acceptors, "Where it listens, as JSON."),
     operation("getConnectorsAsJSON", _C.connectors, "How it is reached, as JSON."),
     operation("getAddressSettingsAsJSON", _C.address_settings, "What holds for an address, as JSON.", text("address")),
-    operation("getRoles", _C.roles, "What each role may do on an address.", text("addressMatch")),
+    operation("getRoles", _C.role_rows, "What each role may do on an address.", text("addressMatch")),
     operation("getRolesAsJSON", lambda c, address: to_json(c.roles(address)), "As JSON.", text("addressMatch")),
     operation("forceFailover", _C.fail_over, "Stop, and let the peer take over."),
 )  # fmt: skip
@@ -198,6 +283,7 @@ class BrokerControls:
             *(operation(name, _configured(field), doc) for name, field, doc in _CONFIGURED),
             *_OPERATIONS,
             *broker_routing.OPERATIONS,
+            *queue_forms.OPERATIONS,
             *broker_clients.OPERATIONS,
             *broker_transactions.OPERATIONS,
             *divert_control.OPERATIONS,

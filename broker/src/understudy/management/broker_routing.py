@@ -41,7 +41,7 @@ def _directory(control: Control) -> Directory:
     return control.node.services.post_office.directory
 
 
-def _routing_type(name: str) -> RoutingType:
+def routing_type_of(name: str) -> RoutingType:
     try:
         return RoutingType[name.strip().upper()]
     except KeyError as error:
@@ -49,7 +49,7 @@ def _routing_type(name: str) -> RoutingType:
 
 
 def _routing_types(names: str) -> set[RoutingType]:
-    return {_routing_type(name) for name in names.split(",") if name.strip()}
+    return {routing_type_of(name) for name in names.split(",") if name.strip()}
 
 
 # -- addresses ----------------------------------------------------------------------------------------
@@ -72,9 +72,9 @@ def _address(control: Control, name: str) -> Address:
     return address
 
 
-def create_address(control: Control, name: str, routing_types: str) -> str:
+def create_address(control: Control, name: str, routing_types: str | None) -> str:
     """Raises AddressExists, ManagementError, InvalidQueueConfiguration, DiskFull."""
-    return describe_address(_directory(control).create_address(name, _routing_types(routing_types)))
+    return describe_address(_directory(control).create_address(name, _routing_types(routing_types or "")))
 
 
 def update_address(control: Control, name: str, routing_types: str | None) -> str:
@@ -97,7 +97,9 @@ def address_info(control: Control, name: str) -> str:
 def list_bindings(control: Control, name: str) -> str:
     address = _directory(control).addresses.get(name)
     queues = [] if address is None else [binding.queue for binding in address.bindings.values()]
-    return ",".join(f"LocalQueueBinding [address={name}, queue={describe_queue(queue)}]" for queue in queues)
+    diverts = () if address is None else address.diverts
+    found = [f"LocalQueueBinding [address={name}, queue={describe_queue(queue)}]" for queue in queues]
+    return ",".join([*found, *(f"DivertBinding [address={name}, divert={divert.name}]" for divert in diverts)])
 
 
 def list_addresses(control: Control, separator: str) -> str:
@@ -105,7 +107,9 @@ def list_addresses(control: Control, separator: str) -> str:
 
 
 def page_of_addresses(control: Control, options: str | None, page: int, page_size: int) -> str:
-    rows = [address_row(address) for address in _directory(control).addresses.values()]
+    rows = [
+        address_row(address, control.node.global_max_size_bytes) for address in _directory(control).addresses.values()
+    ]
     return page_of(rows, options, page, page_size, rows[0] if rows else ("name",))
 
 
@@ -113,7 +117,9 @@ def page_of_addresses(control: Control, options: str | None, page: int, page_siz
 
 
 def describe_queue(queue: Queue) -> str:
-    """``Queue [name=q, address=a, routingType=ANYCAST, …]``."""
+    """``Queue [name=q, address=a, routingType=ANYCAST, …]``; ``autoCreateAddress`` is there twice in Artemis, too,
+    and says whether the queue was made on demand.
+    """
     row = queue_row(queue)
     parts = [f"name={queue.name}", f"address={queue.address.name}", f"routingType={queue.routing_type.name}"]
     if queue.filter is not None:
@@ -121,11 +127,21 @@ def describe_queue(queue: Queue) -> str:
     parts.append(f"durable={_yes(queue.durable)}")
     if row["maxConsumers"] != -1:
         parts.append(f"maxConsumers={row['maxConsumers']}")
-    parts += [f"{name}={_yes(row[name])}" for name in ("purgeOnNoConsumers", "autoCreated", "exclusive", "lastValue")]
+    parts += [
+        f"purgeOnNoConsumers={_yes(row['purgeOnNoConsumers'])}",
+        f"autoCreateAddress={_yes(row['autoCreated'])}",
+        f"exclusive={_yes(row['exclusive'])}",
+        f"lastValue={_yes(row['lastValue'])}",
+        f"lastValueKey={row['lastValueKey'] or 'null'}",
+        f"nonDestructive={_yes(queue.configuration.non_destructive)}",
+        f"consumersBeforeDispatch={row['consumersBeforeDispatch']}",
+        f"delayBeforeDispatch={row['delayBeforeDispatch']}",
+        f"autoCreateAddress={_yes(row['autoCreated'])}",
+    ]
     return f"Queue [{', '.join(parts)}]"
 
 
-def _create(control: Control, configuration: QueueConfiguration, may_create_address: bool | None) -> str:
+def create(control: Control, configuration: QueueConfiguration, may_create_address: bool | None) -> str:
     return describe_queue(_directory(control).create_queue(configuration, may_create_address=may_create_address))
 
 
@@ -144,13 +160,13 @@ def create_queue(
     configuration = QueueConfiguration(
         name=name,
         address=address or name,
-        routing_type=None if routing_type is None else _routing_type(routing_type),
+        routing_type=None if routing_type is None else routing_type_of(routing_type),
         filter=selector,
         durable=durable,
         max_consumers=max_consumers,
         purge_on_no_consumers=purge_on_no_consumers,
     )
-    return _create(control, configuration, auto_create_address)
+    return create(control, configuration, auto_create_address)
 
 
 def create_plain_queue(
@@ -166,11 +182,11 @@ def create_plain_queue(
     configuration = QueueConfiguration(
         name=name,
         address=address or name,
-        routing_type=None if routing_type is None else _routing_type(routing_type),
+        routing_type=None if routing_type is None else routing_type_of(routing_type),
         filter=selector,
         durable=durable,
     )
-    _create(control, configuration, None)
+    create(control, configuration, None)
 
 
 def _plain(*names: str) -> Callable[..., None]:
@@ -200,44 +216,30 @@ def update_queue_from_json(control: Control, text_of_it: str) -> str:
     given = parse_queue_configuration(text_of_it)
     given.pop("auto_create_address", None)
     queue = _directory(control).queue(given.pop("name", ""))
-    _change(control, queue, given)
+    change(control, queue, given)
     return queue_configuration_json(queue)
 
 
-def update_queue(control: Control, name: str, *values: object) -> str:
-    """The forms with a parameter for each attribute; null leaves it."""
-    names = _UPDATES[len(values)]
-    given = {field: value for field, value in zip(names, values, strict=True) if value is not None}
-    if isinstance(given.get("routing_type"), str):
-        given["routing_type"] = _routing_type(str(given["routing_type"]))
-    queue = _directory(control).queue(name)
-    _change(control, queue, given)
-    return describe_queue(queue)
-
-
-def _change(control: Control, queue: Queue, given: dict[str, Any]) -> None:
+def change(control: Control, queue: Queue, given: dict[str, Any]) -> None:
     if given.get("address") in ("", queue.address.name):
         del given["address"]
     change_queue(control.node.services.post_office, queue, replace(queue.configuration, **given))
 
 
-_SHORT_UPDATE: Final = ("routing_type", "max_consumers", "purge_on_no_consumers")
-_UPDATES: Final = {
-    3: _SHORT_UPDATE,
-    4: (*_SHORT_UPDATE, "exclusive"),
-    11: ("routing_type", "filter", "max_consumers", "purge_on_no_consumers", "exclusive", "group_rebalance",
-         "group_buckets", "group_first_key", "non_destructive", "consumers_before_dispatch", "delay_before_dispatch"),
-}  # fmt: skip
-
-
 def destroy_queue(
     control: Control, name: str, remove_consumers: bool = False, auto_delete_address: bool = False
 ) -> None:
-    """Raises QueueNotFound, QueueInUse."""
+    """An address goes with its last queue if it came with one, whatever its settings say: it is asked for.
+    One that is to outlive its queues for a while is left to the sweep.
+
+    Raises:
+        QueueNotFound, QueueInUse
+    """
     directory = _directory(control)
     address = directory.queue(name).address
     directory.delete_queue(name, disconnect=remove_consumers)
-    if auto_delete_address and not address.bindings and address.name in directory.addresses:
+    unbound = not address.bindings and directory.addresses.get(address.name) is address
+    if auto_delete_address and unbound and address.auto_created and not address.settings.auto_delete_addresses_delay:
         directory.delete_address(address.name)
 
 
@@ -247,8 +249,8 @@ def page_of_queues(control: Control, options: str | None, page: int, page_size: 
 
 
 def queue_names(control: Control, routing_type: str | None = None) -> list[str]:
-    wanted = None if not routing_type else _routing_type(routing_type)
-    return [queue.name for queue in _directory(control).queues.values() if wanted in (None, queue.routing_type)]
+    wanted = (routing_type or "").strip().upper()
+    return [queue.name for queue in _directory(control).queues.values() if wanted in ("", queue.routing_type.name)]
 
 
 # -- queue configurations as JSON ---------------------------------------------------------------------
@@ -285,7 +287,7 @@ def _json_name(field: str) -> str:
 
 def _typed(key: str, name: str, value: object) -> object:
     if name == "routing_type":
-        return _routing_type(str(value))
+        return routing_type_of(str(value))
     # the Java client writes some numbers and flags as texts
     if name in _FLAGS or name == "auto_create_address":
         found = {"true": True, "false": False}.get(str(value).lower())
@@ -305,10 +307,10 @@ def _typed(key: str, name: str, value: object) -> object:
 def queue_configuration_json(queue: Queue) -> str:
     """What a queue is, as ``parse_queue_configuration`` reads it."""
     full = queue.configuration
-    found: dict[str, object] = {"id": queue.queue_id}
+    found: dict[str, object] = {"id": queue.queue_id, "auto-create-address": True, "transient": False, "fqqn": False}
     for field in fields(QueueConfiguration):
         value = getattr(full, field.name)
-        if value is not None and field.name != "paused":
+        if value is not None and value != "" and field.name != "paused":
             found[_json_name(field.name)] = value.name if isinstance(value, RoutingType) else value
     return to_json(found)
 
@@ -319,21 +321,15 @@ _FILTER: Final = text("filter", nullable=True)
 _DURABLE: Final = flag("durable")
 _ROUTING: Final = text("routingType")
 _OPTIONS: Final = (text("options", nullable=True), integer("pageNumber"), integer("pageSize"))
-_UPDATE: Final = (
-    _NAME,
-    text("routingType", nullable=True),
-    integer("maxConsumers", nullable=True),
-    flag("purgeOnNoConsumers", nullable=True),
-)
 
 OPERATIONS: Final[tuple[Operation, ...]] = (
-    operation("createAddress", create_address, "Make an address.", _NAME, text("routingTypes")),
+    operation("createAddress", create_address, "Make an address.", _NAME, text("routingTypes", nullable=True)),
     operation("updateAddress", update_address, "Give it these routing types and no others.",
               _NAME, text("routingTypes", nullable=True)),
     operation("deleteAddress", delete_address, "Delete an address that has no queues.", _NAME),
     operation("deleteAddress", delete_address, "With its queues, if force.", _NAME, flag("force")),
     operation("getAddressInfo", address_info, "An address as text.", text("address")),
-    operation("listBindingsForAddress", list_bindings, "Its queues as text.", text("address")),
+    operation("listBindingsForAddress", list_bindings, "Its queues and diverts as text.", text("address")),
     operation("listAddresses", list_addresses, "Names of all addresses in one text.", text("separator")),
     operation("listAddresses", page_of_addresses, "A page of addresses (options below).", *_OPTIONS),
     operation("getAddressNames", lambda c: list(_directory(c).addresses), "Names of all addresses."),
@@ -356,17 +352,10 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
               _ADDRESS, _NAME, _FILTER, _DURABLE, _ROUTING),
     operation("updateQueue", update_queue_from_json, "Change what the JSON names; what came of it.",
               text("queueConfiguration")),
-    operation("updateQueue", update_queue, "Change a queue; its description.", *_UPDATE),
-    operation("updateQueue", update_queue, "The same.", *_UPDATE, flag("exclusive", nullable=True)),
-    operation("updateQueue", update_queue, "The same.", _NAME, text("routingType", nullable=True), _FILTER,
-              *_UPDATE[2:], flag("exclusive", nullable=True), flag("groupRebalance", nullable=True),
-              integer("groupBuckets", nullable=True), text("groupFirstKey", nullable=True),
-              flag("nonDestructive", nullable=True), integer("consumersBeforeDispatch", nullable=True),
-              integer("delayBeforeDispatch", nullable=True)),
     operation("destroyQueue", destroy_queue, "Delete a queue that has no consumers.", _NAME),
     operation("destroyQueue", destroy_queue, "Disconnect its consumers first, if wanted.",
               _NAME, flag("removeConsumers")),
-    operation("destroyQueue", destroy_queue, "And its address, if that has no other queue.",
+    operation("destroyQueue", destroy_queue, "And its address, if that came with a queue and has no other.",
               _NAME, flag("removeConsumers"), flag("autoDeleteAddress")),
     operation("listQueues", page_of_queues, "A page of queues (options below).", *_OPTIONS),
     operation("getQueueNames", queue_names, "Names of all queues."),

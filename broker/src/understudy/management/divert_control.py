@@ -8,13 +8,14 @@ activation. Classes that transform messages cannot be loaded, so naming one is r
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from typing import Final
 
 from understudy.config.model import DivertConfiguration, DivertRouting
-from understudy.errors import DivertNotFound, ManagementError
+from understudy.errors import DivertNotFound, ManagementError, ResourceNotFound
 from understudy.management.invocation import Control, ManagedNode, Requester
-from understudy.management.operations import Operation, Operations, flag, operation, text
+from understudy.management.operations import Operation, Operations, flag, mapping, operation, text
 from understudy.routing.divert import Divert
 
 _REQUIRED: Final = ("name", "address", "forwarding-address")
@@ -45,6 +46,7 @@ class DivertControls:
             ),
             operation("getRoutingType", lambda c: c.divert.configuration.routing_type.name, "Of what it forwards."),
             operation("getTransformerClassName", lambda control: None, "Classes cannot be loaded here."),
+            operation("getTransformerPropertiesAsJSON", lambda control: "{}", "For the same reason."),
             operation("isRetroactiveResource", lambda control: False, "Retroactive diverts do not exist here."),
         ],
     )
@@ -52,7 +54,7 @@ class DivertControls:
     def __call__(self, node: ManagedNode, requester: Requester, name: str) -> DivertControl:
         divert = node.services.post_office.diverts.by_name.get(name)
         if divert is None:
-            raise DivertNotFound(f"no divert {name!r}")
+            raise ResourceNotFound(f"no divert {name!r}")
         return DivertControl(node, requester, divert)
 
 
@@ -70,10 +72,7 @@ def create_divert(
     """Raises DivertExists, ManagementError, InvalidQueueConfiguration, InvalidSelector, DiskFull."""
     if transformer:
         raise ManagementError(f"divert {name!r}: classes such as {transformer!r} cannot be loaded here")
-    try:
-        kind = DivertRouting[(routing_type or "STRIP").upper()]
-    except KeyError as error:
-        raise ManagementError(f"divert {name!r}: unknown routing type {routing_type!r}") from error
+    kind = _routing_of(name, routing_type or "STRIP")
     control.node.services.post_office.diverts.create(
         DivertConfiguration(
             name=name,
@@ -87,8 +86,73 @@ def create_divert(
     )
 
 
+def _routing_of(name: str, routing_type: str) -> DivertRouting:
+    try:
+        return DivertRouting[routing_type.upper()]
+    except KeyError as error:
+        raise ManagementError(f"divert {name!r}: unknown routing type {routing_type!r}") from error
+
+
 def create_divert_from_json(control: Control, text_of_it: str) -> None:
     """Raises as ``create_divert``."""
+    given = _parsed(text_of_it, _REQUIRED)
+    create_divert(
+        control,
+        given["name"],
+        given.get("routing-name"),
+        given["address"],
+        given["forwarding-address"],
+        given.get("exclusive") == "true",
+        given.get("filter-string"),
+        None,
+        given.get("routing-type"),
+    )
+
+
+def update_divert(
+    control: Control,
+    name: str,
+    forwarding_address: str | None,
+    selector: str | None,
+    transformer: str | None,
+    transformer_properties: Mapping[str, object] | None,
+    routing_type: str | None,
+) -> None:
+    """Raises DivertNotFound, ManagementError, and what a new divert may raise. Null leaves what it is about, but
+    for the selector: without one everything is taken, as in Artemis.
+    """
+    if transformer or transformer_properties:
+        raise ManagementError(f"divert {name!r}: classes such as {transformer!r} cannot be loaded here")
+    diverts = control.node.services.post_office.diverts
+    current = diverts.by_name.get(name)
+    if current is None:
+        raise DivertNotFound(f"no divert {name!r}")
+    before = current.configuration
+    wanted = replace(
+        before,
+        forwarding_address=forwarding_address or before.forwarding_address,
+        filter=selector or None,
+        routing_type=before.routing_type if routing_type is None else _routing_of(name, routing_type),
+    )
+    diverts.change(name, wanted)
+
+
+def update_divert_from_json(control: Control, text_of_it: str) -> None:
+    """Raises as ``update_divert``; what says where it takes from, or how, is left alone."""
+    given = _parsed(text_of_it, ("name",))
+    update_divert(
+        control,
+        given["name"],
+        given.get("forwarding-address"),
+        given.get("filter-string"),
+        None,
+        None,
+        given.get("routing-type"),
+    )
+
+
+def _parsed(text_of_it: str, required: tuple[str, ...]) -> dict[str, str]:
+    """The texts of a divert configuration as JSON. Raises ManagementError."""
     try:
         given = json.loads(text_of_it)
     except (ValueError, RecursionError) as error:
@@ -96,23 +160,13 @@ def create_divert_from_json(control: Control, text_of_it: str) -> None:
     if not isinstance(given, dict):
         raise ManagementError("the divert configuration is no JSON object")
     given = {key: value for key, value in given.items() if value is not None}
-    exclusive = given.pop("exclusive", False)
+    exclusive = str(given.pop("exclusive", False)).lower()
     unknown = given.keys() - set(_TEXTS)
-    if unknown or str(exclusive).lower() not in ("true", "false"):
+    if unknown or exclusive not in ("true", "false"):
         raise ManagementError(f"divert configuration: {', '.join(sorted(unknown)) or 'exclusive'} cannot be given so")
-    if not all(isinstance(value, str) for value in given.values()) or not set(_REQUIRED) <= given.keys():
-        raise ManagementError(f"divert configuration: texts are needed, and {', '.join(_REQUIRED)}")
-    create_divert(
-        control,
-        given["name"],
-        given.get("routing-name"),
-        given["address"],
-        given["forwarding-address"],
-        str(exclusive).lower() == "true",
-        given.get("filter-string"),
-        None,
-        given.get("routing-type"),
-    )
+    if not all(isinstance(value, str) for value in given.values()) or not set(required) <= given.keys():
+        raise ManagementError(f"divert configuration: texts are needed, and {', '.join(required)}")
+    return {**given, "exclusive": exclusive}
 
 
 _DIVERT: Final = (
@@ -127,9 +181,22 @@ _DIVERT: Final = (
 
 OPERATIONS: Final[tuple[Operation, ...]] = (
     operation("getDivertNames", lambda c: list(c.node.services.post_office.diverts.by_name), "Names of all diverts."),
+    operation("listDivertNames", lambda c: list(c.node.services.post_office.diverts.by_name), "As getDivertNames."),
     operation("createDivert", create_divert, "Make a divert that lasts.", *_DIVERT),
     operation("createDivert", create_divert, "The same with a routing type.", *_DIVERT, text("routingType")),
     operation("createDivert", create_divert_from_json, "The same from JSON.", text("divertConfiguration")),
+    operation(
+        "updateDivert",
+        update_divert,
+        "Change where it sends what; null leaves that, but a selector ends.",
+        text("name"),
+        text("forwardingAddress", nullable=True),
+        text("filterString", nullable=True),
+        text("transformerClassName", nullable=True),
+        mapping("transformerProperties"),
+        text("routingType", nullable=True),
+    ),
+    operation("updateDivert", update_divert_from_json, "The same from JSON.", text("divertConfiguration")),
     operation(
         "destroyDivert",
         lambda c, name: c.node.services.post_office.diverts.destroy(name),

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import Final, Protocol
 
 from understudy.config.model import Configuration, Permission
-from understudy.errors import BrokerError, LimitExceeded, ManagementError
+from understudy.errors import BrokerError, LimitExceeded, ResourceNotFound
 from understudy.limits import MANAGEMENT_REQUESTS_MAX
 from understudy.management.controls import InvocationRequest
 from understudy.management.operations import Operation, Operations
@@ -118,7 +118,7 @@ class Invocations:
         first, _, name = resource.partition(".")
         kind = self._kinds.get(first)
         if kind is None or (first == "broker") is bool(name):
-            raise ManagementError(f"no resource {resource!r}")
+            raise ResourceNotFound(f"no resource {resource!r}")
         return kind, name
 
     def _call(

@@ -9,10 +9,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from understudy.config.model import AcceptorConfiguration, ClusterConnectionConfiguration
-from understudy.errors import ManagementError
+from understudy.errors import ResourceNotFound
 from understudy.management.invocation import Control, ManagedNode, Requester
 from understudy.management.listing import to_json
 from understudy.management.operations import Operations, operation
+from understudy.management.transport import ACCEPTOR_FACTORY, acceptor_parameters
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,9 +45,8 @@ class AcceptorControls:
         "An acceptor, by its name.",
         [
             operation("getName", lambda c: c.acceptor.name, "Its name."),
-            operation(
-                "getParameters", lambda c: {"host": c.acceptor.host, "port": c.acceptor.port}, "Where it listens."
-            ),
+            operation("getFactoryClassName", lambda control: ACCEPTOR_FACTORY, "What it is called in Artemis."),
+            operation("getParameters", lambda c: acceptor_parameters(c.acceptor), "Where it listens."),
             operation("isStarted", lambda c: c.node.services.accepting, "Whether it takes clients."),
         ],
     )
@@ -55,7 +55,7 @@ class AcceptorControls:
         for acceptor in node.configuration.acceptors:
             if acceptor.name == name:
                 return AcceptorControl(node, requester, acceptor)
-        raise ManagementError(f"no resource 'acceptor.{name}'")
+        raise ResourceNotFound(f"no resource 'acceptor.{name}'")
 
 
 class ClusterConnectionControls:
@@ -81,4 +81,4 @@ class ClusterConnectionControls:
         for cluster in node.configuration.cluster_connections:
             if cluster.name == name:
                 return ClusterConnectionControl(node, requester, cluster)
-        raise ManagementError(f"no resource 'clusterconnection.{name}'")
+        raise ResourceNotFound(f"no resource 'clusterconnection.{name}'")

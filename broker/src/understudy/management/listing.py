@@ -150,13 +150,16 @@ def page_of(
     Raises:
         ManagementError: the options or the page cannot be understood.
     """
-    if page == 0 or page < -1 or page_size < -1:
+    if page < -1 or page_size < -1:
         raise ManagementError(f"page {page} of {page_size}: pages count from 1, -1 is everything")
     chosen = parse_options(options, fields, sort)
     found = [row for row in rows if accepts(chosen, row)]
     found.sort(key=lambda row: _sort_key(row[chosen.sort_field]), reverse=chosen.descending)
     count = len(found)
-    if page > 0 and page_size >= 0:
+    if page == 0:
+        # before the first, as in Artemis
+        found = []
+    elif page > 0 and page_size >= 0:
         found = found[(page - 1) * page_size : page * page_size]
     return to_json({"data": [as_text(row) for row in found] if texts else found, "count": count})
 

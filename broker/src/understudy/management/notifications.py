@@ -54,6 +54,8 @@ _CHECK_TYPE: Final = "_AMQ_CheckType"
 
 _TAGS: Final = {_DISTANCE: INT, _BINDING_TYPE: INT, _CONSUMER_COUNT: INT, _ROUTING_TYPE: BYTE}
 """Wire types of the numbers that are not long."""
+_NULL: Final = 0
+"""Wire type of what has no value."""
 _LOCAL_QUEUE: Final = 0
 _DIVERT: Final = 2
 #: A body that nobody touched, as Artemis encodes it.
@@ -98,6 +100,13 @@ class Kind(Enum):
         self.properties = properties
 
 
+def _filtered(properties: dict[str, PropertyValue]) -> dict[str, PropertyValue]:
+    """Without the filter if there is none: what comes leaves it out, what goes tells it as null."""
+    if properties[_FILTER] is None:
+        del properties[_FILTER]
+    return properties
+
+
 class Notifications:
     """See the module's text."""
 
@@ -127,7 +136,7 @@ class Notifications:
         )
 
     def publish(self, kind: Kind, properties: dict[str, PropertyValue]) -> None:
-        """Send one, if anybody wants it. None is left out; integers are long but for the few that are not."""
+        """Send one, if anybody wants it. None is told as null; integers are long but for the few that are not."""
         if not self.wanted:
             return
         now_ms = self._office.clock.wall_ms()
@@ -135,9 +144,13 @@ class Notifications:
         for name, value in properties.items():
             if name in _TAGS:
                 made.set_typed(name, _TAGS[name], value)
-            elif value is not None:
+            elif value is None:
+                made.set_typed(name, _NULL, None)
+            else:
                 made[name] = value
-        message = Message(_NO_BODY, address=self._name, type=MessageType.DEFAULT, timestamp=now_ms, properties=made)
+        message = Message(
+            _NO_BODY, address=self._name, type=MessageType.DEFAULT, priority=0, timestamp=now_ms, properties=made
+        )
         try:
             self._office.send(message, self._order)
             self.sent += 1
@@ -163,7 +176,7 @@ class Notifications:
     def queue_added(self, queue: Queue) -> None:
         self._look()
         if self.wanted:
-            self.publish(Kind.BINDING_ADDED, {_BINDING_TYPE: _LOCAL_QUEUE, **self._binding(queue)})
+            self.publish(Kind.BINDING_ADDED, {_BINDING_TYPE: _LOCAL_QUEUE, **_filtered(self._binding(queue))})
 
     def queue_removed(self, queue: Queue) -> None:
         self._look()
@@ -182,27 +195,29 @@ class Notifications:
         }
 
     def consumer_added(self, queue: Queue, consumer: Consumer) -> None:
-        if self.wanted and isinstance(consumer, ServerConsumer):
-            user = consumer.session.security.user
+        if self.wanted and isinstance(consumer, ServerConsumer) and not consumer.browse_only:
+            user = consumer.session.security.user or None
             security: dict[str, PropertyValue] = {_VALIDATED_USER: user, _CERTIFICATE: "unavailable"}
-            self.publish(Kind.CONSUMER_CREATED, self._consumer(queue, consumer) | security)
+            self.publish(Kind.CONSUMER_CREATED, _filtered(self._consumer(queue, consumer)) | security)
 
     def consumer_removed(self, queue: Queue, consumer: Consumer) -> None:
-        if self.wanted and isinstance(consumer, ServerConsumer):
+        if self.wanted and isinstance(consumer, ServerConsumer) and not consumer.browse_only:
             self.publish(Kind.CONSUMER_CLOSED, self._consumer(queue, consumer))
 
     def _consumer(self, queue: Queue, consumer: ServerConsumer) -> dict[str, PropertyValue]:
         session = consumer.session
         binding = self._binding(queue)
         del binding[_BINDING_ID]
+        client_id = session.connection.client_id
         return binding | {
             _CONSUMER_COUNT: queue.consumer_count,
-            _USER: session.security.user,
+            _USER: session.security.user or None,
             _REMOTE_ADDRESS: session.connection.remote_address,
             _SESSION: session.alias,
             _CONSUMER_NAME: consumer.consumer_id,
-            _FILTER: consumer.filter.text if consumer.filter is not None else binding[_FILTER],
-            _CLIENT_ID: session.connection.client_id,
+            # that of the queue was told when it was bound
+            _FILTER: consumer.filter.text if consumer.filter is not None else None,
+            **({} if client_id is None else {_CLIENT_ID: client_id}),
         }
 
     def consumer_slow(self, queue: Queue, consumer: ServerConsumer) -> None:
@@ -225,7 +240,7 @@ class Notifications:
 
     def divert_added(self, divert: Divert) -> None:
         if self.wanted:
-            self.publish(Kind.BINDING_ADDED, {_BINDING_TYPE: _DIVERT, **self._diverting(divert)})
+            self.publish(Kind.BINDING_ADDED, {_BINDING_TYPE: _DIVERT, **_filtered(self._diverting(divert))})
 
     def divert_removed(self, divert: Divert) -> None:
         if self.wanted:
@@ -234,7 +249,8 @@ class Notifications:
     def _diverting(self, divert: Divert) -> dict[str, PropertyValue]:
         return {
             _ADDRESS: divert.configuration.address,
-            _CLUSTER_NAME: divert.name + self._node_id,
+            # it is nobody's but this node's
+            _CLUSTER_NAME: divert.name,
             _ROUTING_NAME: divert.routing_name,
             # diverts are told apart by name and have no id
             _BINDING_ID: 0,
@@ -255,7 +271,7 @@ class Notifications:
     def _session(self, session: ServerSession) -> dict[str, PropertyValue]:
         return {
             _CONNECTION: session.connection.connection_id,
-            _USER: session.security.user,
+            _USER: session.security.user or None,
             _SESSION: session.alias,
             _CLIENT_ID: session.connection.client_id,
             _PROTOCOL: "CORE",

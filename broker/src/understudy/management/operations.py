@@ -16,7 +16,7 @@ from enum import Enum
 from typing import Any, Final
 
 from understudy.config.model import Permission
-from understudy.errors import ManagementError
+from understudy.errors import OperationNotFound
 
 #: The default of view-permission-method-match-pattern: these only need the view permission.
 _VIEW: Final = re.compile(r"(?:get|is|count|list|browse|query)")
@@ -68,8 +68,8 @@ def integer(name: str, *, nullable: bool = False) -> Parameter:
     return Parameter(name, Kind.INT, nullable)
 
 
-def long(name: str) -> Parameter:
-    return Parameter(name, Kind.LONG)
+def long(name: str, *, nullable: bool = False) -> Parameter:
+    return Parameter(name, Kind.LONG, nullable)
 
 
 def flag(name: str, *, nullable: bool = False) -> Parameter:
@@ -147,21 +147,21 @@ class Operations:
         """The operation of a name that takes these values.
 
         Raises:
-            ManagementError: there is none; the text names what there is.
+            OperationNotFound: there is none; the text names what there is.
         """
         rows = self._by_name.get(name)
         if rows is None:
-            raise ManagementError(f"no operation {name!r} on {self.kind}")
+            raise OperationNotFound(f"no operation {name!r} on {self.kind}")
         for row in rows:
             if row.takes(values):
                 return row
         offered = ", ".join(row.signature for row in rows)
         given = ", ".join(type(value).__name__ if value is not None else "null" for value in values)
-        raise ManagementError(f"operation {name!r} does not take ({given}): {offered}")
+        raise OperationNotFound(f"operation {name!r} does not take ({given}): {offered}")
 
     def find_attribute(self, name: str) -> Operation:
-        """The getter of an attribute, whose name may begin with a small letter. Raises ManagementError."""
+        """The getter of an attribute, whose name may begin with a small letter. Raises OperationNotFound."""
         row = self._attributes.get(name[:1].upper() + name[1:])
         if row is None:
-            raise ManagementError(f"no attribute {name!r} on {self.kind}")
+            raise OperationNotFound(f"no attribute {name!r} on {self.kind}")
         return row

@@ -6,11 +6,12 @@ to messages is in ``queue_messages``; here are the names, the types and the answ
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Callable, Generator, Iterable
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from understudy.errors import ManagementError, QueueNotFound
+from understudy.errors import ManagementError, ResourceNotFound
 from understudy.management import queue_messages as messages
 from understudy.management.invocation import Control, ManagedNode, Requester
 from understudy.management.listing import to_json
@@ -25,7 +26,7 @@ from understudy.management.operations import (
 )
 from understudy.management.rows import consumer_json, queue_row
 from understudy.management.sending import SENDING_PARAMETERS, send
-from understudy.routing.changes import pause_queue, resume_queue
+from understudy.routing.changes import change_queue, pause_queue, resume_queue
 from understudy.routing.post_office import PostOffice
 from understudy.routing.queue import Queue
 from understudy.session.consumer import ServerConsumer
@@ -89,11 +90,12 @@ class QueueControl(Control):
 
     def first_as_json(self) -> str:
         found = messages.first(self.queue)
-        return to_json([messages.show(self.queue, found)] if found is not None else [])
+        # Artemis puts an empty object where there is no message, and its own client counts on one element
+        return to_json([messages.show(self.queue, found) if found is not None else {}])
 
-    def peek_first_as_json(self) -> str | None:
+    def peek_first_as_json(self) -> str:
         found = messages.first(self.queue)
-        return None if found is None else to_json(messages.show(self.queue, found))
+        return to_json(None if found is None else messages.show(self.queue, found))
 
     def first_timestamp(self) -> int | None:
         found = messages.first(self.queue)
@@ -111,6 +113,19 @@ class QueueControl(Control):
             if isinstance(consumer, ServerConsumer)
         }
 
+    def held(self) -> list[MessageReference]:
+        """What consumers hold."""
+        return [reference for held in self.delivering().values() for reference in held]
+
+    def waiting_for_their_time(self) -> list[MessageReference]:
+        """The scheduled ones."""
+        return list(self.office.scheduled.of(self.queue))
+
+    def everything(self, value: Callable[[MessageReference], int]) -> Steps:
+        """A sum over all messages of the queue, wherever they are."""
+        elsewhere = sum(map(value, (*self.held(), *self.waiting_for_their_time())))
+        return elsewhere + (yield from messages.total(self.queue, value))
+
     def list_delivering(self) -> dict[str, object]:
         left = self.page_size
         shown: dict[str, object] = {}
@@ -119,6 +134,19 @@ class QueueControl(Control):
             left -= min(left, len(references))
         return shown
 
+    def list_delivering_as_json(self) -> str:
+        shown = self.list_delivering()
+        return to_json([{"consumerName": name, "elements": elements} for name, elements in shown.items()])
+
+    def count_delivering_by(self, selector: str | None, property_name: str) -> str:
+        wanted = self.wanted(selector)
+        counts: Counter[str] = Counter()
+        for reference in self.held():
+            if wanted(reference):
+                value = self.queue.read(reference).properties.get(property_name)
+                counts["null" if value is None else str(value)] += 1
+        return to_json(counts)
+
     def count_delivering(self, selector: str | None) -> int:
         wanted = self.wanted(selector)
         return sum(wanted(reference) for held in self.delivering().values() for reference in held)
@@ -126,6 +154,10 @@ class QueueControl(Control):
     def scheduled(self) -> list[dict[str, object]]:
         found = self.office.scheduled.of(self.queue)[: self.page_size]
         return [messages.show(self.queue, reference) for reference in found]
+
+    def peek_first_scheduled_as_json(self) -> str:
+        found = self.office.scheduled.of(self.queue)[:1]
+        return to_json(messages.show(self.queue, found[0]) if found else None)
 
     def list_consumers_as_json(self) -> str:
         return to_json(
@@ -136,7 +168,14 @@ class QueueControl(Control):
         owners = self.queue.group_owners.items()
         return to_json(
             [
-                {"groupID": key, "consumerID": owner.consumer_id, "sessionID": owner.session.alias}
+                {
+                    "groupID": key,
+                    "consumerID": owner.consumer_id,
+                    "connectionID": owner.session.connection.connection_id,
+                    "sessionID": owner.session.alias,
+                    "browseOnly": owner.browse_only,
+                    "creationTime": owner.created_ms,
+                }
                 for key, owner in owners
                 if isinstance(owner, ServerConsumer)
             ]
@@ -237,6 +276,9 @@ class QueueControl(Control):
     def resume(self) -> None:
         resume_queue(self.office, self.queue)
 
+    def enable(self, enabled: bool) -> None:
+        change_queue(self.office, self.queue, replace(self.queue.configuration, enabled=enabled))
+
     def reset_group(self, group: str) -> None:
         self.queue.group_owners.pop(self.queue.group_key(group), None)
         self.queue.prompt()
@@ -249,6 +291,18 @@ class QueueControl(Control):
 def _any(steps: Generator[None, None, int]) -> Generator[None, None, bool]:
     """Whether it was done at all."""
     return (yield from steps) > 0
+
+
+def _durable(references: Iterable[MessageReference]) -> list[MessageReference]:
+    return [reference for reference in references if reference.durable]
+
+
+def _count_durable(references: Iterable[MessageReference]) -> int:
+    return len(_durable(references))
+
+
+def _bytes(references: Iterable[MessageReference]) -> int:
+    return sum(reference.size_bytes for reference in references)
 
 
 def _counter(name: str) -> Callable[[QueueControl], None]:
@@ -303,11 +357,6 @@ def _attributes() -> list[Operation]:
         ("getMessagesAcknowledged", "messagesAcked", "Messages acknowledged since the activation."),
         ("getMessagesExpired", "messagesExpired", "Messages expired since the activation."),
         ("getMessagesKilled", "messagesKilled", "Messages removed or sent to the dead letters since then."),
-        (
-            "getMessagesReplaced",
-            "messagesReplaced",
-            "Messages that made room for newer ones since then.",
-        ),
     )
     return [operation(name, _field(field), doc) for name, field, doc in rows]
 
@@ -319,13 +368,28 @@ _REJECT: Final = flag("rejectDuplicates")
 _C = QueueControl
 
 _OPERATIONS: Final = (
-    operation("getUser", lambda control: None, "Who made it; not kept."),
+    operation("getUser", lambda c: c.queue.configuration.user or None, "Who made it; not kept."),
+    operation("getMessagesReplaced", lambda c: c.queue.messages_replaced,
+              "Messages that made room for newer ones since then."),
+    operation("getDeliveringSize", lambda c: _bytes(c.held()), "Bytes of the messages that consumers hold."),
+    operation("getScheduledSize", lambda c: _bytes(c.waiting_for_their_time()),
+              "Bytes of the messages whose time has not come."),
+    operation("getDurableDeliveringCount", lambda c: _count_durable(c.held()), "Durable ones that consumers hold."),
+    operation("getDurableDeliveringSize", lambda c: _bytes(_durable(c.held())), "Their bytes."),
+    operation("getDurableScheduledCount", lambda c: _count_durable(c.waiting_for_their_time()),
+              "Durable ones whose time has not come."),
+    operation("getDurableScheduledSize", lambda c: _bytes(_durable(c.waiting_for_their_time())), "Their bytes."),
+    operation("getDurableMessageCount", lambda c: c.everything(lambda each: int(each.durable)), "Durable messages."),
+    operation("getPersistentSize", lambda c: c.everything(lambda each: each.size_bytes), "Bytes of its messages."),
+    operation("getDurablePersistentSize", lambda c: c.everything(lambda each: each.size_bytes * each.durable),
+              "Bytes of the durable ones."),
+    operation("getAcknowledgeAttempts", lambda c: c.queue.messages_acknowledged, "As getMessagesAcknowledged."),
     operation("isConfigurationManaged", lambda c: c.queue.configuration.configuration_managed, "Made by broker.xml."),
     operation("isRetroactiveResource", lambda control: False, "Retroactive queues do not exist here."),
     operation("getExpiryAddress", lambda c: c.queue.address.settings.expiry_address, "Where expired messages go."),
     operation("getDeadLetterAddress", lambda c: c.queue.address.settings.dead_letter_address, "Where failed ones go."),
     operation("getFirstMessageAsJSON", _C.first_as_json, "The message that would be delivered next, in an array."),
-    operation("peekFirstMessageAsJSON", _C.peek_first_as_json, "The message that would be delivered next, or null."),
+    operation("peekFirstMessageAsJSON", _C.peek_first_as_json, "The message that would be delivered next, or `null`."),
     operation("getFirstMessageTimestamp", _C.first_timestamp, "Its timestamp."),
     operation("getFirstMessageAge", _C.first_age, "Milliseconds since its timestamp."),
     operation("getGroupCount", lambda c: len(c.queue.group_owners), "Message groups that have a consumer."),
@@ -341,10 +405,13 @@ _OPERATIONS: Final = (
         "countMessages", _C.count_by, "The same by value of a property, as JSON.", _SELECTOR, text("groupByProperty")
     ),
     operation("countDeliveringMessages", _C.count_delivering, "Messages consumers hold, by selector.", _SELECTOR),
+    operation("countDeliveringMessages", _C.count_delivering_by, "The same by value of a property, as JSON.",
+              _SELECTOR, text("groupByProperty")),
     operation("listDeliveringMessages", _C.list_delivering, "Messages that consumers hold, by consumer."),
-    operation("listDeliveringMessagesAsJSON", lambda c: to_json(c.list_delivering()), "The same as JSON text."),
+    operation("listDeliveringMessagesAsJSON", _C.list_delivering_as_json, "The same as JSON text."),
     operation("listScheduledMessages", _C.scheduled, "Messages whose time has not come, earliest first."),
     operation("listScheduledMessagesAsJSON", lambda c: to_json(c.scheduled()), "The same as JSON text."),
+    operation("peekFirstScheduledMessageAsJSON", _C.peek_first_scheduled_as_json, "The earliest of them, or `null`."),
     operation("listConsumersAsJSON", _C.list_consumers_as_json, "Its consumers, as JSON."),
     operation("listGroupsAsJSON", _C.groups_as_json, "Message groups and their consumers, as JSON."),
     operation("removeMessage", _C.remove_one, "Remove one message; whether it was there.", _ID),
@@ -380,6 +447,8 @@ _OPERATIONS: Final = (
     operation("pause", _C.pause, "Deliver nothing until it is resumed or the broker restarts."),
     operation("pause", _C.pause, "The same; persist: not after a restart either.", flag("persist")),
     operation("resume", _C.resume, "Deliver again."),
+    operation("enable", lambda control: control.enable(True), "Take messages again."),
+    operation("disable", lambda control: control.enable(False), "Take no messages from its address."),
     operation("resetGroup", _C.reset_group, "Let a message group find a new consumer.", text("groupID")),
     operation("resetAllGroups", _C.reset_groups, "Let every message group find a new consumer."),
     operation("flushExecutor", lambda control: None, "Nothing: one thread does everything in order."),
@@ -398,5 +467,5 @@ class QueueControls:
     def __call__(self, node: ManagedNode, requester: Requester, name: str) -> QueueControl:
         queue = node.services.post_office.find_queue(name)
         if queue is None:
-            raise QueueNotFound(f"no queue {name!r}")
+            raise ResourceNotFound(f"no queue {name!r}")
         return QueueControl(node, requester, queue)

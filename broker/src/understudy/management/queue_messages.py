@@ -97,6 +97,19 @@ def count(queue: Queue, wanted: Wanted) -> Generator[None, None, int]:
     return total
 
 
+def total(queue: Queue, value: Callable[[MessageReference], int]) -> Generator[None, None, int]:
+    """A sum over those that wait."""
+    found = 0
+
+    def seen(references: list[MessageReference]) -> bool:
+        nonlocal found
+        found += sum(map(value, references))
+        return True
+
+    yield from look(queue, lambda reference: True, seen)
+    return found
+
+
 def count_by(queue: Queue, wanted: Wanted, property_name: str) -> Generator[None, None, dict[str, int]]:
     """How many wait for each value of a property; ``null`` counts those without it.
 
@@ -129,17 +142,19 @@ def show(queue: Queue, reference: MessageReference) -> dict[str, object]:
     shown: dict[str, object] = {name: _shown(value, limit) for name, value in message.properties.items()}
     if message.user_id is not None:
         shown["userID"] = f"ID:{uuid_text(message.user_id)}"
-    return shown | {
-        "messageID": reference.message_id,
-        "address": message.address or "",
-        "type": message.type,
-        "durable": message.durable,
-        "expiration": message.expiration,
-        "timestamp": message.timestamp,
-        "priority": message.priority,
-        "deliveryCount": reference.delivery_count,
-        "largeMessage": message.is_large,
-    }
+    return (
+        shown
+        | {
+            "messageID": reference.message_id,
+            "address": message.address or "",
+            "type": message.type,
+            "durable": message.durable,
+            "expiration": message.expiration,
+            "timestamp": message.timestamp,
+            "priority": message.priority,
+        }
+        | ({"largeMessage": True} if message.is_large else {})
+    )
 
 
 def page(
@@ -360,7 +375,10 @@ def transfer(
 
 def copy_to(office: PostOffice, queue: Queue, reference: MessageReference, target: Queue) -> None:
     """A copy in another queue; the original stays. Raises DiskFull."""
-    copy = _from_here(office, queue, queue.read(reference), target)
+    message = queue.read(reference)
+    properties = message.properties.copy()
+    properties.pop(ROUTING_TYPE, None)
+    copy = message.replace(address=target.address.name, properties=properties, message_id=office.store.next_id())
     office.accept(target.address, copy, (target,), 0, Order(), None, None, None)
     target.address.messages_routed += 1
 

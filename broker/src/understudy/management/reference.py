@@ -11,6 +11,7 @@ from collections.abc import Iterator
 
 from understudy.config.model import Permission
 from understudy.management.controls_by_name import CONTROLS
+from understudy.management.differences import DIFFERENCES
 from understudy.management.notifications import Kind
 from understudy.management.operations import Operations
 
@@ -60,6 +61,14 @@ names in the answer, also in upper case with underscores (`MESSAGE_COUNT`). Page
 everything. The answer is `{"data": [...], "count": n}`, where n counts all that pass the filter.
 """
 
+_DIFFERENT = """
+## Differences from Artemis
+
+Both were asked the same in the same state (`broker/tests/interop/test_management_side_by_side.py`). Ids, times and
+names of sessions differ by nature. On purpose:
+
+"""
+
 _NOTIFICATIONS = """
 ## Notifications
 
@@ -77,7 +86,7 @@ Every one has `_AMQ_NotifType` and `_AMQ_NotifTimestamp` (milliseconds since 197
 
 def render() -> str:
     """The whole page as Markdown."""
-    parts = [_HEAD]
+    parts = [_HEAD, _DIFFERENT, *(f"- {text}\n" for text in DIFFERENCES.values())]
     for kind in CONTROLS:
         parts.extend(_resource(kind.operations))
     parts.append(_NOTIFICATIONS)

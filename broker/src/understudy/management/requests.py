@@ -17,6 +17,7 @@ from typing import Final
 from understudy.errors import BrokerError, LimitExceeded, ManagementError, RemoteProtocolError
 from understudy.ids import uuid_text
 from understudy.limits import MANAGEMENT_REQUEST_BYTES_MAX, STRING_UNITS_MAX
+from understudy.management.error_numbers import numbered
 from understudy.management.invocation import Invocations, Requester
 from understudy.message import CORRELATION_ID, REPLY_TO, Message, MessageType
 from understudy.properties import Properties, decode_simple_string, encode_simple_string
@@ -90,7 +91,8 @@ def _reply(request: Message, result: object, error: BrokerError | None) -> Messa
         if len(text) > STRING_UNITS_MAX:
             error = LimitExceeded(f"a result of {len(text)} characters, limit {STRING_UNITS_MAX}: ask for a page of it")
     if error is not None:
-        text = json.dumps([str(error)])
+        # Artemis gives attributes that cannot be read no number
+        text = json.dumps([numbered(error) if OPERATION in request.properties else str(error)])
     properties = Properties({SUCCEEDED: error is None})
     for name in (REPLY_TO, CORRELATION_ID):
         if name in request.properties:

@@ -20,6 +20,10 @@ from understudy.session.consumer import ServerConsumer
 from understudy.session.session import ServerSession
 
 PROTOCOL: Final = "CORE"
+#: What a CORE connection is called there.
+IMPLEMENTATION: Final = "RemotingConnectionImpl"
+#: Of every consumer that is listed: it has a connection.
+STATUS: Final = "OK"
 
 
 def queue_facts(queue: Queue) -> QueueFacts:
@@ -60,7 +64,7 @@ def queue_row(queue: Queue) -> dict[str, object]:
         "consumerCount": facts.consumer_count,
         "maxConsumers": -1 if full.max_consumers is None else full.max_consumers,
         "autoCreated": full.auto_created,
-        "user": "",
+        "user": full.user,
         "routingType": facts.routing_type,
         "messagesAdded": facts.messages_added,
         "messageCount": facts.message_count,
@@ -68,7 +72,6 @@ def queue_row(queue: Queue) -> dict[str, object]:
         "messagesExpired": facts.messages_expired,
         "deliveringCount": facts.delivering_count,
         "messagesKilled": facts.messages_killed,
-        "messagesReplaced": facts.messages_replaced,
         "directDeliver": False,
         "exclusive": queue.exclusive,
         "lastValue": bool(full.last_value),
@@ -87,8 +90,27 @@ def queue_row(queue: Queue) -> dict[str, object]:
     }
 
 
-def address_row(address: Address) -> dict[str, object]:
+def limit_percent(address: Address, global_max_size_bytes: int) -> int:
+    """Memory used, of max-size-bytes; of what the node may have without one."""
+    limit = address.settings.max_size_bytes
+    if limit < 0:
+        limit = global_max_size_bytes
+    return address.memory_bytes * 100 // limit if limit > 0 else 0
+
+
+def page_count(address: Address) -> int:
+    """Page files of an address."""
+    return address.pages.file_count if address.pages is not None else 0
+
+
+def prefetch(wanted: int, read_at_once: int) -> int:
+    """A prefetch setting; without one it is what is read at once."""
+    return wanted if wanted >= 0 else read_at_once
+
+
+def address_row(address: Address, global_max_size_bytes: int) -> dict[str, object]:
     """A row of ``listAddresses``."""
+    settings = address.settings
     return {
         "id": address.address_id,
         "name": address.name,
@@ -103,7 +125,14 @@ def address_row(address: Address) -> dict[str, object]:
         "unroutedMessageCount": address.messages_unrouted,
         "routedMessageCount": address.messages_routed,
         "messageCount": address.message_count,
+        "addressLimitPercent": limit_percent(address, global_max_size_bytes),
+        "numberOfPages": page_count(address),
         "addressSize": address.size_bytes,
+        "maxPageReadBytes": settings.max_read_page_bytes,
+        "maxPageReadMessages": settings.max_read_page_messages,
+        "prefetchPageBytes": prefetch(settings.prefetch_page_bytes, settings.max_read_page_bytes),
+        "prefetchPageMessages": prefetch(settings.prefetch_page_messages, settings.max_read_page_messages),
+        "numberOfBytesPerPage": settings.page_size_bytes,
         "paging": address.paging,
     }
 
@@ -121,10 +150,12 @@ def connection_row(connection: CoreConnection) -> dict[str, object]:
         "remoteAddress": connection.connection.peer,
         "users": ",".join(sorted({session.security.user for session in sessions})),
         "creationTime": date_text(connection.scope.created_ms),
-        "implementation": "CoreConnection",
+        "implementation": IMPLEMENTATION,
         "protocol": PROTOCOL,
         "clientID": connection.scope.client_id or "",
         "localAddress": "",
+        "proxyAddress": "",
+        "proxyProtocolVersion": "",
         "sessionCount": len(sessions),
     }
 
@@ -140,7 +171,6 @@ def session_row(session: ServerSession) -> dict[str, object]:
         "producerCount": len(session.sends.producers),
         "connectionID": session.connection.connection_id,
         "clientID": session.connection.client_id or "",
-        "remoteAddress": session.connection.remote_address,
     }
 
 
@@ -150,7 +180,6 @@ def consumer_row(consumer: ServerConsumer) -> dict[str, object]:
     return {
         "id": consumer.consumer_id,
         "session": session.alias,
-        "connection": session.connection.connection_id,
         "clientID": session.connection.client_id or "",
         "user": session.security.user,
         "validatedUser": session.security.user,
@@ -159,30 +188,47 @@ def consumer_row(consumer: ServerConsumer) -> dict[str, object]:
         "queueType": queue.routing_type.name.lower(),
         "filter": consumer.filter.text if consumer.filter is not None else "",
         "address": queue.address.name,
+        "localAddress": "",
         "remoteAddress": session.connection.remote_address,
-        "browseOnly": consumer.browse_only,
+        "creationTime": date_text(consumer.created_ms),
         "messagesInTransit": len(consumer.delivering),
-        "messagesInTransitSize": sum(reference.size_bytes for reference in consumer.delivering.values()),
+        "messagesInTransitSize": _held_bytes(consumer),
         "messagesDelivered": consumer.messages_delivered,
+        "messagesAcknowledged": consumer.messages_acknowledged,
+        "status": STATUS,
     }
+
+
+def _held_bytes(consumer: ServerConsumer) -> int:
+    return sum(reference.size_bytes for reference in consumer.delivering.values())
 
 
 def consumer_json(consumer: ServerConsumer) -> dict[str, object]:
-    """An entry of ``listConsumersAsJSON``, whose names are older than those of ``listConsumers``."""
-    row = consumer_row(consumer)
-    older = {
-        "consumerID": row["id"],
-        "sequentialId": row["id"],
-        "connectionID": row["connection"],
-        "sessionID": row["session"],
-        "queueName": row["queue"],
-        "browseOnly": row["browseOnly"],
-        "deliveringCount": row["messagesInTransit"],
-        "messagesInTransit": row["messagesInTransit"],
-        "messagesInTransitSize": row["messagesInTransitSize"],
-        "messagesDelivered": row["messagesDelivered"],
+    """An entry of the queue's ``listConsumersAsJSON``, whose names are older than those of ``listConsumers``."""
+    session = consumer.session
+    return {
+        "consumerID": consumer.consumer_id,
+        "sequentialId": consumer.consumer_id,
+        "connectionID": session.connection.connection_id,
+        "sessionID": session.alias,
+        "browseOnly": consumer.browse_only,
+        "creationTime": consumer.created_ms,
+        "messagesInTransit": len(consumer.delivering),
+        "messagesInTransitSize": _held_bytes(consumer),
+        "messagesDelivered": consumer.messages_delivered,
+        "messagesAcknowledged": consumer.messages_acknowledged,
+        "status": STATUS,
     }
-    return older | ({"filter": row["filter"]} if row["filter"] else {})
+
+
+def consumer_of_queue_json(consumer: ServerConsumer) -> dict[str, object]:
+    """An entry of the broker's ``listConsumersAsJSON``: it says besides what it consumes."""
+    filtered = {"filter": consumer.filter.text} if consumer.filter is not None else {}
+    return (
+        consumer_json(consumer)
+        | {"queueName": consumer.queue.name, "deliveringCount": len(consumer.delivering)}
+        | filtered
+    )
 
 
 def session_json(session: ServerSession) -> dict[str, object]:
@@ -194,7 +240,7 @@ def session_json(session: ServerSession) -> dict[str, object]:
         "creationTime": session.created_ms,
         "consumerCount": len(session.consumers),
         **named,
-        "metadata": dict(session.metadata),
+        **({"metadata": dict(session.metadata)} if session.metadata else {}),
     }
 
 
@@ -210,8 +256,22 @@ def producer_rows(session: ServerSession) -> Iterator[dict[str, object]]:
             "validatedUser": session.security.user,
             "protocol": PROTOCOL,
             "address": producer.address or session.default_address or "",
+            "localAddress": "",
             "remoteAddress": session.connection.remote_address,
+            "creationTime": producer.created_ms,
+        }
+
+
+def producer_json(session: ServerSession) -> Iterator[dict[str, object]]:
+    """Entries of ``listProducersInfoAsJSON``."""
+    for row in producer_rows(session):
+        yield {
+            "id": str(row["id"]),
+            "name": row["name"],
             "connectionID": session.connection.connection_id,
+            "sessionID": row["session"],
+            "creationTime": str(row["creationTime"]),
+            "destination": row["address"],
         }
 
 

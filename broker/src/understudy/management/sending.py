@@ -80,6 +80,8 @@ def send(
         address=address,
         type=kind,
         durable=durable,
+        # what an operator sends goes behind everything else, as in Artemis
+        priority=0,
         timestamp=services.clock.wall_ms(),
         user_id=services.entropy.token(16) if create_message_id else None,
         properties=properties,

@@ -122,7 +122,8 @@ class DeadLetters:
             )
         elif target is not None:
             message = queue.read(reference)
-            actual_expiry = reference.expiration if expired else None
+            # the time at which it went, not the one it carries: an operator may expire what has none
+            actual_expiry = office.clock.wall_ms() if expired else None
             copy = self._copy(message, queue.address.name, queue.name, target, actual_expiry)
             office.move(copy, target, target.route(copy, None), queue, reference)
         else:

@@ -125,7 +125,7 @@ class Directory:
         """
         check_name(name, "address")
         if name in self.addresses:
-            raise AddressExists(f"address {name!r} exists")
+            raise AddressExists(f"address {name!r} already exists")
         if len(self.addresses) >= ADDRESSES_MAX:
             raise LimitExceeded(f"{len(self.addresses)} addresses, limit {ADDRESSES_MAX}")
         address_id = self._store.next_id()
@@ -273,7 +273,8 @@ class Directory:
             address_name, _, name = configuration.name.partition("::")
             configuration = replace(configuration, name=name, address=address_name)
         if configuration.name in self.queues:
-            raise QueueExists(f"queue {configuration.name!r} exists")
+            existing = self.queues[configuration.name]
+            raise QueueExists(f"queue {existing.name!r} already exists on address {existing.address.name!r}")
         if len(self.queues) >= QUEUES_MAX:
             raise LimitExceeded(f"{len(self.queues)} queues, limit {QUEUES_MAX}")
         settings = self.settings.of(configuration.address or configuration.name)

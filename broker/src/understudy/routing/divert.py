@@ -18,7 +18,7 @@ Not here: what the configuration says (``config``). Invariant: ``Address.diverts
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 from understudy.config.model import DivertConfiguration, DivertRouting, RoutingType
@@ -145,7 +145,7 @@ class Diverts:
             DivertExists, InvalidQueueConfiguration, InvalidSelector, LimitExceeded, DiskFull
         """
         if configuration.name in self.by_name:
-            raise DivertExists(f"divert {configuration.name!r} exists")
+            raise DivertExists(f"divert {configuration.name!r} already exists")
         if len(self.by_name) >= DIVERTS_MAX:
             raise LimitExceeded(f"{len(self.by_name)} diverts, limit {DIVERTS_MAX}")
         divert = Divert(configuration)
@@ -163,6 +163,29 @@ class Diverts:
             raise
         self._add(divert)
         return divert
+
+    def change(self, name: str, configuration: DivertConfiguration) -> None:
+        """Let a divert do from now on what ``configuration`` says; its name and its address stay. One of the
+        configuration is as that says again after the next activation.
+
+        Raises:
+            DivertNotFound, InvalidQueueConfiguration, InvalidSelector, LimitExceeded, DiskFull
+        """
+        before = self.by_name.get(name)
+        if before is None:
+            raise DivertNotFound(f"no divert {name!r}")
+        divert = Divert(replace(configuration, name=name, address=before.configuration.address))
+        divert.stored, divert.messages_diverted = before.stored, before.messages_diverted
+        directory = self._office.directory
+        address = directory.addresses.get(divert.configuration.address)
+        self.by_name[name] = divert
+        try:
+            if divert.stored and address is not None:
+                directory.store_address(address)
+        except DiskFull:
+            self.by_name[name] = before
+            raise
+        self._attach_all()
 
     def destroy(self, name: str) -> None:
         """Raises DivertNotFound, DiskFull."""

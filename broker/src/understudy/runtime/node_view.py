@@ -35,6 +35,9 @@ class _TokenSecurity:
     def check(self, permission: Permission, address: str, queue: str | None = None) -> None:
         return
 
+    def allows(self, permission: Permission, address: str, queue: str | None = None) -> bool:
+        return True
+
 
 _TOKEN: Final = Requester(_TokenSecurity(), "")
 

@@ -265,6 +265,11 @@ class Authenticator:
         self.decoy = PasswordHash(cost, entropy.token(_SALT_BYTES), entropy.token(_HASH_BYTES))
         """Nobody has this hash: an unknown user is checked against it, so that it takes as long."""
 
+    @property
+    def known_count(self) -> int:
+        """Passwords whose check is remembered."""
+        return len(self._verified)
+
     def stored(self, user: str) -> PasswordHash | None:
         """The hash of a user's password."""
         return self._users.get(user)

@@ -44,6 +44,22 @@ class SecurityPolicy(ABC):
 
     permission_ms: int = 10_000
     """How long an answer of ``check`` need not be asked for again (security-invalidation-interval)."""
+    checks: bool = False
+    """Whether there is anything to check; what is not checked is not counted."""
+    allowed_count: int = 0
+    """Answers of ``check`` so far that were yes."""
+    refused_count: int = 0
+    """Those that were no."""
+
+    @property
+    def known_logins(self) -> int:
+        """Passwords whose check is remembered now."""
+        return 0
+
+    @property
+    def known_answers(self) -> int:
+        """Answers of ``check`` that are remembered now."""
+        return 0
 
     @abstractmethod
     def begin(self, user: str | None, password: str | None) -> Principal | PasswordCheck:
@@ -60,6 +76,10 @@ class SecurityPolicy(ABC):
     def check(self, principal: Principal, permission: Permission, address: str, queue: str | None = None) -> None:
         """Nothing if the principal may. Raises NotAuthorized naming user, permission and address."""
 
+    @abstractmethod
+    def allows(self, principal: Principal, permission: Permission, address: str, queue: str | None = None) -> bool:
+        """Whether the principal may; only asked, so it is not counted."""
+
 
 class NoSecurity(SecurityPolicy):
     """security-enabled=false: everybody is who they say and may do everything."""
@@ -70,9 +90,14 @@ class NoSecurity(SecurityPolicy):
     def check(self, principal: Principal, permission: Permission, address: str, queue: str | None = None) -> None:
         return
 
+    def allows(self, principal: Principal, permission: Permission, address: str, queue: str | None = None) -> bool:
+        return True
+
 
 class RoleSecurity(SecurityPolicy):
     """Users with passwords, and permissions by role."""
+
+    checks = True
 
     def __init__(
         self,
@@ -104,10 +129,28 @@ class RoleSecurity(SecurityPolicy):
                 self._exact[setting.match] = setting
         self._wild = sorted(wild, key=lambda setting: specificity(setting.match, wildcards))
 
+    @property
+    def known_logins(self) -> int:
+        return self._authenticator.known_count
+
+    @property
+    def known_answers(self) -> int:
+        return len(self._answers)
+
     def begin(self, user: str | None, password: str | None) -> Principal | PasswordCheck:
         return self._authenticator.begin(user, password)
 
     def check(self, principal: Principal, permission: Permission, address: str, queue: str | None = None) -> None:
+        if self.allows(principal, permission, address, queue):
+            self.allowed_count += 1
+            return
+        self.refused_count += 1
+        if queue is None and FQQN_SEPARATOR in address:
+            address, _, queue = address.partition(FQQN_SEPARATOR)
+        where = f"address {address!r}" if queue is None else f"queue {queue!r} of address {address!r}"
+        raise NotAuthorized(f"user {principal.user!r} has no permission {permission.value!r} on {where}")
+
+    def allows(self, principal: Principal, permission: Permission, address: str, queue: str | None = None) -> bool:
         if queue is None and FQQN_SEPARATOR in address:
             address, _, queue = address.partition(FQQN_SEPARATOR)
         key = (principal, permission, address, queue)
@@ -116,9 +159,7 @@ class RoleSecurity(SecurityPolicy):
             setting = self._setting_of(address, queue)
             allowed = setting is not None and not principal.roles.isdisjoint(setting.permissions.get(permission, ()))
             self._remember(key, allowed)
-        if not allowed:
-            where = f"address {address!r}" if queue is None else f"queue {queue!r} of address {address!r}"
-            raise NotAuthorized(f"user {principal.user!r} has no permission {permission.value!r} on {where}")
+        return allowed
 
     def _setting_of(self, address: str, queue: str | None) -> SecuritySettingConfiguration | None:
         if queue is not None:

@@ -68,6 +68,8 @@ class Logins:
         self._turns: OrderedDict[str, deque[_Check]] = OrderedDict()
         """What waits, by the host that asked first; the host whose turn it is first."""
         self._waiting: Counter[str] = Counter()
+        self.succeeded_count = self.failed_count = 0
+        """Logins so far, while there is something to check."""
 
     @property
     def waiting_count(self) -> int:
@@ -86,8 +88,10 @@ class Logins:
             found = self._policy.begin(user, password)
         except AuthenticationFailed:
             self._guard.failed(host)
+            self.failed_count += 1
             raise
         if isinstance(found, Principal):
+            self.succeeded_count += self._policy.checks
             return found
         if self._waiting[host] >= LOGINS_WAITING_OF_HOST_MAX or self.waiting_count >= LOGINS_WAITING_MAX:
             raise SessionRejected(f"{self._waiting[host]} logins of {host} wait already, try again")
@@ -145,6 +149,9 @@ class Logins:
         for login in check.logins:
             if isinstance(outcome, AuthenticationFailed):
                 self._guard.failed(login.host)
+                self.failed_count += 1
+            else:
+                self.succeeded_count += isinstance(outcome, Principal)
             self._tell(login, outcome)
         self._next()
 

@@ -36,7 +36,7 @@ class ServerConsumer(Consumer):
     """A consumer of a session."""
 
     __slots__ = (
-        "_callback", "_forced", "_large", "_pre_acknowledge", "_send", "consumer_id", "delivering",
+        "_callback", "_forced", "_large", "_pre_acknowledge", "_send", "consumer_id", "created_ms", "delivering",
         "messages_acknowledged", "messages_delivered", "session",
     )  # fmt: skip
 
@@ -54,6 +54,7 @@ class ServerConsumer(Consumer):
         super().__init__(queue, filter, priority)
         self.consumer_id = consumer_id
         self.session = session
+        self.created_ms = session.wall_ms()
         self._callback = callback
         self._send = callback.deliver
         self.overhead_bytes = callback.delivery_overhead_bytes

@@ -16,3 +16,5 @@ class ServerProducer:
     producer_id: int
     address: str | None
     """None = anonymous, every message names its own."""
+    created_ms: int = 0
+    """Wall time."""

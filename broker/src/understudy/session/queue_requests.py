@@ -174,5 +174,6 @@ class QueueRequests:
             return describe_management_address(self._directory.settings.of(name))
         fqqn = split_fqqn(name)
         address = fqqn[0] if fqqn is not None else name
-        check_visible(self._session.security, name, address, fqqn[1] if fqqn is not None else None)
+        queue = fqqn[1] if fqqn is not None else None
+        check_visible(self._session.security, name, address, queue, purpose=Permission.SEND)
         return describe_address(self._directory.addresses.get(address), self._directory.settings.of(address))

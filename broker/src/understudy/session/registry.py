@@ -28,6 +28,8 @@ class SessionRegistry:
 
     def __init__(self) -> None:
         self.listeners: list[SessionListener] = []
+        self.total = 0
+        """Sessions made since the activation."""
         self._by_name: dict[str, ServerSession] = {}
         self._unique: dict[tuple[str, str], ServerSession] = {}
 
@@ -44,6 +46,7 @@ class SessionRegistry:
     def add(self, session: ServerSession) -> None:
         """A new one; a name that is taken goes to the newer session."""
         self._by_name[session.name] = session
+        self.total += 1
         for listener in self.listeners:
             listener.session_added(session)
 

@@ -21,5 +21,9 @@ class SessionSecurity(Protocol):
         ...
 
     def check(self, permission: Permission, address: str, queue: str | None = None) -> None:
-        """Raises NotAuthorized."""
+        """Raises NotAuthorized, and whoever watches for violations is told of it."""
+        ...
+
+    def allows(self, permission: Permission, address: str, queue: str | None = None) -> bool:
+        """The same as a question: no is no violation."""
         ...

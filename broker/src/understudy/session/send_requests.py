@@ -189,7 +189,7 @@ class SendRequests:
         """Register a producer. Raises LimitExceeded."""
         if producer_id not in self.producers and len(self.producers) >= PRODUCERS_PER_SESSION_MAX:
             raise LimitExceeded(f"{len(self.producers)} producers in a session, limit {PRODUCERS_PER_SESSION_MAX}")
-        self.producers[producer_id] = ServerProducer(producer_id, address)
+        self.producers[producer_id] = ServerProducer(producer_id, address, self._session.wall_ms())
 
     def remove_producer(self, producer_id: int) -> None:
         """Forget a producer; one that is not known is as good as forgotten (facts 4.3)."""

@@ -10,6 +10,8 @@ Not here: permissions to do something (``session``).
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 from understudy.config.model import Permission
 from understudy.errors import NotAuthorized, QueueNotFound
 from understudy.routing.configuration import split_fqqn
@@ -19,7 +21,14 @@ from understudy.session.connection_scope import ConnectionScope
 from understudy.session.security import SessionSecurity
 
 
-def check_visible(security: SessionSecurity, asked: str, address: str, queue: str | None = None) -> None:
+def check_visible(
+    security: SessionSecurity,
+    asked: str,
+    address: str,
+    queue: str | None = None,
+    *,
+    purpose: Permission = Permission.CONSUME,
+) -> None:
     """Nothing if the client has any permission there.
 
     Args:
@@ -27,16 +36,15 @@ def check_visible(security: SessionSecurity, asked: str, address: str, queue: st
         asked: The name as the client gave it, the only one that the refusal names.
         address: That it stands for.
         queue: Likewise.
+        purpose: What clients mostly want of what they ask about: the one violation that a refusal is.
 
     Raises:
         NotAuthorized: it has none.
     """
-    for permission in Permission:
-        try:
-            security.check(permission, address, queue)
-        except NotAuthorized:
-            continue
+    if any(security.allows(permission, address, queue) for permission in Permission):
         return
+    with suppress(NotAuthorized):
+        security.check(purpose, address, queue)
     raise NotAuthorized(f"user {security.user!r} has no permission on {asked!r}")
 
 

@@ -46,10 +46,11 @@ _FILE_BYTES_MAX: Final = 1024**3
 class _PageFile:
     """One file. ``uses`` are records that somebody still needs."""
 
-    __slots__ = ("path", "size", "uses", "written")
+    __slots__ = ("chain", "path", "size", "uses", "written")
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, path: str, chain: PageChain) -> None:
         self.path = path
+        self.chain = chain
         self.size = 0
         self.written = 0
         self.uses = 0
@@ -175,7 +176,8 @@ class Pages:
         number = PAGE_SEGMENT + self._number
         path = f"{self._directory}/page-{self._epoch:010d}-{self._number:012d}.dat"
         self._keep_open(number, self._disk.open(path, create=True))
-        self._files[number] = _PageFile(path)
+        self._files[number] = _PageFile(path, chain)
+        chain.file_count += 1
         self._chains[number] = chain
         return number
 
@@ -216,18 +218,19 @@ class Pages:
         return file
 
     def _remove(self, number: int) -> None:
-        path = self._files.pop(number).path
+        file = self._files.pop(number)
+        file.chain.file_count -= 1
         opened = self._open.pop(number, None)
         with suppress(StoreError, FileNotFoundError):
             if opened is not None:
                 opened.close()
-            self._disk.remove(path)
+            self._disk.remove(file.path)
 
 
 class PageChain:
     """Where one address stores what leaves its memory. Implements ``reference_block.BlockPages``."""
 
-    __slots__ = ("_file_bytes", "_number", "_pages", "buffer")
+    __slots__ = ("_file_bytes", "_number", "_pages", "buffer", "file_count")
 
     def __init__(self, pages: Pages, file_bytes: int) -> None:
         self._pages = pages
@@ -236,6 +239,8 @@ class PageChain:
         """Of the file that is being written; 0 for none."""
         self.buffer = bytearray()
         """Stored and not written yet: the end of that file."""
+        self.file_count = 0
+        """Files of this chain that somebody still needs."""
 
     def store(self, data: bytes, uses: int = 1) -> Location | None:
         """Keep bytes until they were released ``uses`` times; None when the disk takes nothing."""

@@ -20,6 +20,7 @@ from understudy.config.model import (
 )
 from understudy.errors import AuthenticationFailed
 from understudy.ids import Xid
+from understudy.management.broker_control import duration_text
 from understudy.management.controls_by_name import CONTROLS
 from understudy.security.authorization import NoSecurity, Principal
 from understudy.wire.core import packets
@@ -311,7 +312,9 @@ def test_an_address_and_its_numbers() -> None:
     assert node.ask("address.a", "getAddressLimitPercent") == 0
     (role,) = json.loads(node.ask("address.a", "getRolesAsJSON"))
     assert (role["name"], role["send"], role["consume"]) == ("few", True, False)
-    assert node.ask("broker", "getRoles", "b")[0]["name"] == "all"
+    nothing = [False] * 11
+    assert node.ask("broker", "getRoles", "b") == [["all", True, *nothing]], "the order of the columns is fixed"
+    assert node.ask("address.a", "getRoles") == [["few", True, *nothing]]
     assert node.ask("address.a", "purge") == 2
     assert node.ask("address.a", "getMessageCount") == 0
 
@@ -332,10 +335,14 @@ def test_the_node_itself() -> None:
     assert json.loads(node.ask("broker", "getStatus"))["server"]["identity"] == "n1"
     assert node.ask("broker", "getClusterConnectionNames") == ["pair"]
     assert node.ask("clusterconnection.pair", "getNodes") == {"one": "h1:1"}
-    assert node.ask("acceptor.core", "getParameters") == {"host": "127.0.0.1", "port": 61616}
-    assert json.loads(node.ask("broker", "getAcceptorsAsJSON")) == [{"name": "core", "url": "tcp://127.0.0.1:61616"}]
+    assert node.ask("acceptor.core", "getParameters") == {
+        "scheme": "tcp", "host": "127.0.0.1", "port": "61616",
+    }  # fmt: skip
+    (acceptor,) = json.loads(node.ask("broker", "getAcceptorsAsJSON"))
+    assert (acceptor["name"], acceptor["params"]["port"], acceptor["extraProps"]) == ("core", "61616", {})
+    assert node.ask("broker", "getAcceptors") == [["core", acceptor["factoryClassName"], acceptor["params"]]]
     settings = json.loads(node.ask("broker", "getAddressSettingsAsJSON", "q"))
-    assert (settings["addressFullPolicy"], settings["maxDeliveryAttempts"]) == ("PAGE", 10)
+    assert (settings["addressFullMessagePolicy"], settings["maxDeliveryAttempts"]) == ("PAGE", 10)
     assert node.ask("broker", "getAddressMemoryUsagePercentage") == 0
     assert node.ask("broker", "getMaxDiskUsage") == 90
     assert node.ask("broker", "isStarted") is True
@@ -366,3 +373,51 @@ def test_every_attribute_of_every_resource_answers() -> None:
             if row.attribute is not None:
                 node.ask(resource, row.name)
     assert node.ask("broker", "getDiskStoreUsage") == 0.125
+
+
+def test_logins_permissions_connections_and_sessions_are_counted() -> None:
+    node = ManagedWorld()
+    connected(node)
+    connected(node, "other", peer="10.0.0.2:5000")
+    assert node.ask("broker", "getTotalConnectionCount") == 2
+    before = node.ask("broker", "getTotalSessionCount")
+    node.session().close(failed=False)
+    assert node.ask("broker", "getTotalSessionCount") == before + 2, "that of the request itself counts, too"
+    assert node.ask("broker", "getAuthenticationSuccessCount") == 0, "there is nothing to check"
+    assert node.ask("broker", "getAuthenticationCacheSize") == 0
+
+
+@pytest.mark.parametrize(
+    ("duration_ms", "expected"),
+    [
+        (12_345, "12.345 seconds"),
+        (60_000, "1 minute"),
+        (3_599_999, "59 minutes"),
+        (3_600_000, "1 hour"),
+        (7_500_000, "2 hours 5 minutes"),
+        (86_400_000, "1 day"),
+        (4 * 86_400_000 + 3_600_000, "4 days 1 hour"),
+    ],
+)
+def test_durations_are_told_in_the_two_units_that_matter(duration_ms: int, expected: str) -> None:
+    assert duration_text(duration_ms) == expected
+
+
+def test_a_page_before_the_first_is_empty() -> None:
+    node = ManagedWorld()
+    node.world.queue("q")
+    assert json.loads(node.ask("broker", "listQueues", "", 0, 5)) == {"data": [], "count": 1}
+
+
+def test_names_of_queues_of_an_unknown_routing_type() -> None:
+    node = ManagedWorld()
+    node.world.queue("q")
+    assert node.ask("broker", "getQueueNames", "anycast") == ["q"]
+    assert node.ask("broker", "getQueueNames", "UNICAST") == []
+
+
+def test_bindings_of_an_address_name_its_diverts() -> None:
+    node = ManagedWorld()
+    node.world.queue("q")
+    node.ask("broker", "createDivert", "d", None, "q", "r", False, None, None)
+    assert node.ask("broker", "listBindingsForAddress", "q").endswith(",DivertBinding [address=q, divert=d]")

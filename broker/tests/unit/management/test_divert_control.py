@@ -71,3 +71,32 @@ def test_subscribers_are_told() -> None:
         "shared",
     )
     assert removed["_AMQ_NotifType"] == "BINDING_REMOVED"
+
+
+def test_a_divert_is_changed_while_it_works() -> None:
+    """Its name, its address and whether it moves stay; what it takes and where that goes change at once."""
+    node = ManagedWorld()
+    source, target, other = node.world.queue("q"), node.world.queue("r"), node.world.queue("s")
+    node.ask("broker", "createDivert", "d", None, "q", "r", True, "n = 1", None)
+    node.ask("broker", "updateDivert", json.dumps({"name": "d", "address": "x", "forwarding-address": "s"}))
+    node.world.session().send(text("moved", properties={"n": 2}))
+    assert (source.message_count, target.message_count, other.message_count) == (0, 0, 1)
+    assert node.ask("divert.d", "getAddress") == "q"
+    assert node.ask("divert.d", "getFilter") is None
+    node.ask("broker", "updateDivert", "d", None, "n = 3", None, None, "PASS")
+    assert node.ask("divert.d", "getForwardingAddress") == "s"
+    assert node.ask("divert.d", "getRoutingType") == "PASS"
+    node.world.session().send(text("stays", properties={"n": 2}))
+    assert (source.message_count, other.message_count) == (1, 1)
+    (kept,) = node.office.diverts.kept_for("q")
+    assert kept["filter"] == "n = 3", "the log has it"
+
+
+def test_a_divert_that_cannot_be_changed_stays_as_it_is() -> None:
+    node = ManagedWorld()
+    node.ask("broker", "createDivert", "d", None, "q", "r", True, "n = 1", None)
+    assert "no divert 'x'" in node.refused("broker", "updateDivert", "x", None, None, None, None, None)
+    assert "cannot be loaded" in node.refused("broker", "updateDivert", "d", None, None, "org.X", None, None)
+    assert "unknown routing type" in node.refused("broker", "updateDivert", "d", None, None, None, None, "ANY")
+    assert node.refused("broker", "updateDivert", "d", None, "n >", None, None, None)
+    assert node.ask("divert.d", "getFilter") == "n = 1"

@@ -205,3 +205,49 @@ def test_clients_without_permission_see_nothing_of_it() -> None:
     with pytest.raises(NotAuthorized):
         session.queues.create_queue(QueueConfiguration("mine", ADDRESS, temporary=True, durable=False))
     assert not node.notifications.wanted
+
+
+def test_what_has_no_value_is_told_as_null() -> None:
+    """A user or a client id that there is not, and the filter of what goes; what comes leaves the filter out."""
+    node = ManagedWorld()
+    security = FakeSecurity()
+    security.user = ""
+    node.world.queue("q")
+    listener = Listener(node)
+    session = node.world.session(security=security)
+    session.create_consumer(1, "q")
+    session.close_consumer(1)
+    created, came, went = (message.properties for message in listener.take())
+    assert (created.tag("_AMQ_User"), created["_AMQ_Client_ID"]) == (0, None)
+    assert (came["_AMQ_User"], came["_AMQ_ValidatedUser"]) == (None, None)
+    assert "_AMQ_FilterString" not in came
+    assert went["_AMQ_FilterString"] is None
+    assert "_AMQ_Client_ID" not in came
+
+
+def test_the_filter_told_of_a_consumer_is_its_own() -> None:
+    node = ManagedWorld()
+    node.world.queue("q", filter="x = 1")
+    listener = Listener(node)
+    session = node.world.session()
+    session.create_consumer(1, "q", "y = 2")
+    _, came = listener.take()
+    assert came.properties["_AMQ_FilterString"] == "y = 2"
+
+
+def test_whoever_only_looks_is_not_told_of() -> None:
+    node = ManagedWorld()
+    node.world.queue("q")
+    listener = Listener(node)
+    session = node.world.session()
+    listener.take()
+    session.create_consumer(1, "q", browse_only=True)
+    session.close_consumer(1)
+    assert listener.kinds() == []
+
+
+def test_notifications_go_behind_everything_else() -> None:
+    node = ManagedWorld()
+    listener = Listener(node)
+    node.world.queue("q")
+    assert {message.priority for message in listener.take()} == {0}

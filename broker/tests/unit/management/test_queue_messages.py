@@ -279,3 +279,69 @@ def test_requests_under_way_are_limited(monkeypatch: pytest.MonkeyPatch) -> None
     node.settle()
     assert outcome(answers[1]) == (True, MANY)
     assert node.ask("queue.q", "countMessages", "n >= 0") == MANY, "its place is free again"
+
+
+def test_an_operator_expires_what_has_no_time() -> None:
+    """The time at which it went is told, not the 0 that it carried."""
+    node, queue = loaded(1, expiry_address="gone")
+    node.world.queue("gone")
+    assert node.ask("queue.q", "expireMessage", ids(queue)[0])
+    (expired,) = node.ask("queue.gone", "listMessages", None)
+    assert expired["_AMQ_ACTUAL_EXPIRY"] == node.world.clock.wall_ms()
+
+
+def test_a_copy_is_a_message_of_its_own() -> None:
+    """It names no origin that it did not have before."""
+    node, queue = loaded(1)
+    node.world.queue("r")
+    assert node.ask("queue.q", "copyMessage", ids(queue)[0], "r")
+    (copy,) = node.ask("queue.r", "listMessages", None)
+    assert not [name for name in copy if name.startswith("_AMQ_ORIG")]
+    assert (copy["address"], copy["n"]) == ("r", 0)
+
+
+def test_what_consumers_hold_as_json_is_a_list_by_consumer() -> None:
+    node, _ = loaded(2)
+    assert json.loads(node.ask("queue.q", "listDeliveringMessagesAsJSON")) == []
+    session = node.world.session()
+    session.create_consumer(1, "q")
+    session.receive_consumer_credits(1, 1_000_000)
+    node.world.turn()
+    (held,) = json.loads(node.ask("queue.q", "listDeliveringMessagesAsJSON"))
+    assert held["consumerName"].endswith(":1")
+    assert [message["n"] for message in held["elements"]] == [0, 1]
+    assert node.ask("queue.q", "getDurableDeliveringCount") == 2
+    counted = node.ask("queue.q", "countDeliveringMessages", None, "colour")
+    assert json.loads(counted) == {"blue": 1, "red": 1}
+    assert json.loads(node.ask("queue.q", "countDeliveringMessages", "n = 1", "absent")) == {"null": 1}
+    assert node.ask("queue.q", "getDeliveringSize") == node.ask("queue.q", "getPersistentSize") > 0
+
+
+def test_the_first_message_of_an_empty_queue_is_an_empty_object() -> None:
+    node, _ = loaded(0)
+    assert node.ask("queue.q", "getFirstMessageAsJSON") == "[{}]"
+    assert node.ask("queue.q", "peekFirstMessageAsJSON") == "null"
+    assert node.ask("queue.q", "peekFirstScheduledMessageAsJSON") == "null"
+
+
+def test_durable_messages_and_their_bytes_are_counted_wherever_they_are() -> None:
+    node, _ = loaded(MANY)
+    producer = node.world.session()
+    producer.send(text("x", durable=False))
+    producer.send(text("later", properties={"_AMQ_SCHED_DELIVERY": node.world.clock.wall_ms() + 1_000}))
+    assert node.ask("queue.q", "getDurableMessageCount") == MANY + 1
+    assert node.ask("queue.q", "getDurableScheduledCount") == 1
+    assert node.ask("queue.q", "getScheduledSize") == node.ask("queue.q", "getDurableScheduledSize") > 0
+    assert json.loads(node.ask("queue.q", "peekFirstScheduledMessageAsJSON"))["address"] == "q"
+    assert 0 < node.ask("queue.q", "getDurablePersistentSize") < node.ask("queue.q", "getPersistentSize")
+
+
+def test_a_disabled_queue_takes_no_messages() -> None:
+    node, queue = loaded(1)
+    node.ask("queue.q", "disable")
+    assert node.ask("queue.q", "isEnabled") is False
+    node.world.session().send(numbered(1))
+    assert numbers(queue) == [0]
+    node.ask("queue.q", "enable")
+    node.world.session().send(numbered(2))
+    assert numbers(queue) == [0, 2]

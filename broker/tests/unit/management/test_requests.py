@@ -155,7 +155,7 @@ def test_fine_grained_permissions() -> None:
     assert node.ask("queue.q", "countMessages", session=session) == 0
     assert (Permission.VIEW, "mops.queue.q.countMessages", None) in security.asked
     succeeded, text = node.reply_to(request("queue.q", "pause"), session=session)
-    assert (succeeded, text) == (False, "edit on mops.queue.q.pause")
+    assert (succeeded, text) == (False, "AMQ229032: edit on mops.queue.q.pause")
     assert not node.office.find_queue("q").paused  # type: ignore[union-attr]
 
 

@@ -65,6 +65,18 @@ def test_every_permission_is_its_own(permission: Permission) -> None:
     assert [each for each in Permission if may(security, ADMIN, each, "a")] == [permission]
 
 
+def test_answers_are_counted_and_questions_are_not() -> None:
+    security = policy(setting("#", send="admins"))
+    assert security.allows(ADMIN, Permission.SEND, "a")
+    assert not security.allows(USER, Permission.SEND, "a")
+    assert (security.allowed_count, security.refused_count) == (0, 0)
+    assert may(security, ADMIN, Permission.SEND, "a")
+    assert not may(security, USER, Permission.SEND, "a")
+    assert (security.allowed_count, security.refused_count) == (1, 1)
+    assert security.known_answers == 2
+    assert security.known_logins == 0
+
+
 def test_where_nothing_matches_nobody_may() -> None:
     assert not may(policy(setting("orders", send="admins")), ADMIN, Permission.SEND, "other")
     assert not may(policy(), ADMIN, Permission.SEND, "other")

@@ -204,3 +204,14 @@ def test_everybody_who_waits_is_told_once_and_rightly(steps: list[tuple[object, 
         assert len(told) == (0 if number in cancelled else 1)
         if told and isinstance(told[0], Principal):
             assert rights[number]
+
+
+def test_logins_are_counted_by_their_outcome() -> None:
+    rig = Rig()
+    rig.ask("ann", "ann")
+    rig.ask("ben", "wrong")
+    while rig.worker.work():
+        pass
+    assert (rig.logins.succeeded_count, rig.logins.failed_count) == (1, 1)
+    assert rig.ask("ann", "ann") == Principal("ann"), "remembered, and a login all the same"
+    assert rig.logins.succeeded_count == 2

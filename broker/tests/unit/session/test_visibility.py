@@ -30,3 +30,14 @@ def test_what_is_not_there_is_said_to_be_so_to_whoever_may_know() -> None:
     assert find_visible(world.office.directory, FakeSecurity(), "absent") is None
     with pytest.raises(QueueNotFound, match="absent"):
         visible_queue(world.office.directory, FakeSecurity(), "absent")
+
+
+def test_a_refusal_is_one_violation_and_leave_is_none() -> None:
+    """What is only asked for, to find out whether anything is allowed, is not told of as a violation."""
+    security = FakeSecurity(*Permission)
+    with pytest.raises(NotAuthorized):
+        check_visible(security, "q", "q", purpose=Permission.SEND)
+    assert security.asked == [(Permission.SEND, "q", None)]
+    security = FakeSecurity(*(each for each in Permission if each is not Permission.EDIT))
+    check_visible(security, "q", "q")
+    assert security.asked == []

@@ -66,6 +66,9 @@ class PrincipalSecurity:
                 self._listener.permission_refused(self.user, permission, address)
             raise
 
+    def allows(self, permission: Permission, address: str, queue: str | None = None) -> bool:
+        return self._policy.allows(self._principal, permission, address, queue)
+
 
 @dataclass(slots=True)
 class CoreServices:
@@ -97,10 +100,13 @@ class CoreServices:
     management: Management | None = None
     """Carries out requests that are sent to the management address; None: there is no such address."""
     listener: ConnectionListener | None = None
+    connections_total: int = 0
+    """Clients that connected since the activation."""
 
     def opened(self, connection: CoreConnection) -> None:
         """A client has connected."""
         self.connections[connection] = None
+        self.connections_total += 1
         if self.listener is not None:
             self.listener.connection_added(connection.scope)
 

@@ -79,7 +79,7 @@ public final class Managing {
       JMSManagementHelper.putOperationInvocation(request, "queue.interop.managed", "frobnicate", 1);
       Message refused = requestor.request(request);
       expect(false, JMSManagementHelper.hasOperationSucceeded(refused));
-      expect("no operation 'frobnicate' on queue", JMSManagementHelper.getResult(refused));
+      expect("AMQ229069: no operation 'frobnicate' on queue", JMSManagementHelper.getResult(refused));
       System.out.println("ok jms refusal");
 
       request = session.createMessage();

@@ -1,0 +1,52 @@
+"""The numbers under which Artemis' management reports what is wrong, for whoever looks for them in the text.
+
+Tools and scripts around the ``artemis`` command, which prints the text and ends with code 0, tell "is
+there already" from a real failure by ``AMQ229019`` or ``AMQ229204``. Only the numbers are taken over; the
+text behind them is ours. What has no row is reported without a number.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from understudy.errors import (
+    AddressExists,
+    AddressHasBindings,
+    AddressNotFound,
+    AuthenticationFailed,
+    BrokerError,
+    DivertNotFound,
+    InvalidSelector,
+    MaxConsumersExceeded,
+    NotAuthorized,
+    OperationNotFound,
+    QueueExists,
+    QueueInUse,
+    QueueNotFound,
+    ResourceNotFound,
+    UnexpectedRoutingType,
+)
+
+NUMBERS: Final[Mapping[type[BrokerError], int]] = {
+    DivertNotFound: 229012,
+    QueueNotFound: 229017,
+    QueueExists: 229019,
+    InvalidSelector: 229020,
+    QueueInUse: 229025,
+    AuthenticationFailed: 229031,
+    NotAuthorized: 229032,
+    ResourceNotFound: 229067,
+    OperationNotFound: 229069,
+    MaxConsumersExceeded: 229200,
+    AddressNotFound: 229203,
+    AddressExists: 229204,
+    AddressHasBindings: 229205,
+    UnexpectedRoutingType: 229207,
+}
+
+
+def numbered(error: BrokerError) -> str:
+    """The text of an error, behind its number if it has one."""
+    number = NUMBERS.get(type(error))
+    return str(error) if number is None else f"AMQ{number}: {error}"

@@ -1,0 +1,18 @@
+"""Numbers in front of the texts of errors."""
+
+from __future__ import annotations
+
+import pytest
+
+from understudy.errors import BrokerError, DiskFull, QueueExists
+from understudy.management.error_numbers import NUMBERS, numbered
+
+
+def test_what_scripts_look_for() -> None:
+    assert numbered(QueueExists("queue 'q' already exists")) == "AMQ229019: queue 'q' already exists"
+    assert numbered(DiskFull("no room")) == "no room", "what has no number of its own is not given one"
+
+
+@pytest.mark.parametrize("kind", NUMBERS)
+def test_no_number_means_two_things(kind: type[BrokerError]) -> None:
+    assert [other for other, number in NUMBERS.items() if number == NUMBERS[kind]] == [kind]
