@@ -196,7 +196,7 @@ class Journal:
         self._batched = sequence
         """Sequence of the last record before it."""
         self._batch_records = 0
-        """Records in the batch before it."""
+        """Records in the batch before it, 0 if that was no small one."""
         self._gathered = False
         """A turn was waited for it."""
         self.sequence = sequence
@@ -284,9 +284,10 @@ class Journal:
     def _close_batch(self) -> None:
         """What is collected goes to the queue; the next record begins another batch."""
         if self.parts:
-            self._batch_records, self._batched = self.sequence - self._batched, self.sequence
-            self._gathered = False
             size_bytes = self.offset - self._begin
+            small = size_bytes <= _SMALL_BATCH_BYTES
+            self._batch_records, self._batched = self.sequence - self._batched if small else 0, self.sequence
+            self._gathered = False
             sync = self._must_sync or self.offset - self.batch > BATCH_BYTES_MAX
             self._queue.append(_Batch(self._segment, self._begin, self.parts, size_bytes, self.sequence, sync))
             self._queued_bytes += size_bytes
