@@ -129,7 +129,6 @@ differential: $(VENV)/.complete ## The same random programs at our broker and at
 
 .PHONY: bench
 bench: $(VENV)/.complete ## Ratio tables of docs/benchmarks.md
-	$(PY) -m benchmarks --help >/dev/null 2>&1 || true
 	cd broker/tests && ../../$(PY) -m benchmarks
 
 # --- documentation -----------------------------------------------------------------------------
