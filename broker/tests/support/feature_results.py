@@ -25,9 +25,9 @@ def direction(file_stem: str, node_id: str) -> str:
     if file_stem.startswith("test_our_client"):
         kinds = re.search(r"\[(.*)\]", node_id)
         return OURS["artemis" if kinds and "artemis" in kinds[1].split("-") else "understudy"]
-    if file_stem == "test_differential":
-        return SAME_PACKETS
-    return COMMAND_LINE if _COMMAND_LINE.search(file_stem.removeprefix("test_")) else JAVA
+    if _COMMAND_LINE.search(file_stem.removeprefix("test_")):
+        return COMMAND_LINE
+    return SAME_PACKETS if file_stem == "test_differential" or file_stem.endswith("_side_by_side") else JAVA
 
 
 class FeatureResults:

@@ -43,6 +43,8 @@ def test_directions() -> None:
     assert direction("test_artemis_clients", "x") == JAVA
     assert direction("test_artemis_command_line", "x") == COMMAND_LINE
     assert direction("test_differential", "x") == SAME_PACKETS
+    assert direction("test_management_side_by_side", "x") == SAME_PACKETS
+    assert direction("test_command_line_side_by_side", "x") == COMMAND_LINE
     assert direction("test_our_client", "a::b[artemis-auto]") == OURS["artemis"]
     assert direction("test_our_client_queues", "a::b[understudy]") == OURS["understudy"]
     assert set(interop_matrix.DIRECTIONS) == {JAVA, COMMAND_LINE, *OURS.values(), SAME_PACKETS}
