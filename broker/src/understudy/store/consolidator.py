@@ -299,10 +299,11 @@ class Consolidator:
                     raise
 
     def _drop(self) -> _Run:
-        """Give up segments before the older snapshot in which the newer one found nothing alive."""
-        if len(self._snapshots) < 2:
-            return
-        complete = self._snapshots[1].number
+        """Give up segments before the older snapshot in which the newer one found nothing alive, and snapshots
+        that nobody can use any more.
+        """
+        # the only one stands for nothing: should it be damaged, the log alone must do
+        complete = self._snapshots[1].number if len(self._snapshots) > 1 else 0
         before = min(self.readers.values(), default=complete)
         dead = [number for number in self._state.segments if number < min(complete, before) and number not in self.live]
         if dead:

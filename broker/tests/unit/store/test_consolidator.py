@@ -215,6 +215,22 @@ def test_a_damaged_snapshot_gives_way_to_the_one_before(caplog: pytest.LogCaptur
     assert recover(rig.disk("judge"), DIRECTORY).base is not None
 
 
+def test_a_damaged_snapshot_goes_with_the_first_that_is_made_anew() -> None:
+    rig = rig_of(percent=0)
+    put(rig, pinned=True)
+    while not snapshot_names(names(rig)):
+        fill(rig, 1, pin_every=1)
+    (damaged,) = snapshot_names(names(rig))
+    rig.volume.cut_file(f"{DIRECTORY}/{damaged}", 100)
+    rig.die(power_loss=False)
+    rig.activate("b")
+    while snapshot_names(names(rig)) == [damaged]:
+        fill(rig, 1, pin_every=1)
+    assert len(snapshot_names(names(rig))) == 1
+    assert damaged not in names(rig)
+    assert not verify(rig.disk("judge"), DIRECTORY).problems
+
+
 def test_without_any_snapshot_the_error_names_it() -> None:
     rig = rig_of(percent=0)
     put(rig, pinned=True)
