@@ -52,7 +52,7 @@ def unit(**inputs: object) -> dict[str, list[str]]:
     settings: dict[str, list[str]] = {}
     for line in str(text).splitlines():
         if "=" in line and not line.startswith("#"):
-            name, _, value = line.partition("=")
+            name, value = line.split("=", 1)
             settings[name] = [each.replace("%%", "%") for each in shlex.split(value)]
     return settings
 
