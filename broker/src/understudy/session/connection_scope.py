@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from understudy.routing.auto_deletion import delete_unbound
+
 if TYPE_CHECKING:
     from understudy.routing.post_office import PostOffice
     from understudy.routing.queue import Queue
@@ -39,3 +41,4 @@ class ConnectionScope:
             # it may have been deleted before, and the name may be somebody else's by now
             if office.directory.queues.get(name) is queue:
                 office.directory.delete_queue(name, disconnect=True)
+                delete_unbound(office.directory, queue.address)

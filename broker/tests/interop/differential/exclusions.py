@@ -175,6 +175,14 @@ XA_SPOILED = Exclusion(
     "the branch can only be rolled back at both; until then it can be suspended here, and Artemis has an "
     "internal error",
 )
+XA_REFUSED_SENDS = Exclusion(
+    "sending in a branch to an address that is missing and may not be made",
+    "preparing it answers that it was rolled back (X/Open); Artemis refuses to prepare with the error of the send",
+)
+GROUPS_OF_LOANS = Exclusion(
+    "group-first-key of non-destructive queues",
+    "groups mean nothing where everybody sees everything (ADR 0012); Artemis marks the first message all the same",
+)
 ROUTING_TYPE_NOT_ALLOWED = Exclusion(
     "queues of a routing type that their address lacks and may not get",
     "215 here, an internal error in Artemis",

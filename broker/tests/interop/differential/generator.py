@@ -130,6 +130,8 @@ def _kind_options(world: _World) -> dict[str, object]:
         options.pop("ring_size", None)
     if "ring_size" in options:
         options.pop("non_destructive", None)
+    if "non_destructive" in options:
+        options.pop("group_first_key", None)  # exclusions.GROUPS_OF_LOANS
     return options
 
 

@@ -216,6 +216,10 @@ class Runner:
 
     def _send(self, session: _Session, step: steps.Send) -> Any:
         routing_type = dict(step.properties).get(ROUTING_TYPE, (0, None))[1]
+        if session.branch and step.address.startswith("closed"):
+            known = session.link.ask(packets.BindingQuery(self.name(step.address).partition("::")[0]))
+            if not (isinstance(known, packets.BindingQueryResponse) and known.exists):
+                return "skipped"  # exclusions.XA_REFUSED_SENDS
         if self._has_no_queue(session, self.name(step.address), routing_type):  # type: ignore[arg-type]
             return "skipped"
         properties = Properties()

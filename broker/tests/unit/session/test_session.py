@@ -256,6 +256,20 @@ def test_temporary_queues_live_as_long_as_the_connection() -> None:
     connection.delete_temporary_queues(world.office)
 
 
+def test_an_address_goes_with_the_last_temporary_queue_though_others_were_there_before() -> None:
+    world = World()
+    connection = ConnectionScope("c")
+    session = world.session(connection=connection)
+    session.queues.create_queue(
+        QueueConfiguration(name="t", address="a", temporary=True, routing_type=RoutingType.MULTICAST)
+    )
+    session.queues.create_queue(QueueConfiguration(name="q", address="a", routing_type=RoutingType.MULTICAST))
+    session.queues.delete_queue("q")
+    assert "a" in world.office.directory.addresses
+    connection.delete_temporary_queues(world.office)
+    assert "a" not in world.office.directory.addresses
+
+
 def test_messages_without_address_use_the_sessions_default() -> None:
     world = World()
     queue = world.queue()
