@@ -43,9 +43,13 @@ ZEROS_BYTES: Final = 256 * 1024
 
 
 class Readiness(Enum):
+    """How far a segment is."""
+
     PREPARING = auto()
     READY = auto()
+    """Its file is whole and synced."""
     NO_SPACE = auto()
+    """The disk was full; it is tried again."""
 
 
 @dataclass(slots=True)
