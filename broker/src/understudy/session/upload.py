@@ -126,8 +126,8 @@ class Upload(Machine[State, Event]):
         """That was all.
 
         Args:
-            original_bytes: Bytes of the body before compression as its sender counts them; below
-                one if unknown.
+            original_bytes: Bytes of the body before compression as its sender counts them; negative
+                if unknown.
             arrived: Told the outcome, at once or later, unless it is discarded before.
         """
         self._arrived = arrived
@@ -170,7 +170,7 @@ class Upload(Machine[State, Event]):
 
     def _done(self, large: LargeBody) -> None:
         assert self._arrived is not None
-        original_bytes = self._original_bytes if self._original_bytes > 0 else large.size_bytes
+        original_bytes = self._original_bytes if self._original_bytes >= 0 else large.size_bytes
         self._arrived(LargeMessage.of(self.header, large, original_bytes), None)
 
     def _refuse(self, error: BrokerError) -> None:

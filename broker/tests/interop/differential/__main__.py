@@ -16,6 +16,7 @@ from rich.progress import Progress
 from interop.differential.campaign import Verdict, judge
 from interop.differential.compare import Difference
 from interop.differential.configuration import start
+from interop.differential.generator import PROFILES
 
 ROOT = Path(__file__).parents[4]
 SCRATCH = ROOT / ".scratch" / "interop"
@@ -38,15 +39,19 @@ def _seeds(text: str) -> list[int]:
 
 @click.command()
 @click.option("--seeds", default="0-99", show_default=True, help="For instance 0-999 or 3,17.")
+@click.option("--profile", type=click.Choice([each.__name__.strip("_") for each in PROFILES]), help="Only its seeds.")
 @click.option(
     "--artemis", type=click.Path(path_type=Path, exists=True), help="Its command; default: what the tests brought."
 )
 @click.option("--shrink/--no-shrink", "shrinking", default=True, help="Make the programs that differ small.")
 @click.option("--seconds", type=float, help="Begin no seed after that time.")
 @click.option("--json", "as_json", is_flag=True, help="One object on the standard output.")
-def main(seeds: str, artemis: Path | None, shrinking: bool, seconds: float | None, as_json: bool) -> None:
+def main(
+    seeds: str, profile: str | None, artemis: Path | None, shrinking: bool, seconds: float | None, as_json: bool
+) -> None:
     """The same programs at both brokers. Exit code 1: there was a difference."""
-    chosen = _seeds(seeds)
+    names = [each.__name__.strip("_") for each in PROFILES]
+    chosen = [seed for seed in _seeds(seeds) if profile in (None, names[seed % len(names)])]
     command = artemis or _artemis()
     began = time.monotonic()
     verdicts: list[Verdict] = []

@@ -215,6 +215,23 @@ ROLLBACK_AMONG_OTHERS = Exclusion(
     "rolling back a consumer that is not alone at its queue",
     "what is given back goes to whoever has the right to it; Artemis stops the session meanwhile, so others may get it",
 )
+SIZE_UNKNOWN = Exclusion(
+    "large messages whose last piece does not say how long the body is",
+    "_AMQ_LARGE_SIZE is then what came, for clients that ask for it; Artemis leaves it away, and its own client"
+    " cannot say how long such a message is",
+)
+STALE_LAST_VALUES = Exclusion(
+    "acknowledging a newer value before an older one at a last-value queue",
+    "the older one, given back, is the last value again (ADR 0012); Artemis drops it if the newer one never waited",
+)
+FIRST_OF_LARGE = Exclusion(
+    "group-first-key of large messages",
+    "the first of a group is marked, whatever its size; Artemis does not mark large ones",
+)
+BUSY_GROUPS = Exclusion(
+    "several consumers of a queue with message groups, one of them with credits that end",
+    "what waits for the consumer of its group holds up nobody else's messages; at Artemis it may",
+)
 
 #: All of them, as docs/core-protocol.md lists them.
 EVERY = tuple(value for value in tuple(globals().values()) if isinstance(value, Exclusion))

@@ -11,8 +11,10 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Any
 
 from interop.differential import selectors, steps
+from interop.differential.normaliser import GROUP_FIRST_KEY
 from understudy.properties import BYTE, BYTES, INT, STRING
 
 MULTICAST, ANYCAST = 0, 1
@@ -35,6 +37,8 @@ class _World:
     """Its queues are last-value queues or rings."""
     transacted: bool = False
     """Something is sent in transactions."""
+    large: float = 0.0
+    """How many of the messages are large, of one."""
     expiring: bool = False
     """Messages may have expired; then whoever consumes can always take them."""
 
@@ -50,8 +54,10 @@ class _World:
     def chance(self, of_one: float) -> bool:
         return self.draw.random() < of_one
 
-    def open(self, **options: bool) -> str:
+    def open(self, **options: Any) -> str:
         name = f"s{len(self.sessions)}"
+        if self.large:
+            options["pieces"] = self.draw.choice((2_000, 5_000, 102_400))
         self.sessions.append(name)
         self.transacted = self.transacted or not options.get("auto_commit_sends", True)
         self.add(steps.OpenSession(name, **options))
@@ -115,7 +121,7 @@ def _kind_options(world: _World) -> dict[str, object]:
         ("ring_size", 0.3, (1, 2, 3)),
         ("group_rebalance", 0.15, (True,)),
         ("group_buckets", 0.15, (0, 1, 4)),
-        ("group_first_key", 0.15, ("first",)),
+        ("group_first_key", 0.15, (GROUP_FIRST_KEY,)),
         ("consumers_before_dispatch", 0.15, (1, 2)),
         ("delay_before_dispatch", 0.05, (-1,)),
         ("enabled", 0.1, (False, True)),
@@ -169,11 +175,25 @@ def _send(world: _World, **options: object) -> None:
         address = f"{there}::{name}"
     if world.chance(0.06):
         address = draw.choice(("plain.missing", "closed.missing", "plain.missing::plain.other", "closed.m::closed.o"))
+    if world.chance(world.large):
+        _make_large(world, said)
     said.update(options)
     if world.kind:
         said.pop("expires", None)  # exclusions.EXPIRED_IN_KINDS
     world.sent += 1
     world.add(steps.Send(world.session(), address, f"m{world.sent}", **said))  # type: ignore[arg-type]
+
+
+def _make_large(world: _World, said: dict[str, object]) -> None:
+    """In pieces: as many as it takes, of sizes of their own, the last one perhaps empty."""
+    draw = world.draw
+    said["size"] = size = draw.choice((0, 1, 1_000, 2_000, 7_000, 12_000, 300_000))
+    count = draw.choice((1, 1, 2, 3))
+    said["large"] = tuple(draw.choice((size // count, 1_000, size)) for _ in range(count))
+    if world.chance(0.15):
+        said.update(unfinished=True)
+    if world.chance(0.2):
+        said.update(compressed=True)
 
 
 def _consume(world: _World) -> None:
@@ -461,4 +481,10 @@ def _distributed(world: _World) -> None:
             _rollback(world)
 
 
-PROFILES = (_selecting, _consuming, _kinds, _arranging, _failing, _distributed)
+def _large(world: _World) -> None:
+    """What others do, with large messages among the messages."""
+    world.large = world.draw.choice((0.4, 0.7))
+    world.draw.choice((_consuming, _consuming, _kinds, _failing, _distributed))(world)
+
+
+PROFILES = (_selecting, _consuming, _kinds, _arranging, _failing, _distributed, _large)

@@ -7,6 +7,7 @@ properties included.
 
 from __future__ import annotations
 
+import zlib
 from dataclasses import fields
 from typing import Any
 
@@ -18,6 +19,12 @@ _VALUES_DIFFER = ("_AMQ_ORIG_MESSAGE_ID", "_AMQ_ACTUAL_EXPIRY", "_AMQ_SCHED_DELI
 
 #: Attributes of queues whose message counts do (exclusions.COUNT_OF_LAST_VALUES, COUNT_OF_LOANS, WHEN_IT_IS_PURGED).
 _COUNTS_DIFFER = ("last_value", "non_destructive", "purge_on_no_consumers")
+
+#: Bytes of a body that are shown.
+_TEXT_MAX = 20
+
+#: The ``group-first-key`` of the programs' queues.
+GROUP_FIRST_KEY = "first"
 
 Value = Any
 
@@ -45,8 +52,11 @@ class Normaliser:
             if isinstance(value, str):
                 value = self.text(value)
             properties[key] = (message.properties.tag(key), repr(value))
+        body = message.body.decode("utf-8", "replace")
+        if len(body) > _TEXT_MAX:
+            body = f"{body[:_TEXT_MAX]} ... {len(body)} bytes, crc {zlib.crc32(message.body)}"
         return {
-            "body": message.body.decode("utf-8", "replace"),
+            "body": body,
             "address": self.text(message.address),
             "type": message.type,
             "durable": message.durable,
@@ -57,6 +67,34 @@ class Normaliser:
             "id": message.message_id > 0,
             "properties": properties,
         }
+
+    def add(self, news: list[Value], packet: packets.Packet, message: Message | None) -> None:
+        """What came by itself, behind what came before it: pieces that follow each other are one thing.
+
+        Args:
+            message: Of a delivery.
+        """
+        if isinstance(packet, packets.ReceiveLargeMessage):
+            assert message is not None
+            said = {
+                "consumer": packet.consumer_id,
+                "delivery count": packet.delivery_count,
+                "bytes": packet.large_message_size,
+            }
+            seen = self.message(message)
+            seen["properties"].pop(GROUP_FIRST_KEY, None)  # exclusions.FIRST_OF_LARGE
+            news.append(("ReceiveLargeMessage", said, seen))
+        elif isinstance(packet, packets.ReceiveContinuation):
+            if not (news and news[-1][0] == "pieces"):
+                news.append(("pieces", {"sizes": (), "crc": 0, "end": False}))
+            pieces = news[-1][1]
+            pieces["sizes"] += (len(packet.body),)
+            pieces["crc"] = zlib.crc32(packet.body, pieces["crc"])
+            pieces["end"] = not packet.continues
+            if pieces["end"]:
+                news[-1] = ("pieces to the end", pieces)
+        else:
+            news.append(self.packet(packet))
 
     def packet(self, packet: packets.Packet | None) -> Value:
         """An answer or something that came by itself."""

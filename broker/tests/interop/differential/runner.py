@@ -16,18 +16,18 @@ from typing import Any
 from interop.differential import steps
 from interop.differential.link import CHANNEL, Link
 from interop.differential.normaliser import Normaliser
+from interop.differential.sending import PAST_MS, packets_of
 from understudy.ids import Xid
-from understudy.message import FORCED_DELIVERY, ROUTING_TYPE, Message, MessageType
-from understudy.properties import LONG, Properties
+from understudy.message import FORCED_DELIVERY, ROUTING_TYPE, Message
 from understudy.wire.core import packets
+from understudy.wire.core.packets_session import message_of_header
 
-#: A time that stays ahead, and one that is over: epoch milliseconds.
-FAR_MS = 4_000_000_000_000
-PAST_MS = 1_000_000_000_000
 _UNKNOWN_MESSAGE = 2**52 + 7
 MULTICAST, ANYCAST = 0, 1
 #: How long a cut connection may take to be noticed.
 _CUT_S = 0.25
+#: How long more pieces of a large message, which no marker follows, may take.
+_PIECES_S = 0.03
 _runs = itertools.count(1)
 
 Observation = tuple[str, Any]
@@ -50,6 +50,12 @@ class _Consumer:
     """A browser that has come to rest."""
     lent: bool = False
     """Its queue is non-destructive."""
+    last_values: bool = False
+    """Its queue is a last-value queue."""
+    partial: bool = False
+    """More pieces of a large message are to come."""
+    ignoring: bool = False
+    """What those pieces belong to is left out."""
 
 
 @dataclass(slots=True)
@@ -76,6 +82,8 @@ class Runner:
         """Of temporary queues: the session by the queue."""
         self._undecided: set[str] = set()
         self._suspended: set[str] = set()
+        self._grouped = False
+        """Messages of groups were sent."""
         self._sequence = itertools.count(1)
 
     def run(self, program: steps.Program) -> list[Observation]:
@@ -129,6 +137,7 @@ class Runner:
                 auto_commit_acks=step.auto_commit_acks,
                 pre_acknowledge=step.pre_acknowledge,
                 xa=step.xa,
+                min_large_message_size=step.pieces,
             ),
             1,
         )
@@ -222,26 +231,14 @@ class Runner:
                 return "skipped"  # exclusions.XA_REFUSED_SENDS
         if self._has_no_queue(session, self.name(step.address), routing_type):  # type: ignore[arg-type]
             return "skipped"
-        properties = Properties()
-        for key, (tag, value) in step.properties:
-            properties.set_typed(key, tag, value)  # type: ignore[arg-type]
-        if step.scheduled:
-            properties.set_typed("_AMQ_SCHED_DELIVERY", LONG, FAR_MS if step.scheduled == "far" else PAST_MS)
-        message = Message(
-            step.body.encode(),
-            address=self.name(step.address),
-            type=MessageType.BYTES,
-            durable=step.durable,
-            priority=step.priority,
-            expiration={"": 0, "far": FAR_MS, "past": PAST_MS}[step.expires],
-            timestamp=PAST_MS,
-            properties=properties,
-        )
+        self._grouped = self._grouped or "_AMQ_GROUP_ID" in dict(step.properties)
         session.correlation_id += 1
-        packet = packets.SessionSend(message, step.answered, session.correlation_id, 1)
-        if step.answered:
-            return self._ask(session, packet)
-        return session.link.send(packet)
+        *first, last = packets_of(step, self.name(step.address), session.correlation_id)
+        for packet in first:
+            session.link.send(packet)
+        if step.answered and not step.unfinished:
+            return self._ask(session, last)
+        return session.link.send(last)
 
     def _elsewhere(self, session: _Session, name: str) -> bool:
         """Whether ``address::queue`` names a queue of another address (``exclusions.OTHER_ADDRESS``)."""
@@ -266,7 +263,13 @@ class Runner:
             return False
         return any(
             (other.queue, other.browse) == (queue, False)
-            and (other.lent or other.selective or step.selector is not None or other.priority == step.priority)
+            and (
+                other.lent
+                or other.selective
+                or step.selector is not None
+                or other.priority == step.priority
+                or (self._grouped and not (other.unlimited and step.credits == -1))  # exclusions.BUSY_GROUPS
+            )
             for each in self._sessions.values()
             for other in each.consumers.values()
         )
@@ -288,6 +291,7 @@ class Runner:
                 queue=step.queue.rpartition("::")[2],
                 priority=step.priority,
                 selective=step.selector is not None,
+                last_values=bool(getattr(answer, "last_value", False)),
                 lent=bool(getattr(answer, "non_destructive", False)) and not step.browse,
             )
             if step.credits is not None:
@@ -315,6 +319,8 @@ class Runner:
             if message_id not in outstanding:
                 return "skipped"  # exclusions.ACKNOWLEDGED_TWICE
             del outstanding[: outstanding.index(message_id) + 1]
+        elif session.consumers[step.consumer].last_values and message_id in outstanding[1:]:
+            return "skipped"  # exclusions.STALE_LAST_VALUES
         elif message_id in outstanding:
             outstanding.remove(message_id)
         elif session.branch:
@@ -362,6 +368,7 @@ class Runner:
         """What is outstanding goes back, so that its acknowledgement would be of nothing."""
         for consumer in session.consumers.values():
             consumer.outstanding.clear()
+            consumer.partial = False
 
     def _metadata(self, session: _Session, step: steps.Metadata) -> Any:
         kind = packets.UniqueAddMetadata if step.unique else packets.AddMetadataV2
@@ -391,6 +398,9 @@ class Runner:
         if request in ("Start", "Join", "Resume") and session.branch:
             return "skipped"  # exclusions.XA_ILLEGAL_OUTCOMES
         if request in ("Prepare", "Commit", "Rollback", "Join") and step.branch in self._suspended:
+            return "skipped"  # exclusions.XA_ILLEGAL_OUTCOMES
+        others = {each.branch for each in self._sessions.values() if each is not session}
+        if request in ("Prepare", "Commit", "Rollback") and step.branch in others:
             return "skipped"  # exclusions.XA_ILLEGAL_OUTCOMES
         if request in ("Resume", "End"):
             self._suspended.discard(step.branch)
@@ -433,37 +443,34 @@ class Runner:
     def _rest_of(self, session: _Session, name: str = "", news: dict[str, list[Any]] | None = None) -> bool:
         """One round of one session. Whether anything came."""
         link = session.link
-        wanted = {next(self._sequence): consumer_id for consumer_id in session.consumers}
+        wanted = {next(self._sequence): key for key, consumer in session.consumers.items() if not consumer.partial}
         for sequence, consumer_id in wanted.items():
             link.send(packets.ForceConsumerDelivery(consumer_id, sequence))
         link.ask(packets.QueueQuery("nothing of this name"))
-        link.wait(lambda: wanted.keys() <= self._markers(link) or self._gone(link), 3)
-        link.take(0.001)
-        missing = {consumer for sequence, consumer in wanted.items() if sequence not in self._markers(link)}
+        link.wait(lambda: not self._missing(link, wanted) or self._gone(link), 3)
+        partial = any(consumer.partial for consumer in session.consumers.values()) or self._begun(link)
+        link.take(_PIECES_S if partial else 0.001)
+        link.wait(lambda: not self._missing(link, wanted) or self._gone(link), 3)
+        missing = self._missing(link, wanted)
         fresh = False
         for packet in link.unasked:
-            if isinstance(packet, packets.ReceiveMessage):
-                consumer = session.consumers.get(packet.consumer_id)
-                browsed = consumer is not None and consumer.browse
-                if FORCED_DELIVERY in packet.message.properties:
-                    continue
-                if consumer is not None and browsed and (consumer.looked or packet.message.expiration == PAST_MS):
-                    continue  # exclusions.BROWSED_LATER, BROWSED_EXPIRED
+            message = _message_of(packet)
+            consumer = session.consumers.get(getattr(packet, "consumer_id", -1))
+            if message is not None and FORCED_DELIVERY in message.properties:
+                continue
+            if self._left_out(consumer, packet, message):
+                continue
             fresh = True
             key = name
-            if isinstance(packet, packets.ReceiveMessage):
-                key = f"{name}.{packet.consumer_id}"
-                if consumer is not None:
-                    consumer.received.append(packet.message.message_id)
-                    if not browsed:
-                        consumer.outstanding.append(packet.message.message_id)
-                    if consumer.lent:
-                        packet.delivery_count = 0  # exclusions.DELIVERIES_OF_LOANS
-            elif isinstance(packet, packets.DisconnectConsumer):
+            if message is not None and consumer is not None:
+                self._delivered_to(consumer, packet, message)
+            if isinstance(packet, packets.DisconnectConsumer):
                 session.consumers.pop(packet.consumer_id, None)
                 missing.discard(packet.consumer_id)
+            elif hasattr(packet, "consumer_id"):
+                key = f"{name}.{packet.consumer_id}"
             if news is not None:
-                news.setdefault(key, []).append(self._normaliser.packet(packet))
+                self._normaliser.add(news.setdefault(key, []), packet, message)
         link.unasked.clear()
         for consumer_id in missing:
             session.consumers.pop(consumer_id, None)
@@ -475,12 +482,46 @@ class Runner:
         return fresh
 
     @staticmethod
-    def _markers(link: Link) -> set[int]:
-        return {
+    def _left_out(consumer: _Consumer | None, packet: packets.Packet, message: Message | None) -> bool:
+        """``exclusions.BROWSED_LATER``, ``BROWSED_EXPIRED``; and whether more pieces follow is kept in mind."""
+        if consumer is None:
+            return False
+        if message is not None:
+            consumer.ignoring = consumer.browse and (consumer.looked or message.expiration == PAST_MS)
+            consumer.partial = isinstance(packet, packets.ReceiveLargeMessage)
+        elif isinstance(packet, packets.ReceiveContinuation):
+            consumer.partial = packet.continues
+        else:
+            return False
+        return consumer.ignoring
+
+    @staticmethod
+    def _delivered_to(consumer: _Consumer, packet: packets.Packet, message: Message) -> None:
+        consumer.received.append(message.message_id)
+        if not consumer.browse:
+            consumer.outstanding.append(message.message_id)
+        if consumer.lent:
+            packet.delivery_count = 0  # type: ignore[attr-defined]  # exclusions.DELIVERIES_OF_LOANS
+
+    def _missing(self, link: Link, wanted: dict[int, int]) -> set[int]:
+        """Consumers of which no marker came, nor something large that has not come to its end."""
+        begun = self._begun(link)
+        markers = {
             int(packet.message.properties[FORCED_DELIVERY])  # type: ignore[arg-type]
             for packet in link.unasked
             if isinstance(packet, packets.ReceiveMessage) and FORCED_DELIVERY in packet.message.properties
         }
+        return {consumer for sequence, consumer in wanted.items() if sequence not in markers and consumer not in begun}
+
+    @staticmethod
+    def _begun(link: Link) -> set[int]:
+        begun = set()
+        for packet in link.unasked:
+            if isinstance(packet, packets.ReceiveLargeMessage):
+                begun.add(packet.consumer_id)
+            elif isinstance(packet, packets.ReceiveContinuation) and not packet.continues:
+                begun.discard(packet.consumer_id)
+        return begun
 
     @staticmethod
     def _gone(link: Link) -> bool:
@@ -533,6 +574,12 @@ class Runner:
         if not step.browse:  # of dead letters the order in time between queues is nobody's promise
             news = sorted(news, key=repr)
         return news
+
+
+def _message_of(packet: packets.Packet) -> Message | None:
+    if isinstance(packet, packets.ReceiveMessage):
+        return packet.message
+    return message_of_header(packet.header) if isinstance(packet, packets.ReceiveLargeMessage) else None
 
 
 _HANDLERS: dict[type, Callable[..., Any]] = {

@@ -38,6 +38,8 @@ class OpenSession(Step):
     pre_acknowledge: bool = False
     xa: bool = False
     started: bool = True
+    pieces: int = 102_400
+    """Most bytes of a piece in which large messages are delivered."""
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -119,6 +121,13 @@ class Send(Step):
     """``past``, ``far`` or at once."""
     properties: tuple[tuple[str, Typed], ...] = ()
     answered: bool = True
+    size: int = 0
+    """The body is made that long."""
+    large: tuple[int, ...] = ()
+    """Bytes of each piece of a large message; the rest of the body goes with the last one."""
+    unfinished: bool = False
+    """The last piece is not sent."""
+    compressed: bool = False
 
 
 @dataclass(frozen=True, slots=True, repr=False)

@@ -315,6 +315,17 @@ def test_a_message_that_is_not_durable_goes_with_the_node(node: Node) -> None:
     assert successor.files() == []
 
 
+def test_a_compressed_body_may_be_that_of_an_empty_one(node: Node) -> None:
+    session = node.world.session()
+    session.large.begin(header_of("m", properties={LARGE_COMPRESSED: True}))
+    session.large.finish(b"anything", 0, None, lambda: None)
+    node.settle()
+    reader = node.consumer()
+    node.settle()
+    ((_, message, _),) = seen_by(reader).large
+    assert message.properties[LARGE_SIZE] == 0
+
+
 def test_a_compressed_body_passes_through_untouched(node: Node) -> None:
     session = node.world.session()
     session.large.begin(header_of("m", properties={LARGE_COMPRESSED: True}))
