@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 from understudy.config.model import DivertConfiguration, DivertRouting, RoutingType
 from understudy.config.wildcard import matches
-from understudy.errors import BrokerError, DiskFull, DivertExists, DivertNotFound, LimitExceeded
+from understudy.errors import AddressNotFound, BrokerError, DiskFull, DivertExists, DivertNotFound, LimitExceeded
 from understudy.limits import DIVERTS_MAX, FORWARDING_ADDRESSES_MAX
 from understudy.message import (
     ORIGINAL_ADDRESS,
@@ -267,6 +267,7 @@ class Diverts:
 
         Raises:
             AddressFull: it or a forwarding address is full and its policy is to fail.
+            AddressNotFound: the copy asks for a routing type, and its address is missing and may not be made.
             DiskFull: nothing was taken.
         """
         office = self._office
@@ -298,7 +299,7 @@ class Diverts:
     def _parcels(
         self, address: Address, message: Message, routing_type: PropertyValue, only: NamedQueue | None
     ) -> list[Parcel]:
-        """Where a message ends up. Raises AddressFull."""
+        """Where a message ends up. Raises AddressFull, AddressNotFound."""
         office = self._office
         used: set[Divert] = set()
         parcels: list[Parcel] = []
@@ -319,6 +320,11 @@ class Diverts:
                     copied_type = copy.properties.get(ROUTING_TYPE)
                     target = self._target(name, copied_type)
                     if target is None:
+                        if copied_type is not None:
+                            # as for who sends there: an exclusive divert would lose what was confirmed
+                            raise AddressNotFound(
+                                f"divert {divert.name!r}: no address {name!r} and the settings do not allow to make it"
+                            )
                         source.messages_unrouted += 1
                     elif not target.limited or office.admits(target, copy, credited=True):
                         if target.alters_messages:

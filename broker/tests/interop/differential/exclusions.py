@@ -232,6 +232,18 @@ BUSY_GROUPS = Exclusion(
     "several consumers of a queue with message groups, one of them with credits that end",
     "what waits for the consumer of its group holds up nobody else's messages; at Artemis it may",
 )
+DIVERT_AGAIN = Exclusion(
+    "creating a divert of a name that there is",
+    "refused here; Artemis says that it was done, and does nothing",
+)
+DIVERT_OF_NO_ADDRESS = Exclusion(
+    "creating a divert of an address that there is not",
+    "the address is made, for it keeps its diverts (ADR 0012); at Artemis they hang in the air",
+)
+DIVERTS_IN_CIRCLES = Exclusion(
+    "diverts in circles",
+    "each takes part once for each message (ADR 0012); an internal error in Artemis",
+)
 
 #: All of them, as docs/core-protocol.md lists them.
 EVERY = tuple(value for value in tuple(globals().values()) if isinstance(value, Exclusion))

@@ -481,10 +481,54 @@ def _distributed(world: _World) -> None:
             _rollback(world)
 
 
+def _make_divert(world: _World) -> None:
+    """From one place to a later one (``exclusions.DIVERTS_IN_CIRCLES``)."""
+    draw = world.draw
+    places = ("plain.a", "plain.b", "plain.q0", "plain.q1", "plain.q2", "plain.missing", "closed.missing")
+    first, second = sorted(draw.sample(range(len(places)), 2))
+    first = min(first, 4)
+    world.add(
+        steps.MakeDivert(
+            f"d{draw.randrange(4)}",
+            places[first],
+            places[second],
+            exclusive=world.chance(0.4),
+            selector=selectors.sound_selector(draw) if world.chance(0.3) else None,
+            routing_name=draw.choice((None, None, "r0")),
+            routing_type=draw.choice(("STRIP", "STRIP", "PASS", "ANYCAST", "MULTICAST")),
+        )
+    )
+
+
+def _remove_divert(world: _World) -> None:
+    world.add(steps.RemoveDivert(f"d{world.draw.randrange(4)}"))
+
+
+def _diverting(world: _World) -> None:
+    """Addresses with diverts, chains of them, and all that may happen to a copy."""
+    world.large = world.draw.choice((0, 0, 0.3))
+    for _ in range(world.draw.randint(1, 2)):
+        world.open(auto_commit_sends=world.chance(0.6), auto_commit_acks=world.chance(0.6))
+    for number in range(world.draw.randint(2, 3)):
+        address = world.draw.choice(("", "", "plain.a", "plain.b"))
+        _make_queue(world, world.session(), number, {"routing_type": world.draw.choice((ANYCAST, MULTICAST))}, address)
+    for address in ("plain.a", "plain.b"):
+        if world.chance(0.5):
+            world.add(steps.MakeAddress(world.session(), address, (MULTICAST, ANYCAST)))
+            world.queues.append((address, "plain.none"))
+    for _ in range(world.draw.randint(1, 3)):
+        _make_divert(world)
+    _fill(
+        world,
+        {_send: 9, _make_divert: 2, _remove_divert: 1, _consume: 3, _acknowledge: 3, _commit: 3, _rollback: 2, _ask: 1}
+        | {_leave: 1, _close: 1, _remove: 1},
+    )
+
+
 def _large(world: _World) -> None:
     """What others do, with large messages among the messages."""
     world.large = world.draw.choice((0.4, 0.7))
     world.draw.choice((_consuming, _consuming, _kinds, _failing, _distributed))(world)
 
 
-PROFILES = (_selecting, _consuming, _kinds, _arranging, _failing, _distributed, _large)
+PROFILES = (_selecting, _consuming, _kinds, _arranging, _failing, _distributed, _large, _diverting)

@@ -15,6 +15,7 @@ from typing import Any
 
 from interop.differential import steps
 from interop.differential.link import CHANNEL, Link
+from interop.differential.managing import Managing
 from interop.differential.normaliser import Normaliser
 from interop.differential.sending import PAST_MS, packets_of
 from understudy.ids import Xid
@@ -82,6 +83,8 @@ class Runner:
         """Of temporary queues: the session by the queue."""
         self._undecided: set[str] = set()
         self._suspended: set[str] = set()
+        self._managing: Managing | None = None
+        self._diverts: dict[str, steps.MakeDivert] = {}
         self._grouped = False
         """Messages of groups were sent."""
         self._sequence = itertools.count(1)
@@ -96,16 +99,20 @@ class Runner:
         finally:
             for left in self._sessions.values():
                 left.link.close()
+            if self._managing is not None:
+                self._managing.end()
         return seen
 
     # --- steps ---------------------------------------------------------------------------------
 
     def _carry_out(self, step: steps.Step) -> Any:
-        session = self._sessions.get(step.session)  # type: ignore[attr-defined]  # every step has one
-        if isinstance(step, steps.OpenSession):
+        session = self._sessions.get(getattr(step, "session", ""))
+        if isinstance(step, steps.MakeDivert | steps.RemoveDivert):
+            answer = self._divert(step)
+        elif isinstance(step, steps.OpenSession):
             if session is not None:
                 return "skipped"
-            answer: Any = self._open(step)
+            answer = self._open(step)
         elif session is None:
             return "skipped"
         else:
@@ -148,6 +155,24 @@ class Runner:
         else:
             self._looker = session
         return self._normaliser.packet(answer)
+
+    def _divert(self, step: steps.MakeDivert | steps.RemoveDivert) -> str:
+        managing = self._managing = self._managing or Managing(self._port)
+        name = step.name + self._mark
+        if isinstance(step, steps.RemoveDivert):
+            self._diverts.pop(name, None)
+            return managing.ask("destroyDivert", name)
+        if name in self._diverts or not managing.exists(self.name(step.address)):
+            return "skipped"  # exclusions.DIVERT_AGAIN, DIVERT_OF_NO_ADDRESS
+        answer = managing.ask(
+            "createDivert",
+            *(name, step.routing_name and step.routing_name + self._mark),
+            *(self.name(step.address), self.name(step.forwarding_address)),
+            *(step.exclusive, step.selector, None, step.routing_type),
+        )
+        if answer == "done":
+            self._diverts[name] = step
+        return answer
 
     def _ask(self, session: _Session, packet: packets.Packet) -> Any:
         return self._normaliser.packet(session.link.ask(packet))
@@ -219,6 +244,11 @@ class Runner:
         for queue in answer.queue_names:
             described = session.link.ask(packets.QueueQuery(queue))
             types[queue] = getattr(described, "routing_type", None)
+        for divert in self._diverts.values():
+            if self.name(divert.address) == address:
+                copied = {"STRIP": None, "PASS": routing_type, "ANYCAST": ANYCAST, "MULTICAST": MULTICAST}
+                if self._has_no_queue(session, self.name(divert.forwarding_address), copied[divert.routing_type]):
+                    return True
         if only:
             return types.get(only) is None or routing_type not in (None, types[only])
         return not types if routing_type is None else bool(types) and routing_type not in types.values()
@@ -543,6 +573,9 @@ class Runner:
             seen.append(("end: close", self._close(left, steps.CloseSession("x"))))
         self._open(steps.OpenSession("look"))
         session = self._sessions["look"]
+        for divert in self._diverts:
+            assert self._managing is not None
+            self._managing.ask("destroyDivert", divert)
         for number, name in enumerate(names):
             short = self._normaliser.text(name)
             seen.append((f"end: address {short}", self._ask(session, packets.BindingQuery(name))))

@@ -216,4 +216,22 @@ class Xa(Step):
     timeout_s: int = 0
 
 
+@dataclass(frozen=True, slots=True, repr=False)
+class MakeDivert(Step):
+    """By management; so is its end."""
+
+    name: str
+    address: str
+    forwarding_address: str
+    exclusive: bool = False
+    selector: str | None = None
+    routing_name: str | None = None
+    routing_type: str = "STRIP"
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class RemoveDivert(Step):
+    name: str
+
+
 Program = tuple[Step, ...]

@@ -12,6 +12,7 @@ from support.store import Rig
 from understudy.config.model import DivertConfiguration, DivertRouting, RoutingType
 from understudy.errors import (
     AddressFull,
+    AddressNotFound,
     DivertExists,
     DivertNotFound,
     DuplicateIdRejected,
@@ -86,6 +87,16 @@ def test_an_exclusive_divert_takes_also_what_nobody_wants_then() -> None:
     send(world, name="m")
     assert world.answers.error("m") is None
     assert (queue.message_count, queue.address.messages_unrouted) == (0, 1)
+
+
+@pytest.mark.parametrize("exclusive", [False, True])
+def test_what_asks_for_a_routing_type_is_refused_where_its_divert_leads_nowhere(exclusive: bool) -> None:
+    world = World({"q": {"auto_create_queues": False}, "nowhere": {"auto_create_addresses": False}})
+    queue = world.queue()
+    divert(world, "d", target="nowhere", exclusive=exclusive, routing_type=DivertRouting.ANYCAST)
+    send(world, name="m")
+    assert isinstance(world.answers.error("m"), AddressNotFound)
+    assert queue.message_count == 0
 
 
 def test_several_addresses() -> None:
