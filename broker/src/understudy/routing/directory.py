@@ -363,6 +363,10 @@ class Directory:
             name: Of the address.
             routing_type: That the message asks for.
             permit: Asked before anything is made for it, raises NotAuthorized; None = all may be.
+
+        Raises:
+            AddressNotFound: its queue would have to be made, and another address has one of that name; the
+                message would be confirmed and lost.
         """
         settings = self.settings.of(name)
         address = self.addresses.get(name)
@@ -370,6 +374,17 @@ class Directory:
         if chosen is None:
             known = address.routing_types if address is not None else {settings.default_address_routing_type}
             chosen = RoutingType.ANYCAST if RoutingType.ANYCAST in known else RoutingType.MULTICAST
+        bound = () if address is None else address.bindings.values()
+        lacks_queue = (
+            chosen is RoutingType.ANYCAST
+            and settings.auto_create_queues
+            and not any(binding.routing_type is chosen for binding in bound)
+        )
+        namesake = self.queues.get(name) if lacks_queue else None
+        if namesake is not None and namesake.address is not address:
+            raise AddressNotFound(
+                f"address {name!r} has no queue and gets none: {namesake.address.name!r} has one of that name"
+            )
         if address is None:
             if not settings.auto_create_addresses or not name:
                 return None
@@ -380,13 +395,7 @@ class Directory:
             if permit is not None:
                 permit(Permission.CREATE_ADDRESS, name)
             self.add_routing_types(address, {chosen})
-        if (
-            chosen is RoutingType.ANYCAST
-            and settings.auto_create_queues
-            and chosen in address.routing_types
-            and not any(binding.routing_type is chosen for binding in address.bindings.values())
-            and name not in self.queues
-        ):
+        if lacks_queue and chosen in address.routing_types and namesake is None:
             if permit is not None:
                 permit(Permission.CREATE_DURABLE_QUEUE, name, name)
             self.create_queue(

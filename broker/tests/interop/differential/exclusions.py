@@ -244,6 +244,19 @@ DIVERTS_IN_CIRCLES = Exclusion(
     "diverts in circles",
     "each takes part once for each message (ADR 0012); an internal error in Artemis",
 )
+HALF_DIVERTED = Exclusion(
+    "diverts into an address that is missing and may not be made, beside other diverts",
+    "a message and its copies are all taken or all refused (ADR 0012); Artemis refuses the message and keeps the"
+    " copies that it has routed by then",
+)
+TURNS_OF_QUEUES = Exclusion(
+    "address::queue where an address has several anycast queues",
+    "whose turn it is does not change here; at Artemis it does",
+)
+NAME_TAKEN = Exclusion(
+    "anycast messages to an address without a queue while another address has a queue of that name",
+    "refused with 106, for they have nowhere to be; Artemis confirms and drops them if that queue is anycast too",
+)
 
 #: All of them, as docs/core-protocol.md lists them.
 EVERY = tuple(value for value in tuple(globals().values()) if isinstance(value, Exclusion))

@@ -525,10 +525,52 @@ def _diverting(world: _World) -> None:
     )
 
 
+def _make_wild(world: _World) -> None:
+    """A queue of an address, mostly a wildcard address."""
+    draw = world.draw
+    session = world.session()
+    address = draw.choice(_WILD)
+    name = f"plain.w{draw.randrange(4)}"
+    options: dict[str, object] = {"routing_type": draw.choice((MULTICAST, MULTICAST, MULTICAST, ANYCAST))}
+    if world.chance(0.15):
+        options["filter"] = selectors.sound_selector(draw)
+    if world.chance(0.15):
+        options.update(temporary=True, durable=False)
+    if world.chance(0.3):
+        world.add(steps.MakeAddress(session, address, (MULTICAST, ANYCAST)))
+    world.queues.append((draw.choice(_TAME), name))
+    world.add(steps.MakeQueue(session, address, name, tuple(options.items())))
+
+
+def _ask_wild(world: _World) -> None:
+    world.add(steps.AskAddress(world.session(), world.draw.choice((*_WILD, *_TAME))))
+
+
+def _wildcards(world: _World) -> None:
+    """Queues of wildcard addresses, and messages to addresses that they cover."""
+    world.large = world.draw.choice((0, 0, 0, 0.3))
+    for _ in range(world.draw.randint(1, 2)):
+        world.open(auto_commit_sends=world.chance(0.7), auto_commit_acks=world.chance(0.7))
+    for _ in range(world.draw.randint(2, 3)):
+        _make_wild(world)
+    if world.chance(0.2):
+        _make_divert(world)
+    _fill(
+        world,
+        {_send: 10, _make_wild: 4, _ask_wild: 2, _consume: 4, _acknowledge: 4, _commit: 3, _rollback: 2, _leave: 1}
+        | {_close: 1, _remove: 2},
+    )
+
+
+#: Addresses with wildcards and without; one begins with one.
+_WILD = ("plain.*", "plain.#", "*.a", "plain.*.b", "plain.a.#", "#.b", "plain.a", "plain.a.b", "plain")
+_TAME = ("plain.a", "plain.b", "plain.a.b", "plain.b.b", "plain.a.b.c", "plain")
+
+
 def _large(world: _World) -> None:
     """What others do, with large messages among the messages."""
     world.large = world.draw.choice((0.4, 0.7))
     world.draw.choice((_consuming, _consuming, _kinds, _failing, _distributed))(world)
 
 
-PROFILES = (_selecting, _consuming, _kinds, _arranging, _failing, _distributed, _large, _diverting)
+PROFILES = (_selecting, _consuming, _kinds, _arranging, _failing, _distributed, _large, _diverting, _wildcards)

@@ -232,9 +232,9 @@ class Runner:
     def _ask_address(self, session: _Session, step: steps.AskAddress) -> Any:
         return self._ask(session, packets.BindingQuery(self.name(step.address)))
 
-    def _has_no_queue(self, session: _Session, name: str, routing_type: int | None) -> bool:
-        """Whether it is for queues that are not there, so that what becomes of it is a matter of opinion
-        (``exclusions.UNTYPED_TO_NOWHERE``, ``OTHER_ROUTING_TYPE``).
+    def _undecidable(self, session: _Session, name: str, routing_type: int | None) -> bool:
+        """Whether what becomes of a message to that address, or of its copies, is a matter of opinion
+        (``exclusions.UNTYPED_TO_NOWHERE``, ``OTHER_ROUTING_TYPE``, ``NAME_TAKEN``, ``TURNS_OF_QUEUES``).
         """
         address, _, only = name.partition("::")
         answer = session.link.ask(packets.BindingQuery(address))
@@ -244,14 +244,27 @@ class Runner:
         for queue in answer.queue_names:
             described = session.link.ask(packets.QueueQuery(queue))
             types[queue] = getattr(described, "routing_type", None)
-        for divert in self._diverts.values():
-            if self.name(divert.address) == address:
-                copied = {"STRIP": None, "PASS": routing_type, "ANYCAST": ANYCAST, "MULTICAST": MULTICAST}
-                if self._has_no_queue(session, self.name(divert.forwarding_address), copied[divert.routing_type]):
-                    return True
+        for divert in self._diverts_of(address):
+            copied = {"STRIP": None, "PASS": routing_type, "ANYCAST": ANYCAST, "MULTICAST": MULTICAST}
+            if self._undecidable(session, self.name(divert.forwarding_address), copied[divert.routing_type]):
+                return True
         if only:
-            return types.get(only) is None or routing_type not in (None, types[only])
+            several = [*types.values()].count(ANYCAST) > 1
+            return several or types.get(only) is None or routing_type not in (None, types[only])
+        if routing_type == ANYCAST and not types:
+            namesake = session.link.ask(packets.QueueQuery(address))
+            return isinstance(namesake, packets.QueueQueryResponse) and namesake.exists
         return not types if routing_type is None else bool(types) and routing_type not in types.values()
+
+    def _diverts_of(self, address: str) -> list[steps.MakeDivert]:
+        return [divert for divert in self._diverts.values() if self.name(divert.address) == address]
+
+    def _half_diverted(self, address: str) -> bool:
+        """``exclusions.HALF_DIVERTED``."""
+        reached = self._diverts_of(address)
+        for divert in reached:
+            reached += self._diverts_of(self.name(divert.forwarding_address))
+        return len(reached) > 1 and any(divert.forwarding_address.startswith("closed") for divert in reached)
 
     def _send(self, session: _Session, step: steps.Send) -> Any:
         routing_type = dict(step.properties).get(ROUTING_TYPE, (0, None))[1]
@@ -259,7 +272,10 @@ class Runner:
             known = session.link.ask(packets.BindingQuery(self.name(step.address).partition("::")[0]))
             if not (isinstance(known, packets.BindingQueryResponse) and known.exists):
                 return "skipped"  # exclusions.XA_REFUSED_SENDS
-        if self._has_no_queue(session, self.name(step.address), routing_type):  # type: ignore[arg-type]
+        name = self.name(step.address)
+        if self._half_diverted(name.partition("::")[0]):
+            return "skipped"
+        if self._undecidable(session, name, routing_type):  # type: ignore[arg-type]
             return "skipped"
         self._grouped = self._grouped or "_AMQ_GROUP_ID" in dict(step.properties)
         session.correlation_id += 1

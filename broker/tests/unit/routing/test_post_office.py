@@ -130,6 +130,18 @@ def test_addresses_and_queues_are_made_on_demand() -> None:
     assert world.answers.seen == [("anycast", None), ("multicast", None)]
 
 
+@pytest.mark.parametrize("taken", list(RoutingType))
+def test_a_message_is_refused_whose_queue_cannot_be_made_for_its_name_is_taken(taken: RoutingType) -> None:
+    world = World()
+    queue = world.queue("orders", address="elsewhere", routing_type=taken)
+    session = world.session()
+    session.send(text("m", "orders", properties={ROUTING_TYPE: 1}), world.answers.of("refused"))
+    assert isinstance(world.answers.error("refused"), AddressNotFound)
+    assert (queue.message_count, "orders" in world.office.directory.addresses) == (0, False)
+    session.send(text("m", "orders", properties={ROUTING_TYPE: 0}), world.answers.of("nobody listens"))
+    assert world.answers.error("nobody listens") is None
+
+
 def test_the_settings_may_forbid_it() -> None:
     world = World({"#": {"auto_create_addresses": False, "auto_create_queues": False}})
     session = world.session()
