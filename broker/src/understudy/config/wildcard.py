@@ -1,7 +1,8 @@
 """Wildcard matches over addresses: what fits, and which match is the more specific.
 
-A match is made of words between delimiters; ``*`` stands for one word, ``#`` (at the end) for any
-number of words, none too (manual, wildcard syntax). Wildcards stand for whole words only.
+A match is made of words between delimiters; ``*`` stands for one word, ``#`` for any number of
+words, none too (manual, wildcard syntax). Wildcards stand for whole words only. Matches of settings
+have ``#`` at the end only; a queue's address may have it anywhere.
 
 Not here: routing by wildcard, and what the matches are for.
 """
@@ -38,18 +39,42 @@ def is_wild(match: str, wildcards: WildcardConfiguration = DEFAULT_WILDCARDS) ->
 
 
 def matches(match: str, address: str, wildcards: WildcardConfiguration = DEFAULT_WILDCARDS) -> bool:
-    """Whether an address fits a match. Linear in the length of both."""
+    """Whether an address fits a match. Without going back: each part between two ``#`` is found where it comes
+    first, so the cost is at most the product of both lengths, however many wildcards there are.
+    """
     pattern = match.split(wildcards.delimiter)
     words = address.split(wildcards.delimiter)
-    if pattern[-1] == wildcards.any_words:
-        pattern.pop()
-        if len(words) < len(pattern):
-            return False
-        words = words[: len(pattern)]
-    if len(words) != len(pattern):
+    if wildcards.any_words not in pattern:
+        return len(words) == len(pattern) and _fit(pattern, words, 0, wildcards)
+    first, *between, last = _parts(pattern, wildcards)
+    end = len(words) - len(last)
+    if end < len(first) or not _fit(first, words, 0, wildcards) or not _fit(last, words, end, wildcards):
         return False
+    start = len(first)
+    for part in between:
+        while start + len(part) <= end and not _fit(part, words, start, wildcards):
+            start += 1
+        start += len(part)
+        if start > end:
+            return False
+    return True
+
+
+def _parts(pattern: list[str], wildcards: WildcardConfiguration) -> list[list[str]]:
+    """What stands before, between and behind each ``#``."""
+    parts: list[list[str]] = [[]]
+    for word in pattern:
+        if word == wildcards.any_words:
+            parts.append([])
+        else:
+            parts[-1].append(word)
+    return parts
+
+
+def _fit(part: list[str], words: list[str], start: int, wildcards: WildcardConfiguration) -> bool:
+    """Whether the words from there on are those of a part without ``#``."""
     single = wildcards.single_word
-    return all(want in (single, word) for want, word in zip(pattern, words, strict=True))
+    return all(want in (single, words[start + place]) for place, want in enumerate(part))
 
 
 def specificity(match: str, wildcards: WildcardConfiguration = DEFAULT_WILDCARDS) -> tuple[object, ...]:

@@ -2,7 +2,8 @@
 
 Anycast takes the matching bindings in turn, those with consumers first; multicast takes every
 matching binding (manual, "Address Model"). A message that names no routing type is routed both
-ways.
+ways. Queues of a wildcard address get what is sent to any address that it covers (manual, "Routing
+Messages With Wild Cards"), so its anycast queues take turns among themselves.
 
 Sizes count every message once, however many queues it is in. ``size_bytes`` is all messages held,
 ``memory_bytes`` those whose body is in memory. Under PAGE the maximum is for the latter.
@@ -38,6 +39,7 @@ class Address:
         "_multicast",
         "_shared",
         "_sole",
+        "_turns",
         "address_id",
         "alters_messages",
         "auto_created",
@@ -63,7 +65,6 @@ class Address:
         "settings",
         "size_bytes",
         "stored",
-        "turn",
         "used",
     )
 
@@ -89,11 +90,13 @@ class Address:
         """Wildcard addresses that cover this one: their bindings get its messages too."""
         self.diverts: tuple[Divert, ...] = ()
         """Which take or copy its messages; kept by ``divert.Diverts``."""
-        self._anycast: list[Binding] = []
+        self._anycast: list[tuple[str, list[Binding]]] = []
+        """Of this address and of each wildcard address that covers it, with the name of that."""
         self._multicast: list[Binding] = []
         self._sole: tuple[Queue, ...] | None = None
         """The answer for every message of either type, when it is always the same."""
-        self.turn = 0
+        self._turns: dict[str, int] = {}
+        """Whose turn it is of each of them."""
         self._shared = SharedMessages()
         self.size_bytes = 0
         self.message_count = 0
@@ -276,12 +279,13 @@ class Address:
         every = list(self.bindings.values())
         for wildcard in self.linked:
             every.extend(wildcard.bindings.values())
-        self._anycast = [binding for binding in every if binding.routing_type is RoutingType.ANYCAST]
+        groups = [(each.name, _anycast_bindings(each)) for each in (self, *self.linked)]
+        self._anycast = [(name, bindings) for name, bindings in groups if bindings]
+        self._turns = {name: self._turns.get(name, 0) for name, _ in self._anycast}
         self._multicast = [binding for binding in every if binding.routing_type is RoutingType.MULTICAST]
         self._sole = None
-        if all(_takes_everything(binding) for binding in every) and (
-            len(self.routing_types) == 1 and len(self._anycast) <= 1 and not (self._anycast and self._multicast)
-        ):
+        alone = len(self.routing_types) == 1 and all(len(bindings) == 1 for _, bindings in self._anycast)
+        if alone and all(_takes_everything(each) and each.routing_type in self.routing_types for each in every):
             self._sole = tuple(binding.queue for binding in every)
 
     def route(self, message: Message, routing_type: int | None) -> tuple[Queue, ...]:
@@ -291,37 +295,41 @@ class Address:
         queues: list[Queue] = []
         if routing_type != RoutingType.ANYCAST:
             queues = [binding.queue for binding in self._multicast if _accepts(binding, message)]
-        if routing_type != RoutingType.MULTICAST and self._anycast:
-            chosen = self._next_anycast(message)
-            if chosen is not None:
-                queues.append(chosen.queue)
+        if routing_type != RoutingType.MULTICAST:
+            for name, bindings in self._anycast:
+                chosen = self._next_anycast(name, bindings, message)
+                if chosen is not None:
+                    queues.append(chosen.queue)
         if len(queues) > 1 and len(set(queues)) != len(queues):
             # Two bindings may lead to one queue: the way to another node, which gets one copy.
             queues = list(dict.fromkeys(queues))
         return tuple(queues)
 
-    def _next_anycast(self, message: Message) -> Binding | None:
-        bindings = self._anycast
-        count = len(bindings)
+    def _next_anycast(self, name: str, bindings: list[Binding], message: Message) -> Binding | None:
+        turn, count = self._turns[name], len(bindings)
         second_choice = -1
         for step in range(count):
-            index = (self.turn + step) % count
+            index = (turn + step) % count
             binding = bindings[index]
             if not _accepts(binding, message):
                 continue
             if binding.has_consumers:
-                self.turn = index + 1
+                self._turns[name] = index + 1
                 return binding
             if second_choice < 0:
                 second_choice = index
         if second_choice < 0:
             return None
-        self.turn = second_choice + 1
+        self._turns[name] = second_choice + 1
         return bindings[second_choice]
 
     def queue_names(self) -> list[str]:
         """Names of everything bound, for the address query."""
         return list(self.bindings)
+
+
+def _anycast_bindings(address: Address) -> list[Binding]:
+    return [binding for binding in address.bindings.values() if binding.routing_type is RoutingType.ANYCAST]
 
 
 def _takes_everything(binding: Binding) -> bool:

@@ -189,6 +189,13 @@ class Directory:
                 if address in other.linked:
                     other.refresh()
 
+    def covered_by(self, name: str) -> list[Address]:
+        """The addresses that a wildcard address stands for, itself not among them."""
+        wildcards = self.settings.wildcards
+        if not (self.wildcard_routing and is_wild(name, wildcards)):
+            return []
+        return [each for each in self.addresses.values() if each.name != name and matches(name, each.name, wildcards)]
+
     def add_routing_types(self, address: Address, routing_types: Iterable[RoutingType]) -> None:
         """Let an address route in further ways."""
         wanted = address.routing_types | set(routing_types)

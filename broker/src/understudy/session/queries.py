@@ -158,12 +158,14 @@ def describe_management_address(settings: AddressSettings) -> AddressQueryResult
     )
 
 
-def describe_address(address: Address | None, settings: AddressSettings) -> AddressQueryResult:
+def describe_address(
+    address: Address | None, settings: AddressSettings, queue_names: tuple[str, ...] = ()
+) -> AddressQueryResult:
     """An address, or what one of the name would get."""
     types = address.routing_types if address is not None else set()
     return AddressQueryResult(
         exists=address is not None,
-        queue_names=tuple(address.queue_names()) if address is not None else (),
+        queue_names=queue_names,
         auto_create_queues=settings.auto_create_queues,
         auto_create_addresses=settings.auto_create_addresses,
         default_purge_on_no_consumers=settings.default_purge_on_no_consumers,

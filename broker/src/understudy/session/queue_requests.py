@@ -26,7 +26,7 @@ from understudy.session.queries import (
     describe_missing_queue,
     describe_queue,
 )
-from understudy.session.visibility import check_own, check_visible, find_visible, visible_queue
+from understudy.session.visibility import check_own, check_visible, find_visible, queue_names, visible_queue
 
 if TYPE_CHECKING:
     from understudy.session.session import ServerSession
@@ -176,4 +176,5 @@ class QueueRequests:
         address = fqqn[0] if fqqn is not None else name
         queue = fqqn[1] if fqqn is not None else None
         check_visible(self._session.security, name, address, queue, purpose=Permission.SEND)
-        return describe_address(self._directory.addresses.get(address), self._directory.settings.of(address))
+        names = queue_names(self._directory, self._session.security, address)
+        return describe_address(self._directory.addresses.get(address), self._directory.settings.of(address), names)

@@ -41,11 +41,26 @@ def check_visible(
     Raises:
         NotAuthorized: it has none.
     """
-    if any(security.allows(permission, address, queue) for permission in Permission):
+    if _is_visible(security, address, queue):
         return
     with suppress(NotAuthorized):
         security.check(purpose, address, queue)
     raise NotAuthorized(f"user {security.user!r} has no permission on {asked!r}")
+
+
+def _is_visible(security: SessionSecurity, address: str, queue: str | None) -> bool:
+    return any(security.allows(permission, address, queue) for permission in Permission)
+
+
+def queue_names(directory: Directory, security: SessionSecurity, address: str) -> tuple[str, ...]:
+    """Names of the queues of an address; of a wildcard address those of every address that it covers, as far as
+    the client may know of them.
+    """
+    known = directory.addresses.get(address)
+    names = known.queue_names() if known is not None else []
+    for covered in directory.covered_by(address):
+        names += [name for name in covered.queue_names() if _is_visible(security, covered.name, name)]
+    return tuple(names)
 
 
 def find_visible(directory: Directory, security: SessionSecurity, name: str) -> Queue | None:

@@ -257,6 +257,19 @@ NAME_TAKEN = Exclusion(
     "anycast messages to an address without a queue while another address has a queue of that name",
     "refused with 106, for they have nowhere to be; Artemis confirms and drops them if that queue is anycast too",
 )
+WORDS_BEHIND_ANY = Exclusion(
+    "words behind # in the address of a queue",
+    "# is any number of words (manual), and what is behind it must fit too; Artemis misses some addresses, takes"
+    " others that end before it, and has internal errors when such queues go",
+)
+SETTINGS_OF_WILDCARDS = Exclusion(
+    "queues of addresses that begin with a wildcard",
+    "their settings are those whose match fits the name as it stands; Artemis takes those of addresses that it covers",
+)
+COVERED_WITHOUT_QUEUE = Exclusion(
+    "anycast messages to an address without a queue that a wildcard address covers",
+    "it gets its queue like any other address; at Artemis only if the address is new",
+)
 
 #: All of them, as docs/core-protocol.md lists them.
 EVERY = tuple(value for value in tuple(globals().values()) if isinstance(value, Exclusion))

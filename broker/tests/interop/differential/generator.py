@@ -562,8 +562,8 @@ def _wildcards(world: _World) -> None:
     )
 
 
-#: Addresses with wildcards and without; one begins with one.
-_WILD = ("plain.*", "plain.#", "*.a", "plain.*.b", "plain.a.#", "#.b", "plain.a", "plain.a.b", "plain")
+#: Addresses with wildcards and without (``exclusions.WORDS_BEHIND_ANY``, ``SETTINGS_OF_WILDCARDS``).
+_WILD = ("plain.*", "plain.#", "plain.*.b", "plain.a.#", "plain.a", "plain.a.b", "plain")
 _TAME = ("plain.a", "plain.b", "plain.a.b", "plain.b.b", "plain.a.b.c", "plain")
 
 

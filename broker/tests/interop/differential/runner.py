@@ -253,6 +253,8 @@ class Runner:
             return several or types.get(only) is None or routing_type not in (None, types[only])
         if routing_type == ANYCAST and not types:
             namesake = session.link.ask(packets.QueueQuery(address))
+            if answer.exists and any("*" in each or "#" in each for each in self._names):
+                return True  # exclusions.COVERED_WITHOUT_QUEUE
             return isinstance(namesake, packets.QueueQueryResponse) and namesake.exists
         return not types if routing_type is None else bool(types) and routing_type not in types.values()
 

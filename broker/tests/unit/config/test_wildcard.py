@@ -30,10 +30,29 @@ from understudy.config.wildcard import check_match, is_wild, matches, specificit
         ("a.b", "a.b", True),
         ("a.b", "axb", False),
         ("$sys.#", "$sys.x", True),
+        ("#.sport", "sport", True),
+        ("#.sport", "news.europe.sport", True),
+        ("#.sport", "news.sport.europe", False),
+        ("news.#.sport", "news.sport", True),
+        ("news.#.sport", "news.europe.uk.sport", True),
+        ("news.#.sport", "news", False),
+        ("news.#.news", "news", False),
+        ("a.#.*", "a", False),
+        ("a.#.*.d", "a.b.c.d", True),
+        ("#.b.#", "a.b.c", True),
+        ("#.b.#", "a.c", False),
+        ("#.b.*.#.d", "a.b.c.d", True),
+        ("#.b.*.#.d", "a.b.d", False),
+        ("#.a.b.#.c", "a.c.a.b.c", True),
+        ("#.#.#", "", True),
     ],
 )
 def test_the_manuals_examples(match: str, address: str, fits: bool) -> None:
     assert matches(match, address) is fits
+
+
+def test_many_wildcards_cost_no_more_than_the_product_of_both_lengths() -> None:
+    assert not matches(".".join(["#", "a"] * 200 + ["b"]), ".".join(["a"] * 2_000))
 
 
 def test_other_signs() -> None:

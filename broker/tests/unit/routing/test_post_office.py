@@ -207,6 +207,27 @@ def test_wildcard_addresses_get_what_they_cover() -> None:
     assert [address.size_bytes for address in world.office.directory.addresses.values()] == [0, 0, 0]
 
 
+def test_anycast_queues_of_a_wildcard_address_take_turns_among_themselves() -> None:
+    world = World()
+    covering = [world.queue(name, address="news.*") for name in ("first", "second")]
+    session = world.session()
+    for number in range(4):
+        session.send(text(str(number), "news.eu", properties={ROUTING_TYPE: 1}))
+    own = world.office.directory.queues["news.eu"]
+    assert [queue.message_count for queue in (own, *covering)] == [4, 2, 2]
+
+
+@pytest.mark.parametrize(("sent", "bound"), [(0, RoutingType.ANYCAST), (1, RoutingType.MULTICAST)])
+def test_queues_of_a_wildcard_address_get_what_is_of_their_routing_type(sent: int, bound: RoutingType) -> None:
+    world = World()
+    queue = world.queue("every", address="news.*", routing_type=bound)
+    session = world.session()
+    session.send(text("m", "news.eu", properties={ROUTING_TYPE: sent}))
+    assert queue.message_count == 0
+    session.send(text("m", "news.eu", properties={ROUTING_TYPE: 1 - sent}))
+    assert queue.message_count == 1
+
+
 def test_a_failing_address_answers_with_an_error() -> None:
     world = World({"#": {"address_full_policy": "FAIL", "max_size_messages": 1}})
     queue = world.queue()

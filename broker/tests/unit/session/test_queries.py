@@ -68,3 +68,17 @@ def test_addresses() -> None:
     assert found.queue_names == ("q1", "q2")
     assert (found.supports_anycast, found.supports_multicast) == (True, False)
     assert session.queues.query_address("a::q1").exists
+
+
+def test_a_wildcard_address_has_the_queues_of_what_it_covers() -> None:
+    world = World()
+    for name in ("a", "a.b", "a.b.c", "b.c", "a.*"):
+        world.queue(f"q {name}", address=name)
+    queries = world.session().queues
+    assert queries.query_address("a.*").queue_names == ("q a.*", "q a.b")
+    assert set(queries.query_address("a.#").queue_names) == {"q a", "q a.b", "q a.b.c", "q a.*"}
+    assert set(queries.query_address("#.c").queue_names) == {"q a.b.c", "q b.c"}
+    assert not queries.query_address("#.c").exists
+    assert queries.query_address("a.b").queue_names == ("q a.b",)
+    world.office.directory.wildcard_routing = False
+    assert queries.query_address("a.*").queue_names == ("q a.*",)

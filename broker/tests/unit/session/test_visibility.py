@@ -7,7 +7,7 @@ import pytest
 from support.routing import FakeSecurity, World
 from understudy.config.model import Permission
 from understudy.errors import NotAuthorized, QueueNotFound
-from understudy.session.visibility import check_visible, find_visible, visible_queue
+from understudy.session.visibility import check_visible, find_visible, queue_names, visible_queue
 
 
 @pytest.mark.parametrize("permission", Permission)
@@ -41,3 +41,10 @@ def test_a_refusal_is_one_violation_and_leave_is_none() -> None:
     security = FakeSecurity(*(each for each in Permission if each is not Permission.EDIT))
     check_visible(security, "q", "q")
     assert security.asked == []
+
+
+def test_a_wildcard_address_tells_of_no_queue_that_the_client_may_not_know_of() -> None:
+    world = World()
+    world.queue("q", address="a.b")
+    assert queue_names(world.office.directory, FakeSecurity(), "a.*") == ("q",)
+    assert queue_names(world.office.directory, FakeSecurity(*Permission), "a.*") == ()
