@@ -17,9 +17,13 @@ from interop.differential.campaign import Verdict, judge
 from interop.differential.compare import Difference
 from interop.differential.configuration import start
 from interop.differential.generator import PROFILES
+from interop.differential.restarts import judge_restarts
 
 ROOT = Path(__file__).parents[4]
 SCRATCH = ROOT / ".scratch" / "interop"
+
+#: Programs for one restart.
+_BATCH = 24
 
 
 def _artemis() -> Path:
@@ -39,6 +43,7 @@ def _seeds(text: str) -> list[int]:
 
 @click.command()
 @click.option("--seeds", default="0-99", show_default=True, help="For instance 0-999 or 3,17.")
+@click.option("--restarts", is_flag=True, help="Programs with a restart of the broker in them.")
 @click.option("--profile", type=click.Choice([each.__name__.strip("_") for each in PROFILES]), help="Only its seeds.")
 @click.option(
     "--artemis", type=click.Path(path_type=Path, exists=True), help="Its command; default: what the tests brought."
@@ -47,7 +52,13 @@ def _seeds(text: str) -> list[int]:
 @click.option("--seconds", type=float, help="Begin no seed after that time.")
 @click.option("--json", "as_json", is_flag=True, help="One object on the standard output.")
 def main(
-    seeds: str, profile: str | None, artemis: Path | None, shrinking: bool, seconds: float | None, as_json: bool
+    seeds: str,
+    restarts: bool,
+    profile: str | None,
+    artemis: Path | None,
+    shrinking: bool,
+    seconds: float | None,
+    as_json: bool,
 ) -> None:
     """The same programs at both brokers. Exit code 1: there was a difference."""
     names = [each.__name__.strip("_") for each in PROFILES]
@@ -59,19 +70,25 @@ def main(
     with tempfile.TemporaryDirectory(prefix="differential-") as directory:
         targets = []
         try:
-            targets.append(start("understudy", Path(directory) / "understudy", command))
-            targets.append(start("artemis", Path(directory) / "artemis", command))
+            targets.append(start("understudy", Path(directory) / "understudy", command, restarted=restarts))
+            targets.append(start("artemis", Path(directory) / "artemis", command, restarted=restarts))
             ports = [target.node.port for target in targets]
             with Progress(console=console, disable=not console.is_terminal) as progress:
                 task = progress.add_task("programs", total=len(chosen))
-                for seed in chosen:
+                size = _BATCH if restarts else 1
+                for number, at in enumerate(range(0, len(chosen), size)):
                     if seconds is not None and time.monotonic() - began > seconds:
                         break
-                    verdict = judge(seed, ports[0], ports[1], shrinking=shrinking)
-                    verdicts.append(verdict)
-                    progress.advance(task)
-                    if verdict.difference is not None:
-                        progress.console.print(f"seed {seed}: {verdict.difference.sort}", markup=False)
+                    seeds_now = chosen[at : at + size]
+                    if restarts:
+                        found = judge_restarts(seeds_now, *targets, killed=number % 2 == 1, shrinking=shrinking)
+                    else:
+                        found = [judge(seed, ports[0], ports[1], shrinking=shrinking) for seed in seeds_now]
+                    verdicts.extend(found)
+                    progress.advance(task, len(found))
+                    for verdict in found:
+                        if verdict.difference is not None:
+                            progress.console.print(f"seed {verdict.seed}: {verdict.difference.sort}", markup=False)
         finally:
             for target in targets:
                 target.end()

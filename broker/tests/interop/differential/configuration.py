@@ -16,13 +16,20 @@ _SETTINGS = """
 _SCAN_PERIOD_MS = 3_600_000
 
 
-def start(name: str, directory: Path, artemis: Path | None) -> Target:
-    """A broker of that kind for programs."""
+def start(name: str, directory: Path, artemis: Path | None, *, restarted: bool = False) -> Target:
+    """A broker of that kind for programs.
+
+    Args:
+        name: ``understudy`` or ``artemis``.
+        directory: Its own.
+        artemis: The distribution's command.
+        restarted: It will be (``exclusions.IDLE_AT_START``).
+    """
     return start_target(
         name,
         directory,
         artemis if name == "artemis" else None,
-        settings=_SETTINGS,
+        settings="" if restarted else _SETTINGS,
         scan_period_ms=_SCAN_PERIOD_MS,
         expiry_scan_period_ms=_SCAN_PERIOD_MS,
     )

@@ -270,6 +270,10 @@ COVERED_WITHOUT_QUEUE = Exclusion(
     "anycast messages to an address without a queue that a wildcard address covers",
     "it gets its queue like any other address; at Artemis only if the address is new",
 )
+IDLE_AT_START = Exclusion(
+    "addresses that would be deleted for being idle, over a restart",
+    "the scan deletes them when they have been idle for long enough; Artemis does so at every start, whatever the delay",
+)
 
 #: All of them, as docs/core-protocol.md lists them.
 EVERY = tuple(value for value in tuple(globals().values()) if isinstance(value, Exclusion))

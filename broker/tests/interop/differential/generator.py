@@ -573,4 +573,26 @@ def _large(world: _World) -> None:
     world.draw.choice((_consuming, _consuming, _kinds, _failing, _distributed))(world)
 
 
+def restarting(seed: int) -> steps.Program:
+    """A program with a restart in it: what another profile does, then a restart, then the same sessions again."""
+    world = _World(random.Random(f"restart {seed}"))
+    RESTARTED[seed % len(RESTARTED)](world)
+    world.add(steps.Restart())
+    world.consumers.clear()
+    transacted = {step.session for step in world.steps if isinstance(step, steps.OpenSession) and step.xa}
+    for session in world.sessions:
+        if session in transacted:
+            world.add(steps.OpenSession(session, auto_commit_sends=False, auto_commit_acks=False, xa=True))
+        else:
+            world.add(steps.OpenSession(session, auto_commit_acks=world.chance(0.5)))
+    if transacted:
+        world.add(steps.Xa(world.sessions[0], "InDoubt"))
+        for branch in ("b0", "b1", "b2"):
+            if world.chance(0.6):
+                world.add(steps.Xa(world.sessions[0], world.draw.choice(("Commit", "Rollback")), branch))
+    _fill(world, {_send: 4, _consume: 4, _acknowledge: 3, _rollback: 1, _ask: 2, _leave: 1, _remove: 1})
+    return tuple(world.steps)
+
+
+RESTARTED = (_consuming, _kinds, _failing, _distributed, _large, _diverting, _wildcards, _arranging)
 PROFILES = (_selecting, _consuming, _kinds, _arranging, _failing, _distributed, _large, _diverting, _wildcards)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import itertools
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -72,8 +72,15 @@ class _Session:
 class Runner:
     """One program at one broker."""
 
-    def __init__(self, port: int) -> None:
+    def __init__(self, port: int, *, alone: bool = True) -> None:
+        """
+        Args:
+            port: Of the broker.
+            alone: No other program is under way there.
+        """
         self._port = port
+        self._alone = alone
+        self.seen: list[Observation] = []
         self._mark = f".r{next(_runs)}x{time.time_ns() % 10**9}"
         self._normaliser = Normaliser(self._mark)
         self._sessions: dict[str, _Session] = {}
@@ -91,17 +98,35 @@ class Runner:
 
     def run(self, program: steps.Program) -> list[Observation]:
         """What was seen of each step, and of the end."""
-        seen: list[Observation] = []
+        for _ in self.stages(program):
+            raise AssertionError("nobody restarts this broker")
+        return self.seen
+
+    def stages(self, program: steps.Program) -> Iterator[None]:
+        """The same into ``seen``, from one restart to the next: at each of them it waits for being asked to go on.
+        The brokers then have the dead letters of other programs, too.
+        """
+        seen = self.seen
         try:
-            seen.extend((f"{number}: {step!r}", self._carry_out(step)) for number, step in enumerate(program))
+            for number, step in enumerate(program):
+                if isinstance(step, steps.Restart):
+                    yield
+                    self._forget_connections()
+                else:
+                    seen.append((f"{number}: {step!r}", self._carry_out(step)))
             seen += [(f"end: close {name}", self._carry_out(steps.CloseSession(name))) for name in [*self._sessions]]
             seen.extend(self._look())
         finally:
-            for left in self._sessions.values():
-                left.link.close()
-            if self._managing is not None:
-                self._managing.end()
-        return seen
+            self._forget_connections()
+
+    def _forget_connections(self) -> None:
+        for left in self._sessions.values():
+            left.link.close()
+        self._sessions.clear()
+        self._suspended.clear()
+        if self._managing is not None:
+            self._managing.end()
+            self._managing = None
 
     # --- steps ---------------------------------------------------------------------------------
 
@@ -592,7 +617,7 @@ class Runner:
         self._open(steps.OpenSession("look"))
         session = self._sessions["look"]
         for divert in self._diverts:
-            assert self._managing is not None
+            self._managing = self._managing or Managing(self._port)
             self._managing.ask("destroyDivert", divert)
         for number, name in enumerate(names):
             short = self._normaliser.text(name)
@@ -613,7 +638,8 @@ class Runner:
 
     def _drain(self, session: _Session, step: steps.Consume, name: str) -> Any:
         """Everything in a queue; what is consumed is acknowledged."""
-        session.link.ask(packets.CreateConsumer(step.consumer, name, None, step.browse, True, 0))
+        own = None if step.browse or self._alone else f"_AMQ_ORIG_ADDRESS LIKE '%{self._mark}%'"
+        session.link.ask(packets.CreateConsumer(step.consumer, name, own, step.browse, True, 0))
         session.link.send(packets.FlowToken(step.consumer, -1))
         session.consumers[step.consumer] = _Consumer(step.browse)
         news = self._rest().get(f"look.{step.consumer}", [])

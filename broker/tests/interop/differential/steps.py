@@ -234,4 +234,9 @@ class RemoveDivert(Step):
     name: str
 
 
+@dataclass(frozen=True, slots=True, repr=False)
+class Restart(Step):
+    """The broker ends, by its will or by SIGKILL, and is started again (``restarts``)."""
+
+
 Program = tuple[Step, ...]
