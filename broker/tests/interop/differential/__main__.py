@@ -81,7 +81,7 @@ def main(
                         break
                     seeds_now = chosen[at : at + size]
                     if restarts:
-                        found = judge_restarts(seeds_now, *targets, killed=number % 2 == 1, shrinking=shrinking)
+                        found = judge_restarts(seeds_now, *targets, killed=number % 2 == 1)
                     else:
                         found = [judge(seed, ports[0], ports[1], shrinking=shrinking) for seed in seeds_now]
                     verdicts.extend(found)

@@ -250,8 +250,8 @@ HALF_DIVERTED = Exclusion(
     " copies that it has routed by then",
 )
 TURNS_OF_QUEUES = Exclusion(
-    "address::queue where an address has several anycast queues",
-    "whose turn it is does not change here; at Artemis it does",
+    "address::queue where an address has several anycast queues, and whose turn it is there after a restart",
+    "the turn is not passed on here by what names its queue; at Artemis it is. Nobody keeps it over a restart",
 )
 NAME_TAKEN = Exclusion(
     "anycast messages to an address without a queue while another address has a queue of that name",
@@ -270,9 +270,15 @@ COVERED_WITHOUT_QUEUE = Exclusion(
     "anycast messages to an address without a queue that a wildcard address covers",
     "it gets its queue like any other address; at Artemis only if the address is new",
 )
+MADE_ON_THE_WAY = Exclusion(
+    "addresses that came with a queue, and routing types that came with a message, over a restart or where"
+    " auto-delete-addresses is off",
+    "the setting holds whoever deletes the last queue, and what was answered to exist is there after a restart;"
+    " Artemis deletes such addresses all the same and forgets such routing types",
+)
 IDLE_AT_START = Exclusion(
     "addresses that would be deleted for being idle, over a restart",
-    "the scan deletes them when they have been idle for long enough; Artemis does so at every start, whatever the delay",
+    "the scan deletes them when they have been idle for long enough; Artemis does so at every start",
 )
 
 #: All of them, as docs/core-protocol.md lists them.

@@ -39,6 +39,8 @@ class _World:
     """Something is sent in transactions."""
     large: float = 0.0
     """How many of the messages are large, of one."""
+    restarting: bool = False
+    """There will be a restart: addresses are made before their queues (``exclusions.MADE_ON_THE_WAY``)."""
     expiring: bool = False
     """Messages may have expired; then whoever consumes can always take them."""
 
@@ -86,7 +88,7 @@ def _make_queue(world: _World, session: str, number: int, options: dict[str, obj
     name = f"plain.q{number}"
     address = address or name
     world.queues.append((address, name))
-    if world.chance(0.5):
+    if world.restarting or world.chance(0.5):
         world.add(steps.MakeAddress(session, address, (MULTICAST, ANYCAST)))
     world.add(steps.MakeQueue(session, address, name, tuple(options.items())))
 
@@ -173,7 +175,7 @@ def _send(world: _World, **options: object) -> None:
     if world.chance(0.1) and world.queues:
         there, name = world.queue()
         address = f"{there}::{name}"
-    if world.chance(0.06):
+    if world.chance(0.06) and not world.restarting:
         address = draw.choice(("plain.missing", "closed.missing", "plain.missing::plain.other", "closed.m::closed.o"))
     if world.chance(world.large):
         _make_large(world, said)
@@ -264,7 +266,7 @@ def _close(world: _World) -> None:
 
 def _remove(world: _World) -> None:
     name = world.queue()[1]
-    if world.chance(0.2):
+    if world.chance(0.2) or name == "plain.none":
         name = "plain.nothing"
     world.add(steps.RemoveQueue(world.session(), name))
 
@@ -294,10 +296,12 @@ def _make_any(world: _World) -> None:
     name = f"plain.q{number}"
     address = draw.choice((name, name, "plain.a", "closed.a"))
     choice = draw.random()
-    if choice < 0.25 and address != "closed.a":
+    if choice < 0.25 and address != "closed.a" and not world.restarting:
         types = draw.choice(((ANYCAST,), (MULTICAST,), (MULTICAST, ANYCAST)))
         world.add(steps.MakeAddress(session, address, types, world.chance(0.2)))
         return
+    if world.restarting and address != "closed.a":
+        world.add(steps.MakeAddress(session, address, (MULTICAST, ANYCAST)))
     options = _options(world)
     world.queues.append((address, name))
     if world.chance(0.1):
@@ -536,7 +540,7 @@ def _make_wild(world: _World) -> None:
         options["filter"] = selectors.sound_selector(draw)
     if world.chance(0.15):
         options.update(temporary=True, durable=False)
-    if world.chance(0.3):
+    if world.restarting or world.chance(0.3):
         world.add(steps.MakeAddress(session, address, (MULTICAST, ANYCAST)))
     world.queues.append((draw.choice(_TAME), name))
     world.add(steps.MakeQueue(session, address, name, tuple(options.items())))
@@ -575,7 +579,7 @@ def _large(world: _World) -> None:
 
 def restarting(seed: int) -> steps.Program:
     """A program with a restart in it: what another profile does, then a restart, then the same sessions again."""
-    world = _World(random.Random(f"restart {seed}"))
+    world = _World(random.Random(f"restart {seed}"), restarting=True)
     RESTARTED[seed % len(RESTARTED)](world)
     world.add(steps.Restart())
     world.consumers.clear()

@@ -92,6 +92,7 @@ class Runner:
         self._suspended: set[str] = set()
         self._managing: Managing | None = None
         self._diverts: dict[str, steps.MakeDivert] = {}
+        self._restarted = False
         self._grouped = False
         """Messages of groups were sent."""
         self._sequence = itertools.count(1)
@@ -112,6 +113,7 @@ class Runner:
                 if isinstance(step, steps.Restart):
                     yield
                     self._forget_connections()
+                    self._restarted = True
                 else:
                     seen.append((f"{number}: {step!r}", self._carry_out(step)))
             seen += [(f"end: close {name}", self._carry_out(steps.CloseSession(name))) for name in [*self._sessions]]
@@ -273,8 +275,10 @@ class Runner:
             copied = {"STRIP": None, "PASS": routing_type, "ANYCAST": ANYCAST, "MULTICAST": MULTICAST}
             if self._undecidable(session, self.name(divert.forwarding_address), copied[divert.routing_type]):
                 return True
+        several = [*types.values()].count(ANYCAST) > 1
+        if several and self._restarted:
+            return True
         if only:
-            several = [*types.values()].count(ANYCAST) > 1
             return several or types.get(only) is None or routing_type not in (None, types[only])
         if routing_type == ANYCAST and not types:
             namesake = session.link.ask(packets.QueueQuery(address))
