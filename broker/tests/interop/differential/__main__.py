@@ -23,7 +23,7 @@ ROOT = Path(__file__).parents[4]
 SCRATCH = ROOT / ".scratch" / "interop"
 
 #: Programs for one restart.
-_BATCH = 24
+_BATCH = 40
 
 
 def _artemis() -> Path:

@@ -577,11 +577,11 @@ def _large(world: _World) -> None:
     world.draw.choice((_consuming, _consuming, _kinds, _failing, _distributed))(world)
 
 
-def restarting(seed: int) -> steps.Program:
+def restarting(seed: int, *, killed: bool) -> steps.Program:
     """A program with a restart in it: what another profile does, then a restart, then the same sessions again."""
     world = _World(random.Random(f"restart {seed}"), restarting=True)
     RESTARTED[seed % len(RESTARTED)](world)
-    world.add(steps.Restart())
+    world.add(steps.Restart(killed))
     world.consumers.clear()
     transacted = {step.session for step in world.steps if isinstance(step, steps.OpenSession) and step.xa}
     for session in world.sessions:

@@ -28,7 +28,7 @@ def judge_restarts(seeds: Sequence[int], understudy: Target, artemis: Target, *,
         return [first_difference(*each) for each in zip(programs, ours, theirs, strict=True)]
 
     verdicts = {seed: Verdict(seed) for seed in seeds}
-    found = dict(zip(seeds, find([restarting(seed) for seed in seeds]), strict=True))
+    found = dict(zip(seeds, find([restarting(seed, killed=killed) for seed in seeds]), strict=True))
     different = {seed: first for seed, first in found.items() if first is not None}
     if different:
         for (seed, first), again in zip(

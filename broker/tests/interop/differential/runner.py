@@ -111,6 +111,8 @@ class Runner:
         try:
             for number, step in enumerate(program):
                 if isinstance(step, steps.Restart):
+                    if not step.killed:
+                        self._give_up_deliveries()
                     yield
                     self._forget_connections()
                     self._restarted = True
@@ -120,6 +122,12 @@ class Runner:
             seen.extend(self._look())
         finally:
             self._forget_connections()
+
+    def _give_up_deliveries(self) -> None:
+        """``exclusions.STOPPED_DELIVERIES``."""
+        for name, session in [*self._sessions.items()]:
+            if any(consumer.received and not consumer.browse for consumer in session.consumers.values()):
+                self._carry_out(steps.CloseSession(name))
 
     def _forget_connections(self) -> None:
         for left in self._sessions.values():

@@ -236,7 +236,10 @@ class RemoveDivert(Step):
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Restart(Step):
-    """The broker ends, by its will or by SIGKILL, and is started again (``restarts``)."""
+    """The broker ends and is started again (``restarts``)."""
+
+    killed: bool = False
+    """By SIGKILL."""
 
 
 Program = tuple[Step, ...]
