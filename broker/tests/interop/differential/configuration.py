@@ -13,6 +13,17 @@ _SETTINGS = """
         <auto-delete-addresses>true</auto-delete-addresses>
       </address-setting>
 """
+#: So small that a few messages are paged (``exclusions.READ_BACK``).
+_PAGING = """
+      <address-setting match="paged.#">
+        <max-size-bytes>20000</max-size-bytes>
+        <page-size-bytes>10000</page-size-bytes>
+        <max-read-page-bytes>-1</max-read-page-bytes>
+        <max-read-page-messages>-1</max-read-page-messages>
+        <auto-delete-addresses>{auto_delete}</auto-delete-addresses>
+        <address-full-policy>PAGE</address-full-policy>
+      </address-setting>
+"""
 _SCAN_PERIOD_MS = 3_600_000
 
 
@@ -29,7 +40,7 @@ def start(name: str, directory: Path, artemis: Path | None, *, restarted: bool =
         name,
         directory,
         artemis if name == "artemis" else None,
-        settings="" if restarted else _SETTINGS,
+        settings=_PAGING.format(auto_delete="false") if restarted else _SETTINGS + _PAGING.format(auto_delete="true"),
         scan_period_ms=_SCAN_PERIOD_MS,
         expiry_scan_period_ms=_SCAN_PERIOD_MS,
     )

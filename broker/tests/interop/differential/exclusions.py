@@ -281,6 +281,19 @@ STOPPED_DELIVERIES = Exclusion(
     "their clients may have seen them, so the next delivery says that it is not the first, as after any lost"
     " connection; Artemis forgets them. After SIGKILL nobody knows",
 )
+NAMED_AFTER_PLAIN = Exclusion(
+    "address::queue right after the address alone, or the other way round, from one session",
+    "one queue is promised (ADR 0012); Artemis sends where it sent before, for it compares the address alone",
+)
+READ_BACK = Exclusion(
+    "max-read-page-bytes and max-read-page-messages",
+    "they limit one reading here and change nothing that a client sees; Artemis delivers nothing more from the pages"
+    " while that much is not acknowledged",
+)
+PAGED_AND_SCHEDULED = Exclusion(
+    "scheduled messages at addresses that page",
+    "nobody sees them before their time; Artemis shows them to browsers while they are in a page",
+)
 IDLE_AT_START = Exclusion(
     "addresses that would be deleted for being idle, over a restart",
     "the scan deletes them when they have been idle for long enough; Artemis does so at every start",

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 from interop.differential import selectors, steps
@@ -41,6 +41,8 @@ class _World:
     """How many of the messages are large, of one."""
     restarting: bool = False
     """There will be a restart: addresses are made before their queues (``exclusions.MADE_ON_THE_WAY``)."""
+    deep: bool = False
+    """Messages are so large that a few of them fill their address, which pages."""
     expiring: bool = False
     """Messages may have expired; then whoever consumes can always take them."""
 
@@ -179,6 +181,9 @@ def _send(world: _World, **options: object) -> None:
         address = draw.choice(("plain.missing", "closed.missing", "plain.missing::plain.other", "closed.m::closed.o"))
     if world.chance(world.large):
         _make_large(world, said)
+    if world.deep:
+        said.pop("scheduled", None)  # exclusions.PAGED_AND_SCHEDULED
+        said.setdefault("size", draw.choice((1_000, 3_000, 6_000)))
     said.update(options)
     if world.kind:
         said.pop("expires", None)  # exclusions.EXPIRED_IN_KINDS
@@ -577,6 +582,44 @@ def _large(world: _World) -> None:
     world.draw.choice((_consuming, _consuming, _kinds, _failing, _distributed))(world)
 
 
+def _send_many(world: _World) -> None:
+    for _ in range(world.draw.randint(4, 10)):
+        _send(world)
+
+
+def _paging(world: _World) -> None:
+    """More than an address may hold in memory."""
+    world.deep, world.transacted = True, True
+    world.large = world.draw.choice((0, 0, 0.2))
+    for _ in range(world.draw.randint(1, 2)):
+        world.open(auto_commit_sends=world.chance(0.7), auto_commit_acks=world.chance(0.5))
+    address = world.draw.choice(("", "plain.a"))
+    for number in range(world.draw.randint(1, 3)):
+        options: dict[str, object] = {"routing_type": MULTICAST if address else ANYCAST}
+        if address and world.chance(0.4):
+            options["filter"] = selectors.sound_selector(world.draw)
+        if world.chance(0.1):
+            options["durable"] = False
+        _make_queue(world, world.session(), number, options, address)
+    _send_many(world)
+    _fill(
+        world,
+        {_send_many: 3, _send: 2, _consume: 5, _acknowledge: 8, _commit: 3, _rollback: 3, _leave: 2, _ask: 3, _flow: 2}
+        | {_close: 1, _remove: 1},
+    )
+    world.steps = [_paged(step) for step in world.steps]
+
+
+def _paged(step: steps.Step) -> steps.Step:
+    """The same about addresses that page."""
+    names = {
+        entry.name: value.replace("plain.", "paged.")
+        for entry in fields(step)  # type: ignore[arg-type]  # every step is a dataclass
+        if isinstance(value := getattr(step, entry.name), str)
+    }
+    return replace(step, **names)  # type: ignore[type-var]
+
+
 def restarting(seed: int, *, killed: bool) -> steps.Program:
     """A program with a restart in it: what another profile does, then a restart, then the same sessions again."""
     world = _World(random.Random(f"restart {seed}"), restarting=True)
@@ -598,5 +641,5 @@ def restarting(seed: int, *, killed: bool) -> steps.Program:
     return tuple(world.steps)
 
 
-RESTARTED = (_consuming, _kinds, _failing, _distributed, _large, _diverting, _wildcards, _arranging)
-PROFILES = (_selecting, _consuming, _kinds, _arranging, _failing, _distributed, _large, _diverting, _wildcards)
+RESTARTED = (_consuming, _kinds, _failing, _distributed, _large, _diverting, _wildcards, _arranging, _paging)
+PROFILES = (_selecting, _consuming, _kinds, _arranging, _failing, _distributed, _large, _diverting, _wildcards, _paging)

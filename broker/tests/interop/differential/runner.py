@@ -67,6 +67,8 @@ class _Session:
     branch: str = ""
     """That it works in, as far as it knows."""
     timeout_set: bool = False
+    sent_to: str = ""
+    """What it sent to last."""
 
 
 class Runner:
@@ -316,6 +318,10 @@ class Runner:
             return "skipped"
         if self._undecidable(session, name, routing_type):  # type: ignore[arg-type]
             return "skipped"
+        (address, *_), (before, *_) = name.split("::"), session.sent_to.split("::")
+        if address == before and name != session.sent_to:
+            return "skipped"  # exclusions.NAMED_AFTER_PLAIN
+        session.sent_to = name
         self._grouped = self._grouped or "_AMQ_GROUP_ID" in dict(step.properties)
         session.correlation_id += 1
         *first, last = packets_of(step, self.name(step.address), session.correlation_id)
