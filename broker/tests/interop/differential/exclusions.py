@@ -294,6 +294,11 @@ PAGED_AND_SCHEDULED = Exclusion(
     "scheduled messages at addresses that page",
     "nobody sees them before their time; Artemis shows them to browsers while they are in a page",
 )
+PAGED_AND_COMMITTED = Exclusion(
+    "several producers at an address that pages, one of them transacted",
+    "messages line up when they are committed; at Artemis those sent before the address paged come before what is"
+    " in pages",
+)
 IDLE_AT_START = Exclusion(
     "addresses that would be deleted for being idle, over a restart",
     "the scan deletes them when they have been idle for long enough; Artemis does so at every start",

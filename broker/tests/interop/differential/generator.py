@@ -591,8 +591,9 @@ def _paging(world: _World) -> None:
     """More than an address may hold in memory."""
     world.deep, world.transacted = True, True
     world.large = world.draw.choice((0, 0, 0.2))
-    for _ in range(world.draw.randint(1, 2)):
-        world.open(auto_commit_sends=world.chance(0.7), auto_commit_acks=world.chance(0.5))
+    transacted = world.chance(0.4)  # exclusions.PAGED_AND_COMMITTED
+    for _ in range(1 if transacted else world.draw.randint(1, 2)):
+        world.open(auto_commit_sends=not transacted, auto_commit_acks=world.chance(0.5))
     address = world.draw.choice(("", "plain.a"))
     for number in range(world.draw.randint(1, 3)):
         options: dict[str, object] = {"routing_type": MULTICAST if address else ANYCAST}
