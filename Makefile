@@ -124,8 +124,8 @@ interop: $(VENV)/.complete ## Every scenario with clients nobody here wrote, and
 	$(PYTEST) -m maven broker/tests/interop; outcome=$$?; $(INTEROP_PAGE); exit $$outcome
 
 .PHONY: differential
-differential: $(VENV)/.complete ## The same random programs at our broker and at Artemis: SEEDS=0-999
-	cd broker/tests && ../../$(PY) -m interop.differential --seeds $(or $(SEEDS),0-199)
+differential: $(VENV)/.complete ## The same random programs at our broker and at Artemis: SEEDS=0-999 RESTARTS=1
+	cd broker/tests && ../../$(PY) -m interop.differential --seeds $(or $(SEEDS),0-199) $(if $(RESTARTS),--restarts)
 
 .PHONY: bench
 bench: $(VENV)/.complete ## Ratio tables of docs/benchmarks.md

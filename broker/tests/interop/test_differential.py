@@ -10,14 +10,22 @@ import pytest
 from interop.differential.campaign import judge
 from interop.differential.compare import first_difference
 from interop.differential.configuration import start
-from interop.differential.generator import PROFILES
+from interop.differential.generator import PROFILES, RESTARTED
+from interop.differential.restarts import judge_restarts
 from interop.differential.runner import Runner
 from interop.differential.steps import Acknowledge, Consume, MakeQueue, OpenSession, Rollback, Send
+from support.targets import Target
 
 pytestmark = pytest.mark.maven
 
 #: Of each profile, which take turns by seed: about a minute together.
 SEEDS_PER_PROFILE = 14
+#: These come with every change; the others in make test-all.
+SHORT = ("selecting", "consuming", "kinds", "arranging", "failing", "distributed")
+#: Programs of each profile before a restart.
+RESTARTED_PER_PROFILE = 3
+
+_NAMES = [profile.__name__.strip("_") for profile in PROFILES]
 
 
 @pytest.fixture(scope="module")
@@ -34,10 +42,36 @@ def ports(artemis: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[t
 
 
 @pytest.mark.feature("the same as Artemis, packet by packet")
-@pytest.mark.parametrize("profile", range(len(PROFILES)), ids=[profile.__name__.strip("_") for profile in PROFILES])
-def test_programs_are_the_same_at_both(ports: tuple[int, int], profile: int) -> None:
+@pytest.mark.parametrize(
+    "profile",
+    [pytest.param(name, marks=[] if name in SHORT else pytest.mark.long, id=name) for name in _NAMES],
+)
+def test_programs_are_the_same_at_both(ports: tuple[int, int], profile: str) -> None:
     for number in range(SEEDS_PER_PROFILE):
-        verdict = judge(number * len(PROFILES) + profile, *ports)
+        verdict = judge(number * len(PROFILES) + _NAMES.index(profile), *ports)
+        assert verdict.difference is None, f"seed {verdict.seed}:\n{verdict.difference.describe()}"
+
+
+@pytest.fixture(scope="module")
+def restarted(artemis: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[Target]]:
+    """Our broker and Artemis, to be restarted."""
+    targets: list[Target] = []
+    try:
+        for name in ("understudy", "artemis"):
+            targets.append(start(name, tmp_path_factory.mktemp("restarted") / name, artemis, restarted=True))
+        yield targets
+    finally:
+        for target in targets:
+            target.end()
+
+
+@pytest.mark.long
+@pytest.mark.feature("the same as Artemis over a restart")
+@pytest.mark.parametrize("killed", [False, True], ids=["stopped", "killed"])
+def test_programs_are_the_same_over_a_restart(restarted: list[Target], killed: bool) -> None:
+    count = RESTARTED_PER_PROFILE * len(RESTARTED)
+    seeds = range(count, 2 * count) if killed else range(count)
+    for verdict in judge_restarts(seeds, *restarted, killed=killed):
         assert verdict.difference is None, f"seed {verdict.seed}:\n{verdict.difference.describe()}"
 
 

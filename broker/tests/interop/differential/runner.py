@@ -10,18 +10,18 @@ from __future__ import annotations
 import itertools
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
 from typing import Any
 
-from interop.differential import steps
+from interop.differential import deliveries, steps
+from interop.differential.deliveries import Consumer, Session
 from interop.differential.link import CHANNEL, Link
 from interop.differential.managing import Managing
 from interop.differential.normaliser import Normaliser
-from interop.differential.sending import PAST_MS, packets_of
+from interop.differential.routes import Routes
+from interop.differential.sending import packets_of
 from understudy.ids import Xid
-from understudy.message import FORCED_DELIVERY, ROUTING_TYPE, Message
+from understudy.message import FORCED_DELIVERY, ROUTING_TYPE
 from understudy.wire.core import packets
-from understudy.wire.core.packets_session import message_of_header
 
 _UNKNOWN_MESSAGE = 2**52 + 7
 MULTICAST, ANYCAST = 0, 1
@@ -32,43 +32,6 @@ _PIECES_S = 0.03
 _runs = itertools.count(1)
 
 Observation = tuple[str, Any]
-
-
-@dataclass(slots=True)
-class _Consumer:
-    browse: bool
-    received: list[int] = field(default_factory=list)
-    """Ids of the messages that came, in order."""
-    outstanding: list[int] = field(default_factory=list)
-    """Those that are not settled as far as its client knows."""
-    unlimited: bool = False
-    """It was given credits without end."""
-    queue: str = ""
-    priority: int = 0
-    selective: bool = False
-    """It has a selector."""
-    looked: bool = False
-    """A browser that has come to rest."""
-    lent: bool = False
-    """Its queue is non-destructive."""
-    last_values: bool = False
-    """Its queue is a last-value queue."""
-    partial: bool = False
-    """More pieces of a large message are to come."""
-    ignoring: bool = False
-    """What those pieces belong to is left out."""
-
-
-@dataclass(slots=True)
-class _Session:
-    link: Link
-    consumers: dict[int, _Consumer] = field(default_factory=dict)
-    correlation_id: int = 1
-    branch: str = ""
-    """That it works in, as far as it knows."""
-    timeout_set: bool = False
-    sent_to: str = ""
-    """What it sent to last."""
 
 
 class Runner:
@@ -85,7 +48,7 @@ class Runner:
         self.seen: list[Observation] = []
         self._mark = f".r{next(_runs)}x{time.time_ns() % 10**9}"
         self._normaliser = Normaliser(self._mark)
-        self._sessions: dict[str, _Session] = {}
+        self._sessions: dict[str, Session] = {}
         self._names: dict[str, None] = {}
         self._branches: dict[str, None] = {}
         self._makers: dict[str, str] = {}
@@ -93,8 +56,7 @@ class Runner:
         self._undecided: set[str] = set()
         self._suspended: set[str] = set()
         self._managing: Managing | None = None
-        self._diverts: dict[str, steps.MakeDivert] = {}
-        self._restarted = False
+        self._routes = Routes(self.name, self._names)
         self._grouped = False
         """Messages of groups were sent."""
         self._sequence = itertools.count(1)
@@ -117,7 +79,7 @@ class Runner:
                         self._give_up_deliveries()
                     yield
                     self._forget_connections()
-                    self._restarted = True
+                    self._routes.restarted = True
                 else:
                     seen.append((f"{number}: {step!r}", self._carry_out(step)))
             seen += [(f"end: close {name}", self._carry_out(steps.CloseSession(name))) for name in [*self._sessions]]
@@ -171,7 +133,7 @@ class Runner:
         return "::".join(marked)
 
     def _open(self, step: steps.OpenSession, *, remember: bool = True) -> Any:
-        session = _Session(Link(self._port))
+        session = Session(Link(self._port))
         answer = session.link.ask(
             packets.CreateSessionV2(
                 name=f"diff{self._mark}-{step.session}-{next(self._sequence)}",
@@ -197,9 +159,9 @@ class Runner:
         managing = self._managing = self._managing or Managing(self._port)
         name = step.name + self._mark
         if isinstance(step, steps.RemoveDivert):
-            self._diverts.pop(name, None)
+            self._routes.diverts.pop(name, None)
             return managing.ask("destroyDivert", name)
-        if name in self._diverts or not managing.exists(self.name(step.address)):
+        if name in self._routes.diverts or not managing.exists(self.name(step.address)):
             return "skipped"  # exclusions.DIVERT_AGAIN, DIVERT_OF_NO_ADDRESS
         answer = managing.ask(
             "createDivert",
@@ -208,31 +170,31 @@ class Runner:
             *(step.exclusive, step.selector, None, step.routing_type),
         )
         if answer == "done":
-            self._diverts[name] = step
+            self._routes.diverts[name] = step
         return answer
 
-    def _ask(self, session: _Session, packet: packets.Packet) -> Any:
+    def _ask(self, session: Session, packet: packets.Packet) -> Any:
         return self._normaliser.packet(session.link.ask(packet))
 
-    def _close(self, session: _Session, step: steps.CloseSession) -> Any:
+    def _close(self, session: Session, step: steps.CloseSession) -> Any:
         answer = self._ask(session, packets.SessionClose())
         session.link.close()
         del self._sessions[step.session]
         return answer
 
-    def _cut(self, session: _Session, step: steps.Cut) -> Any:
+    def _cut(self, session: Session, step: steps.Cut) -> Any:
         session.link.close()
         del self._sessions[step.session]
         time.sleep(_CUT_S)
         return "cut"
 
-    def _start(self, session: _Session, step: steps.Start) -> Any:
+    def _start(self, session: Session, step: steps.Start) -> Any:
         session.link.send(packets.SessionStart())
 
-    def _stop(self, session: _Session, step: steps.Stop) -> Any:
+    def _stop(self, session: Session, step: steps.Stop) -> Any:
         return self._ask(session, packets.SessionStop())
 
-    def _make_address(self, session: _Session, step: steps.MakeAddress) -> Any:
+    def _make_address(self, session: Session, step: steps.MakeAddress) -> Any:
         known = session.link.ask(packets.BindingQuery(self.name(step.address)))
         if isinstance(known, packets.BindingQueryResponseV5) and known.exists:
             types = {*[MULTICAST] * known.supports_multicast, *[ANYCAST] * known.supports_anycast}
@@ -243,7 +205,7 @@ class Runner:
             packets.CreateAddress(self.name(step.address), step.routing_types, True, step.auto_created),
         )
 
-    def _make_queue(self, session: _Session, step: steps.MakeQueue) -> Any:
+    def _make_queue(self, session: Session, step: steps.MakeQueue) -> Any:
         options: dict[str, Any] = dict(step.options)
         address = session.link.ask(packets.BindingQuery(self.name(step.address)))
         if step.address.startswith("closed") and isinstance(address, packets.BindingQueryResponseV5) and address.exists:
@@ -254,69 +216,31 @@ class Runner:
             self._makers.setdefault(step.name.rpartition("::")[2], step.session)
         return self._ask(session, packets.CreateQueueV2(self.name(step.address), self.name(step.name), **options))
 
-    def _share_queue(self, session: _Session, step: steps.ShareQueue) -> Any:
+    def _share_queue(self, session: Session, step: steps.ShareQueue) -> Any:
         options: dict[str, Any] = dict(step.options)
         return self._ask(session, packets.CreateSharedQueueV2(self.name(step.address), self.name(step.name), **options))
 
-    def _remove_queue(self, session: _Session, step: steps.RemoveQueue) -> Any:
+    def _remove_queue(self, session: Session, step: steps.RemoveQueue) -> Any:
         return self._ask(session, packets.DeleteQueue(self.name(step.name)))
 
-    def _ask_queue(self, session: _Session, step: steps.AskQueue) -> Any:
+    def _ask_queue(self, session: Session, step: steps.AskQueue) -> Any:
         if self._elsewhere(session, step.name):
             return "skipped"
         return self._ask(session, packets.QueueQuery(self.name(step.name)))
 
-    def _ask_address(self, session: _Session, step: steps.AskAddress) -> Any:
+    def _ask_address(self, session: Session, step: steps.AskAddress) -> Any:
         return self._ask(session, packets.BindingQuery(self.name(step.address)))
 
-    def _undecidable(self, session: _Session, name: str, routing_type: int | None) -> bool:
-        """Whether what becomes of a message to that address, or of its copies, is a matter of opinion
-        (``exclusions.UNTYPED_TO_NOWHERE``, ``OTHER_ROUTING_TYPE``, ``NAME_TAKEN``, ``TURNS_OF_QUEUES``).
-        """
-        address, _, only = name.partition("::")
-        answer = session.link.ask(packets.BindingQuery(address))
-        if not isinstance(answer, packets.BindingQueryResponse):
-            return True
-        types = {}
-        for queue in answer.queue_names:
-            described = session.link.ask(packets.QueueQuery(queue))
-            types[queue] = getattr(described, "routing_type", None)
-        for divert in self._diverts_of(address):
-            copied = {"STRIP": None, "PASS": routing_type, "ANYCAST": ANYCAST, "MULTICAST": MULTICAST}
-            if self._undecidable(session, self.name(divert.forwarding_address), copied[divert.routing_type]):
-                return True
-        several = [*types.values()].count(ANYCAST) > 1
-        if several and self._restarted:
-            return True
-        if only:
-            return several or types.get(only) is None or routing_type not in (None, types[only])
-        if routing_type == ANYCAST and not types:
-            namesake = session.link.ask(packets.QueueQuery(address))
-            if answer.exists and any("*" in each or "#" in each for each in self._names):
-                return True  # exclusions.COVERED_WITHOUT_QUEUE
-            return isinstance(namesake, packets.QueueQueryResponse) and namesake.exists
-        return not types if routing_type is None else bool(types) and routing_type not in types.values()
-
-    def _diverts_of(self, address: str) -> list[steps.MakeDivert]:
-        return [divert for divert in self._diverts.values() if self.name(divert.address) == address]
-
-    def _half_diverted(self, address: str) -> bool:
-        """``exclusions.HALF_DIVERTED``."""
-        reached = self._diverts_of(address)
-        for divert in reached:
-            reached += self._diverts_of(self.name(divert.forwarding_address))
-        return len(reached) > 1 and any(divert.forwarding_address.startswith("closed") for divert in reached)
-
-    def _send(self, session: _Session, step: steps.Send) -> Any:
+    def _send(self, session: Session, step: steps.Send) -> Any:
         routing_type = dict(step.properties).get(ROUTING_TYPE, (0, None))[1]
         if session.branch and step.address.startswith("closed"):
             known = session.link.ask(packets.BindingQuery(self.name(step.address).partition("::")[0]))
             if not (isinstance(known, packets.BindingQueryResponse) and known.exists):
                 return "skipped"  # exclusions.XA_REFUSED_SENDS
         name = self.name(step.address)
-        if self._half_diverted(name.partition("::")[0]):
+        if self._routes.is_half_diverted(name.partition("::")[0]):
             return "skipped"
-        if self._undecidable(session, name, routing_type):  # type: ignore[arg-type]
+        if self._routes.is_undecidable(session.link, name, routing_type):  # type: ignore[arg-type]
             return "skipped"
         (address, *_), (before, *_) = name.split("::"), session.sent_to.split("::")
         if address == before and name != session.sent_to:
@@ -331,7 +255,7 @@ class Runner:
             return self._ask(session, last)
         return session.link.send(last)
 
-    def _elsewhere(self, session: _Session, name: str) -> bool:
+    def _elsewhere(self, session: Session, name: str) -> bool:
         """Whether ``address::queue`` names a queue of another address (``exclusions.OTHER_ADDRESS``)."""
         address, separator, queue = self.name(name).partition("::")
         if not separator:
@@ -339,7 +263,7 @@ class Runner:
         known = session.link.ask(packets.QueueQuery(queue))
         return isinstance(known, packets.QueueQueryResponse) and known.exists and known.address != address
 
-    def _takes_turns(self, session: _Session, step: steps.Consume) -> bool:
+    def _takes_turns(self, session: Session, step: steps.Consume) -> bool:
         """Whether somebody consumes there with the same right, or browses among them
         (``exclusions.TURNS``, ``BROWSED_LOANS``).
         """
@@ -365,7 +289,7 @@ class Runner:
             for other in each.consumers.values()
         )
 
-    def _consume(self, session: _Session, step: steps.Consume) -> Any:
+    def _consume(self, session: Session, step: steps.Consume) -> Any:
         if step.consumer in session.consumers or self._elsewhere(session, step.queue):
             return "skipped"
         if self._takes_turns(session, step):
@@ -376,7 +300,7 @@ class Runner:
             )
         )
         if isinstance(answer, packets.QueueQueryResponse):
-            session.consumers[step.consumer] = _Consumer(
+            session.consumers[step.consumer] = Consumer(
                 step.browse,
                 unlimited=step.credits == -1,
                 queue=step.queue.rpartition("::")[2],
@@ -389,19 +313,19 @@ class Runner:
                 session.link.send(packets.FlowToken(step.consumer, step.credits))
         return self._normaliser.packet(answer)
 
-    def _flow(self, session: _Session, step: steps.Flow) -> Any:
+    def _flow(self, session: Session, step: steps.Flow) -> Any:
         consumer = session.consumers.get(step.consumer)
         if consumer is None or consumer.unlimited:
             return "skipped"  # exclusions.CREDITS_AFTER_UNLIMITED
         consumer.unlimited = step.credits == -1
         return session.link.send(packets.FlowToken(step.consumer, step.credits))
 
-    def _leave(self, session: _Session, step: steps.Leave) -> Any:
+    def _leave(self, session: Session, step: steps.Leave) -> Any:
         if session.consumers.pop(step.consumer, None) is None:
             return "skipped"
         return self._ask(session, packets.ConsumerClose(step.consumer))
 
-    def _acknowledge(self, session: _Session, step: steps.Acknowledge) -> Any:
+    def _acknowledge(self, session: Session, step: steps.Acknowledge) -> Any:
         message_id = self._delivered(session, step.consumer, step.delivery)
         if message_id is None:
             return "skipped"
@@ -420,7 +344,7 @@ class Runner:
         packet = kind(step.consumer, message_id, step.answered)
         return self._ask(session, packet) if step.answered else session.link.send(packet)
 
-    def _expire(self, session: _Session, step: steps.Expire) -> Any:
+    def _expire(self, session: Session, step: steps.Expire) -> Any:
         message_id = self._delivered(session, step.consumer, step.delivery)
         if message_id is None:
             return "skipped"
@@ -429,18 +353,18 @@ class Runner:
             outstanding.remove(message_id)
         return session.link.send(packets.Expired(step.consumer, message_id))
 
-    def _delivered(self, session: _Session, consumer_id: int, delivery: int) -> int | None:
+    def _delivered(self, session: Session, consumer_id: int, delivery: int) -> int | None:
         consumer = session.consumers.get(consumer_id)
         if consumer is None or delivery >= len(consumer.received):
             return None
         return _UNKNOWN_MESSAGE if delivery < 0 else consumer.received[delivery]
 
-    def _commit(self, session: _Session, step: steps.Commit) -> Any:
+    def _commit(self, session: Session, step: steps.Commit) -> Any:
         if session.branch:
             return "skipped"  # exclusions.XA_LOCAL_OUTCOME
         return self._ask(session, packets.Commit())
 
-    def _rollback(self, session: _Session, step: steps.Rollback) -> Any:
+    def _rollback(self, session: Session, step: steps.Rollback) -> Any:
         if session.branch or any(consumer.lent for consumer in session.consumers.values()):
             return "skipped"  # exclusions.XA_LOCAL_OUTCOME, LOANS_GIVEN_BACK
         if self._among_others(session):
@@ -448,31 +372,31 @@ class Runner:
         self._give_back(session)
         return self._ask(session, packets.Rollback(step.last_delivered))
 
-    def _among_others(self, session: _Session) -> bool:
+    def _among_others(self, session: Session) -> bool:
         """Whether somebody else consumes where it does (``exclusions.ROLLBACK_AMONG_OTHERS``)."""
         everybody = [consumer for each in self._sessions.values() for consumer in each.consumers.values()]
         queues = [consumer.queue for consumer in everybody if not consumer.browse]
         return any(queues.count(consumer.queue) > 1 for consumer in session.consumers.values() if not consumer.browse)
 
     @staticmethod
-    def _give_back(session: _Session) -> None:
+    def _give_back(session: Session) -> None:
         """What is outstanding goes back, so that its acknowledgement would be of nothing."""
         for consumer in session.consumers.values():
             consumer.outstanding.clear()
             consumer.partial = False
 
-    def _metadata(self, session: _Session, step: steps.Metadata) -> Any:
+    def _metadata(self, session: Session, step: steps.Metadata) -> Any:
         kind = packets.UniqueAddMetadata if step.unique else packets.AddMetadataV2
         return self._ask(session, kind(step.key, step.value + self._mark, True))
 
-    def _credits(self, session: _Session, step: steps.Credits) -> Any:
+    def _credits(self, session: Session, step: steps.Credits) -> Any:
         session.link.send(packets.ProducerRequestCredits(step.credits, self.name(step.address)))
 
     def _xid(self, branch: str) -> Xid:
         self._branches.setdefault(branch)
         return Xid(7, f"g{self._mark}".encode(), branch.encode())
 
-    def _xa(self, session: _Session, step: steps.Xa) -> Any:
+    def _xa(self, session: Session, step: steps.Xa) -> Any:
         request = step.request
         kind: Any = getattr(packets, f"Xa{request}")
         if request == "GetTimeout" and session.timeout_set:
@@ -531,30 +455,30 @@ class Runner:
                 consumer.looked = consumer.browse
         return dict(sorted(news.items()))
 
-    def _rest_of(self, session: _Session, name: str = "", news: dict[str, list[Any]] | None = None) -> bool:
+    def _rest_of(self, session: Session, name: str = "", news: dict[str, list[Any]] | None = None) -> bool:
         """One round of one session. Whether anything came."""
         link = session.link
         wanted = {next(self._sequence): key for key, consumer in session.consumers.items() if not consumer.partial}
         for sequence, consumer_id in wanted.items():
             link.send(packets.ForceConsumerDelivery(consumer_id, sequence))
         link.ask(packets.QueueQuery("nothing of this name"))
-        link.wait(lambda: not self._missing(link, wanted) or self._gone(link), 3)
-        partial = any(consumer.partial for consumer in session.consumers.values()) or self._begun(link)
+        link.wait(lambda: not deliveries.missing(link, wanted) or deliveries.is_gone(link), 3)
+        partial = any(consumer.partial for consumer in session.consumers.values()) or deliveries.begun_by(link)
         link.take(_PIECES_S if partial else 0.001)
-        link.wait(lambda: not self._missing(link, wanted) or self._gone(link), 3)
-        missing = self._missing(link, wanted)
+        link.wait(lambda: not deliveries.missing(link, wanted) or deliveries.is_gone(link), 3)
+        missing = deliveries.missing(link, wanted)
         fresh = False
         for packet in link.unasked:
-            message = _message_of(packet)
+            message = deliveries.message_of(packet)
             consumer = session.consumers.get(getattr(packet, "consumer_id", -1))
             if message is not None and FORCED_DELIVERY in message.properties:
                 continue
-            if self._left_out(consumer, packet, message):
+            if deliveries.is_left_out(consumer, packet, message):
                 continue
             fresh = True
             key = name
             if message is not None and consumer is not None:
-                self._delivered_to(consumer, packet, message)
+                deliveries.note(consumer, packet, message)
             if isinstance(packet, packets.DisconnectConsumer):
                 session.consumers.pop(packet.consumer_id, None)
                 missing.discard(packet.consumer_id)
@@ -572,52 +496,6 @@ class Runner:
             del self._sessions[name]
         return fresh
 
-    @staticmethod
-    def _left_out(consumer: _Consumer | None, packet: packets.Packet, message: Message | None) -> bool:
-        """``exclusions.BROWSED_LATER``, ``BROWSED_EXPIRED``; and whether more pieces follow is kept in mind."""
-        if consumer is None:
-            return False
-        if message is not None:
-            consumer.ignoring = consumer.browse and (consumer.looked or message.expiration == PAST_MS)
-            consumer.partial = isinstance(packet, packets.ReceiveLargeMessage)
-        elif isinstance(packet, packets.ReceiveContinuation):
-            consumer.partial = packet.continues
-        else:
-            return False
-        return consumer.ignoring
-
-    @staticmethod
-    def _delivered_to(consumer: _Consumer, packet: packets.Packet, message: Message) -> None:
-        consumer.received.append(message.message_id)
-        if not consumer.browse:
-            consumer.outstanding.append(message.message_id)
-        if consumer.lent:
-            packet.delivery_count = 0  # type: ignore[attr-defined]  # exclusions.DELIVERIES_OF_LOANS
-
-    def _missing(self, link: Link, wanted: dict[int, int]) -> set[int]:
-        """Consumers of which no marker came, nor something large that has not come to its end."""
-        begun = self._begun(link)
-        markers = {
-            int(packet.message.properties[FORCED_DELIVERY])  # type: ignore[arg-type]
-            for packet in link.unasked
-            if isinstance(packet, packets.ReceiveMessage) and FORCED_DELIVERY in packet.message.properties
-        }
-        return {consumer for sequence, consumer in wanted.items() if sequence not in markers and consumer not in begun}
-
-    @staticmethod
-    def _begun(link: Link) -> set[int]:
-        begun = set()
-        for packet in link.unasked:
-            if isinstance(packet, packets.ReceiveLargeMessage):
-                begun.add(packet.consumer_id)
-            elif isinstance(packet, packets.ReceiveContinuation) and not packet.continues:
-                begun.discard(packet.consumer_id)
-        return begun
-
-    @staticmethod
-    def _gone(link: Link) -> bool:
-        return any(isinstance(packet, packets.DisconnectConsumer) for packet in link.unasked)
-
     # --- the end -------------------------------------------------------------------------------
 
     def _look(self) -> list[Observation]:
@@ -634,7 +512,7 @@ class Runner:
             seen.append(("end: close", self._close(left, steps.CloseSession("x"))))
         self._open(steps.OpenSession("look"))
         session = self._sessions["look"]
-        for divert in self._diverts:
+        for divert in self._routes.diverts:
             self._managing = self._managing or Managing(self._port)
             self._managing.ask("destroyDivert", divert)
         for number, name in enumerate(names):
@@ -654,12 +532,12 @@ class Runner:
         self._close(session, steps.CloseSession("look"))
         return seen
 
-    def _drain(self, session: _Session, step: steps.Consume, name: str) -> Any:
+    def _drain(self, session: Session, step: steps.Consume, name: str) -> Any:
         """Everything in a queue; what is consumed is acknowledged."""
         own = None if step.browse or self._alone else f"_AMQ_ORIG_ADDRESS LIKE '%{self._mark}%'"
         session.link.ask(packets.CreateConsumer(step.consumer, name, own, step.browse, True, 0))
         session.link.send(packets.FlowToken(step.consumer, -1))
-        session.consumers[step.consumer] = _Consumer(step.browse)
+        session.consumers[step.consumer] = Consumer(step.browse)
         news = self._rest().get(f"look.{step.consumer}", [])
         consumer = session.consumers.pop(step.consumer, None)
         if consumer is not None:
@@ -669,12 +547,6 @@ class Runner:
         if not step.browse:  # of dead letters the order in time between queues is nobody's promise
             news = sorted(news, key=repr)
         return news
-
-
-def _message_of(packet: packets.Packet) -> Message | None:
-    if isinstance(packet, packets.ReceiveMessage):
-        return packet.message
-    return message_of_header(packet.header) if isinstance(packet, packets.ReceiveLargeMessage) else None
 
 
 _HANDLERS: dict[type, Callable[..., Any]] = {

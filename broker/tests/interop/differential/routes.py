@@ -1,0 +1,68 @@
+"""Where a message of a program would go, as far as it matters for what is left out.
+
+Not here: sending it (``runner``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+
+from interop.differential import steps
+from interop.differential.link import Link
+from understudy.wire.core import packets
+
+MULTICAST, ANYCAST = 0, 1
+
+
+class Routes:
+    """Of one run."""
+
+    def __init__(self, name: Callable[[str], str], names: Collection[str]) -> None:
+        """
+        Args:
+            name: Makes a name of the program one of the run.
+            names: Of the run, so far.
+        """
+        self._name = name
+        self._names = names
+        self.diverts: dict[str, steps.MakeDivert] = {}
+        """That there are, by name."""
+        self.restarted = False
+
+    def is_undecidable(self, link: Link, name: str, routing_type: int | None) -> bool:
+        """Whether what becomes of a message to that address, or of its copies, is a matter of opinion
+        (``exclusions.UNTYPED_TO_NOWHERE``, ``OTHER_ROUTING_TYPE``, ``NAME_TAKEN``, ``TURNS_OF_QUEUES``).
+        """
+        address, _, only = name.partition("::")
+        answer = link.ask(packets.BindingQuery(address))
+        if not isinstance(answer, packets.BindingQueryResponse):
+            return True
+        types = {}
+        for queue in answer.queue_names:
+            described = link.ask(packets.QueueQuery(queue))
+            types[queue] = getattr(described, "routing_type", None)
+        for divert in self._diverts_of(address):
+            copied = {"STRIP": None, "PASS": routing_type, "ANYCAST": ANYCAST, "MULTICAST": MULTICAST}
+            if self.is_undecidable(link, self._name(divert.forwarding_address), copied[divert.routing_type]):
+                return True
+        several = [*types.values()].count(ANYCAST) > 1
+        if several and self.restarted:
+            return True
+        if only:
+            return several or types.get(only) is None or routing_type not in (None, types[only])
+        if routing_type == ANYCAST and not types:
+            namesake = link.ask(packets.QueueQuery(address))
+            if answer.exists and any("*" in each or "#" in each for each in self._names):
+                return True  # exclusions.COVERED_WITHOUT_QUEUE
+            return isinstance(namesake, packets.QueueQueryResponse) and namesake.exists
+        return not types if routing_type is None else bool(types) and routing_type not in types.values()
+
+    def _diverts_of(self, address: str) -> list[steps.MakeDivert]:
+        return [divert for divert in self.diverts.values() if self._name(divert.address) == address]
+
+    def is_half_diverted(self, address: str) -> bool:
+        """``exclusions.HALF_DIVERTED``."""
+        reached = self._diverts_of(address)
+        for divert in reached:
+            reached += self._diverts_of(self._name(divert.forwarding_address))
+        return len(reached) > 1 and any(divert.forwarding_address.startswith("closed") for divert in reached)
