@@ -57,8 +57,8 @@ def restarted(artemis: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterat
     """Our broker and Artemis, to be restarted."""
     targets: list[Target] = []
     try:
-        for name in ("understudy", "artemis"):
-            targets.append(start(name, tmp_path_factory.mktemp("restarted") / name, artemis, restarted=True))
+        targets.append(start("understudy", tmp_path_factory.mktemp("restarted") / "ours", artemis, restarted=True))
+        targets.append(start("artemis", tmp_path_factory.mktemp("restarted") / "theirs", artemis, restarted=True))
         yield targets
     finally:
         for target in targets:

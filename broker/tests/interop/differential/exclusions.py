@@ -299,6 +299,10 @@ PAGED_AND_COMMITTED = Exclusion(
     "messages line up when they are committed; at Artemis those sent before the address paged come before what is"
     " in pages",
 )
+TEMPORARY_AND_LAST = Exclusion(
+    "temporary queues beside others at an address that came with a queue",
+    "the address goes with its last queue, temporary or not; Artemis leaves it to the scan if that was temporary",
+)
 IDLE_AT_START = Exclusion(
     "addresses that would be deleted for being idle, over a restart",
     "the scan deletes them when they have been idle for long enough; Artemis does so at every start",

@@ -212,6 +212,10 @@ class Runner:
             takes = address.supports_anycast if options["routing_type"] == ANYCAST else address.supports_multicast
             if not takes:
                 return "skipped"  # exclusions.ROUTING_TYPE_NOT_ALLOWED
+        beside = getattr(address, "queue_names", ())
+        temporary = {self.name(queue) for queue in self._makers}
+        if beside and (options.get("temporary") or not temporary.isdisjoint(beside)):
+            return "skipped"  # exclusions.TEMPORARY_AND_LAST
         if options.get("temporary"):
             self._makers.setdefault(step.name.rpartition("::")[2], step.session)
         return self._ask(session, packets.CreateQueueV2(self.name(step.address), self.name(step.name), **options))
