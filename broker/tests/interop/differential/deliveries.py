@@ -52,6 +52,10 @@ class Session:
     branch: str = ""
     """That it works in, as far as it knows."""
     timeout_set: bool = False
+    transacted: bool = False
+    """What it sends waits for a commit."""
+    duplicate_ids: set[object] = field(default_factory=set)
+    """Sent in its transaction so far."""
     sent_to: str = ""
     """What it sent to last."""
 

@@ -303,6 +303,10 @@ TEMPORARY_AND_LAST = Exclusion(
     "temporary queues beside others at an address that came with a queue",
     "the address goes with its last queue, temporary or not; Artemis leaves it to the scan if that was temporary",
 )
+TWICE_IN_A_TRANSACTION = Exclusion(
+    "a duplicate id twice in one transaction",
+    "the commit is refused with 113, as for one that the address knew before; Artemis delivers both messages",
+)
 IDLE_AT_START = Exclusion(
     "addresses that would be deleted for being idle, over a restart",
     "the scan deletes them when they have been idle for long enough; Artemis does so at every start",

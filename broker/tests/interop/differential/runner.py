@@ -20,7 +20,7 @@ from interop.differential.normaliser import Normaliser
 from interop.differential.routes import Routes
 from interop.differential.sending import packets_of
 from understudy.ids import Xid
-from understudy.message import FORCED_DELIVERY, ROUTING_TYPE
+from understudy.message import DUPLICATE_ID, FORCED_DELIVERY, ROUTING_TYPE
 from understudy.wire.core import packets
 
 _UNKNOWN_MESSAGE = 2**52 + 7
@@ -133,7 +133,7 @@ class Runner:
         return "::".join(marked)
 
     def _open(self, step: steps.OpenSession, *, remember: bool = True) -> Any:
-        session = Session(Link(self._port))
+        session = Session(Link(self._port), transacted=not step.auto_commit_sends)
         answer = session.link.ask(
             packets.CreateSessionV2(
                 name=f"diff{self._mark}-{step.session}-{next(self._sequence)}",
@@ -246,6 +246,11 @@ class Runner:
             return "skipped"
         if self._routes.is_undecidable(session.link, name, routing_type):  # type: ignore[arg-type]
             return "skipped"
+        duplicate_id = dict(step.properties).get(DUPLICATE_ID)
+        if session.transacted and duplicate_id is not None:
+            if duplicate_id in session.duplicate_ids:
+                return "skipped"  # exclusions.TWICE_IN_A_TRANSACTION
+            session.duplicate_ids.add(duplicate_id)
         (address, *_), (before, *_) = name.split("::"), session.sent_to.split("::")
         if address == before and name != session.sent_to:
             return "skipped"  # exclusions.NAMED_AFTER_PLAIN
@@ -366,6 +371,7 @@ class Runner:
     def _commit(self, session: Session, step: steps.Commit) -> Any:
         if session.branch:
             return "skipped"  # exclusions.XA_LOCAL_OUTCOME
+        session.duplicate_ids.clear()
         return self._ask(session, packets.Commit())
 
     def _rollback(self, session: Session, step: steps.Rollback) -> Any:
@@ -374,6 +380,7 @@ class Runner:
         if self._among_others(session):
             return "skipped"
         self._give_back(session)
+        session.duplicate_ids.clear()
         return self._ask(session, packets.Rollback(step.last_delivered))
 
     def _among_others(self, session: Session) -> bool:
