@@ -307,6 +307,18 @@ TWICE_IN_A_TRANSACTION = Exclusion(
     "a duplicate id twice in one transaction",
     "the commit is refused with 113, as for one that the address knew before; Artemis delivers both messages",
 )
+FORGOTTEN_DUPLICATES = Exclusion(
+    "duplicate ids at an address whose last queue was deleted",
+    "an address knows them as long as it exists; Artemis forgets them with the last queue",
+)
+PAGED_NOT_DURABLE = Exclusion(
+    "messages that are not durable at addresses that page, over a restart",
+    "they are gone like others that are not durable (ADR 0008); Artemis finds them in its pages",
+)
+EXCLUSIVE_SELECTORS = Exclusion(
+    "several consumers of an exclusive queue, one of them with a selector",
+    "all messages are for one consumer (manual), so what its selector leaves waits; Artemis gives it to the others",
+)
 IDLE_AT_START = Exclusion(
     "addresses that would be deleted for being idle, over a restart",
     "the scan deletes them when they have been idle for long enough; Artemis does so at every start",

@@ -320,7 +320,18 @@ def restarting(seed: int, *, killed: bool) -> steps.Program:
             if world.chance(0.6):
                 world.add(steps.Xa(world.sessions[0], world.draw.choice(("Commit", "Rollback")), branch))
     parts.fill(world, send=4, consume=4, acknowledge=3, rollback=1, ask_anything=2, leave=1, remove=1)
-    return tuple(world.steps)
+    return (*_first(world.steps), *world.steps)
+
+
+def _first(program: list[steps.Step]) -> list[steps.Step]:
+    """Makes the addresses of a program before it (``exclusions.MADE_ON_THE_WAY``)."""
+    named = [step.address for step in program if isinstance(step, steps.MakeQueue | steps.ShareQueue | steps.Send)]
+    addresses = dict.fromkeys(address.partition("::")[0] for address in named)
+    return [
+        steps.OpenSession("first"),
+        *(steps.MakeAddress("first", each, (MULTICAST, ANYCAST)) for each in addresses if each[:6] != "closed"),
+        steps.CloseSession("first"),
+    ]
 
 
 RESTARTED = (_consuming, _kinds, _failing, _distributed, _large, _diverting, _wildcards, _arranging, _paging)

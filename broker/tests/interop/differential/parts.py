@@ -41,7 +41,7 @@ class World:
     large: float = 0.0
     """How many of the messages are large, of one."""
     restarting: bool = False
-    """There will be a restart: addresses are made before their queues (``exclusions.MADE_ON_THE_WAY``)."""
+    """There will be a restart."""
     deep: bool = False
     """Messages are so large that a few of them fill their address, which pages."""
     expiring: bool = False
@@ -80,7 +80,7 @@ def make_queue(world: World, session: str, number: int, options: dict[str, objec
     name = f"plain.q{number}"
     address = address or name
     world.queues.append((address, name))
-    if world.restarting or world.chance(0.5):
+    if world.chance(0.5):
         world.add(steps.MakeAddress(session, address, (MULTICAST, ANYCAST)))
     world.add(steps.MakeQueue(session, address, name, tuple(options.items())))
 
@@ -173,6 +173,8 @@ def send(world: World, **options: object) -> None:
         make_large(world, said)
     if world.deep:
         said.pop("scheduled", None)  # exclusions.PAGED_AND_SCHEDULED
+        if world.restarting:
+            said.pop("durable", None)  # exclusions.PAGED_NOT_DURABLE
         said.setdefault("size", draw.choice((1_000, 3_000, 6_000)))
     said.update(options)
     if world.kind:
@@ -291,12 +293,10 @@ def make_any(world: World) -> None:
     name = f"plain.q{number}"
     address = draw.choice((name, name, "plain.a", "closed.a"))
     choice = draw.random()
-    if choice < 0.25 and address != "closed.a" and not world.restarting:
+    if choice < 0.25 and address != "closed.a":
         types = draw.choice(((ANYCAST,), (MULTICAST,), (MULTICAST, ANYCAST)))
         world.add(steps.MakeAddress(session, address, types, world.chance(0.2)))
         return
-    if world.restarting and address != "closed.a":
-        world.add(steps.MakeAddress(session, address, (MULTICAST, ANYCAST)))
     options = queue_options(world)
     world.queues.append((address, name))
     if world.chance(0.1):
@@ -344,7 +344,7 @@ def make_wild(world: World) -> None:
         options["filter"] = selectors.sound_selector(draw)
     if world.chance(0.15):
         options.update(temporary=True, durable=False)
-    if world.restarting or world.chance(0.3):
+    if world.chance(0.3):
         world.add(steps.MakeAddress(session, address, (MULTICAST, ANYCAST)))
     world.queues.append((draw.choice(_TAME), name))
     world.add(steps.MakeQueue(session, address, name, tuple(options.items())))

@@ -55,8 +55,11 @@ class Runner:
         """Of temporary queues: the session by the queue."""
         self._undecided: set[str] = set()
         self._suspended: set[str] = set()
+        self._prepared: set[str] = set()
         self._managing: Managing | None = None
         self._routes = Routes(self.name, self._names)
+        self._queues_go = False
+        """A queue was deleted, or will be with its session."""
         self._grouped = False
         """Messages of groups were sent."""
         self._sequence = itertools.count(1)
@@ -217,6 +220,7 @@ class Runner:
         if beside and (options.get("temporary") or not temporary.isdisjoint(beside)):
             return "skipped"  # exclusions.TEMPORARY_AND_LAST
         if options.get("temporary"):
+            self._queues_go = True
             self._makers.setdefault(step.name.rpartition("::")[2], step.session)
         return self._ask(session, packets.CreateQueueV2(self.name(step.address), self.name(step.name), **options))
 
@@ -225,6 +229,7 @@ class Runner:
         return self._ask(session, packets.CreateSharedQueueV2(self.name(step.address), self.name(step.name), **options))
 
     def _remove_queue(self, session: Session, step: steps.RemoveQueue) -> Any:
+        self._queues_go = True
         return self._ask(session, packets.DeleteQueue(self.name(step.name)))
 
     def _ask_queue(self, session: Session, step: steps.AskQueue) -> Any:
@@ -247,6 +252,8 @@ class Runner:
         if self._routes.is_undecidable(session.link, name, routing_type):  # type: ignore[arg-type]
             return "skipped"
         duplicate_id = dict(step.properties).get(DUPLICATE_ID)
+        if duplicate_id is not None and self._queues_go:
+            return "skipped"  # exclusions.FORGOTTEN_DUPLICATES
         if session.transacted and duplicate_id is not None:
             if duplicate_id in session.duplicate_ids:
                 return "skipped"  # exclusions.TWICE_IN_A_TRANSACTION
@@ -283,19 +290,21 @@ class Runner:
             return bool(known.non_destructive)
         if self._makers.get(queue, step.session) != step.session:
             return True  # exclusions.SOMEBODY_ELSES_TEMPORARY_QUEUE
-        if known.exclusive:
-            return False
-        return any(
-            (other.queue, other.browse) == (queue, False)
-            and (
-                other.lent
-                or other.selective
-                or step.selector is not None
-                or other.priority == step.priority
-                or (self._grouped and not (other.unlimited and step.credits == -1))  # exclusions.BUSY_GROUPS
-            )
+        others = [
+            other
             for each in self._sessions.values()
             for other in each.consumers.values()
+            if other.queue == queue and not other.browse
+        ]
+        if known.exclusive:  # exclusions.EXCLUSIVE_SELECTORS
+            return any(other.selective or step.selector is not None for other in others)
+        return any(
+            other.lent
+            or other.selective
+            or step.selector is not None
+            or other.priority == step.priority
+            or (self._grouped and not (other.unlimited and step.credits == -1))  # exclusions.BUSY_GROUPS
+            for other in others
         )
 
     def _consume(self, session: Session, step: steps.Consume) -> Any:
@@ -428,6 +437,10 @@ class Runner:
         others = {each.branch for each in self._sessions.values() if each is not session}
         if request in ("Prepare", "Commit", "Rollback") and step.branch in others:
             return "skipped"  # exclusions.XA_ILLEGAL_OUTCOMES
+        if request == "Commit" and step.branch in self._undecided and step.flag == (step.branch in self._prepared):
+            return "skipped"  # exclusions.XA_ILLEGAL_OUTCOMES
+        if request == "Prepare":
+            self._prepared.add(step.branch)
         if request in ("Resume", "End"):
             self._suspended.discard(step.branch)
         if request == "Rollback" and self._among_others(session):
