@@ -83,7 +83,7 @@ check queue --name s~
 check queue --name s~ --up --browse 0
 check queue --name s~ --produce 3 --browse 3 --consume 3
 check queue --name s~ --produce 3 --browse -1 --consume -1
-check queue --name s~ --consume 3 --timeout 1000
+check queue --name s~ --consume 3 --timeout 6000
 check queue --name nope~
 check queue --name nope~ --produce 1
 check cluster
