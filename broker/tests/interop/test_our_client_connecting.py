@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from support.processes import free_port
+from support.ports import free_port
 from support.proxy import proxy_to
 from support.targets import PASSWORD, USER, Target, pause, resume
 from understudy.client.listeners import FailureCode
