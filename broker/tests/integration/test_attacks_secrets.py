@@ -23,7 +23,7 @@ def fetch(node: Node, path: str) -> str:
     request = urllib.request.Request(
         f"http://127.0.0.1:{node.http_port}{path}", headers={"Authorization": f"Bearer {TOKEN}"}
     )
-    with urllib.request.urlopen(request, timeout=5) as answer:
+    with urllib.request.urlopen(request, timeout=60) as answer:
         return str(answer.read().decode())
 
 
