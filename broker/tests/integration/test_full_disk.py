@@ -70,7 +70,7 @@ def test_what_was_confirmed_before_the_disk_was_full_is_all_there(pair: Pair, tm
     pair.primary.start()
     consumed = tmp_path / "consumed.jsonl"
     # it is not ready for producers, but it says what there is
-    while (kept := pair.primary.queue(address)) is None:
+    while not (pair.primary.facts() and (kept := pair.primary.queue(address))):
         assert pair.primary.process is not None
         assert pair.primary.process.poll() is None, pair.primary.tail()
     out = run("consume", "--url", url, "--queue", address, "--count", kept["message_count"],

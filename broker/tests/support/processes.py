@@ -152,8 +152,10 @@ class Node:
         raise AssertionError(f"{self.role} is {answer} and not {state} after {timeout_s} s: {self.tail()}")
 
     def queue(self, name: str) -> dict[str, object] | None:
-        """One queue as management shows it."""
-        queues = self.facts().get("queues", [])
+        """One queue as management shows it; None only when the node says that there is none."""
+        facts = self.facts()
+        assert facts, f"{self.role} does not answer: {self.tail()}"
+        queues = facts.get("queues", [])
         assert isinstance(queues, list)
         return next((queue for queue in queues if queue["name"] == name), None)
 
