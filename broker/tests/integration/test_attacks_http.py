@@ -16,6 +16,7 @@ import pytest
 from understudy.limits import HTTP_BODY_BYTES_MAX
 from understudy.management.controls import NodeView
 from understudy.runtime.http import HTTP_HEADER_BYTES_MAX, ManagementServer
+from understudy.runtime.management_listener import ManagementListener
 from understudy.testing.fake_node import FakeNodeView, fake_queue
 
 TOKEN = "a-token-of-some-length"
@@ -24,7 +25,7 @@ LINES = f"Host: x\r\nAuthorization: Bearer {TOKEN}\r\n"
 
 def serve(test: Callable[[ManagementServer], Awaitable[None]], view: NodeView | None = None) -> None:
     async def run() -> None:
-        server = ManagementServer(view or FakeNodeView(), "127.0.0.1", 0, TOKEN, deadline_ms=3_000)
+        server = ManagementServer(view or FakeNodeView(), ManagementListener("127.0.0.1", 0, TOKEN), deadline_ms=3_000)
         await server.start()
         try:
             await asyncio.wait_for(test(server), 30)
@@ -36,7 +37,7 @@ def serve(test: Callable[[ManagementServer], Awaitable[None]], view: NodeView | 
 
 async def raw(server: ManagementServer, data: bytes) -> bytes:
     """Everything the server answers until it closes, or resets for what it has not read."""
-    reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
+    reader, writer = await asyncio.open_connection("127.0.0.1", server.listener.port)
     answer = b""
     try:
         writer.write(data)

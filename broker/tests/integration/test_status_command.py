@@ -26,6 +26,7 @@ from understudy.cli.status import started_at_ms
 from understudy.errors import BrokerError
 from understudy.management.controls import FollowingFacts
 from understudy.runtime.http import ManagementServer
+from understudy.runtime.management_listener import ManagementListener
 from understudy.testing.fake_node import FakeNodeView, fake_queue
 
 TOKEN = "a-token-of-some-length"
@@ -61,7 +62,7 @@ def served(tmp_path: Path) -> Iterator[Served]:
             end.set()
 
     view = View(queue_facts=[fake_queue("orders"), fake_queue("b/ä [bold]\x1b[2J")])
-    server = ManagementServer(view, "127.0.0.1", 0, TOKEN)
+    server = ManagementServer(view, ManagementListener("127.0.0.1", 0, TOKEN))
     started = threading.Event()
 
     async def run() -> None:
@@ -73,7 +74,7 @@ def served(tmp_path: Path) -> Iterator[Served]:
     thread = threading.Thread(target=loop.run_until_complete, args=(run(),))
     thread.start()
     assert started.wait(60)
-    url = f"http://127.0.0.1:{server.port}"
+    url = f"http://127.0.0.1:{server.listener.port}"
     token_file = tmp_path / "etc" / "management.token"
     token_file.parent.mkdir()
     token_file.write_text(TOKEN + "\n")

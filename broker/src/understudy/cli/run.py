@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import importlib
 import json
 import logging
 import os
 import signal
 import sys
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import click
 import uvloop
@@ -23,6 +26,7 @@ from understudy.runtime.critical_analyzer import CriticalAnalyzer
 from understudy.runtime.environment import SystemClock, SystemEntropy, system_environment
 from understudy.runtime.file_modes import check_directories, check_files
 from understudy.runtime.logs import configure_logs
+from understudy.runtime.management_listener import ManagementListener
 from understudy.runtime.node import BrokerNode
 from understudy.runtime.node_view import LiveNodeView
 from understudy.runtime.systemd import Watchdog, notify
@@ -32,6 +36,9 @@ if TYPE_CHECKING:
     from understudy.runtime.http import ManagementServer
 
 log = logging.getLogger(__name__)
+
+#: How long a starting node has the process to itself before management is loaded beside it.
+HEAD_START_S: Final = 0.2
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,20 +118,20 @@ async def _serve(configuration: Configuration, place: Instance, allow_remote: bo
     loop = asyncio.get_running_loop()
     security = _security(configuration, place.config.parent)
     _check_modes(configuration, place)
+    listener = _listen_for_management(place, allow_remote)
     node = BrokerNode(configuration, system_environment(loop), security)
     _write_run_files(place, configuration)
-    management = await _start_management(node, place, allow_remote)
     stopping: list[asyncio.Task[None]] = []
 
-    def stop() -> None:
+    def stop(reason: str) -> None:
         # the second time it does not wait for clients any longer
         if len(stopping) < 2:
-            log.info("stopping", extra={"reason": "signal"})
+            log.info("stopping", extra={"reason": reason})
             notify("STOPPING=1")
             stopping.append(loop.create_task(node.stop()))
 
     for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, stop)
+        loop.add_signal_handler(number, stop, "signal")
     watchdog = Watchdog(loop)
     watchdog.start()
     analyzer = CriticalAnalyzer(
@@ -136,8 +143,16 @@ async def _serve(configuration: Configuration, place: Instance, allow_remote: bo
     )
     if configuration.critical_analyzer:
         analyzer.start(loop)
+    starting = loop.create_task(node.start())
+    management: asyncio.Task[ManagementServer] | None = None
     try:
-        await node.start()
+        await asyncio.wait({starting}, timeout=HEAD_START_S)
+        if starting.done():
+            starting.result()
+        if listener is not None:
+            management = loop.create_task(_start_management(node, listener))
+            management.add_done_callback(partial(_management_started, stop))
+        await starting
         interpreter.settle()
         notify(f"READY=1\nSTATUS={node.state}")
         log.info("started", extra={"state": node.state})
@@ -148,14 +163,16 @@ async def _serve(configuration: Configuration, place: Instance, allow_remote: bo
     finally:
         watchdog.stop()
         analyzer.stop()
-        if management is not None:
-            await management.stop()
+        unmanaged = management is not None and not await _stop_management(management)
+        if listener is not None:
+            listener.close()
         _remove_run_files(place)
-    log.info("stopped", extra={"clean": error is None})
-    return 0 if error is None else 1
+    log.info("stopped", extra={"clean": error is None and not unmanaged})
+    return 1 if error is not None or unmanaged else 0
 
 
-async def _start_management(node: BrokerNode, place: Instance, allow_remote: bool) -> ManagementServer | None:
+def _listen_for_management(place: Instance, allow_remote: bool) -> ManagementListener | None:
+    """None: management is off. Raises ConfigError before anything has been activated."""
     if place.http == "off":
         return None
     host, _, port = place.http.rpartition(":")
@@ -167,14 +184,38 @@ async def _start_management(node: BrokerNode, place: Instance, allow_remote: boo
             token = place.token_file.read_text().strip()
         except OSError as error:
             raise ConfigError(f"cannot be read: {error.strerror}", file=str(place.token_file)) from error
-    # a node without management is spared what it stands on: a third of the time to start, 15 MiB
-    from understudy.runtime.http import ManagementServer
+    listener = ManagementListener(host.strip("[]"), int(port), token, allow_remote=allow_remote)
+    listener.listen()
+    return listener
 
-    server = ManagementServer(
-        LiveNodeView(node), host=host.strip("[]"), port=int(port), token=token, allow_remote=allow_remote
-    )
+
+async def _start_management(node: BrokerNode, listener: ManagementListener) -> ManagementServer:
+    """Load and start what answers. A node without management is spared the time and 15 MiB; in every other
+    it is loaded in a thread, so that clients are served meanwhile.
+    """
+    loop = asyncio.get_running_loop()
+    module = await loop.run_in_executor(None, importlib.import_module, "understudy.runtime.http")
+    server: ManagementServer = module.ManagementServer(LiveNodeView(node), listener)
     await server.start()
+    interpreter.keep_what_exists()
     return server
+
+
+def _management_started(stop: Callable[[str], None], management: asyncio.Task[ManagementServer]) -> None:
+    """A node that nobody can look at does not go on: its backup takes over."""
+    if management.exception() is not None:
+        log.error("management did not start", exc_info=management.exception())
+        stop("no management")
+
+
+async def _stop_management(management: asyncio.Task[ManagementServer]) -> bool:
+    """Whether there was one to stop."""
+    try:
+        server = await management
+    except Exception:  # logged where it began
+        return False
+    await server.stop()
+    return True
 
 
 def _security(configuration: Configuration, folder: Path) -> SecurityPolicy:

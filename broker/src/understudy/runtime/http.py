@@ -11,7 +11,6 @@ Not here: TLS; put a terminating proxy before it or keep it on loopback.
 from __future__ import annotations
 
 import asyncio
-import ipaddress
 import json
 import logging
 from collections.abc import Callable
@@ -23,11 +22,12 @@ from aiohttp import web
 from prometheus_client import ProcessCollector, generate_latest
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
 
-from understudy.errors import BrokerError, ConfigError, NotActive
+from understudy.errors import BrokerError, NotActive
 from understudy.limits import HTTP_BODY_BYTES_MAX
 from understudy.management import controls, openapi
 from understudy.management.controls import NodeView
 from understudy.management.metrics import make_registry
+from understudy.runtime.management_listener import ManagementListener
 
 log = logging.getLogger(__name__)
 #: Requests are not logged one by one: a scrape every few seconds would drown what matters.
@@ -44,8 +44,6 @@ HTTP_HEADER_BYTES_MAX: Final = 8 * 1024
 SHUTDOWN_MS: Final = 1_000
 #: How often refused tokens are logged. Seconds.
 REFUSALS_TOLD_S: Final = 5.0
-#: Shortest token accepted. Characters.
-TOKEN_CHARACTERS_MIN: Final = 16
 
 _HEADERS: Final = {
     "Cache-Control": "no-store",
@@ -64,43 +62,20 @@ class ManagementServer:
 
     Args:
         view: The node; asked at every request.
-        host: Address to listen on.
-        port: 0 takes a free one; see ``port`` after ``start``.
-        token: The bearer token. Empty: only ``/health/*`` is served, the rest answers 401.
-        allow_remote: Required for a host that is not loopback.
-
-    Raises:
-        ConfigError: the host is not loopback and that was not allowed, or the token is too short.
+        listener: Where, and with which token.
+        deadline_ms: From the first byte of a connection to the last of its answer.
     """
 
-    def __init__(
-        self,
-        view: NodeView,
-        host: str,
-        port: int,
-        token: str,
-        *,
-        allow_remote: bool = False,
-        deadline_ms: int = REQUEST_DEADLINE_MS,
-    ) -> None:
-        if not allow_remote and not is_loopback(host):
-            raise ConfigError(
-                f"management would listen on {host}, which is not loopback",
-                hint="allow it explicitly, and only behind TLS or on a trusted network",
-            )
-        if token and (len(token) < TOKEN_CHARACTERS_MIN or not token.isascii() or not token.isprintable()):
-            raise ConfigError(f"the management token must be at least {TOKEN_CHARACTERS_MIN} printable characters")
+    def __init__(self, view: NodeView, listener: ManagementListener, *, deadline_ms: int = REQUEST_DEADLINE_MS) -> None:
         self.view = view
-        self.host = host
-        self.port = port
+        self.listener = listener
         self.deadline_ms = deadline_ms
         self.connections: set[_HttpConnection] = set()
-        self._token = token.encode()
         self._registry = make_registry(view)
         ProcessCollector(namespace="understudy", registry=self._registry)
         self._refused = 0
         self._refusals_told_s = -REFUSALS_TOLD_S
-        self._server: asyncio.Server | None = None
+        self._servers: list[asyncio.Server] = []
         self._protocol: web.Server | None = None
         self._routes: dict[str, dict[str, Handler]] = {
             "/health/live": {"GET": self._live},
@@ -111,32 +86,35 @@ class ManagementServer:
         }
 
     async def start(self) -> None:
-        """Listen.
+        """Answer those who connect to the listener, and listen first if it does not yet.
 
         Raises:
             ConfigError: the address cannot be listened on.
         """
+        if not self.listener.sockets:
+            self.listener.listen()
         loop = asyncio.get_running_loop()
         protocol = self._protocol = web.Server(self._handle)
-        try:
-            self._server = await loop.create_server(
-                lambda: _HttpConnection(self, protocol, loop), self.host, self.port, reuse_address=True
+        for listening in self.listener.sockets:
+            self._servers.append(
+                await loop.create_server(lambda: _HttpConnection(self, protocol, loop), sock=listening)
             )
-        except OSError as error:
-            raise ConfigError(f"management cannot listen on {self.host}:{self.port}: {error}") from error
-        self.port = self._server.sockets[0].getsockname()[1]
-        log.info("management listens", extra={"host": self.host, "port": self.port})
+        log.info("management listens", extra={"host": self.listener.host, "port": self.listener.port})
 
     async def stop(self) -> None:
         """Stop listening, give requests under way a moment, close. Harmless when not started."""
-        if self._server is None or self._protocol is None:
+        if self._protocol is None:
             return
-        self._server.close()
+        for server in self._servers:
+            server.close()
         await self._protocol.shutdown(SHUTDOWN_MS / 1000)
         for connection in list(self.connections):
             connection.expire()
-        await self._server.wait_closed()
-        self._server = self._protocol = None
+        for server in self._servers:
+            await server.wait_closed()
+        self._servers.clear()
+        self.listener.close()
+        self._protocol = None
 
     # --- requests ------------------------------------------------------------------------------
 
@@ -175,8 +153,8 @@ class ManagementServer:
 
     def _authorized(self, request: web.BaseRequest) -> bool:
         scheme, _, given = request.headers.get("Authorization", "").partition(" ")
-        equal = compare_digest(given.strip().encode("utf-8", "replace"), self._token)
-        return equal and bool(self._token) and scheme.lower() == "bearer"
+        equal = compare_digest(given.strip().encode("utf-8", "replace"), self.listener.token)
+        return equal and bool(self.listener.token) and scheme.lower() == "bearer"
 
     def _note_refusal(self, peer: str | None) -> None:
         """Say that somebody tries tokens, not each time. Their length is what makes guessing hopeless."""
@@ -254,16 +232,6 @@ async def _body(request: web.BaseRequest) -> bytes | None:
         if len(body) > HTTP_BODY_BYTES_MAX:
             return None
     return bytes(body)
-
-
-def is_loopback(host: str) -> bool:
-    """Whether listening on ``host`` is reachable from this machine only."""
-    if host == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
 
 
 def _answer(status: int, body: object) -> web.Response:

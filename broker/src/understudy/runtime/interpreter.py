@@ -26,7 +26,13 @@ SWITCH_SECONDS: Final = 0.0001
 
 def settle() -> None:
     """Once, when start-up is over: what exists now stays."""
-    gc.collect()
-    gc.freeze()
+    keep_what_exists()
     gc.set_threshold(YOUNGEST, MIDDLE, OLDEST)
     sys.setswitchinterval(SWITCH_SECONDS)
+
+
+def keep_what_exists() -> None:
+    """The collector does not look at it any more, garbage included: looking for that first would hold
+    everybody up, and there is little.
+    """
+    gc.freeze()

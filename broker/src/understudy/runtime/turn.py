@@ -3,20 +3,27 @@
 Design s. 3.1: calls append to buffers and mark things dirty; the shell flushes once per turn.
 Whatever wakes the node (bytes, a finished write, a timer) asks for a turn; however many ask, one
 runs. So a thousand messages that arrive together cost one journal batch and one write per socket.
+
+After a turn in which a sync ended the loop stays awake for a moment (``AWAKE_NS``): who waited for it
+is about to send the next, and going to sleep and being woken costs more than the wait (ADR 0015).
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Protocol
+from typing import Final, Protocol
 
 from understudy.errors import BrokerError
 from understudy.ports import File, LogWriter, Timer, Timers, Worker
 
 log = logging.getLogger(__name__)
+
+#: How long the loop looks for more without sleeping once a sync has ended within a turn.
+AWAKE_NS: Final = 60_000
 
 
 class Flushable(Protocol):
@@ -32,8 +39,11 @@ class Flushable(Protocol):
 class Turn:
     """Runs ``work`` and the dirty connections' flush at most once per loop iteration."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, now_ns: Callable[[], int] = time.monotonic_ns) -> None:
         self._loop = loop
+        self._now_ns = now_ns
+        self._awake = False
+        self._awake_until_ns = 0
         self._scheduled = False
         self._working = False
         """In a turn, before its flush: what is marked now goes out with it."""
@@ -84,6 +94,7 @@ class Turn:
                 self._call_waiting()
                 self._scheduled = asked
                 self.guarded(self._work)
+                self._stay_awake()
         except BaseException:
             # a bug that is nobody's: what it kept from being done is for the next turn
             self._scheduled = False
@@ -116,6 +127,18 @@ class Turn:
                 bug = bug or error
         if bug is not None:
             raise bug
+
+    def _stay_awake(self) -> None:
+        self._awake_until_ns = self._now_ns() + AWAKE_NS
+        if not self._awake:
+            self._awake = True
+            self._loop.call_soon(self._look_again)
+
+    def _look_again(self) -> None:
+        """A loop that has something to call does not wait for its sockets, it only looks at them."""
+        self._awake = self._now_ns() < self._awake_until_ns
+        if self._awake:
+            self._loop.call_soon(self._look_again)
 
     def _work(self) -> None:
         if self.work is not None and self.work():

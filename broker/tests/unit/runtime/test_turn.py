@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
+from typing import cast
 
 import pytest
 
 from understudy.errors import BrokerError, DiskFailed
 from understudy.ports import File
-from understudy.runtime.turn import Turn, TurningLogWriter
+from understudy.runtime.turn import AWAKE_NS, Turn, TurningLogWriter
 
 
 class Connection:
@@ -197,3 +198,48 @@ def test_an_error_of_a_finished_write_is_told_and_not_left_to_the_loop() -> None
         assert events == ["work"]
 
     asyncio.run(main())
+
+
+class ByHand:
+    """A loop whose calls are made by the test."""
+
+    def __init__(self) -> None:
+        self.ready: list[Callable[[], None]] = []
+
+    def call_soon(self, call: Callable[[], None]) -> None:
+        self.ready.append(call)
+
+    def iterate(self) -> int:
+        """Call what is ready; how much that was."""
+        ready, self.ready = self.ready, []
+        for call in ready:
+            call()
+        return len(ready)
+
+
+def test_the_loop_stays_awake_for_a_moment_after_a_sync_and_only_then() -> None:
+    loop = ByHand()
+    now_ns = 1_000
+    turn = Turn(cast(asyncio.AbstractEventLoop, loop), lambda: now_ns)
+    turn.request()
+    assert [loop.iterate(), loop.iterate()] == [1, 0], "a turn without a sync is the last call"
+
+    def synced_turn() -> None:
+        turn.work = syncs
+        turn.request()
+
+    def syncs() -> bool:
+        turn.work = None
+        turn.soon(lambda: None)
+        return False
+
+    synced_turn()
+    assert [loop.iterate() for _ in range(3)] == [1, 1, 1]
+    now_ns += AWAKE_NS - 1
+    assert [loop.iterate(), loop.iterate()] == [1, 1]
+    synced_turn()
+    assert [loop.iterate(), loop.iterate()] == [2, 1], "one more sync prolongs it and does not double it"
+    now_ns += AWAKE_NS - 1
+    assert loop.iterate() == 1
+    now_ns += 1
+    assert [loop.iterate(), loop.iterate()] == [1, 0]

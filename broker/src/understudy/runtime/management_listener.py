@@ -1,0 +1,93 @@
+"""Where the management API listens: what was asked for is checked and bound before the node activates.
+
+Not here: who answers (``http``). What that stands on takes longer to import than a node to activate, so
+it is loaded meanwhile and after; who connects before waits in the sockets' backlog.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import socket
+from typing import Final
+
+from understudy.errors import ConfigError
+
+#: Shortest token accepted. Characters.
+TOKEN_CHARACTERS_MIN: Final = 16
+#: Connections that wait to be taken; more are not answered by the kernel.
+BACKLOG: Final = 100
+PORT_MAX: Final = 65_535
+
+
+class ManagementListener:
+    """The address, the token and the sockets of one node's management API.
+
+    Args:
+        host: Address to listen on.
+        port: 0 takes a free one; see ``port`` after ``listen``.
+        token: The bearer token. Empty: only ``/health/*`` is served, the rest answers 401.
+        allow_remote: Required for a host that is not loopback.
+
+    Raises:
+        ConfigError: the host is not loopback and that was not allowed, the port is none, or the token is too short.
+    """
+
+    def __init__(self, host: str, port: int, token: str, *, allow_remote: bool = False) -> None:
+        if not allow_remote and not is_loopback(host):
+            raise ConfigError(
+                f"management would listen on {host}, which is not loopback",
+                hint="allow it explicitly, and only behind TLS or on a trusted network",
+            )
+        if port > PORT_MAX:
+            raise ConfigError(f"management cannot listen on {host}:{port}: a port is at most {PORT_MAX}")
+        if token and (len(token) < TOKEN_CHARACTERS_MIN or not token.isascii() or not token.isprintable()):
+            raise ConfigError(f"the management token must be at least {TOKEN_CHARACTERS_MIN} printable characters")
+        self.host = host
+        self.port = port
+        self.token = token.encode()
+        self.sockets: list[socket.socket] = []
+        """One per address that the host's name has."""
+
+    def listen(self) -> None:
+        """Bind and listen.
+
+        Raises:
+            ConfigError: the address cannot be listened on.
+        """
+        try:
+            found = socket.getaddrinfo(self.host or None, self.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+            for family, address in dict.fromkeys((entry[0], entry[4]) for entry in found):
+                self.sockets.append(self._listening(family, address))
+        except OSError as error:
+            self.close()
+            raise ConfigError(f"management cannot listen on {self.host}:{self.port}: {error}") from error
+        self.port = self.sockets[0].getsockname()[1]
+
+    def close(self) -> None:
+        """Give the sockets up. Harmless when there are none."""
+        while self.sockets:
+            self.sockets.pop().close()
+
+    def _listening(self, family: int, address: tuple[object, ...]) -> socket.socket:
+        listening = socket.socket(family, socket.SOCK_STREAM)
+        try:
+            listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            if family == socket.AF_INET6:
+                listening.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+            listening.setblocking(False)
+            listening.bind(address)
+            listening.listen(BACKLOG)
+        except BaseException:
+            listening.close()
+            raise
+        return listening
+
+
+def is_loopback(host: str) -> bool:
+    """Whether listening on ``host`` is reachable from this machine only."""
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
