@@ -333,7 +333,7 @@ def test_a_process_whose_writes_the_kernel_refuses_stops_and_loses_nothing(tmp_p
         ledger = tmp_path / "ledger.jsonl"
         with (tmp_path / "producer").open("wb") as output:
             producing = subprocess.Popen(
-                [str(COMMAND), "produce", "--url", f"{url}?reconnectAttempts=0&callTimeout=5000", "--queue", "q",
+                [str(COMMAND), "produce", "--url", f"{url}?reconnectAttempts=0&callTimeout=60000", "--queue", "q",
                  "--count", "1000000", "--rate", "2000", "--ledger", str(ledger)],
                 stdout=output, stderr=output,
             )  # fmt: skip

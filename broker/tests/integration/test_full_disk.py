@@ -49,7 +49,7 @@ def test_what_was_confirmed_before_the_disk_was_full_is_all_there(pair: Pair, tm
     url = f"tcp://127.0.0.1:{pair.primary.port}"
     ledger = tmp_path / "produced.jsonl"
     filling = subprocess.Popen(
-        [str(COMMAND), "produce", "--url", f"{url}?callTimeout=5000", "--queue", address, "--count", "200000",
+        [str(COMMAND), "produce", "--url", f"{url}?callTimeout=60000", "--queue", address, "--count", "200000",
          "--size", "1000", "--ledger", str(ledger)],
         stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
     )  # fmt: skip
