@@ -1,16 +1,23 @@
-"""Fixtures that cost too much to make twice."""
+"""Fixtures that cost too much to make twice, and what holds for every property: no example fails for taking long."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+import hypothesis
 import pytest
 
 from understudy.spark.session import open_session, settings
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+# how long an example, or making some, takes is a matter of what else the machine does
+hypothesis.settings.register_profile(
+    "any machine", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]
+)
+hypothesis.settings.load_profile("any machine")
 
 
 @pytest.fixture(scope="session")

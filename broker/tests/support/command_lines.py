@@ -161,15 +161,15 @@ queue purge --name p~
 queue stat --queueName p~ --json
 producer --destination queue://tr~ --message-count 10
 transfer --copy --source-queue tr~ --target-queue tc~ --message-count 3 --source-url URL --target-url URL \
-    --receive-timeout 500
+    --receive-timeout 2000
 transfer --source-queue tr~ --target-queue tm~ --message-count 3 --source-url URL --target-url URL \
-    --receive-timeout 500
+    --receive-timeout 2000
 transfer --source-queue tr~ --target-topic tt~ --message-count 2 --source-url URL --target-url URL \
-    --receive-timeout 500
+    --receive-timeout 2000
 transfer --source-queue tr~ --target-queue tm~ --source-filter "a = 1" --source-url URL --target-url URL \
     --receive-timeout 300
 transfer --source-queue tr~ --target-queue tm~ --commit-interval 1 --source-url URL --target-url URL \
-    --receive-timeout 500
+    --receive-timeout 2000
 transfer --source-topic tt~ --durable-consumer sub --source-client-id tcl --target-queue tm~ --source-url URL \
     --target-url URL --receive-timeout 300
 transfer --source-topic tt~ --shared-durable-subscription shd --target-queue tm~ --source-url URL \

@@ -27,7 +27,7 @@ PAST_MS = 1_000_000_000_000
 _UNKNOWN_MESSAGE = 2**52 + 7
 MULTICAST, ANYCAST = 0, 1
 #: How long a cut connection may take to be noticed.
-_CUT_S = 0.25
+_CUT_S = 1.0
 _runs = itertools.count(1)
 
 Observation = tuple[str, Any]
