@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from understudy.ports import Timers
     from understudy.routing.address import Address
     from understudy.routing.paging import Paging
+    from understudy.routing.scheduled import ScheduledDeliveries
 
 #: Expired messages taken out of a queue before something else has its turn.
 EXPIRED_AT_ONCE = 10_000
@@ -43,6 +44,7 @@ class QueueOffice(Protocol):
     store: MessageStore
     timers: Timers
     paging: Paging
+    scheduled: ScheduledDeliveries
     memory_bytes: int
     memory_count: int
 
