@@ -56,10 +56,11 @@ test: $(VENV)/.complete $(VENV)/.spark ## All checks of a change, at most 25 min
 	  "molecule=$(MAKE) --no-print-directory molecule-default"
 
 .PHONY: test-all
-test-all: $(VENV)/.complete $(VENV)/.spark ## make test, every interop scenario and 2,000 seeds
+test-all: $(VENV)/.complete $(VENV)/.spark ## make test, new examples, every interop scenario and 2,000 seeds
 	@$(PY) .ci/parts.py \
 	  "test=$(MAKE) --no-print-directory test" \
-	  "long=$(PYTEST) -m long broker/tests/property broker/tests/integration" \
+	  "examples=EXAMPLES=random $(MAKE) --no-print-directory property" \
+	  "long=EXAMPLES=random $(PYTEST) -m long broker/tests/property broker/tests/integration" \
 	  "fuzz=$(MAKE) --no-print-directory fuzz" \
 	  "interop=$(MAKE) --no-print-directory interop" \
 	  "seeds=$(MAKE) --no-print-directory simulation-long"
@@ -77,7 +78,7 @@ unit: $(VENV)/.complete ## Unit tests: no sleep, no network
 	$(PYTEST) -m "not spark and not long" broker/tests/unit
 
 .PHONY: property
-property: $(VENV)/.complete ## Property tests (Hypothesis)
+property: $(VENV)/.complete ## Property tests (Hypothesis), the same examples each time unless EXAMPLES=random
 	$(PYTEST) -m "not long and not spark" broker/tests/property
 
 $(VENV)/.fuzz: $(VENV)/.complete
@@ -92,8 +93,8 @@ fuzz: $(VENV)/.fuzz ## Every decoder, guided by coverage: FUZZ_SECONDS=600 SEED=
 	$(FUZZ) --seconds $(SECONDS_OF_FUZZ) $(if $(SEED),--seed $(SEED))
 
 .PHONY: fuzz-smoke
-fuzz-smoke: $(VENV)/.complete ## The same for 20 s by plain mutation
-	$(FUZZ) --seconds 20 --engine mutation $(if $(SEED),--seed $(SEED))
+fuzz-smoke: $(VENV)/.complete ## The same for 20 s by plain mutation, from the same seed each time
+	$(FUZZ) --seconds 20 --engine mutation --seed $(or $(SEED),1)
 
 .PHONY: fuzz-replay
 fuzz-replay: $(VENV)/.complete ## One kept input again: INPUT=.scratch/fuzz/TARGET@HASH.bin

@@ -1,16 +1,28 @@
-"""Fixtures that cost too much to make twice."""
+"""Fixtures that cost too much to make twice, and what holds for every property: no example fails for taking long,
+and the examples are the same each time unless EXAMPLES=random asks for new ones (``make test-all`` does).
+"""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+import hypothesis
 import pytest
 
 from understudy.spark.session import open_session, settings
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+# how long an example, or making some, takes is a matter of what else the machine does
+hypothesis.settings.register_profile(
+    "any machine", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]
+)
+# who changes one thing is not to be stopped by another that was wrong before
+hypothesis.settings.register_profile("repeatable", hypothesis.settings.get_profile("any machine"), derandomize=True)
+hypothesis.settings.load_profile("any machine" if os.environ.get("EXAMPLES") == "random" else "repeatable")
 
 
 @pytest.fixture(scope="session")

@@ -132,26 +132,31 @@ class SupervisedProcess:
     def _record(self) -> dict[str, object]:
         return read_record(self._instance / "run/supervisor.json")
 
-    def _recorded(self, key: str) -> ProcessIdentity | None:
+    def _recorded(self, record: dict[str, object], key: str) -> ProcessIdentity | None:
         """Who the record says runs.
 
         The record belongs to the broker's user, so root believes it only about processes of that user: it must not be
         made to signal somebody else's.
         """
-        identity = ProcessIdentity.from_record(self._record().get(key))
+        identity = ProcessIdentity.from_record(record.get(key))
         if identity is None or self._account is None:
             return identity
         return identity if self._processes.is_owned_by(identity, self._account.pw_uid) else None
 
     def status(self) -> ServiceStatus:
-        record = self._record()
-        broker = self._recorded("broker")
-        running = self._processes.is_alive(broker)
+        while True:
+            record = self._record()
+            broker = self._recorded(record, "broker")
+            running = self._processes.is_alive(broker)
+            kept = self._processes.is_alive(self._recorded(record, "supervisor"))
+            # what ended meanwhile has been written down before: a status has it from one moment
+            if record == self._record():
+                break
         restarts = record.get("restarts")
         return ServiceStatus(
             backend=PROCESS,
             running=running,
-            kept=self._processes.is_alive(self._recorded("supervisor")),
+            kept=kept,
             pid=broker.pid if running and broker is not None else None,
             restarts=restarts if isinstance(restarts, int) else 0,
             held=self._hold.exists(),
@@ -188,7 +193,7 @@ class SupervisedProcess:
         self._signal(signal.SIGKILL)
 
     def _signal(self, signal_number: signal.Signals) -> None:
-        broker = self._recorded("broker")
+        broker = self._recorded(self._record(), "broker")
         if broker is not None:
             self._processes.send(broker, signal_number)
 

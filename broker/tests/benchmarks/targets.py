@@ -21,7 +21,8 @@ from benchmarks.amqp_link import AmqpLink
 from benchmarks.core_link import CoreLink
 from benchmarks.load import CannotRun, Link
 from benchmarks.openwire_link import OpenWireLink
-from support.processes import COMMAND, Pair, free_port
+from support.ports import free_port
+from support.processes import COMMAND, Pair
 
 ARTEMIS_VERSION = "2.44.0"
 REPOSITORY = Path(__file__).parents[3]

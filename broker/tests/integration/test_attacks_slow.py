@@ -10,7 +10,7 @@ import socket
 import subprocess
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 
 import pytest
@@ -25,12 +25,8 @@ ALLOWED = 40
 
 @pytest.fixture
 def node(tmp_path: Path) -> Iterator[Node]:
-    pair = Pair(tmp_path)
+    pair = Pair(tmp_path, acceptor=f"?handshake-timeout=2;connectionsAllowed={ALLOWED}")
     try:
-        text = pair.primary.config.read_text()
-        pair.primary.config.write_text(
-            text.replace("handshake-timeout=2", f"handshake-timeout=2;connectionsAllowed={ALLOWED}", 1)
-        )
         pair.primary.start().wait_ready("active")
         yield pair.primary
     finally:
@@ -41,7 +37,7 @@ class Client:
     """A session over a plain socket."""
 
     def __init__(self, node: Node) -> None:
-        self.socket = socket.create_connection(("127.0.0.1", node.port), timeout=10)
+        self.socket = socket.create_connection(("127.0.0.1", node.port), timeout=60)
         self._decoder = FrameDecoder("client")
         self.socket.sendall(
             b"ARTEMIS"
@@ -61,7 +57,7 @@ class Client:
                     return frame.packet
 
 
-def closed_within(stranger: socket.socket, seconds: float) -> bool:
+def closed_within(stranger: socket.socket, seconds: float = 60) -> bool:
     stranger.settimeout(seconds)
     try:
         while stranger.recv(65536):
@@ -73,19 +69,20 @@ def closed_within(stranger: socket.socket, seconds: float) -> bool:
     return True
 
 
-@pytest.mark.parametrize("first", [b"", b"A", b"ARTE"], ids=["nothing", "one byte", "half a magic"])
+@pytest.mark.parametrize("first", [b"", b"A", b"AR"], ids=["nothing", "one byte", "two bytes"])
 def test_a_trickle_before_the_magic_is_cut_off(node: Node, first: bytes) -> None:
-    """A byte now and then does not extend the handshake-timeout."""
-    began = time.monotonic()
-    with socket.create_connection(("127.0.0.1", node.port), timeout=5) as stranger:
-        for byte in (first + b"ARTEM")[:6]:
-            try:
-                stranger.sendall(bytes((byte,)))
-            except OSError:
-                break
-            time.sleep(0.5)
-        assert closed_within(stranger, 5)
-    assert time.monotonic() - began < 8
+    """A byte now and then does not extend the handshake-timeout of 2 s."""
+    with socket.create_connection(("127.0.0.1", node.port)) as stranger:
+        stranger.sendall(first)
+        rest = b"ARTEMI"[len(first) :]
+        sent = 0
+        # each before the time would be over if the one before had extended it
+        while sent < len(rest) and not closed_within(stranger, 1.7):
+            with suppress(ConnectionError):
+                stranger.sendall(rest[sent : sent + 1])
+            sent += 1
+        assert sent < len(rest), "every byte was waited for"
+    assert "never showed a protocol" in node.tail()
     assert_serves(node)
 
 
@@ -94,7 +91,7 @@ def test_a_flood_of_silent_connections_displaces_itself(node: Node) -> None:
     topology = b"ARTEMIS" + encode(p.Ping(-1), 0) + encode(p.SubscribeTopologyV2(False, 136), 0)
     with ExitStack() as stack:
         for number in range(3 * ALLOWED):
-            stranger = stack.enter_context(socket.create_connection(("127.0.0.1", node.port), timeout=5))
+            stranger = stack.enter_context(socket.create_connection(("127.0.0.1", node.port), timeout=60))
             stranger.sendall((b"", b"ART", b"ARTEMIS" + encode(p.Ping(-1), 0), topology)[number % 4])
             if number in (ALLOWED - 1, 2 * ALLOWED):
                 assert_serves(node)
@@ -111,8 +108,8 @@ def test_who_has_logged_in_is_never_displaced(node: Node) -> None:
         for client in clients:
             stack.enter_context(client.socket)
         for _ in range(5):
-            late = stack.enter_context(socket.create_connection(("127.0.0.1", node.port), timeout=5))
-            assert closed_within(late, 5), "the acceptor is full of clients that are known"
+            late = stack.enter_context(socket.create_connection(("127.0.0.1", node.port), timeout=60))
+            assert closed_within(late), "the acceptor is full of clients that are known"
         for client in clients:
             client.send(p.QueueQuery("q"))
             client.wait_for(p.QueueQueryResponseV3)
@@ -155,7 +152,6 @@ def test_consumers_producers_and_sessions_are_bounded(node: Node, monkeypatch: p
     with client.socket:
         client.send(p.CreateQueueV2("many", "many", None, True, False, True, routing_type=1))
         client.wait_for(p.NullResponse)
-        client.socket.settimeout(60)
         step = 500
         for start in range(0, CONSUMERS_PER_SESSION_MAX, step):
             client.send(
@@ -185,6 +181,6 @@ def test_temporary_queues_of_a_flood_go_with_their_connection(node: Node) -> Non
         assert answer.exists
     began = time.monotonic()
     while node.queue("t1999") is not None or node.queue("t0") is not None:
-        assert time.monotonic() - began < 20
+        assert time.monotonic() - began < 60
         time.sleep(0.05)
     assert_serves(node)

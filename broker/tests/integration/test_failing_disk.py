@@ -11,6 +11,7 @@ import resource
 import subprocess
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -21,8 +22,10 @@ from understudy.client import aio
 from understudy.config.model import CriticalAnalyzerPolicy
 from understudy.errors import BrokerError, DiskFailed, JournalCorrupt, LockLost
 from understudy.ha import shared_store
+from understudy.runtime import journal_writer
 from understudy.runtime.critical_analyzer import CriticalAnalyzer
 from understudy.runtime.journal_writer import AT_ONCE_BYTES_MAX
+from understudy.runtime.node import BrokerNode
 
 SHALLOW = """
     <address-settings>
@@ -31,8 +34,24 @@ SHALLOW = """
 """
 
 
+#: Only against hanging for ever: how long anything may take on a slow machine.
+GUARD_S = 60
+#: Records of a new store go here, and the next segment is made beside it.
+LOG, SPARE = "/journal/segment-000000000001-", "/journal/segment-000000000002-"
+#: The log gets nothing but what the test sends: no mark because it was quiet.
+STILL = "<disk-scan-period>3600000</disk-scan-period>"
+
+
 def in_journal(path: str) -> bool:
     return "/journal/segment-" in path
+
+
+async def until(condition: Callable[[], object]) -> None:
+    """Look at it again and again."""
+    began = time.monotonic()
+    while not condition():
+        assert time.monotonic() - began < GUARD_S, "it never came true"
+        await asyncio.sleep(0.001)
 
 
 @pytest.mark.parametrize("body_bytes", [10, 2 * AT_ONCE_BYTES_MAX], ids=["on the loop", "in the thread"])
@@ -40,33 +59,44 @@ def test_a_sync_that_hung_while_somebody_took_over_confirms_nothing(
     tmp_path: Path, body_bytes: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """And what hangs can be seen from outside, wherever it does."""
-    monkeypatch.setattr(shared_store, "LOCK_PROOF_MS", 100)
-    pair = Pair(tmp_path)
+    # nobody looks at the lock but who wants to confirm something, and any disk counts as quick
+    monkeypatch.setattr(shared_store, "LOCK_PROOF_MS", 500)
+    monkeypatch.setattr(shared_store, "LOCK_CHECK_MS", 3_600_000)
+    monkeypatch.setattr(journal_writer, "AT_ONCE_NS_MAX", 3_600_000_000_000)
+    pair = Pair(tmp_path, extra=STILL)
 
     async def main() -> None:
         disk = FaultyDisk()
         node = await start_node(pair.primary, disk)
-        connection = await aio.connect(f"tcp://127.0.0.1:{pair.primary.port}?reconnectAttempts=0&callTimeout=5000")
+        connection = await aio.connect(f"tcp://127.0.0.1:{pair.primary.port}?reconnectAttempts=0")
         producer = await (await connection.session()).producer("q")
-        for _ in range(40):  # until the disk counts as quick
+        disk.watches = in_journal
+        # twice on the loop and nothing between: the next segment is full of zeros, so the thread has nothing to do
+        while len(disk.calls) < 4 or not all(call.on_loop for call in disk.calls[-4:]):
             await producer.send(b"confirmed")
         analyzer = CriticalAnalyzer(
             node.environment.critical_paths, CriticalAnalyzerPolicy.LOG, timeout_ms=100, shut_down=print
         )
-        stuck: list[str] = []
-        disk.hits, disk.answers = in_journal, threading.Event()
+        stuck: dict[str, int] = {}
+        disk.hits, disk.hangs = in_journal, frozenset({"sync"})
 
         def answer() -> None:
-            stuck.extend(analyzer.stuck(time.monotonic_ns()))
+            assert disk.hung.wait(GUARD_S)
+            while not stuck:
+                time.sleep(0.01)
+                stuck.update(analyzer.stuck(time.monotonic_ns()))
             node.lock.lost = lambda: "another node has activated"  # type: ignore[method-assign]
-            assert disk.answers is not None
+            # until the last proof is too old: there is no other
+            time.sleep(0.6)
             disk.answers.set()
 
-        threading.Timer(0.4, answer).start()
+        threading.Thread(target=answer, daemon=True).start()
         with pytest.raises(BrokerError):
-            await asyncio.wait_for(producer.send(bytes(body_bytes)), 20)
-        assert isinstance(await asyncio.wait_for(node.wait_ended(), 20), LockLost)
-        assert stuck == ["writer 1 of the store"]
+            await asyncio.wait_for(producer.send(bytes(body_bytes)), GUARD_S)
+        assert isinstance(await asyncio.wait_for(node.wait_ended(), GUARD_S), LockLost)
+        assert list(stuck) == ["writer 1 of the store"]
+        assert disk.calls[-1].operation == "sync"
+        assert disk.calls[-1].on_loop is (body_bytes == 10)
         await connection.close()
 
     asyncio.run(main())
@@ -78,43 +108,155 @@ async def bodies_of(url: str, queue: str) -> list[bytes]:
         consumer = await session.consumer(queue)
         session.start()
         found = []
-        while (received := await consumer.receive(1)) is not None:
+        # asks the broker, which says when there is no more
+        while (received := await consumer.receive_nowait()) is not None:
             found.append(received.message.body)
         return found
 
 
+def assert_never_tried_again(disk: FaultyDisk) -> list[str]:
+    """The files that failed, each once and for the last time."""
+    changes = [call for call in disk.calls if call.operation != "read"]
+    failed = [call.path for call in changes if call.failed]
+    for path in failed:
+        calls = [call for call in changes if call.path == path]
+        assert [call.failed for call in calls].index(True) == len(calls) - 1, calls
+    return failed
+
+
 @pytest.mark.parametrize("operation", ["write", "sync"])
 def test_a_failed_write_or_sync_is_the_end_and_is_not_tried_again(tmp_path: Path, operation: str) -> None:
-    pair = Pair(tmp_path)
+    pair = Pair(tmp_path, extra=STILL)
     url = f"tcp://127.0.0.1:{pair.primary.port}"
 
     async def main() -> None:
         disk = FaultyDisk()
         node = await start_node(pair.primary, disk)
-        connection = await aio.connect(f"{url}?reconnectAttempts=0&callTimeout=5000")
+        connection = await aio.connect(f"{url}?reconnectAttempts=0")
         producer = await (await connection.session()).producer("q")
         await producer.send(b"confirmed")
-        disk.hits, disk.fails = in_journal, frozenset({operation})
+        # not where the next segment is made: that may be under way now, or not
+        disk.watches = disk.hits = lambda path: LOG in path
+        disk.fails = frozenset({operation})
         with pytest.raises(BrokerError):
-            await asyncio.wait_for(producer.send(b"not confirmed"), 20)
-        error = await asyncio.wait_for(node.wait_ended(), 20)
+            await asyncio.wait_for(producer.send(b"not confirmed"), GUARD_S)
+        error = await asyncio.wait_for(node.wait_ended(), GUARD_S)
         assert isinstance(error, DiskFailed)
-        assert "/journal/segment-" in str(error)
+        assert LOG in str(error)
         assert node.state == "stopped"
-        failed = [call for call in disk.calls if call[0] == operation]
-        assert len(failed) == 1, disk.calls
-        # and nothing else was written behind it
-        assert disk.calls.index(failed[0]) == len([call for call in disk.calls if call[0] != "read"]) - 1
+        changes = [call.operation for call in disk.calls if call.operation != "read"]
+        assert changes == (["write"] if operation == "write" else ["write", "sync"])
+        assert len(assert_never_tried_again(disk)) == 1
         await connection.close()
 
-        healthy = FaultyDisk()
-        again = await start_node(pair.primary, healthy)
+        again = await start_node(pair.primary, FaultyDisk())
         found = await bodies_of(url, "q")
         assert found[0] == b"confirmed"
         assert set(found[1:]) <= {b"not confirmed"}
         await again.stop()
 
-    asyncio.run(asyncio.wait_for(main(), 60))
+    asyncio.run(asyncio.wait_for(main(), 3 * GUARD_S))
+
+
+@pytest.mark.parametrize("log_fails", [False, True], ids=["alone", "and the log behind it"])
+@pytest.mark.parametrize("operation", ["write", "sync"])
+def test_zeros_of_the_next_segment_that_fail_are_the_end_for_the_batch_behind_them(
+    tmp_path: Path, operation: str, log_fails: bool
+) -> None:
+    """Two files, one writer: what is on its way to the other file is still written, and nobody is told."""
+    pair = Pair(tmp_path, extra=STILL)
+    url = f"tcp://127.0.0.1:{pair.primary.port}"
+
+    async def main() -> None:
+        disk = FaultyDisk()
+        node = await start_node(pair.primary, disk)
+        connection = await aio.connect(f"{url}?reconnectAttempts=0")
+        producer = await (await connection.session()).producer("q")
+        disk.watches, disk.hits = in_journal, lambda path: SPARE in path
+        disk.hangs = frozenset({operation})
+        store, confirmed = node.store, 0
+        assert store is not None
+        sending = asyncio.ensure_future(producer.send(b"a message"))
+        # what is not durable while zeros hang stands behind them: they come only when nothing is being written
+        while not (disk.hung.is_set() and store.backlog_bytes):
+            if sending.done():
+                await sending
+                confirmed += 1
+                sending = asyncio.ensure_future(producer.send(b"a message"))
+            await asyncio.sleep(0.001)
+        await until_written_behind(node)
+        assert not sending.done()
+        disk.fails = frozenset({operation})
+        if log_fails:
+            disk.hits = in_journal
+        disk.answers.set()
+        with pytest.raises(BrokerError):
+            await asyncio.wait_for(sending, GUARD_S)
+        await assert_ended(node, disk, log_fails)
+        await connection.close()
+        again = await start_node(pair.primary, FaultyDisk())
+        found = await bodies_of(url, "q")
+        assert confirmed <= len(found) <= confirmed + 1
+        await again.stop()
+
+    asyncio.run(asyncio.wait_for(main(), 3 * GUARD_S))
+
+
+@pytest.mark.parametrize("log_fails", [False, True], ids=["alone", "and the log behind it"])
+@pytest.mark.parametrize("operation", ["write", "sync"])
+def test_a_next_segment_that_cannot_be_made_is_the_end_for_the_batch_behind_it(
+    tmp_path: Path, operation: str, log_fails: bool
+) -> None:
+    """The same while the node has just activated: the queue that a client makes is not confirmed either."""
+    pair = Pair(tmp_path, extra=STILL)
+    url = f"tcp://127.0.0.1:{pair.primary.port}"
+
+    async def main() -> None:
+        disk = FaultyDisk()
+        disk.watches, disk.hits = in_journal, lambda path: SPARE in path
+        disk.hangs = frozenset({operation})
+        node = await start_node(pair.primary, disk)
+        connection = await aio.connect(f"{url}?reconnectAttempts=0")
+        making = asyncio.ensure_future((await connection.session()).producer("q"))
+        await until(disk.hung.is_set)
+        await until_written_behind(node)
+        assert not making.done()
+        disk.fails = frozenset({operation})
+        if log_fails:
+            disk.hits = in_journal
+        disk.answers.set()
+        with pytest.raises(BrokerError):
+            await asyncio.wait_for(making, GUARD_S)
+        await assert_ended(node, disk, log_fails)
+        assert not [path for path in (pair.store / "journal").iterdir() if SPARE in str(path)]
+        await connection.close()
+        again = await start_node(pair.primary, FaultyDisk())
+        assert await bodies_of(url, "q") == []
+        await again.stop()
+
+    asyncio.run(asyncio.wait_for(main(), 3 * GUARD_S))
+
+
+async def until_written_behind(node: BrokerNode) -> None:
+    """What a client asked for stands in the log writer's queue, behind what hangs."""
+    assert node.store is not None
+    store = node.store
+    await until(lambda: store.backlog_bytes)
+    # appended; some turns on it has been handed over
+    for _ in range(10):
+        await asyncio.sleep(0)
+
+
+async def assert_ended(node: BrokerNode, disk: FaultyDisk, log_fails: bool) -> None:
+    """By what failed first; the batch behind it was tried, on a file of its own."""
+    error = await asyncio.wait_for(node.wait_ended(), GUARD_S)
+    assert isinstance(error, DiskFailed)
+    assert SPARE in str(error)
+    assert node.state == "stopped"
+    failed = assert_never_tried_again(disk)
+    assert [SPARE in path for path in failed] == [True, False][: 1 + log_fails]
+    behind = disk.calls[[call.failed for call in disk.calls].index(True) + 1 :]
+    assert [(LOG in call.path, call.operation) for call in behind][:1] == [(True, "write")], behind
 
 
 @pytest.mark.parametrize("damage", ["unreadable", "flipped"])
@@ -146,11 +288,11 @@ def test_a_message_that_cannot_be_read_back_is_never_served(tmp_path: Path, dama
         session.start()
         found = []
         try:
-            while (received := await consumer.receive(5)) is not None:
+            while (received := await consumer.receive(GUARD_S)) is not None:
                 found.append(received.message.body)
         except BrokerError:
             pass
-        error = await asyncio.wait_for(node.wait_ended(), 20)
+        error = await asyncio.wait_for(node.wait_ended(), GUARD_S)
         assert isinstance(error, DiskFailed if damage == "unreadable" else JournalCorrupt)
         assert "segment-" in str(error)
         assert found == [b"%03d" % number * 300 for number in range(len(found))]
@@ -195,7 +337,7 @@ def test_a_process_whose_writes_the_kernel_refuses_stops_and_loses_nothing(tmp_p
         ledger = tmp_path / "ledger.jsonl"
         with (tmp_path / "producer").open("wb") as output:
             producing = subprocess.Popen(
-                [str(COMMAND), "produce", "--url", f"{url}?reconnectAttempts=0&callTimeout=5000", "--queue", "q",
+                [str(COMMAND), "produce", "--url", f"{url}?reconnectAttempts=0&callTimeout=60000", "--queue", "q",
                  "--count", "1000000", "--rate", "2000", "--ledger", str(ledger)],
                 stdout=output, stderr=output,
             )  # fmt: skip
@@ -205,15 +347,17 @@ def test_a_process_whose_writes_the_kernel_refuses_stops_and_loses_nothing(tmp_p
         assert node.process is not None
         # no write may reach beyond the first byte of a file any more: each fails with EFBIG
         resource.prlimit(node.process.pid, resource.RLIMIT_FSIZE, (1, 1))
-        assert node.process.wait(30) == 1
-        assert producing.wait(30) != 0
+        assert node.process.wait(GUARD_S) == 1
+        assert producing.wait(GUARD_S) != 0
         confirmed = ledger.read_text().count('"CONFIRMED"')
         node.start().wait_ready("active")
+        kept = node.queue("q")
+        assert kept is not None
         consumed = tmp_path / "consumed.jsonl"
         out = subprocess.run(
-            [str(COMMAND), "consume", "--url", url, "--queue", "q", "--idle-timeout", "2", "--ledger", str(consumed),
-             "--json"],
-            capture_output=True, text=True, timeout=60,
+            [str(COMMAND), "consume", "--url", url, "--queue", "q", "--count", str(kept["message_count"]),
+             "--ledger", str(consumed), "--json"],
+            capture_output=True, text=True, timeout=GUARD_S,
         )  # fmt: skip
         assert out.returncode == 0, out.stdout + out.stderr
         report = subprocess.run(

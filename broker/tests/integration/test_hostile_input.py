@@ -7,7 +7,6 @@ import random
 import socket
 import struct
 import subprocess
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -26,15 +25,15 @@ def node(tmp_path: Path) -> Iterator[Node]:
         pair.end()
 
 
-def answer_to(node: Node, data: bytes, *, wait_s: float = 10) -> bytes:
-    """Everything the broker says until it closes the connection."""
-    with socket.create_connection(("127.0.0.1", node.port), timeout=wait_s) as stranger:
-        stranger.sendall(data)
+def answer_to(node: Node, data: bytes) -> bytes:
+    """Everything the broker says until it closes the connection, which it need not read to the end before."""
+    with socket.create_connection(("127.0.0.1", node.port), timeout=60) as stranger:
         said = b""
         try:
+            stranger.sendall(data)
             while chunk := stranger.recv(65536):
                 said += chunk
-        except ConnectionResetError:
+        except ConnectionError:
             pass
         return said
 
@@ -64,12 +63,16 @@ def test_hostile_bytes_end_their_connection_only(node: Node, name: str) -> None:
     assert_serves(node)
 
 
-def test_a_half_open_handshake_times_out(node: Node) -> None:
-    began = time.monotonic()
-    assert answer_to(node, b"ART") == b""
-    assert time.monotonic() - began < 8, "the acceptor's handshake-timeout is 2 s"
-    assert "never showed a protocol" in node.tail()
-    assert_serves(node)
+def test_a_half_open_handshake_times_out(tmp_path: Path) -> None:
+    pair = Pair(tmp_path, acceptor="?handshake-timeout=2")
+    try:
+        node = pair.primary.start()
+        node.wait_ready("active")
+        assert answer_to(node, b"ART") == b""
+        assert "never showed a protocol" in node.tail()
+        assert_serves(node)
+    finally:
+        pair.end()
 
 
 def test_many_half_open_connections_do_not_keep_clients_out(node: Node) -> None:
@@ -94,15 +97,17 @@ def test_a_typo_in_the_configuration_is_named_with_its_line(node: Node) -> None:
 
 
 def fill(url: str) -> None:
-    command = [str(COMMAND), "produce", "--url", url, "--queue", "q", "--count", "200", "--size", "500"]
-    subprocess.run(command, check=True, capture_output=True)
+    """In batches, of which the second proves that the first was synced."""
+    for count in ("200", "1"):
+        command = [str(COMMAND), "produce", "--url", url, "--queue", "q", "--count", count, "--size", "500"]
+        subprocess.run(command, check=True, capture_output=True)
 
 
 def fails_to_start(node: Node) -> str:
     node.end()
     node.start()
     assert node.process is not None
-    assert node.process.wait(20) == 1
+    assert node.process.wait(60) == 1
     return node.tail()
 
 
@@ -181,18 +186,18 @@ def test_a_wrong_password_is_refused_and_a_flood_of_them_costs_nobody_else(tmp_p
         wrong, right = tmp_path / "wrong", tmp_path / "right"
         wrong.write_text("guessed\n")
         right.write_text("secret of bob\n")
-        good = subprocess.run([*command, "--password-file", str(right)], capture_output=True, text=True, timeout=30)
+        good = subprocess.run([*command, "--password-file", str(right)], capture_output=True, text=True, timeout=60)
         assert good.returncode == 0, good.stderr
-        bad = subprocess.run([*command, "--password-file", str(wrong)], capture_output=True, text=True, timeout=30)
+        bad = subprocess.run([*command, "--password-file", str(wrong)], capture_output=True, text=True, timeout=60)
         assert bad.returncode == 1
         assert "bob" in bad.stderr
         assert "guessed" not in node.tail() + bad.stderr
         nobody = subprocess.run(
             [str(COMMAND), "consume", "--url", url, "--queue", "q", "--count", "1"],
-            capture_output=True, text=True, timeout=30,
+            capture_output=True, text=True, timeout=60,
         )  # fmt: skip
         assert nobody.returncode == 1, "a client without a user is nobody"
-        again = subprocess.run([*command, "--password-file", str(right)], capture_output=True, text=True, timeout=30)
+        again = subprocess.run([*command, "--password-file", str(right)], capture_output=True, text=True, timeout=60)
         assert again.returncode == 0, again.stderr
     finally:
         pair.end()

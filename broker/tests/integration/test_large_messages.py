@@ -46,7 +46,7 @@ def large_files(pair: Pair) -> list[str]:
     return sorted(path.name for path in (pair.store / "large-messages").iterdir())
 
 
-async def wait_for_files(pair: Pair, count: int, timeout_s: float = 30) -> None:
+async def wait_for_files(pair: Pair, count: int, timeout_s: float = 60) -> None:
     deadline = time.monotonic() + timeout_s
     while len(large_files(pair)) != count:
         assert time.monotonic() < deadline, large_files(pair)

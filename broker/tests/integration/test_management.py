@@ -31,7 +31,7 @@ def invoke(node: Node, resource: str, operation: str, *parameters: object) -> tu
         headers={"Authorization": f"Bearer {TOKEN}"},
     )
     try:
-        with urllib.request.urlopen(request, timeout=10) as answer:
+        with urllib.request.urlopen(request, timeout=60) as answer:
             return answer.status, json.load(answer)["result"]
     except urllib.error.HTTPError as error:
         return error.code, json.load(error)["error"]["message"]
@@ -63,4 +63,4 @@ def test_an_operator_can_force_a_failover(pair: Pair) -> None:
     assert invoke(pair.primary, "broker", "forceFailover") == (200, None)
     pair.backup.wait_ready("active")
     assert pair.primary.process is not None
-    assert pair.primary.process.wait(20) == 0
+    assert pair.primary.process.wait(60) == 0

@@ -13,7 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from support.processes import COMMAND, Node, Pair, assert_serves, free_port
+from support.ports import free_port
+from support.processes import COMMAND, Node, Pair, assert_serves
 
 
 @pytest.fixture
@@ -38,7 +39,7 @@ def test_a_wrong_management_address_is_told_before_anything_activates(pair: Pair
         done = subprocess.run(
             [str(COMMAND), "run", "--config", str(pair.primary.config), "--instance", str(pair.primary.directory),
              "--http", address],
-            capture_output=True, text=True, timeout=30,
+            capture_output=True, text=True, timeout=60,
         )  # fmt: skip
     assert done.returncode == 2, done.stderr
     assert complaint in done.stderr
@@ -55,7 +56,7 @@ def test_a_node_whose_management_cannot_be_loaded_ends_and_says_why(
         environment.setenv("PYTHONPATH", os.pathsep.join([str(broken.parent), os.environ.get("PYTHONPATH", "")]))
         pair.primary.start()
     assert pair.primary.process is not None
-    assert pair.primary.process.wait(30) == 1
+    assert pair.primary.process.wait(60) == 1
     log = pair.primary.tail()
     assert "management did not start" in log
     assert "a broken installation" in log

@@ -85,7 +85,7 @@ def test_xa_with_a_commit_after_failover(java: Java, pair: Pair) -> None:
     seen = []
     for line in process.stdout:
         seen.append(line)
-        if line == "prepared\n":
+        if line == "ready\n":
             break
     assert process.poll() is None, "".join(seen)
     pair.primary.kill()
@@ -111,7 +111,7 @@ def large_files(pair: Pair) -> list[str]:
     return sorted(path.name for path in (pair.store / "large-messages").iterdir())
 
 
-def wait_without_large_files(pair: Pair, timeout_s: float = 30) -> None:
+def wait_without_large_files(pair: Pair, timeout_s: float = 60) -> None:
     """Files go some seconds after their last reference."""
     deadline = time.monotonic() + timeout_s
     while large_files(pair) and time.monotonic() < deadline:
@@ -140,11 +140,11 @@ def test_jms_and_our_client_exchange_large_messages(java: Java, pair: Pair, comp
     finished(java("LargeMessages", url, "interop.a", "text", str(units), "1"))
     with connect(url) as connection, connection.session() as session:
         consumer = session.consumer("interop.a")
-        received = consumer.receive(20)
+        received = consumer.receive(60)
         assert received is not None
         assert received.properties["_AMQ_LARGE_SIZE"] == size
         assert received.read_body() == body
-        received = consumer.receive(20)
+        received = consumer.receive(60)
         assert received is not None
         assert received.text == text
         consumer.close()
@@ -160,7 +160,7 @@ def test_jms_and_our_client_exchange_large_messages(java: Java, pair: Pair, comp
 @pytest.mark.feature("failover with large messages")
 def test_jms_large_messages_across_a_kill(java: Java, pair: Pair) -> None:
     """Senders and receivers of 4 MiB bodies go on when the active is killed under both."""
-    size, count = 4 * 1024 * 1024, 12
+    size, count = 4 * 1024 * 1024, 30
     sender = java("LargeMessages", pair.url, "interop.kill", "send", str(size), str(count))
     receiver = java("LargeMessages", pair.url, "interop.kill", "receive", str(size), str(count))
     assert receiver.stdout is not None

@@ -49,7 +49,7 @@ class Side:
                 )
 
     def wait(self, step: Wait) -> None:
-        deadline = time.monotonic() + 10
+        deadline = time.monotonic() + 60
         while True:
             listed = self.asking.operation(f"queue.{step.queue}", "listMessagesAsJSON", None)
             if len(json.loads(listed.value)) == step.count:

@@ -67,7 +67,7 @@ class Watched:
         self.asking.operation("broker", "createQueue", name, name)
         found: list[Told] = []
         while True:
-            received = self._told.receive(10)
+            received = self._told.receive(60)
             assert received is not None, f"{name} is not told of after {found}"
             message = received.message
             if message.properties.get("_AMQ_Address") == name:
@@ -80,7 +80,7 @@ class Watched:
     def drain_aside(self, count: int) -> list[Told]:
         """What was told by other threads since the beginning, when there is so much of it."""
         while len(self.aside) < count:
-            received = self._told.receive(10)
+            received = self._told.receive(60)
             assert received is not None, f"only {self.aside}"
             told = _told(received.message)
             if told[0] in _ASIDE:
@@ -157,7 +157,7 @@ def _leave(watched: Watched) -> None:
     """Until its temporary queues are gone: another thread deletes them there."""
     watched.session.close()
     watched.acting.close()
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 60
     while sum(map(bool, map(_UUID.fullmatch, watched.asking.operation("broker", "getQueueNames").value))) > 1:
         assert time.monotonic() < deadline, "the client's temporary queues are still there"
         time.sleep(0.02)

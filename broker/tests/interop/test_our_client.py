@@ -36,7 +36,7 @@ pytestmark = pytest.mark.maven
 _numbers = itertools.count(1)
 
 
-def texts(consumer: Consumer, count: int, timeout_s: float = 10) -> list[str | None]:
+def texts(consumer: Consumer, count: int, timeout_s: float = 60) -> list[str | None]:
     """The texts of the next messages."""
     found = []
     for _ in range(count):
@@ -50,7 +50,7 @@ def count_of(session: Session, queue: str) -> int:
     return session.query_queue(queue).message_count
 
 
-def wait_for_count(session: Session, queue: str, count: int, timeout_s: float = 10) -> None:
+def wait_for_count(session: Session, queue: str, count: int, timeout_s: float = 60) -> None:
     deadline = time.monotonic() + timeout_s
     while count_of(session, queue) != count and time.monotonic() < deadline:
         time.sleep(0.05)
@@ -70,13 +70,13 @@ def test_bodies(session: Session, queue: str) -> None:
     producer.send(None)
     consumer = session.consumer(queue)
     for body in bodies:
-        received = consumer.receive(10)
+        received = consumer.receive(60)
         assert received is not None
         assert (received.text if isinstance(body, str) else received.body) == body
-    received = consumer.receive(10)
+    received = consumer.receive(60)
     assert received is not None
     assert dict(decode_map(received.body)) == {"k": 1, "text": "v", "raw": b"\x01"}
-    received = consumer.receive(10)
+    received = consumer.receive(60)
     assert received is not None
     assert (received.body, received.message.type) == (b"", MessageType.DEFAULT)
 
@@ -95,7 +95,7 @@ def test_properties(session: Session, queue: str) -> None:
     user_id = bytes(range(16))
     with session.producer(queue) as producer:
         producer.send(Message(b"x", priority=7, durable=False, timestamp=12345, user_id=user_id, properties=typed))
-    received = session.consumer(queue).receive(10)
+    received = session.consumer(queue).receive(60)
     assert received is not None
     message = received.message
     assert (message.priority, message.durable, message.timestamp, message.user_id) == (7, False, 12345, user_id)
@@ -131,7 +131,7 @@ def test_expiry(session: Session, queue: str) -> None:
     producer.send("gone", time_to_live_ms=50)
     producer.send("there")
     expired = session.consumer("expired", filter=f"_AMQ_ORIG_ADDRESS = '{queue}'")
-    received = expired.receive(10)
+    received = expired.receive(60)
     assert received is not None
     assert received.text == "gone"
     assert received.properties["_AMQ_ORIG_QUEUE"] == queue
@@ -142,7 +142,7 @@ def test_expiry(session: Session, queue: str) -> None:
 @pytest.mark.feature("scheduled delivery")
 def test_scheduled(session: Session, queue: str) -> None:
     producer = session.producer(queue)
-    due_ms = int(time.time() * 1000) + 700
+    due_ms = int(time.time() * 1000) + 3_000
     producer.send("later", deliver_at_ms=due_ms)
     producer.send("now")
     consumer = session.consumer(queue)
@@ -193,13 +193,16 @@ def test_groups(connection: Connection, queue: str) -> None:
             producer.send(str(number), group_id=f"g{number % 4}")
         seen: dict[str, set[int]] = {}
         order: dict[str, list[int]] = {}
-        for index, consumer in enumerate(consumers):
-            while (received := consumer.receive(0.5)) is not None:
-                group = str(received.properties["_AMQ_GROUP_ID"])
-                seen.setdefault(group, set()).add(index)
-                order.setdefault(group, []).append(int(received.text or ""))
+        deadline = time.monotonic() + 60
+        while sum(map(len, order.values())) < 40:
+            assert time.monotonic() < deadline, order
+            for index, consumer in enumerate(consumers):
+                while (received := consumer.receive(0.05)) is not None:
+                    group = str(received.properties["_AMQ_GROUP_ID"])
+                    seen.setdefault(group, set()).add(index)
+                    order.setdefault(group, []).append(int(received.text or ""))
         assert all(len(indexes) == 1 for indexes in seen.values()), seen
-        assert sum(map(len, order.values())) == 40
+        assert [consumer.receive_nowait() for consumer in consumers] == [None, None]
         assert all(numbers == sorted(numbers) for numbers in order.values())
 
 
@@ -214,7 +217,7 @@ def test_groups_by_url(broker: Target, queue: str, parameter: str) -> None:
         producers[0].send("z", group_id="own")
         consumer = session.consumer(queue)
         groups = [
-            received.properties["_AMQ_GROUP_ID"] for received in (consumer.receive(10) for _ in range(5)) if received
+            received.properties["_AMQ_GROUP_ID"] for received in (consumer.receive(60) for _ in range(5)) if received
         ]
         if parameter == "groupID=mine":
             assert groups == ["mine"] * 4 + ["own"]
@@ -236,7 +239,7 @@ def test_acknowledged_messages_are_gone(connection: Connection, queue: str, mode
             session.commit()
         consumer = session.consumer(queue)
         for number in range(5):
-            received = consumer.receive(10)
+            received = consumer.receive(60)
             assert received is not None
             assert received.text == str(number)
             if mode == "individual":
@@ -271,7 +274,7 @@ def test_individual_acknowledgements_leave_the_others(connection: Connection, qu
         for number in range(4):
             producer.send(str(number))
         consumer = session.consumer(queue)
-        received = [consumer.receive(10) for _ in range(4)]
+        received = [consumer.receive(60) for _ in range(4)]
         for each in (received[1], received[3]):
             assert each is not None
             assert consumer.acknowledge(each)
@@ -325,7 +328,7 @@ def test_commit_and_rollback(connection: Connection, queue: str) -> None:
         consumer = work.consumer(queue)
         assert texts(consumer, 2) == ["1", "2"]
         work.rollback()
-        again = [consumer.receive(10), consumer.receive(10)]
+        again = [consumer.receive(60), consumer.receive(60)]
         assert [(each.text, each.delivery_count, each.redelivered) for each in again if each] == [
             ("1", 2, True),
             ("2", 2, True),
@@ -341,13 +344,13 @@ def test_dead_letters(connection: Connection, queue: str) -> None:
         work.commit()
         consumer = work.consumer(queue)
         for attempt in (1, 2, 3):
-            received = consumer.receive(10)
+            received = consumer.receive(60)
             assert received is not None
             assert received.delivery_count == attempt
             work.rollback()
         assert consumer.receive(0.3) is None
     with connection.session() as session:
-        received = session.consumer("dead", filter=f"_AMQ_ORIG_QUEUE = '{queue}'").receive(10)
+        received = session.consumer("dead", filter=f"_AMQ_ORIG_QUEUE = '{queue}'").receive(60)
         assert received is not None
         assert received.text == "poison"
         assert received.properties["_AMQ_ORIG_ADDRESS"] == queue
@@ -363,7 +366,6 @@ def test_redelivery_delay(connection: Connection) -> None:
         assert texts(consumer, 1) == ["x"]
         began = time.monotonic()
         work.rollback()
-        assert consumer.receive_nowait() is None
         assert texts(consumer, 1) == ["x"]
         assert time.monotonic() - began >= 0.28
         work.commit()
@@ -481,23 +483,23 @@ def test_large_messages(broker: Target, queue: str, tmp_path: Path, compress: bo
         producer.send("ä" * 200_000)
         producer.send(b"small")
         consumer = session.consumer(queue)
-        received = consumer.receive(20)
+        received = consumer.receive(60)
         assert received is not None
         assert received.properties["n"] == 1
         assert received.properties["_AMQ_LARGE_SIZE"] == len(body)
         assert received.read_body() == body
-        received = consumer.receive(20)
+        received = consumer.receive(60)
         assert received is not None
         assert received.save_to(tmp_path / "copy") == len(body)
         assert (tmp_path / "copy").read_bytes() == body
-        received = consumer.receive(20)
+        received = consumer.receive(60)
         assert received is not None
         assert b"".join(received.body_stream) == body
-        assert consumer.receive(20) is not None, "not read at all"
-        received = consumer.receive(20)
+        assert consumer.receive(60) is not None, "not read at all"
+        received = consumer.receive(60)
         assert received is not None
         assert received.text == "ä" * 200_000
-        received = consumer.receive(20)
+        received = consumer.receive(60)
         assert received is not None
         assert received.body == b"small"
 
@@ -514,7 +516,7 @@ def test_large_messages_in_transactions_and_browsed(connection: Connection, queu
         assert [each.read_body() == body for each in session.browser(queue)] == [True]
         consumer = work.consumer(queue)
         for count in (1, 2):
-            received = consumer.receive(20)
+            received = consumer.receive(60)
             assert received is not None
             assert received.delivery_count == count
             assert received.read_body() == body
@@ -528,7 +530,7 @@ def test_large_messages_in_transactions_and_browsed(connection: Connection, queu
 def test_smaller_pieces(broker: Target, queue: str) -> None:
     with connect(f"{broker.url}?minLargeMessageSize=2000") as connection, connection.session() as session:
         session.producer(queue).send(b"p" * 5001)
-        received = session.consumer(queue).receive(10)
+        received = session.consumer(queue).receive(60)
         assert received is not None
         assert received.read_body() == b"p" * 5001
         assert received.properties["_AMQ_LARGE_SIZE"] == 5001

@@ -29,15 +29,15 @@ pytestmark = [pytest.mark.maven, pytest.mark.long]
 _numbers = itertools.count(1)
 
 
-def texts(consumer: Consumer, timeout_s: float = 0.5) -> list[str | None]:
-    """All that comes until nothing does."""
+def texts(consumer: Consumer) -> list[str | None]:
+    """All that there is: the broker is asked, and says when there is no more."""
     found = []
-    while (received := consumer.receive(timeout_s)) is not None:
+    while (received := consumer.receive_nowait()) is not None:
         found.append(received.text)
     return found
 
 
-def wait_until_gone(session: Session, queue: str, timeout_s: float = 10) -> None:
+def wait_until_gone(session: Session, queue: str, timeout_s: float = 60) -> None:
     deadline = time.monotonic() + timeout_s
     while session.query_queue(queue).exists and time.monotonic() < deadline:
         time.sleep(0.05)
@@ -88,7 +88,7 @@ def test_a_shared_subscription_is_divided(broker: Target, queue: str, durable: b
         found: list[list[str | None]] = [[], []]
         for _ in range(5):
             for index, consumer in enumerate(consumers):
-                received = consumer.receive(5)
+                received = consumer.receive(60)
                 assert received is not None
                 found[index].append(received.text)
         assert sorted(map(str, found[0] + found[1])) == [str(number) for number in range(10)]
@@ -173,7 +173,7 @@ def test_temporary_queues_answer_and_go_with_their_connection(broker: Target, se
         replies = asker.create_temporary_queue()
         answers = asker.consumer(replies, auto_create=False)
         asker.producer(queue).send("ping", properties={"JMSReplyTo": f"temp-queue://{replies}"})
-        request = session.consumer(queue).receive(10)
+        request = session.consumer(queue).receive(60)
         assert request is not None
         reply_to = str(request.properties["JMSReplyTo"]).removeprefix("temp-queue://")
         session.producer(None).send("pong", address=reply_to)
@@ -215,7 +215,7 @@ def test_purge_on_no_consumers(session: Session, queue: str) -> None:
     for number in range(3):
         producer.send(str(number))
     consumer.close()
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 60
     while session.query_queue(queue).message_count and time.monotonic() < deadline:
         time.sleep(0.05)
     assert session.query_queue(queue).message_count == 0
@@ -340,7 +340,7 @@ def test_consumer_windows(broker: Target, queue: str, window: int) -> None:
         consumer = session.consumer(queue)
         found = []
         for _ in range(40):
-            received = consumer.receive(10)
+            received = consumer.receive(60)
             assert received is not None
             found.append(received.text)
         assert found == [str(number) for number in range(40)]
@@ -354,7 +354,7 @@ def test_window_of_zero_takes_one_message_at_a_time(broker: Target, queue: str) 
         for number in range(4):
             producer.send(str(number))
         slow = session.consumer(queue, window_bytes=0)
-        first = slow.receive(10)
+        first = slow.receive(60)
         assert first is not None
         assert texts(other.consumer(queue)) == ["1", "2", "3"], "nothing waits in the slow one's buffer"
 
@@ -402,7 +402,7 @@ def test_a_producer_that_goes_on_without_credits(broker: Target, session: Sessio
     assert sent == 400 if broker.name == "artemis" else 50 < sent < 110
     consumer = session.consumer(queue)
     received = 0
-    while consumer.receive(0.5) is not None:
+    while consumer.receive_nowait() is not None:
         received += 1
     assert received == sent
 
@@ -424,17 +424,17 @@ def test_a_full_address_that_blocks(broker: Target, session: Session) -> None:
 
     thread = threading.Thread(target=produce)
     thread.start()
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 60
     while time.monotonic() < deadline:
         before = sent
         time.sleep(0.5)
-        if sent == before > 0:
+        if sent == before > 50:
             break
     assert 50 < sent < 300, "it stopped at the limit"
     consumer = session.consumer(queue)
     for _ in range(400):
-        assert consumer.receive(20) is not None
-    thread.join(20)
+        assert consumer.receive(60) is not None
+    thread.join(60)
     assert sent == 400
 
 
@@ -451,7 +451,7 @@ def test_a_paged_address_keeps_everything_in_order(session: Session) -> None:
     consumer = session.consumer(queue)
     numbers = []
     for _ in range(600):
-        received = consumer.receive(20)
+        received = consumer.receive(60)
         assert received is not None
         numbers.append(received.properties["n"])
     assert numbers == list(range(600))
@@ -467,9 +467,9 @@ def test_rates(broker: Target, queue: str) -> None:
         assert time.monotonic() - began >= 0.36
     with connect(f"{broker.url}?consumerMaxRate=100") as connection, connection.session() as session:
         consumer = session.consumer(queue)
-        assert consumer.receive(10) is not None
+        assert consumer.receive(60) is not None
         began = time.monotonic()
-        assert [received.text for received in (consumer.receive(10) for _ in range(39)) if received] == [
+        assert [received.text for received in (consumer.receive(60) for _ in range(39)) if received] == [
             str(number) for number in range(1, 40)
         ]
         assert time.monotonic() - began >= 0.35

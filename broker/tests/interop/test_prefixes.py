@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from support.processes import free_port
+from support.ports import free_port
 from support.targets import start_target
 
 pytestmark = pytest.mark.maven

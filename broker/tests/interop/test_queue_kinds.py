@@ -90,7 +90,7 @@ def test_diverts(java: Java, diverting: Pair) -> None:
         output = finished(java("Diverts", diverting.url))
         assert output.count("ok ") == 6, output
         if diverting.primary.process is not None and diverting.primary.process.poll() is None:
-            deadline = time.monotonic() + 30
+            deadline = time.monotonic() + 60
             folder = diverting.store / "large-messages"
             while any(folder.iterdir()):
                 assert time.monotonic() < deadline, "bodies outlive their last copy"

@@ -11,7 +11,8 @@ import subprocess
 import time
 from pathlib import Path
 
-from support.processes import PAIR_XML, free_port
+from support.ports import free_port
+from support.processes import PAIR_XML
 
 #: Small enough for several at a time.
 _JAVA_ARGS = "-Xms64m -Xmx512m -XX:+UseSerialGC -Dlog4j2.disableJmx=true"
@@ -57,7 +58,7 @@ class ArtemisNode:
             )
         return self
 
-    def wait_ready(self, state: str, timeout_s: float = 60) -> float:
+    def wait_ready(self, state: str, timeout_s: float = 120) -> float:
         """Wait until the node logs that it is in that state; the seconds it took."""
         began = time.monotonic()
         while time.monotonic() - began < timeout_s:
@@ -73,9 +74,9 @@ class ArtemisNode:
         """SIGKILL: the start script has become the Java process by exec."""
         assert self.process is not None
         self.process.kill()
-        self.process.wait(10)
+        self.process.wait(60)
 
-    def terminate(self, timeout_s: float = 30) -> int:
+    def terminate(self, timeout_s: float = 60) -> int:
         assert self.process is not None
         self.process.terminate()
         return self.process.wait(timeout_s)
@@ -104,6 +105,7 @@ class ArtemisPair:
                     primary_port=ports["primary"],
                     backup_port=ports["backup"],
                     port=ports[role],
+                    acceptor="",
                     role=role,
                     other=other,
                     failover_on_shutdown="false",

@@ -49,7 +49,7 @@ class Asking:
         number = str(next(_requests))
         named = properties | {"JMSReplyTo": self._replies_to, "JMSCorrelationID": number}
         self._producer.send(Message(body, type=MessageType.DEFAULT, durable=False, properties=named))
-        received = self._replies.receive(20)
+        received = self._replies.receive(60)
         assert received is not None, f"no reply to {properties}"
         self._replies.acknowledge(received)
         message = received.message

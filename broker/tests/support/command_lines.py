@@ -83,7 +83,7 @@ check queue --name s~
 check queue --name s~ --up --browse 0
 check queue --name s~ --produce 3 --browse 3 --consume 3
 check queue --name s~ --produce 3 --browse -1 --consume -1
-check queue --name s~ --consume 3 --timeout 1000
+check queue --name s~ --consume 3 --timeout 6000
 check queue --name nope~
 check queue --name nope~ --produce 1
 check cluster
@@ -161,15 +161,15 @@ queue purge --name p~
 queue stat --queueName p~ --json
 producer --destination queue://tr~ --message-count 10
 transfer --copy --source-queue tr~ --target-queue tc~ --message-count 3 --source-url URL --target-url URL \
-    --receive-timeout 500
+    --receive-timeout 2000
 transfer --source-queue tr~ --target-queue tm~ --message-count 3 --source-url URL --target-url URL \
-    --receive-timeout 500
+    --receive-timeout 2000
 transfer --source-queue tr~ --target-topic tt~ --message-count 2 --source-url URL --target-url URL \
-    --receive-timeout 500
+    --receive-timeout 2000
 transfer --source-queue tr~ --target-queue tm~ --source-filter "a = 1" --source-url URL --target-url URL \
     --receive-timeout 300
 transfer --source-queue tr~ --target-queue tm~ --commit-interval 1 --source-url URL --target-url URL \
-    --receive-timeout 500
+    --receive-timeout 2000
 transfer --source-topic tt~ --durable-consumer sub --source-client-id tcl --target-queue tm~ --source-url URL \
     --target-url URL --receive-timeout 300
 transfer --source-topic tt~ --shared-durable-subscription shd --target-queue tm~ --source-url URL \

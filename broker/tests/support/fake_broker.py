@@ -127,6 +127,11 @@ class FakeBroker:
             self._server = None
         self.cut()
 
+    @property
+    def connections(self) -> int:
+        """How many there are now."""
+        return len(self._connections)
+
     def cut(self) -> None:
         """Cut every connection; go on listening."""
         for connection in tuple(self._connections):

@@ -9,6 +9,7 @@ import os
 import threading
 import time
 from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 from support.processes import Node
 from understudy.config.reader import read_broker_xml
@@ -17,6 +18,19 @@ from understudy.runtime.disk import RealDisk, RealFile
 from understudy.runtime.environment import SystemClock, SystemEntropy, system_environment
 from understudy.runtime.node import BrokerNode
 from understudy.security.authorization import security_policy
+from understudy.store.segment import NEW_SUFFIX
+
+
+class Call(NamedTuple):
+    """An operation on a file of ``FaultyDisk``."""
+
+    operation: str
+    """``read``, ``write`` or ``sync``."""
+    path: str
+    """What the file is called once it is whole."""
+    failed: bool
+    on_loop: bool
+    """By the main thread."""
 
 
 class FaultyDisk(RealDisk):
@@ -26,11 +40,15 @@ class FaultyDisk(RealDisk):
         self.hits: Callable[[str], bool] = lambda path: False
         self.fails: frozenset[str] = frozenset()
         """Of ``read``, ``write`` and ``sync``."""
+        self.hangs: frozenset[str] = frozenset()
+        """These wait for ``answers`` first."""
+        self.answers = threading.Event()
+        self.hung = threading.Event()
+        """Something waits, or has waited."""
         self.read_delay_s = 0.0
-        self.answers: threading.Event | None = None
-        """Syncs hang until it is set; None = they do not."""
-        self.calls: list[tuple[str, str]] = []
-        """Operations on files that are hit, with their paths, since faults were switched on."""
+        self.watches: Callable[[str], bool] = lambda path: False
+        self.calls: list[Call] = []
+        """Operations on files that are watched, in the order in which they ended."""
 
     def open(self, path: str, *, create: bool = False, read_only: bool = False) -> RealFile:
         file = super().open(path, create=create, read_only=read_only)
@@ -41,15 +59,18 @@ class FaultyDisk(RealDisk):
 
     def meet(self, operation: str, path: str) -> None:
         """An operation begins."""
-        if not self.hits(path):
-            return
-        self.calls.append((operation, path))
-        if operation in self.fails:
+        hit = self.hits(path)
+        if hit and operation in self.hangs:
+            self.hung.set()
+            assert self.answers.wait(60), "the test never let the disk answer"
+        failed = hit and operation in self.fails
+        if self.watches(path):
+            on_loop = threading.current_thread() is threading.main_thread()
+            self.calls.append(Call(operation, path.removesuffix(NEW_SUFFIX), failed, on_loop))
+        if failed:
             raise DiskFailed(f"cannot {operation} {path}: {os.strerror(errno.EIO)}")
-        if operation == "read":
+        if hit and operation == "read":
             time.sleep(self.read_delay_s)
-        if operation == "sync" and self.answers is not None:
-            self.answers.wait(30)
 
 
 class FaultyFile(RealFile):

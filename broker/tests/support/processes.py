@@ -6,15 +6,20 @@ Waiting is always for what a node itself reports over HTTP or for the end of a p
 
 from __future__ import annotations
 
+import http.client
 import json
 import signal
-import socket
 import subprocess
 import sys
 import time
 import urllib.error
 import urllib.request
 from pathlib import Path
+
+from support.ports import free_port
+
+#: Only against hanging for ever: how long a node may take to become what it shall, on a slow machine.
+READY_S = 60
 
 COMMAND = Path(sys.executable).with_name("understudy")
 TOKEN = "test-token-of-a-scratch-instance"
@@ -35,7 +40,7 @@ PAIR_XML = """<?xml version="1.0"?>
       <connector name="backup">tcp://127.0.0.1:{backup_port}</connector>
     </connectors>
     <acceptors>
-      <acceptor name="core">tcp://127.0.0.1:{port}?handshake-timeout=2</acceptor>
+      <acceptor name="core">tcp://127.0.0.1:{port}{acceptor}</acceptor>
     </acceptors>
     <cluster-connections>
       <cluster-connection name="pair">
@@ -70,21 +75,6 @@ _SECURITY_SETTINGS = """
 """
 
 
-#: Ports given out: the kernel gives the same one again once it is closed.
-_given: set[int] = set()
-
-
-def free_port() -> int:
-    """A port that nobody listens on right now, and none that was given before."""
-    while True:
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            port = int(probe.getsockname()[1])
-        if port not in _given:
-            _given.add(port)
-            return port
-
-
 class Node:
     """One broker process and its instance directory."""
 
@@ -114,9 +104,9 @@ class Node:
         """SIGKILL: the process is gone without a word."""
         assert self.process is not None
         self.process.kill()
-        self.process.wait(10)
+        self.process.wait(READY_S)
 
-    def terminate(self, timeout_s: float = 20) -> int:
+    def terminate(self, timeout_s: float = READY_S) -> int:
         """SIGTERM, and the exit code."""
         assert self.process is not None
         self.process.terminate()
@@ -136,18 +126,19 @@ class Node:
             f"http://127.0.0.1:{self.http_port}{path}", headers={"Authorization": f"Bearer {TOKEN}"}
         )
         try:
-            with urllib.request.urlopen(request, timeout=5) as answer:
+            with urllib.request.urlopen(request, timeout=30) as answer:
                 return answer.status, json.load(answer)
         except urllib.error.HTTPError as error:
             return error.code, json.load(error)
-        except OSError:
+        except (OSError, http.client.HTTPException):
+            # it does not listen yet, or ended in the middle of its answer
             return 0, {}
 
     def facts(self) -> dict[str, object]:
         """GET /api/v1/node."""
         return self.get("/api/v1/node")[1]
 
-    def wait_ready(self, state: str, timeout_s: float = 20) -> float:
+    def wait_ready(self, state: str, timeout_s: float = READY_S) -> float:
         """Wait until the node says it is ready in that state; the seconds it took."""
         began = time.monotonic()
         answer: dict[str, object] = {}
@@ -161,8 +152,10 @@ class Node:
         raise AssertionError(f"{self.role} is {answer} and not {state} after {timeout_s} s: {self.tail()}")
 
     def queue(self, name: str) -> dict[str, object] | None:
-        """One queue as management shows it."""
-        queues = self.facts().get("queues", [])
+        """One queue as management shows it; None only when the node says that there is none."""
+        facts = self.facts()
+        assert facts, f"{self.role} does not answer: {self.tail()}"
+        queues = facts.get("queues", [])
         assert isinstance(queues, list)
         return next((queue for queue in queues if queue["name"] == name), None)
 
@@ -174,15 +167,22 @@ class Node:
         """Leave nothing running."""
         if self.process is not None and self.process.poll() is None:
             self.process.kill()
-            self.process.wait(10)
+            self.process.wait(READY_S)
 
 
 class Pair:
     """A primary and its backup over one store."""
 
     def __init__(
-        self, directory: Path, *, failover_on_shutdown: bool = False, security: bool = False, extra: str = ""
+        self,
+        directory: Path,
+        *,
+        failover_on_shutdown: bool = False,
+        security: bool = False,
+        acceptor: str = "",
+        extra: str = "",
     ) -> None:
+        """``acceptor``: more of its URL."""
         self.store = directory / "store"
         ports = {"primary": free_port(), "backup": free_port()}
         self.primary = Node(directory / "primary", "primary", ports["primary"])
@@ -196,6 +196,7 @@ class Pair:
                     primary_port=ports["primary"],
                     backup_port=ports["backup"],
                     port=node.port,
+                    acceptor=acceptor,
                     role=node.role,
                     other=other,
                     failover_on_shutdown=str(failover_on_shutdown).lower(),
@@ -229,7 +230,7 @@ class Pair:
         self.backup.start().wait_ready("passive")
         began = time.monotonic()
         while self.primary.facts().get("peer") is None:
-            assert time.monotonic() - began < 20, f"the backup was never announced: {self.backup.tail()}"
+            assert time.monotonic() - began < READY_S, f"the backup was never announced: {self.backup.tail()}"
             time.sleep(0.02)
         return self
 
@@ -244,6 +245,6 @@ def assert_serves(node: Node) -> None:
     for command in (("produce", "--count", "5", "--size", "10"), ("consume", "--count", "5")):
         done = subprocess.run(
             [str(COMMAND), command[0], "--url", url, "--queue", "honest", *command[1:]],
-            capture_output=True, text=True, timeout=30,
+            capture_output=True, text=True, timeout=60,
         )  # fmt: skip
         assert done.returncode == 0, done.stdout + done.stderr

@@ -54,9 +54,14 @@ class Proxy:
         while True:
             try:
                 client, _ = self._listener.accept()
-                server = socket.create_connection(("127.0.0.1", self._target_port))
             except OSError:
                 return
+            try:
+                server = socket.create_connection(("127.0.0.1", self._target_port))
+            except OSError:
+                # nobody is there now; the next client may have more luck
+                client.close()
+                continue
             self.accepted += 1
             with self._lock:
                 self._pairs.append((client, server))

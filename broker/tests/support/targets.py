@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from support.artemis import ArtemisNode
-from support.processes import COMMAND, Node, free_port
+from support.ports import free_port
+from support.processes import COMMAND, Node
 
 USER, PASSWORD = "bob", "secret of bob"
 

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from understudy.ports import Timers
     from understudy.routing.address import Address
     from understudy.routing.paging import Paging
+    from understudy.routing.scheduled import ScheduledDeliveries
 
 #: Expired messages taken out of a queue before something else has its turn.
 EXPIRED_AT_ONCE = 10_000
@@ -43,6 +44,7 @@ class QueueOffice(Protocol):
     store: MessageStore
     timers: Timers
     paging: Paging
+    scheduled: ScheduledDeliveries
     memory_bytes: int
     memory_count: int
 
@@ -377,15 +379,21 @@ class Queue:
         return len(overdue)
 
     def purge(self) -> int:
-        """Drop everything that waits. Returns how many."""
+        """Drop everything that waits, also for its time to come (as Artemis does). Returns how many."""
         count = 0
         for taken in self.waiting.drain():
-            self.log_acknowledges(taken)
-            self.messages_killed += len(taken)
-            self.forget(taken)
+            self._kill(taken)
             count += len(taken)
         self._office.paging.forget_readers(self)
-        return count
+        scheduled = self._office.scheduled.remove(self)
+        self.scheduled_count -= len(scheduled)
+        self._kill(scheduled)
+        return count + len(scheduled)
+
+    def _kill(self, references: Sequence[MessageReference]) -> None:
+        self.log_acknowledges(references)
+        self.messages_killed += len(references)
+        self.forget(references)
 
     def read(self, reference: MessageReference) -> Message:
         """The message of a reference whose body is not in memory."""

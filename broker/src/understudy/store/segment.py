@@ -15,12 +15,12 @@ import struct
 import sys
 import zlib
 from array import array
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
 
-from understudy.errors import JournalCorrupt, LockLost, StoreError, StoreVersionUnsupported
+from understudy.errors import DiskFailed, JournalCorrupt, LockLost, StoreError, StoreVersionUnsupported
 from understudy.ids import NodeId, uuid_bytes, uuid_text
 from understudy.ports import Disk, File
 from understudy.store.records import (
@@ -166,9 +166,13 @@ def read_seal(file: File, header: SegmentHeader) -> tuple[int, SealRecord] | Non
 
 
 class SegmentFile:
-    """A segment being written, as the ``File`` of the log writer: strictly in order, digested."""
+    """A segment being written, as the ``File`` of the log writer: strictly in order, digested.
 
-    __slots__ = ("_file", "_path", "_position", "digest")
+    Once the disk has failed here, for another reason than room, it is not asked again: a kernel forgets what it
+    could not write, so a second sync would only seem to have kept it.
+    """
+
+    __slots__ = ("_failure", "_file", "_path", "_position", "digest")
 
     def __init__(self, file: File, path: str, written: bytes) -> None:
         """Wraps a file whose first bytes are ``written`` (header, for a first segment EPOCH)."""
@@ -176,6 +180,7 @@ class SegmentFile:
         self._path = path
         self.digest = zlib.crc32(written)
         self._position = len(written)
+        self._failure: DiskFailed | None = None
 
     @property
     def path(self) -> str:
@@ -193,22 +198,31 @@ class SegmentFile:
         data = b"".join(buffers)
         self.digest = zlib.crc32(data, self.digest)
         self._position += len(data)
-        self._file.write(offset, (data,))
+        self._ask(self._file.write, offset, (data,))
 
     def zero(self, offset: int, length: int) -> None:
         """Overwrite what was allocated and not written yet with the zeros that it reads as, and sync."""
         assert offset >= self._position, f"{self.path}: zeros at {offset}, written up to {self._position}"
-        self._file.write(offset, (bytes(length),))
-        self._file.sync()
+        self._ask(self._file.write, offset, (bytes(length),))
+        self.sync()
 
     def allocate(self, length: int) -> None:
-        self._file.allocate(length)
+        self._ask(self._file.allocate, length)
 
     def truncate(self, length: int) -> None:
-        self._file.truncate(length)
+        self._ask(self._file.truncate, length)
 
     def sync(self) -> None:
-        self._file.sync()
+        self._ask(self._file.sync)
+
+    def _ask(self, change: Callable[..., None], *args: object) -> None:
+        if self._failure is not None:
+            raise self._failure
+        try:
+            change(*args)
+        except DiskFailed as failure:
+            self._failure = failure
+            raise
 
     def close(self) -> None:
         self._file.close()
@@ -245,9 +259,9 @@ class SegmentFile:
         parts = frame(RecordType.SEAL, SEAL_CLOSED if record.closed else 0, sequence, at, seed, payload)
         self.write(at, parts)
         # first the seal, then the cut: a short file without a seal would look damaged
-        self._file.sync()
-        self._file.truncate(self._position)
-        self._file.sync()
+        self.sync()
+        self.truncate(self._position)
+        self.sync()
 
 
 class UnsyncedFile:

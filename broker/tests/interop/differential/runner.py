@@ -26,9 +26,9 @@ from understudy.wire.core import packets
 _UNKNOWN_MESSAGE = 2**52 + 7
 MULTICAST, ANYCAST = 0, 1
 #: How long a cut connection may take to be noticed.
-_CUT_S = 0.25
+_CUT_S = 1.0
 #: How long more pieces of a large message, which no marker follows, may take.
-_PIECES_S = 0.03
+_PIECES_S = 0.1
 _runs = itertools.count(1)
 
 Observation = tuple[str, Any]

@@ -6,6 +6,7 @@ import pytest
 
 from support.routing import World, callback_of, text
 from understudy.errors import MaxConsumersExceeded
+from understudy.message import SCHEDULED_DELIVERY
 
 
 def test_counters_follow_a_message_through() -> None:
@@ -50,10 +51,13 @@ def test_purge_on_no_consumers() -> None:
     session = world.session()
     session.create_consumer(0, "q")
     producer.send(text("kept"))
-    assert queue.message_count == 1
+    producer.send(text("later", properties={SCHEDULED_DELIVERY: world.clock.now_ms + 5_000}))
+    assert (queue.message_count, queue.scheduled_count) == (2, 1)
     session.close_consumer(0)
-    assert (queue.message_count, world.office.memory_bytes) == (0, 0)
+    assert (queue.message_count, queue.scheduled_count, world.office.memory_bytes) == (0, 0, 0)
     assert world.store.survivors(queue) == []
+    world.clock.advance(5_000)
+    assert (queue.message_count, queue.messages_killed) == (0, 2)
 
 
 def test_expired_messages_are_found_without_a_consumer() -> None:

@@ -7,7 +7,7 @@ from array import array
 import pytest
 from tests.support.store import DIRECTORY, NODE_ID
 
-from understudy.errors import DiskFull, JournalCorrupt, LockLost, StoreVersionUnsupported
+from understudy.errors import DiskFailed, DiskFull, JournalCorrupt, LockLost, StoreVersionUnsupported
 from understudy.store.records import RecordType, SealRecord
 from understudy.store.segment import (
     HEADER_BLOCK_BYTES,
@@ -121,3 +121,39 @@ def test_writing_out_of_order_is_a_bug(volume: SimVolume) -> None:
     segment = create_segment(volume.disk("a"), DIRECTORY, HEADER)
     with pytest.raises(AssertionError):
         segment.write(5000, (b"x",))
+
+
+@pytest.mark.parametrize("broken", ["write", "sync", "allocate", "truncate"])
+def test_a_file_on_which_the_disk_failed_is_not_asked_again(volume: SimVolume, broken: str) -> None:
+    segment = create_segment(volume.disk("a"), DIRECTORY, HEADER)
+    asked: list[str] = []
+
+    def fail_once(operation: str) -> None:
+        asked.append(operation)
+        if asked == [broken]:
+            raise DiskFailed(f"cannot {operation} {PATH}")
+
+    volume.before_operation = fail_once
+    changes = {
+        "write": lambda: segment.write(HEADER_BLOCK_BYTES, (b"x",)),
+        "sync": segment.sync,
+        "allocate": lambda: segment.allocate(10_000),
+        "truncate": lambda: segment.truncate(10_000),
+        "zero": lambda: segment.zero(HEADER_BLOCK_BYTES + 1, 10),
+    }
+    first = changes.pop(broken)
+    for change in (first, *changes.values()):
+        with pytest.raises(DiskFailed, match=f"cannot {broken} {PATH}"):
+            change()
+    assert asked == [broken]
+
+
+def test_a_full_disk_is_asked_again(volume: SimVolume) -> None:
+    segment = create_segment(volume.disk("a"), DIRECTORY, HEADER)
+    room = volume.capacity_bytes
+    volume.capacity_bytes = volume.used_bytes()
+    with pytest.raises(DiskFull):
+        segment.allocate(20_000)
+    volume.capacity_bytes = room
+    segment.allocate(20_000)
+    assert segment.size() == 20_000

@@ -115,6 +115,59 @@ def test_a_failed_sync_of_zeros_is_final() -> None:
     assert [str(failure) for failure in made.failures] == ["write"]
 
 
+def test_a_segment_whose_zeros_failed_is_not_grown() -> None:
+    made = Spares()
+
+    def broken(operation: str) -> None:
+        made.written.append(operation)
+        if operation == "sync":
+            raise DiskFailed(operation)
+
+    made.rig.volume.before_operation = broken
+    made.spares.zero()
+    # a record larger than a segment: more room and another sync are asked for behind the zeros
+    segment = made.spares.take(2 * SEGMENT_BYTES)
+    made.writer.drain()
+    assert made.written == ["write", "sync"]
+    assert segment.readiness is Readiness.PREPARING
+    assert {str(failure) for failure in made.failures} == {"sync"}
+
+
+def test_a_batch_behind_zeros_that_failed_is_written_but_not_confirmed() -> None:
+    rig = Rig(random.Random(1), segment_bytes=8 * ZEROS_BYTES)
+    store = rig.activate("a")
+    rig.queue()
+    rig.settle()
+    while not rig.idle:
+        rig.time.advance(10)
+    durable = store.context.durable
+    asked: list[str] = []
+    released: list[int] = []
+
+    def fail_once(operation: str) -> None:
+        asked.append(operation)
+        if asked == ["write", "sync"]:
+            raise DiskFailed("the next segment")
+
+    rig.volume.before_operation = fail_once
+    store._journal.spares.zero()
+    rig.send()
+    store.context.when_durable(store.last_sequence, released.append, 1)
+    store.flush()
+    for _ in range(100):
+        rig.time.advance(10)
+        store.flush()
+    assert asked == ["write", "sync"] * 2, "the batch was on its way; another file, and its own sync"
+    assert [str(failure) for failure in rig.failures] == ["the next segment"]
+    assert released == []
+    assert store.context.durable == durable
+    with pytest.raises(DiskFailed):
+        rig.send()
+    # nobody was told, so either is right for whoever comes next: here it was kept
+    rig.die(power_loss=True)
+    assert recover(rig.disk("judge"), DIRECTORY).state.sequence > durable
+
+
 def test_nothing_is_zeroed_once_it_stops() -> None:
     made = Spares()
     made.spares.stop()

@@ -28,7 +28,7 @@ def test_the_command_name_cannot_confuse_the_fields(name: bytes, start: int, sta
 
 @pytest.fixture
 def sleeper() -> object:
-    process = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])
+    process = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
     yield process
     process.kill()
     process.wait()

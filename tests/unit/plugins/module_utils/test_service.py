@@ -7,9 +7,11 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
+from ansible_collections.understudy.broker.plugins.module_utils.process import ProcessIdentity, ProcessTable
 from ansible_collections.understudy.broker.plugins.module_utils.service import (
     ServiceDefinition,
     ServiceError,
+    SupervisedProcess,
     SystemdUnit,
     exit_in_words,
     open_service,
@@ -73,6 +75,31 @@ def test_start_lifts_the_hold_and_kill_sets_it_first(instance: Path) -> None:
         ["--no-block", "start"],
         ["--no-block", "stop"],
     ]
+
+
+class EndsWhileLookedAt(ProcessTable):
+    """The supervisor and its broker end, which is written down, just when somebody asks whether they are alive."""
+
+    def __init__(self, record: Path) -> None:
+        super().__init__()
+        self._record = record
+
+    def is_alive(self, identity: ProcessIdentity | None) -> bool:
+        ended = {"status": 0, "at_ms": 1}
+        self._record.write_text(json.dumps({"phase": "ended", "broker": None, "restarts": 3, "last_exit": ended}))
+        return False
+
+
+def test_a_status_is_of_one_moment(instance: Path) -> None:
+    """Goal: who is told that all is down is told how it ended, too."""
+    record = instance / "run/supervisor.json"
+    who = {"pid": 4_000_000, "start_ticks": 1, "boot_id": "b"}
+    record.write_text(json.dumps({"phase": "running", "supervisor": who, "broker": who, "restarts": 3}))
+    definition = ServiceDefinition.read(instance)
+    assert definition is not None
+    status = SupervisedProcess(instance, definition, EndsWhileLookedAt(record)).status()
+    assert status.down
+    assert (status.restarts, status.last_exit) == (3, "exited with 0")
 
 
 def test_a_refusal_says_what_was_run_and_answered(instance: Path) -> None:

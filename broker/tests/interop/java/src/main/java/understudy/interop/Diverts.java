@@ -15,7 +15,7 @@ import org.apache.activemq.artemis.jms.client.ActiveMQConnectionFactory;
  * transactions, large messages, duplicates. Argument: url. Prints "ok NAME" for each and fails loudly.
  */
 public final class Diverts {
-  private static final long WAIT_MS = 10_000;
+  private static final long WAIT_MS = 60_000;
   private static final long QUIET_MS = 300;
 
   private Diverts() {}

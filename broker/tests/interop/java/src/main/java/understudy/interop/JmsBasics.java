@@ -23,7 +23,7 @@ import org.apache.activemq.artemis.jms.client.ActiveMQConnectionFactory;
  * browsing, request and reply over a temporary queue. Argument: url. Prints "ok NAME" for each and fails loudly.
  */
 public final class JmsBasics {
-  private static final long WAIT_MS = 10_000;
+  private static final long WAIT_MS = 60_000;
 
   private JmsBasics() {}
 

@@ -28,7 +28,7 @@ import org.apache.activemq.artemis.jms.client.ActiveMQConnectionFactory;
  * SimpleManagement. Argument: url. Prints "ok NAME" for each and fails loudly.
  */
 public final class Managing {
-  private static final long WAIT_MS = 10_000;
+  private static final long WAIT_MS = 60_000;
 
   private Managing() {}
 

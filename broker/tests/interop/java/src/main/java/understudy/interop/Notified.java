@@ -16,7 +16,7 @@ import org.apache.activemq.artemis.jms.client.ActiveMQSession;
  * each and fails loudly.
  */
 public final class Notified {
-  private static final long WAIT_MS = 10_000;
+  private static final long WAIT_MS = 60_000;
 
   private Notified() {}
 

@@ -19,7 +19,7 @@ import org.apache.activemq.artemis.jms.client.ActiveMQConnectionFactory;
  * for each part and fails loudly.
  */
 public final class Prefixes {
-  private static final long WAIT_MS = 10_000;
+  private static final long WAIT_MS = 60_000;
   private static final long QUIET_MS = 300;
 
   private Prefixes() {}

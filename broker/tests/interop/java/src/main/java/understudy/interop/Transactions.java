@@ -156,12 +156,12 @@ public final class Transactions {
     try (Session session = connection.createSession(true, Session.SESSION_TRANSACTED)) {
       Queue queue = session.createQueue("interop.tx.expired");
       MessageProducer producer = session.createProducer(queue);
-      producer.setTimeToLive(300);
+      producer.setTimeToLive(4_000);
       producer.send(session.createTextMessage("late"));
       session.commit();
       MessageConsumer consumer = session.createConsumer(queue);
       expect("late", text(consumer.receive(WAIT_MS)));
-      Thread.sleep(500); // the message's own time to live has to pass
+      Thread.sleep(4_200); // the message's own time to live has to pass
       session.rollback();
       expect(null, consumer.receive(300));
     }

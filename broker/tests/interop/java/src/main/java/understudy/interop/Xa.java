@@ -16,11 +16,11 @@ import org.apache.activemq.artemis.jms.client.ActiveMQXAConnectionFactory;
 
 /**
  * XA as a transaction manager uses it, with the stock client. Argument: url of a pair. Prints "ok NAME" for each part;
- * after "prepared" it waits for a line on its input, before which the active node is killed, and then commits the
- * branch that the other node must list as in doubt.
+ * after "ready" it waits for a line on its input, before which the active node is killed, and then commits the branch
+ * that the other node must list as in doubt.
  */
 public final class Xa {
-  private static final long WAIT_MS = 10_000;
+  private static final long WAIT_MS = 60_000;
 
   private Xa() {}
 
@@ -56,8 +56,8 @@ public final class Xa {
       rollback(session, resource, queue);
       suspend(connection, session, resource, queue);
       errors(resource);
-      timeout(resource);
-      failover(session, resource, queue);
+      timeout(connection, session, resource, queue);
+      failover(connection, session, resource, queue);
     }
     System.out.println("done");
   }
@@ -149,27 +149,36 @@ public final class Xa {
     System.out.println("ok errors");
   }
 
-  private static void timeout(XAResource resource) throws Exception {
+  private static void timeout(XAConnection connection, XASession session, XAResource resource, Queue queue)
+      throws Exception {
     expect(300, resource.getTransactionTimeout());
-    expect(true, resource.setTransactionTimeout(1));
-    expect(1, resource.getTransactionTimeout());
+    expect(true, resource.setTransactionTimeout(3));
+    expect(3, resource.getTransactionTimeout());
+    try (Session plain = connection.createSession(false, Session.AUTO_ACKNOWLEDGE)) {
+      send(plain, queue, "taken");
+    }
     Xid xid = Name.of("late");
     resource.start(xid, XAResource.TMNOFLAGS);
+    expect("taken", receive(session, queue));
     resource.end(xid, XAResource.TMSUCCESS);
-    Thread.sleep(3_500); // the branch's own timeout and one scan have to pass
+    // what it took comes back when its time is over and a scan has seen that
+    try (Session plain = connection.createSession(false, Session.AUTO_ACKNOWLEDGE);
+        MessageConsumer consumer = plain.createConsumer(queue)) {
+      expect("taken", ((TextMessage) consumer.receive(WAIT_MS)).getText());
+    }
     expectCode(XAException.XAER_NOTA, () -> resource.prepare(xid));
     resource.setTransactionTimeout(0);
     System.out.println("ok timeout");
   }
 
-  private static void failover(XASession session, XAResource resource, Queue queue) throws Exception {
+  private static void failover(XAConnection connection, XASession session, XAResource resource, Queue queue) throws Exception {
     Xid xid = Name.of("failover");
     resource.start(xid, XAResource.TMNOFLAGS);
     send(session, queue, "promised");
     resource.end(xid, XAResource.TMSUCCESS);
     resource.prepare(xid);
-    System.out.println("prepared");
-    System.in.read();
+    // a request while the client does not know yet that the node is gone would fail, as it may
+    Checks.failOver(connection);
     Xid[] found = resource.recover(XAResource.TMSTARTRSCAN | XAResource.TMENDRSCAN);
     expect(1, found.length);
     expect(true, Arrays.equals(xid.getGlobalTransactionId(), found[0].getGlobalTransactionId()));
