@@ -133,11 +133,12 @@ def dispatch(queue: Queue, now_ms: int) -> None:
         if not ready:
             continue
         if queue.exclusive:
-            # Only the first consumer is served; the others are spares (manual, "Exclusive Queues").
-            first = queue.groups_by_priority[0].consumers[0]
-            if first not in ready:
-                return
-            ready = [first]
+            # Only one consumer is served; the others are spares, whatever their priority (manual, "Exclusive Queues").
+            chosen = queue.served_alone or queue.groups_by_priority[0].consumers[0]
+            if chosen not in ready:
+                continue
+            ready = [chosen]
+            credits_before = chosen.credits
         if queue.kind is not None and queue.kind.lends:
             _dispatch_loans(queue, queue.kind.lending, ready, now_ms)
             continue
@@ -146,6 +147,8 @@ def dispatch(queue: Queue, now_ms: int) -> None:
             _dispatch_plain(queue, group, ready, now_ms)
         if queue.selective:
             _dispatch_selective(queue, group, ready, now_ms)
+        if queue.exclusive and chosen.credits != credits_before:
+            queue.served_alone = chosen
         if not queue.may_go_on():
             # who comes after these must not take what they have not looked at
             return

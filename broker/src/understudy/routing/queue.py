@@ -100,6 +100,7 @@ class Queue:
         "scheduled_count",
         "searching",
         "selective",
+        "served_alone",
         "store",
         "temporary",
         "used",
@@ -134,6 +135,8 @@ class Queue:
         """
         self.grouping = False
         self.group_owners: dict[str, Consumer] = {}
+        self.served_alone: Consumer | None = None
+        """Of an exclusive queue: who has been given something, until it leaves."""
         self.dirty = False
         self.read_back_left = 0
         """Messages that the present dispatch may still read back."""
@@ -455,6 +458,8 @@ class Queue:
         else:
             return
         self.consumer_count -= 1
+        if self.served_alone is consumer:
+            self.served_alone = None
         self._choose_dispatch()
         if self.grouping:
             self.group_owners = {key: owner for key, owner in self.group_owners.items() if owner is not consumer}

@@ -84,6 +84,23 @@ def test_an_exclusive_queue_serves_one_until_it_leaves() -> None:
     assert bodies(second) == ["a", "b"]
 
 
+def test_an_exclusive_queue_stays_with_whom_it_serves_when_one_of_higher_priority_comes() -> None:
+    world = World()
+    world.queue(exclusive=True)
+    first = reader(world, credit_bytes=100)
+    callback_of(first).frame_bytes = 100
+    send(world, *"ab")
+    second = reader(world, priority=5)
+    world.turn()
+    assert (bodies(first), bodies(second)) == (["a"], [])
+    first.receive_consumer_credits(0, 100)
+    world.turn()
+    assert (bodies(first), bodies(second)) == (["a", "b"], [])
+    first.close(failed=False)
+    world.turn()
+    assert bodies(second) == ["a", "b"]
+
+
 def test_an_exclusive_queue_waits_for_the_first_one_without_credits() -> None:
     world = World()
     world.queue(exclusive=True)
