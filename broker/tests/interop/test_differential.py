@@ -66,7 +66,7 @@ def restarted(artemis: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterat
 
 
 @pytest.mark.long
-@pytest.mark.feature("the same as Artemis over a restart")
+@pytest.mark.feature("the same as Artemis, packet by packet")
 @pytest.mark.parametrize("killed", [False, True], ids=["stopped", "killed"])
 def test_programs_are_the_same_over_a_restart(restarted: list[Target], killed: bool) -> None:
     count = RESTARTED_PER_PROFILE * len(RESTARTED)
