@@ -319,6 +319,10 @@ EXCLUSIVE_SELECTORS = Exclusion(
     "several consumers of an exclusive queue, one of them with a selector",
     "all messages are for one consumer (manual), so what its selector leaves waits; Artemis gives it to the others",
 )
+BROWSED_IN_PAGES = Exclusion(
+    "browsers of queues that page while somebody consumes",
+    "what is delivered is no more in the queue; Artemis shows it as long as it is in a page",
+)
 IDLE_AT_START = Exclusion(
     "addresses that would be deleted for being idle, over a restart",
     "the scan deletes them when they have been idle for long enough; Artemis does so at every start",

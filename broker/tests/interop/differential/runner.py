@@ -286,16 +286,17 @@ class Runner:
         queue = step.queue.rpartition("::")[2]
         known = session.link.ask(packets.QueueQuery(self.name(queue)))
         assert isinstance(known, packets.QueueQueryResponseV3), known
-        if step.browse:
-            return bool(known.non_destructive)
-        if self._makers.get(queue, step.session) != step.session:
-            return True  # exclusions.SOMEBODY_ELSES_TEMPORARY_QUEUE
         others = [
             other
             for each in self._sessions.values()
             for other in each.consumers.values()
             if other.queue == queue and not other.browse
         ]
+        if step.browse:
+            paged = queue.startswith("paged") and any(other.received for other in others)
+            return bool(known.non_destructive) or paged  # exclusions.BROWSED_IN_PAGES
+        if self._makers.get(queue, step.session) != step.session:
+            return True  # exclusions.SOMEBODY_ELSES_TEMPORARY_QUEUE
         if known.exclusive:  # exclusions.EXCLUSIVE_SELECTORS
             return any(other.selective or step.selector is not None for other in others)
         return any(
