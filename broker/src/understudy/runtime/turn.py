@@ -5,7 +5,8 @@ Whatever wakes the node (bytes, a finished write, a timer) asks for a turn; howe
 runs. So a thousand messages that arrive together cost one journal batch and one write per socket.
 
 After a turn in which a sync ended the loop stays awake for a moment (``AWAKE_NS``): who waited for it
-is about to send the next, and going to sleep and being woken costs more than the wait (ADR 0015).
+is about to send the next, and going to sleep and being woken costs more than the wait (ADR 0015). Where
+nobody comes in that time it is tried now and then only.
 """
 
 from __future__ import annotations
@@ -24,6 +25,10 @@ log = logging.getLogger(__name__)
 
 #: How long the loop looks for more without sleeping once a sync has ended within a turn.
 AWAKE_NS: Final = 60_000
+#: So often in a row nobody may have come in that time before the loop sleeps at once,
+VAIN_MAX: Final = 16
+#: and after so many syncs it tries again.
+REST_SYNCS: Final = 256
 
 
 class Flushable(Protocol):
@@ -44,6 +49,10 @@ class Turn:
         self._now_ns = now_ns
         self._awake = False
         self._awake_until_ns = 0
+        self._vain = 0
+        """How often in a row nobody came while it was awake."""
+        self._rest = 0
+        """Syncs after which it does not stay awake."""
         self._scheduled = False
         self._working = False
         """In a turn, before its flush: what is marked now goes out with it."""
@@ -129,6 +138,12 @@ class Turn:
             raise bug
 
     def _stay_awake(self) -> None:
+        if self._awake:
+            # one sync behind the other: somebody came
+            self._vain = 0
+        elif self._rest:
+            self._rest -= 1
+            return
         self._awake_until_ns = self._now_ns() + AWAKE_NS
         if not self._awake:
             self._awake = True
@@ -136,9 +151,13 @@ class Turn:
 
     def _look_again(self) -> None:
         """A loop that has something to call does not wait for its sockets, it only looks at them."""
-        self._awake = self._now_ns() < self._awake_until_ns
-        if self._awake:
+        if self._now_ns() < self._awake_until_ns:
             self._loop.call_soon(self._look_again)
+            return
+        self._awake = False
+        self._vain += 1
+        if self._vain >= VAIN_MAX:
+            self._rest = REST_SYNCS
 
     def _work(self) -> None:
         if self.work is not None and self.work():

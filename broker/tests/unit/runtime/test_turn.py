@@ -10,7 +10,7 @@ import pytest
 
 from understudy.errors import BrokerError, DiskFailed
 from understudy.ports import File
-from understudy.runtime.turn import AWAKE_NS, Turn, TurningLogWriter
+from understudy.runtime.turn import AWAKE_NS, REST_SYNCS, VAIN_MAX, Turn, TurningLogWriter
 
 
 class Connection:
@@ -217,29 +217,60 @@ class ByHand:
         return len(ready)
 
 
+class Syncing:
+    """A turn in which a sync ends whenever the test wants, on a loop and a clock of the test's own."""
+
+    def __init__(self) -> None:
+        self.loop = ByHand()
+        self.now_ns = 1_000
+        self.turn = Turn(cast(asyncio.AbstractEventLoop, self.loop), lambda: self.now_ns)
+
+    def sync(self) -> None:
+        def work() -> bool:
+            self.turn.work = None
+            self.turn.soon(lambda: None)
+            return False
+
+        self.turn.work = work
+        self.turn.request()
+
+    def in_vain(self) -> bool:
+        """One sync, and nobody comes; whether the loop stayed awake for it."""
+        self.sync()
+        self.loop.iterate()
+        stayed = bool(self.loop.ready)
+        self.now_ns += AWAKE_NS
+        self.loop.iterate()
+        assert not self.loop.ready
+        return stayed
+
+
 def test_the_loop_stays_awake_for_a_moment_after_a_sync_and_only_then() -> None:
-    loop = ByHand()
-    now_ns = 1_000
-    turn = Turn(cast(asyncio.AbstractEventLoop, loop), lambda: now_ns)
-    turn.request()
+    made = Syncing()
+    loop = made.loop
+    made.turn.request()
     assert [loop.iterate(), loop.iterate()] == [1, 0], "a turn without a sync is the last call"
-
-    def synced_turn() -> None:
-        turn.work = syncs
-        turn.request()
-
-    def syncs() -> bool:
-        turn.work = None
-        turn.soon(lambda: None)
-        return False
-
-    synced_turn()
+    made.sync()
     assert [loop.iterate() for _ in range(3)] == [1, 1, 1]
-    now_ns += AWAKE_NS - 1
+    made.now_ns += AWAKE_NS - 1
     assert [loop.iterate(), loop.iterate()] == [1, 1]
-    synced_turn()
+    made.sync()
     assert [loop.iterate(), loop.iterate()] == [2, 1], "one more sync prolongs it and does not double it"
-    now_ns += AWAKE_NS - 1
+    made.now_ns += AWAKE_NS - 1
     assert loop.iterate() == 1
-    now_ns += 1
+    made.now_ns += 1
     assert [loop.iterate(), loop.iterate()] == [1, 0]
+
+
+def test_the_loop_sleeps_at_once_where_nobody_comes_while_it_is_awake_and_tries_again_later() -> None:
+    made = Syncing()
+    awake = [made.in_vain() for _ in range(VAIN_MAX + REST_SYNCS)]
+    assert awake == [True] * VAIN_MAX + [False] * REST_SYNCS
+    assert [made.in_vain() for _ in range(REST_SYNCS + 1)] == [True] + [False] * REST_SYNCS, "one more chance"
+    made.sync()
+    made.loop.iterate()
+    made.sync()
+    made.loop.iterate()
+    made.now_ns += AWAKE_NS
+    made.loop.iterate()
+    assert [made.in_vain() for _ in range(VAIN_MAX)] == [True] * (VAIN_MAX - 1) + [False], "somebody came"
