@@ -13,6 +13,7 @@ import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -184,15 +185,7 @@ def test_zeros_of_the_next_segment_that_fail_are_the_end_for_the_batch_behind_th
                 confirmed += 1
                 sending = asyncio.ensure_future(producer.send(b"a message"))
             await asyncio.sleep(0.001)
-        await until_written_behind(node)
-        assert not sending.done()
-        disk.fails = frozenset({operation})
-        if log_fails:
-            disk.hits = in_journal
-        disk.answers.set()
-        with pytest.raises(BrokerError):
-            await asyncio.wait_for(sending, GUARD_S)
-        await assert_ended(node, disk, log_fails)
+        await assert_the_end(node, disk, sending, log_fails)
         await connection.close()
         again = await start_node(pair.primary, FaultyDisk())
         found = await bodies_of(url, "q")
@@ -219,15 +212,7 @@ def test_a_next_segment_that_cannot_be_made_is_the_end_for_the_batch_behind_it(
         connection = await aio.connect(f"{url}?reconnectAttempts=0")
         making = asyncio.ensure_future((await connection.session()).producer("q"))
         await until(disk.hung.is_set)
-        await until_written_behind(node)
-        assert not making.done()
-        disk.fails = frozenset({operation})
-        if log_fails:
-            disk.hits = in_journal
-        disk.answers.set()
-        with pytest.raises(BrokerError):
-            await asyncio.wait_for(making, GUARD_S)
-        await assert_ended(node, disk, log_fails)
+        await assert_the_end(node, disk, making, log_fails)
         assert not [path for path in (pair.store / "journal").iterdir() if SPARE in str(path)]
         await connection.close()
         again = await start_node(pair.primary, FaultyDisk())
@@ -237,18 +222,21 @@ def test_a_next_segment_that_cannot_be_made_is_the_end_for_the_batch_behind_it(
     asyncio.run(asyncio.wait_for(main(), 3 * GUARD_S))
 
 
-async def until_written_behind(node: BrokerNode) -> None:
-    """What a client asked for stands in the log writer's queue, behind what hangs."""
-    assert node.store is not None
+async def assert_the_end(node: BrokerNode, disk: FaultyDisk, asked: asyncio.Future[Any], log_fails: bool) -> None:
+    """What hangs fails, and with it what a client asked for; the batch behind it was tried, on a file of its own."""
     store = node.store
+    assert store is not None
     await until(lambda: store.backlog_bytes)
-    # appended; some turns on it has been handed over
+    # appended; some turns on it has been handed over and stands in the log writer's queue
     for _ in range(10):
         await asyncio.sleep(0)
-
-
-async def assert_ended(node: BrokerNode, disk: FaultyDisk, log_fails: bool) -> None:
-    """By what failed first; the batch behind it was tried, on a file of its own."""
+    assert not asked.done()
+    disk.fails = disk.hangs
+    if log_fails:
+        disk.hits = in_journal
+    disk.answers.set()
+    with pytest.raises(BrokerError):
+        await asyncio.wait_for(asked, GUARD_S)
     error = await asyncio.wait_for(node.wait_ended(), GUARD_S)
     assert isinstance(error, DiskFailed)
     assert SPARE in str(error)
