@@ -46,7 +46,7 @@ def test_a_wrong_management_address_is_told_before_anything_activates(pair: Pair
     assert not pair.store.exists()
 
 
-def test_a_node_whose_management_cannot_be_loaded_ends_and_says_why(
+def test_a_node_whose_management_cannot_be_loaded_ends_and_says_why_and_its_backup_takes_over(
     pair: Pair, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     broken = tmp_path / "broken" / "aiohttp"
@@ -61,8 +61,8 @@ def test_a_node_whose_management_cannot_be_loaded_ends_and_says_why(
     assert "management did not start" in log
     assert "a broken installation" in log
     assert not list((pair.primary.directory / "run").iterdir())
-    pair.primary.start().wait_ready("active")
-    assert_serves(pair.primary)
+    pair.backup.start().wait_ready("active")
+    assert_serves(pair.backup)
 
 
 def test_a_primary_that_waits_for_another_can_be_looked_at_and_stopped(pair: Pair, tmp_path: Path) -> None:

@@ -123,12 +123,12 @@ async def _serve(configuration: Configuration, place: Instance, allow_remote: bo
     _write_run_files(place, configuration)
     stopping: list[asyncio.Task[None]] = []
 
-    def stop(reason: str) -> None:
+    def stop(reason: str, failover: bool = False) -> None:
         # the second time it does not wait for clients any longer
         if len(stopping) < 2:
             log.info("stopping", extra={"reason": reason})
             notify("STOPPING=1")
-            stopping.append(loop.create_task(node.stop()))
+            stopping.append(loop.create_task(node.stop(failover=failover)))
 
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop, "signal")
@@ -201,11 +201,11 @@ async def _start_management(node: BrokerNode, listener: ManagementListener) -> M
     return server
 
 
-def _management_started(stop: Callable[[str], None], management: asyncio.Task[ManagementServer]) -> None:
-    """A node that nobody can look at does not go on: its backup takes over."""
+def _management_started(stop: Callable[[str, bool], None], management: asyncio.Task[ManagementServer]) -> None:
+    """A node that nobody can look at does not go on: its backup takes over, whatever failover-on-shutdown says."""
     if management.exception() is not None:
         log.error("management did not start", exc_info=management.exception())
-        stop("no management")
+        stop("no management", True)
 
 
 async def _stop_management(management: asyncio.Task[ManagementServer]) -> bool:
