@@ -4,6 +4,9 @@
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
 VENV := .venv
+# Debian's own interpreter where there is one: it is what hosts run the broker and the modules with (3.11.2 on Debian 12),
+# and it is optimised. `make PYTHON=...` chooses another.
+PYTHON ?= $(firstword $(wildcard /usr/bin/python3) python3)
 BIN := $(VENV)/bin
 PY := $(BIN)/python
 ROOT := $(CURDIR)
@@ -25,7 +28,7 @@ setup: $(VENV)/.complete ## Make .venv with everything the targets need
 $(VENV)/.complete: broker/pyproject.toml requirements/ansible.txt requirements/constraints.txt .ci/system-packages
 	@.ci/system-packages
 	@echo "setting up $(VENV) (a few minutes the first time)"
-	python3 -m venv $(VENV)
+	$(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install --quiet --disable-pip-version-check --upgrade pip
 	$(BIN)/pip install --quiet --disable-pip-version-check -c requirements/constraints.txt -e 'broker[dev,zookeeper]' -r requirements/ansible.txt
 	touch $@
