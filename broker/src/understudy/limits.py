@@ -108,6 +108,9 @@ PAGING_SLACK_BYTES = 16 * 1024 * 1024
 #: Addresses of one node, and queues of one node.
 ADDRESSES_MAX = 1_000_000
 QUEUES_MAX = 1_000_000
+#: Address settings and security settings that management may add, of each kind; and the JSON of one. Bytes.
+SETTINGS_MAX = 10_000
+SETTING_BYTES_MAX = 64 * 1024
 #: Diverts of one node.
 DIVERTS_MAX = 10_000
 #: Addresses one divert forwards to.

@@ -16,6 +16,7 @@ from understudy.management.queue_control import Steps
 from understudy.management.rows import address_row, routing_types
 from understudy.management.sending import SENDING_PARAMETERS, send
 from understudy.routing.address import Address
+from understudy.routing.changes import pause_address, resume_address
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +41,14 @@ class AddressControl(Control):
             queue = binding.queue
             total += yield from messages.remove(office, queue, messages.wanted_by(queue, None))
         return total
+
+    def pause(self, persist: bool = False) -> None:
+        """Raises DiskFull."""
+        pause_address(self.node.services.post_office, self.address, persist=persist)
+
+    def resume(self) -> None:
+        """Raises DiskFull."""
+        resume_address(self.node.services.post_office, self.address)
 
     def send(self, *arguments: Any) -> Steps:
         return send(self, self.address.name, *arguments)
@@ -67,6 +76,7 @@ _ATTRIBUTES: Final = (
     ("getPrefetchPageBytes", "prefetchPageBytes", "Bytes read ahead."),
     ("getPrefetchPageMessages", "prefetchPageMessages", "Messages read ahead; -1 is no limit."),
     ("isPaging", "paging", "Whether it holds messages whose bodies are not in memory."),
+    ("isPaused", "paused", "Whether its queues are paused, those bound later included."),
     ("isAutoCreated", "autoCreated", "Whether it was made on demand."),
     ("isInternal", "internal", "Whether it is the broker's own."),
     ("isTemporary", "temporary", "Whether it goes with a connection."),
@@ -95,6 +105,9 @@ class AddressControls:
             operation("sendMessage", _C.send, "Send a message to it; its id.", *SENDING_PARAMETERS),
             operation("sendMessage", _C.send, "The same, with a JMS message id if wanted.", *SENDING_PARAMETERS,
                       flag("createMessageId")),
+            operation("pause", _C.pause, "Pause all its queues, later ones included, until resume or a restart."),
+            operation("pause", _C.pause, "The same; persist: also over a restart or failover.", flag("persist")),
+            operation("resume", _C.resume, "End the pause of the address and of all its queues."),
             operation("purge", _C.purge, "Remove the messages of all its queues; how many."),
         ],
     )  # fmt: skip

@@ -37,7 +37,7 @@ DIFFERENCES: Final[dict[str, str]] = {
     "checksums of the configuration, and the name as `identity`.",
     "absent": "What is kept in files here is not changed by management: users (`artemis user`), address and security "
     "settings. There are no bridges made by hand, message counters, replays, thread pools or web console, and "
-    "addresses are not paused or blocked: their queues are.",
+    "addresses cannot be blocked.",
     "notified": "`ADDRESS_ADDED`, `ADDRESS_REMOVED`, `CONNECTION_CREATED` and `CONNECTION_DESTROYED` need no plugin, "
     "and a divert that goes is told, too.",
 }

@@ -119,7 +119,7 @@ def address_row(address: Address, global_max_size_bytes: int) -> dict[str, objec
         "internal": address.internal,
         "temporary": not address.stored and not address.internal,
         "autoCreated": address.auto_created,
-        "paused": False,
+        "paused": address.paused,
         "currentDuplicateIdCacheSize": len(address.duplicate_ids),
         "retroactiveResource": False,
         "unroutedMessageCount": address.messages_unrouted,

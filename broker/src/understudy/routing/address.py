@@ -61,6 +61,8 @@ class Address:
         "name",
         "paged_count",
         "pages",
+        "pause_stored",
+        "paused",
         "routing_types",
         "settings",
         "size_bytes",
@@ -110,6 +112,10 @@ class Address:
         self.messages_dropped = 0
         self.stored = True
         """Whether the log has it; the addresses of temporary queues are not worth a record."""
+        self.paused = False
+        """Whether its queues are paused, those that are bound later included."""
+        self.pause_stored = False
+        """Whether the pause outlasts a restart."""
         self.used = False
         """Whether anything was ever bound and unbound; only then auto-deletion may take it."""
         self.empty_since_ms = 0

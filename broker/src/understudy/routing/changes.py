@@ -103,7 +103,53 @@ def resume_queue(office: PostOffice, queue: Queue) -> None:
     """Deliveries go on, and a persisted pause is over."""
     if queue.configuration.paused:
         change_queue(office, queue, replace(queue.configuration, paused=False))
-    queue.resume()
+    if not queue.address.paused:
+        queue.resume()
+
+
+def pause_address(office: PostOffice, address: Address, *, persist: bool) -> None:
+    """Pause every queue of an address, those that are bound later included, until ``resume_address``.
+
+    Args:
+        office: Of the address.
+        address: Takes messages as before.
+        persist: Keep the pause over a restart or failover. Pausing again without it leaves a pause that is
+            kept as it is.
+
+    Raises:
+        DiskFull: the pause cannot be kept; nothing was paused.
+    """
+    if persist and not address.pause_stored:
+        address.pause_stored = True
+        try:
+            office.directory.store_address(address)
+        except DiskFull:
+            address.pause_stored = False
+            raise
+    address.paused = True
+    for binding in address.bindings.values():
+        binding.queue.pause()
+
+
+def resume_address(office: PostOffice, address: Address) -> None:
+    """End the pause of an address and of all its queues, also of those that were paused by themselves (as in
+    Artemis). An address that is not paused is left alone.
+
+    Raises:
+        DiskFull: the end of a stored pause cannot be written; the pause goes on.
+    """
+    if not address.paused:
+        return
+    if address.pause_stored:
+        address.pause_stored = False
+        try:
+            office.directory.store_address(address)
+        except DiskFull:
+            address.pause_stored = True
+            raise
+    address.paused = False
+    for binding in address.bindings.values():
+        resume_queue(office, binding.queue)
 
 
 def change_routing_types(office: PostOffice, address: Address, routing_types: Collection[RoutingType]) -> None:

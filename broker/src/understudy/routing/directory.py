@@ -143,6 +143,7 @@ class Directory:
         *,
         auto_created: bool = False,
         internal: bool = False,
+        paused: bool = False,
         duplicate_ids: Iterable[bytes] = (),
     ) -> Address:
         """An address that the log has already."""
@@ -157,6 +158,7 @@ class Directory:
             internal=internal,
             duplicate_ids=DuplicateIdCache(capacity, duplicate_ids),
         )
+        address.paused = address.pause_stored = paused
         address.empty_since_ms = self._office.clock.wall_ms()
         address.pages = self._office.paging.chain(settings)
         address.counts_messages = address.counts_messages or self._office.counts_messages
@@ -216,6 +218,7 @@ class Directory:
                 address.auto_created,
                 address.internal,
                 self._office.diverts.kept_for(address.name),
+                paused=address.pause_stored,
             )
         )
         address.stored = True
@@ -318,6 +321,8 @@ class Directory:
         """A queue that the log has already (or never will)."""
         queue = Queue(queue_id, full, address, self._office, parse_filter(full.filter))
         queue.consumers_left_ms = self._office.clock.wall_ms()
+        if address.paused:
+            queue.pause()
         self.queues[full.name] = queue
         address.add_binding(Binding(full.name, address.name, queue.routing_type, queue, queue.filter))
         self._bindings_changed(address)
@@ -429,8 +434,12 @@ def _address_record(
     auto_created: bool,
     internal: bool,
     diverts: Sequence[Mapping[str, object]] = (),
+    *,
+    paused: bool = False,
 ) -> AddressRecord:
     settings: dict[str, object] = {"internal": True} if internal else {}
+    if paused:
+        settings["paused"] = True
     if diverts:
         settings["diverts"] = list(diverts)
     return AddressRecord(

@@ -41,6 +41,7 @@ def restore(office: PostOffice, state: StoreState) -> int:
             {RoutingType(number) for number in record.routing_types},
             auto_created=record.auto_created,
             internal=bool(record.settings.get("internal", False)),
+            paused=bool(record.settings.get("paused", False)),
             duplicate_ids=state.duplicate_ids.get(record.address_id, ()),
         )
         diverts = record.settings.get("diverts", ())

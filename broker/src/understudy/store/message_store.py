@@ -57,6 +57,7 @@ from understudy.store.records import (
 from understudy.store.reference import Location
 from understudy.store.retention import Retention
 from understudy.store.segment import SegmentFile, log_size_bytes
+from understudy.store.setting_record import SettingRecord, encode_setting
 from understudy.store.settings import StoreSettings
 from understudy.store.state import SegmentUse, StoreState
 
@@ -292,6 +293,12 @@ class MessageStore:
         """The queue is gone with its messages; the sequence."""
         sequence = self._journal.append(RecordType.QUEUE_REMOVE, encode_id(queue_id))
         self.state.remove_queue(queue_id)
+        return sequence
+
+    def store_setting(self, record: SettingRecord) -> int:
+        """Management added, replaced or removed a setting; the sequence."""
+        sequence = self._journal.append(RecordType.SETTING, encode_setting(record))
+        self.state.apply_setting(record)
         return sequence
 
     # --- messages -------------------------------------------------------------------------------

@@ -17,6 +17,7 @@ from enum import IntEnum
 from typing import Any, Final, TypeVar
 
 from understudy.message import large_body_of
+from understudy.store.setting_record import SettingRecord, decode_setting
 
 T = TypeVar("T")
 
@@ -84,6 +85,7 @@ class RecordType(IntEnum):
     TX_PREPARE = 13
     TX_COMMIT = 14
     TX_ROLLBACK = 15
+    SETTING = 17
     SNAPSHOT = 40
     SEGMENTS_DROP = 41
     MESSAGE_MOVE = 42
@@ -243,7 +245,7 @@ class CheckpointRecord:
 
     first: bool
     last: bool
-    items: tuple[AddressRecord | QueueRecord | DuplicateIdRecord, ...]
+    items: tuple[AddressRecord | QueueRecord | DuplicateIdRecord | SettingRecord, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -314,6 +316,7 @@ Record = (
     | SnapshotRecord
     | DropRecord
     | MoveRecord
+    | SettingRecord
 )
 
 
@@ -488,7 +491,7 @@ def _decode(kind: int, flags: int, payload: bytes) -> Record:
     return _decode_item(kind, payload)
 
 
-def _decode_item(kind: int, payload: bytes) -> AddressRecord | QueueRecord | DuplicateIdRecord:
+def _decode_item(kind: int, payload: bytes) -> AddressRecord | QueueRecord | DuplicateIdRecord | SettingRecord:
     if kind == RecordType.ADDRESS_ADD:
         values = json.loads(payload[8:])
         return AddressRecord(
@@ -513,6 +516,8 @@ def _decode_item(kind: int, payload: bytes) -> AddressRecord | QueueRecord | Dup
     if kind == RecordType.DUPLICATE_ID:
         address_id, tx_id = _TWO_IDS.unpack_from(payload)
         return DuplicateIdRecord(address_id, tx_id, payload[16:])
+    if kind == RecordType.SETTING:
+        return decode_setting(payload)
     raise ValueError(f"unknown record type {kind}")
 
 
@@ -575,7 +580,7 @@ def _decode_seal(flags: int, payload: bytes) -> SealRecord:
 
 
 def _decode_checkpoint(flags: int, payload: bytes) -> CheckpointRecord:
-    items: list[AddressRecord | QueueRecord | DuplicateIdRecord] = []
+    items: list[AddressRecord | QueueRecord | DuplicateIdRecord | SettingRecord] = []
     at = 0
     while at < len(payload):
         size, kind = _ITEM.unpack_from(payload, at)

@@ -43,6 +43,7 @@ from understudy.store.reference import (
 )
 from understudy.store.replay import Cursor, Stop, read_frame
 from understudy.store.segment import HEADER_BLOCK_BYTES, NEW_SUFFIX, seed_of, segment_name
+from understudy.store.setting_record import SettingRecord
 from understudy.store.state import SegmentUse, StoreState, TransactionRecord
 
 MAGIC: Final = b"USTSNAP\n"
@@ -377,6 +378,8 @@ def apply_part(state: StoreState, kind: PartType, payload: bytes) -> None:
                 state.addresses[item.address_id] = item
             elif isinstance(item, DuplicateIdRecord):
                 state.remember_duplicate(item.address_id, item.duplicate_id)
+            elif isinstance(item, SettingRecord):
+                state.apply_setting(item)
             else:
                 state.queues[item.queue_id] = item
     elif kind is PartType.TRANSACTION:

@@ -50,6 +50,7 @@ from understudy.store.records import (
     encode_queue,
 )
 from understudy.store.reference import LargeReference, Location, MessageReference, pack_location, reference_to
+from understudy.store.setting_record import SettingKind, SettingRecord, encode_setting, settings_by_key
 
 
 @dataclass(slots=True)
@@ -128,6 +129,8 @@ class StoreState:
         """Of the last record applied."""
         self.addresses: dict[int, AddressRecord] = {}
         self.queues: dict[int, QueueRecord] = {}
+        self.settings: dict[tuple[SettingKind, str], SettingRecord] = {}
+        """Settings made by management, by kind and match."""
         self.references: dict[int, Backlog] = {}
         """Queue id to what waits there. Routing takes these over at the activation; the store does
         not look at them afterwards."""
@@ -157,7 +160,7 @@ class StoreState:
         """Set by the consolidator, which replays without the older references."""
         self.origins: dict[int, Location] | None = None
         """Set by tools that ask where a message lay first: message id to the source of its first move."""
-        self._checkpoint: list[AddressRecord | QueueRecord | DuplicateIdRecord] | None = None
+        self._checkpoint: list[AddressRecord | QueueRecord | DuplicateIdRecord | SettingRecord] | None = None
         self._checkpoint_began = 0
 
     def take_references(self, queue_id: int) -> Backlog:
@@ -300,6 +303,15 @@ class StoreState:
         for address_id, ids in self.duplicate_ids.items():
             for value in ids:
                 yield RecordType.DUPLICATE_ID, encode_duplicate_id(address_id, value)
+        for setting in self.settings.values():
+            yield RecordType.SETTING, encode_setting(setting)
+
+    def apply_setting(self, record: SettingRecord) -> None:
+        """Management added, replaced or removed a setting."""
+        if record.values is None:
+            self.settings.pop(record.key, None)
+        else:
+            self.settings[record.key] = record
 
     def dead_prefix(self, before: int) -> list[int]:
         """Segments from the beginning of the log on, numbers below ``before``, that hold nothing
@@ -396,6 +408,9 @@ class StoreState:
     def _apply_queue_remove(self, record: QueueRemoveRecord, segment: int, location: Location) -> None:
         self.remove_queue(record.queue_id)
 
+    def _apply_setting(self, record: SettingRecord, segment: int, location: Location) -> None:
+        self.apply_setting(record)
+
     def _apply_trim(self, record: TrimRecord, segment: int, location: Location) -> None:
         self.trimmed_to = record.first_sequence
         self.forget_segments([number for number in self.segments if number < record.first_number])
@@ -443,6 +458,7 @@ class StoreState:
         items, self._checkpoint = self._checkpoint, None
         self.addresses = {item.address_id: item for item in items if isinstance(item, AddressRecord)}
         self.queues = {item.queue_id: item for item in items if isinstance(item, QueueRecord)}
+        self.settings = settings_by_key(items)
         self.duplicate_ids = {}
         for item in items:
             if isinstance(item, DuplicateIdRecord):
@@ -475,4 +491,5 @@ _APPLY: Final[dict[type[Any], Callable[..., None]]] = {
     SnapshotRecord: StoreState._apply_snapshot,
     DropRecord: StoreState._apply_drop,
     MoveRecord: StoreState._apply_move,
+    SettingRecord: StoreState._apply_setting,
 }

@@ -115,7 +115,8 @@ class LogTrimmer:
         if len(covered) >= enough and covered[-1] >= behind:
             dead = covered
         else:
-            items = len(state.addresses) + len(state.queues) + sum(len(ids) for ids in state.duplicate_ids.values())
+            items = len(state.addresses) + len(state.queues) + len(state.settings)
+            items += sum(len(ids) for ids in state.duplicate_ids.values())
             if len(dead) * self._segment_bytes < _TRIM_FACTOR * items * _CHECKPOINT_ITEM_BYTES:
                 return False
             # what is dead lies before its first part, wherever the last part ends up

@@ -421,3 +421,19 @@ def test_bindings_of_an_address_name_its_diverts() -> None:
     node.world.queue("q")
     node.ask("broker", "createDivert", "d", None, "q", "r", False, None, None)
     assert node.ask("broker", "listBindingsForAddress", "q").endswith(",DivertBinding [address=q, divert=d]")
+
+
+def test_an_address_is_paused_and_resumed() -> None:
+    node = ManagedWorld()
+    node.ask("broker", "createQueue", '{"name": "q", "address": "a", "routing-type": "ANYCAST"}')
+    assert node.ask("address.a", "isPaused") is False
+    node.ask("address.a", "pause", True)
+    assert node.ask("address.a", "isPaused") is True
+    assert node.ask("queue.q", "isPaused") is True
+    assert node.ask("queue.q", "isPersistedPause") is False
+    page = json.loads(
+        node.ask("broker", "listAddresses", json.dumps({"field": "NAME", "operation": "EQUALS", "value": "a"}), 1, 10)
+    )
+    assert [row["paused"] for row in page["data"]] == ["true"]
+    node.ask("address.a", "resume")
+    assert node.ask("queue.q", "isPaused") is False

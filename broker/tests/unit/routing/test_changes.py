@@ -9,7 +9,14 @@ import pytest
 from support.routing import World, callback_of, text
 from understudy.config.model import DivertConfiguration, RoutingType
 from understudy.errors import InvalidQueueConfiguration, InvalidSelector, UnexpectedRoutingType
-from understudy.routing.changes import change_queue, change_routing_types, pause_queue, resume_queue
+from understudy.routing.changes import (
+    change_queue,
+    change_routing_types,
+    pause_address,
+    pause_queue,
+    resume_address,
+    resume_queue,
+)
 from understudy.routing.queue import Queue
 
 
@@ -187,3 +194,39 @@ def test_a_pause_holds_deliveries_and_may_outlast_a_restart() -> None:
     world.turn()
     assert callback_of(session).bodies() == [b"a"]
     assert not paused_after_a_restart(world)
+
+
+def test_a_paused_address_pauses_its_queues_and_those_bound_later() -> None:
+    world = World()
+    queue = world.queue("q")
+    session = world.session()
+    session.create_consumer(0, "q")
+    session.receive_consumer_credits(0, -1)
+    pause_address(world.office, queue.address, persist=False)
+    later = world.queue("later", address="q")
+    session.send(text("a"))
+    world.turn()
+    assert callback_of(session).delivered == []
+    assert later.paused
+    resume_queue(world.office, queue)
+    world.turn()
+    assert callback_of(session).delivered == [], "a queue cannot be resumed while its address is paused"
+    resume_address(world.office, queue.address)
+    world.turn()
+    assert callback_of(session).bodies() == [b"a"]
+    assert not later.paused
+
+
+@pytest.mark.parametrize("persist", [False, True])
+def test_only_a_persisted_pause_of_an_address_is_found_after_a_restart(persist: bool) -> None:
+    world = World()
+    queue = world.queue("q")
+    pause_address(world.office, queue.address, persist=persist)
+    successor = World(store=world.store)
+    successor.office.restore(world.store.state())
+    assert successor.office.directory.addresses["q"].paused is persist
+    assert successor.office.directory.queues["q"].paused is persist
+    resume_address(successor.office, successor.office.directory.addresses["q"])
+    third = World(store=world.store)
+    third.office.restore(world.store.state())
+    assert not third.office.directory.queues["q"].paused

@@ -29,6 +29,10 @@ def queue(**changed: object) -> bytes:
     return struct.pack("<QQ", 2, 1) + json.dumps(values).encode()
 
 
+def setting(**changed: object) -> bytes:
+    return json.dumps({"kind": "address", "match": "a", "values": {}} | changed).encode()
+
+
 def message(priority: int) -> bytes:
     return struct.pack("<QQQqqBBHIQ", 1, 0, 1, 0, 0, priority, 0, 0, 1, 2)
 
@@ -45,6 +49,10 @@ CASES = {
     "an address without a name": (int(RecordType.ADDRESS_ADD), 0, address(name=None)),
     "a queue of another kind": (int(RecordType.QUEUE_ADD), 0, queue(routing_type="ANYCAST")),
     "a queue with a number for a filter": (int(RecordType.QUEUE_ADD), 0, queue(filter=5)),
+    "a setting of an unknown kind": (int(RecordType.SETTING), 0, setting(kind="tls")),
+    "a setting without a match": (int(RecordType.SETTING), 0, setting(match=None)),
+    "a setting with a list of values": (int(RecordType.SETTING), 0, setting(values=[1])),
+    "a setting that is a list": (int(RecordType.SETTING), 0, b"[]"),
     "a type of nobody": (99, 0, b"x"),
 }
 

@@ -15,6 +15,7 @@ from understudy.store.follower import recover
 from understudy.store.message_store import MessageStore
 from understudy.store.records import AddressRecord, QueueRecord
 from understudy.store.reference import Location
+from understudy.store.setting_record import SettingKind, SettingRecord
 from understudy.store.settings import StoreSettings
 from understudy.testing.sim_disk import SimDisk
 
@@ -141,6 +142,20 @@ def test_dead_segments_are_dropped_and_bindings_stay(made: Store) -> None:
     assert list(state.queues) == [made.queue_id]
     assert list(state.references[made.queue_id]) == [kept]
     assert list(state.duplicate_ids[made.address_id]) == duplicates
+
+
+def test_settings_outlive_the_segments_they_were_written_in(made: Store) -> None:
+    kept = SettingRecord(SettingKind.ADDRESS, "a.#", {"redeliveryDelay": 7})
+    made.store.store_setting(SettingRecord(SettingKind.SECURITY, "a", {"send": ["x"]}))
+    made.store.store_setting(kept)
+    made.store.store_setting(SettingRecord(SettingKind.SECURITY, "a", None))
+    for _ in range(60):
+        ids = [made.send(3000)[0] for _ in range(10)]
+        made.store.store_acknowledges(made.queue_id, ids)
+        made.rig.settle()
+    state = made.again().state
+    assert state.first_sequence > 4
+    assert list(state.settings.values()) == [kept]
 
 
 def test_full_disk_refuses_messages_but_not_acknowledgements(made: Store) -> None:

@@ -6,9 +6,12 @@ import pytest
 
 from understudy.store import records
 from understudy.store.records import RecordType
+from understudy.store.setting_record import SettingKind, SettingRecord, encode_setting
 
 ADDRESS = records.AddressRecord(3, "a\ud800b", (0, 1), True, {"k": [1, None]})
 QUEUE = records.QueueRecord(4, 3, "q", 1, "x > 1", False, {"max_consumers": 5})
+SETTING = SettingRecord(SettingKind.ADDRESS, "a.\ud800#", {"maxSizeBytes": 5})
+REMOVED = SettingRecord(SettingKind.SECURITY, "a", None)
 DUPLICATE = records.DuplicateIdRecord(3, 9, b"\0dup")
 
 CASES = [
@@ -21,6 +24,8 @@ CASES = [
     (RecordType.TX_PREPARE, 0, records.encode_prepare(7, b"xid"), records.PrepareRecord(7, b"xid")),
     (RecordType.DELIVERY_COUNT, 0, records.encode_delivery_count(1, 2, 3), records.DeliveryCountRecord(1, 2, 3)),
     (RecordType.DUPLICATE_ID, 0, records.encode_duplicate_id(3, b"\0dup", 9), DUPLICATE),
+    (RecordType.SETTING, 0, encode_setting(SETTING), SETTING),
+    (RecordType.SETTING, 0, encode_setting(REMOVED), REMOVED),
     (RecordType.TRIM, 0, records.encode_trim(5, 99), records.TrimRecord(5, 99)),
     (
         RecordType.EPOCH,

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from understudy.message import Message
 from understudy.store import records
-from understudy.store.records import AddressRecord, QueueRecord, Record
+from understudy.store.records import AddressRecord, QueueRecord, Record, RecordType
 from understudy.store.reference import pack_location, unpack_location
+from understudy.store.setting_record import SettingKind, SettingRecord
 from understudy.store.state import SegmentUse, StoreState
 
 ENCODED = Message(b"x" * 10, address="a").encoded
@@ -150,6 +151,20 @@ def test_a_checkpoint_replaces_bindings_and_drops_what_it_does_not_name() -> Non
     assert log.ids(8) == []
     assert list(log.state.duplicate_ids[5]) == [b"d"]
     assert log.state.checkpoint_segment == 1
+
+
+def test_settings_replace_each_other_and_a_checkpoint_states_them_all() -> None:
+    log = Log()
+    first = SettingRecord(SettingKind.ADDRESS, "a", {"maxSizeBytes": 1})
+    roles = SettingRecord(SettingKind.SECURITY, "a", {"send": ["x"]})
+    for record in (first, roles, SettingRecord(SettingKind.ADDRESS, "a", {"maxSizeBytes": 2})):
+        log.apply(record)
+    assert [each.values for each in log.state.settings.values()] == [{"maxSizeBytes": 2}, {"send": ["x"]}]
+    assert RecordType.SETTING in dict(log.state.checkpoint_items())
+    log.apply(SettingRecord(SettingKind.ADDRESS, "a", None))
+    assert list(log.state.settings.values()) == [roles]
+    log.apply(records.CheckpointRecord(True, True, (first,)))
+    assert list(log.state.settings.values()) == [first]
 
 
 def test_an_unfinished_checkpoint_is_forgotten() -> None:

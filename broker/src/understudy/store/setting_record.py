@@ -1,0 +1,62 @@
+"""SETTING records: address settings and security settings that management added or removed at run time
+(docs/journal-format.md s. 4.15).
+
+The store keeps the values as a JSON object and does not know what they mean: ``config.json_settings``
+does. A later record for the same kind and match replaces an earlier one; a record without values
+removes it.
+
+Not here: which settings are in force (``routing.settings``, ``security.settings``).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class SettingKind(StrEnum):
+    """What a setting is of."""
+
+    ADDRESS = "address"
+    SECURITY = "security"
+
+
+@dataclass(frozen=True, slots=True)
+class SettingRecord:
+    """The setting of one match."""
+
+    kind: SettingKind
+    match: str
+    values: Mapping[str, object] | None
+    """None: the setting was removed."""
+
+    @property
+    def key(self) -> tuple[SettingKind, str]:
+        """What a later record replaces."""
+        return self.kind, self.match
+
+
+def encode_setting(record: SettingRecord) -> bytes:
+    """Payload of SETTING."""
+    values = None if record.values is None else dict(record.values)
+    return json.dumps(
+        {"kind": record.kind.value, "match": record.match, "values": values}, separators=(",", ":"), sort_keys=True
+    ).encode("ascii")
+
+
+def decode_setting(payload: bytes) -> SettingRecord:
+    """The record of a payload. Raises ValueError or KeyError for what ``encode_setting`` did not write."""
+    found = json.loads(payload)
+    if not isinstance(found, dict):
+        raise ValueError("a SETTING is no JSON object")
+    match, values = found["match"], found["values"]
+    if not isinstance(match, str) or not (values is None or isinstance(values, dict)):
+        raise ValueError("a SETTING has no match or no values")
+    return SettingRecord(SettingKind(found["kind"]), match, values)
+
+
+def settings_by_key(records: Iterable[object]) -> dict[tuple[SettingKind, str], SettingRecord]:
+    """The settings among the items of a checkpoint."""
+    return {each.key: each for each in records if isinstance(each, SettingRecord)}
