@@ -102,11 +102,24 @@ class Releases:
 
 
 def _unpack(archive: Path, target: Path) -> None:
+    """Copy the wheels of ``archive`` into the directory ``target``.
+
+    ``extractall(filter=...)`` is not used: Debian 12 has Python 3.11.2, and extraction filters came with 3.11.4. Only
+    contents and base names are taken from the archive, so its owners, modes, links and paths have no effect.
+
+    Raises:
+        ReleaseError: the archive has a member that is not a wheel at its top level.
+    """
     with tarfile.open(archive) as tar:
-        for member in tar.getmembers():
+        members = tar.getmembers()
+        for member in members:
             if not member.isfile() or "/" in member.name or not member.name.endswith(".whl"):
                 raise ReleaseError(f"{archive} holds {member.name!r}, which is no wheel")
-        tar.extractall(target, filter="data")
+        for member in members:
+            source = tar.extractfile(member)
+            assert source is not None  # a regular file always has contents
+            with source, (target / member.name).open("xb") as copy:
+                shutil.copyfileobj(source, copy)
 
 
 def _must(run: Run, command: Sequence[str]) -> None:

@@ -12,6 +12,13 @@ from types import ModuleType
 
 import pytest
 from ansible.module_utils.testing import patch_module_args
+from hypothesis import HealthCheck, settings
+
+# The same examples each time, and no judgement about speed: a busy machine is no failure.
+settings.register_profile(
+    "repeatable", derandomize=True, deadline=None, suppress_health_check=[HealthCheck.too_slow], database=None
+)
+settings.load_profile("repeatable")
 
 COLLECTION = Path(__file__).resolve().parents[2]
 

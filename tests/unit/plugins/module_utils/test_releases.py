@@ -57,6 +57,29 @@ def test_an_installation_asks_no_index_and_is_marked_last(tmp_path: Path) -> Non
     assert not list(tmp_path.glob(".wheels-*"))
 
 
+def test_wheels_are_unpacked_without_the_extraction_filters_of_python_3_11_4(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Debian 12 has Python 3.11.2; on a newer interpreter ``extractall`` refuses here as it would there."""
+
+    def extract(*_: object, **options: object) -> None:
+        assert "filter" not in options, "extraction filters came with Python 3.11.4"
+
+    monkeypatch.setattr(tarfile.TarFile, "extractall", extract)
+    monkeypatch.setattr(tarfile.TarFile, "extract", extract)
+    seen: list[str] = []
+
+    def run(command: Sequence[str]) -> tuple[int, str, str]:
+        if "install" in command:
+            wheels = Path(command[command.index("--find-links") + 1])
+            seen.extend(sorted(path.name for path in wheels.iterdir() if zipfile.is_zipfile(path)))
+        return Commands()(command)
+
+    releases = Releases(tmp_path)
+    releases.install("1-a", archive_of(tmp_path, "pip-25-py3-none-any.whl", "b-1.whl"), sys.executable, run)
+    assert seen == ["b-1.whl", "pip-25-py3-none-any.whl"]
+
+
 @pytest.mark.parametrize("step", ["venv", "install", "compileall"])
 def test_an_interrupted_installation_is_never_used_and_starts_over(tmp_path: Path, step: str) -> None:
     releases = Releases(tmp_path)
