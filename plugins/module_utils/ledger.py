@@ -12,6 +12,9 @@ from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 
+from ansible_collections.understudy.broker.plugins.module_utils.process import read_record
+from ansible_collections.understudy.broker.plugins.module_utils.waiting import Clock, wait_until
+
 CONFIRMED = "CONFIRMED"
 
 
@@ -73,6 +76,80 @@ class LedgerTail:
         for moment in read_moments(whole.splitlines(keepends=True)):
             self.counts[moment.kind] = self.counts.get(moment.kind, 0) + 1
         return self.counts
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """A producer at work."""
+
+    ledger: Path
+    job: Path | None = None
+    """Results file of the asynchronous task that runs the producer."""
+
+
+@dataclass(frozen=True, slots=True)
+class Followed:
+    """What became of a load that was waited for."""
+
+    counts: dict[str, int]
+    confirmed: int
+    elapsed_ms: int
+    problem: str
+    """Empty if enough messages were confirmed."""
+
+
+def follow_load(load: Load, wanted: int, timeout_s: float, stall_timeout_s: float | None, clock: Clock) -> Followed:
+    """Wait until ``wanted`` messages are confirmed, or until that cannot or does not happen any more.
+
+    Args:
+        wanted: number of confirmations.
+        timeout_s: longest wait in all.
+        stall_timeout_s: longest wait for one further confirmation; None for no such limit.
+
+    Raises:
+        ValueError: the ledger has a line that is no row.
+    """
+    tail = LedgerTail(load.ledger)
+    best, changed_s = -1, clock.now_s()
+
+    def ask() -> tuple[dict[str, int], dict[str, object] | None]:
+        # The job first: once it has ended, the ledger read afterwards is complete.
+        job = ended_job(load.job)
+        return dict(tail.poll()), job
+
+    def hopeless(answer: tuple[dict[str, int], dict[str, object] | None]) -> bool:
+        nonlocal best, changed_s
+        confirmed = answer[0].get(CONFIRMED, 0)
+        if confirmed != best:
+            best, changed_s = confirmed, clock.now_s()
+        stalled = stall_timeout_s is not None and clock.now_s() - changed_s >= stall_timeout_s
+        return answer[1] is not None or stalled
+
+    waited = wait_until(ask, lambda answer: answer[0].get(CONFIRMED, 0) >= wanted, timeout_s, clock, hopeless)
+    counts, job = waited.answer
+    confirmed = counts.get(CONFIRMED, 0)
+    problem = ""
+    if not waited.met:
+        problem = f"{confirmed} of {wanted} messages confirmed after {waited.elapsed_ms / 1000:.0f} s"
+        if job is not None:
+            problem += f"; the producer ended with {job.get('rc', 'no status')}: {_last_lines(job)}"
+        elif waited.elapsed_ms < timeout_s * 1000:
+            problem += f"; none in the last {stall_timeout_s:g} s"
+    return Followed(counts, confirmed, waited.elapsed_ms, problem)
+
+
+def ended_job(path: Path | None) -> dict[str, object] | None:
+    """The result of an asynchronous task of Ansible, or None while it runs.
+
+    While a job runs its file only says that it was started.
+    """
+    record = read_record(path) if path is not None else {}
+    return record if "rc" in record or "msg" in record else None
+
+
+def _last_lines(job: dict[str, object]) -> str:
+    printed = "\n".join(str(job.get(name) or "") for name in ("msg", "stdout", "stderr"))
+    return " | ".join([line for line in printed.splitlines() if line.strip()][-5:]) or "it printed nothing"
 
 
 def confirmed_at_ms(lines: Iterable[bytes]) -> list[int]:

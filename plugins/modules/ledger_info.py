@@ -9,7 +9,7 @@ module: ledger_info
 short_description: Count the rows of a message ledger, wait for confirmations, and measure times without one
 description:
   - Reads a ledger that C(understudy produce --ledger) writes or has written. Changes nothing.
-  - What was lost or doubled is not judged here but by C(understudy ledger check).
+  - Lost and duplicated messages are not judged here but by C(understudy ledger check).
 version_added: 0.1.0
 author:
   - The Understudy authors (@understudy)
@@ -26,6 +26,16 @@ options:
     description: Seconds to wait for O(wait_for_confirmed).
     type: int
     default: 120
+  stall_timeout_s:
+    description:
+      - Fail when no further message has been confirmed for this many seconds. V(0) means that only O(timeout_s) counts.
+    type: int
+    default: 0
+  job_file:
+    description:
+      - Results file of the asynchronous task that runs the producer. The module fails as soon as that task has ended
+        with fewer confirmations than O(wait_for_confirmed), and shows what the producer printed last.
+    type: path
   windows:
     description: Stretches of time in which to look for the longest gap between two confirmations.
     type: list
@@ -58,6 +68,7 @@ EXAMPLES = r"""
   understudy.broker.ledger_info:
     path: /tmp/drill/producer.jsonl
     wait_for_confirmed: 6666
+    stall_timeout_s: 60
 """
 
 RETURN = r"""
@@ -89,12 +100,12 @@ from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.understudy.broker.plugins.module_utils.ledger import (
-    CONFIRMED,
-    LedgerTail,
+    Load,
     confirmed_at_ms,
+    follow_load,
     longest_gap,
 )
-from ansible_collections.understudy.broker.plugins.module_utils.waiting import Clock, wait_until
+from ansible_collections.understudy.broker.plugins.module_utils.waiting import Clock
 
 
 def measure(path: Path, windows: Sequence[Mapping[str, Any]]) -> dict[str, object]:
@@ -118,6 +129,8 @@ def main() -> None:
             "path": {"type": "path", "required": True},
             "wait_for_confirmed": {"type": "int", "default": 0},
             "timeout_s": {"type": "int", "default": 120},
+            "stall_timeout_s": {"type": "int", "default": 0},
+            "job_file": {"type": "path"},
             "windows": {
                 "type": "list",
                 "elements": "dict",
@@ -131,20 +144,21 @@ def main() -> None:
         },
         supports_check_mode=True,
     )
-    path, wanted, timeout_s = (
-        Path(module.params["path"]),
-        module.params["wait_for_confirmed"],
-        module.params["timeout_s"],
-    )
-    tail = LedgerTail(path)
+    path, given = Path(module.params["path"]), module.params
+    load = Load(path, Path(given["job_file"]) if given["job_file"] else None)
     try:
-        waited = wait_until(tail.poll, lambda counts: counts.get(CONFIRMED, 0) >= wanted, timeout_s, Clock())
-        confirmed = waited.answer.get(CONFIRMED, 0)
-        result = {"counts": waited.answer, "confirmed": confirmed, "elapsed_ms": waited.elapsed_ms}
-        if not waited.met:
-            module.fail_json(msg=f"{path}: {confirmed} of {wanted} messages confirmed after {timeout_s} s", **result)
-        if module.params["windows"]:
-            result.update(measure(path, module.params["windows"]))
+        followed = follow_load(
+            load, given["wait_for_confirmed"], given["timeout_s"], given["stall_timeout_s"] or None, Clock()
+        )
+        result = {
+            "counts": followed.counts,
+            "confirmed": followed.confirmed,
+            "elapsed_ms": followed.elapsed_ms,
+        }
+        if followed.problem:
+            module.fail_json(msg=f"{path}: {followed.problem}", **result)
+        if given["windows"]:
+            result.update(measure(path, given["windows"]))
     except (ValueError, OSError) as error:
         module.fail_json(msg=f"{path}: {error}")
     module.exit_json(changed=False, **result)

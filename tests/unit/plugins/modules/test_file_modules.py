@@ -245,6 +245,13 @@ class TestLedgerInfo:
         result = run_module(ledger_info, path=str(path), wait_for_confirmed=6, timeout_s=0)
         assert "5 of 6 messages confirmed" in result["msg"]
 
+    def test_a_producer_that_failed_is_a_failure_at_once(self, path: Path, tmp_path: Path, run_module: Any) -> None:
+        job = tmp_path / "job"
+        job.write_text(json.dumps({"rc": 1, "stdout": "", "stderr": "login refused"}))
+        result = run_module(ledger_info, path=str(path), wait_for_confirmed=6, timeout_s=600, job_file=str(job))
+        assert "5 of 6 messages confirmed" in result["msg"]
+        assert "login refused" in result["msg"]
+
     def test_a_damaged_ledger_is_a_failure(self, path: Path, run_module: Any) -> None:
         path.write_text("nonsense\n")
         assert "line 1 is no ledger row" in run_module(ledger_info, path=str(path), timeout_s=0)["msg"]
