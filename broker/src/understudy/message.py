@@ -187,6 +187,14 @@ class Message:
             message_id=message_id,
         )
 
+    def without_reserved(self) -> Message:
+        """The message without the properties that only a broker writes (``properties.RESERVED_PREFIXES``); itself
+        if it has none. For messages from clients, before anything reads their properties.
+        """
+        if not self.properties.may_be_reserved:
+            return self
+        return self.replace(properties=self.properties.without_reserved(), message_id=self.message_id)
+
     @classmethod
     def decode(cls, data: bytes, start: int = 0, end: int | None = None) -> Message:
         """The message in ``data[start:end]``, which it must fill exactly.

@@ -29,6 +29,19 @@ CHAR: Final = 11
 
 PropertyValue = bool | int | float | str | bytes | None
 
+#: Beginnings of the property names that only a broker writes: where a message came from and when, who sent it, and to
+#: which queues of a cluster it goes. What a client writes under them is removed when the message enters (ADR 0025).
+RESERVED_PREFIXES: Final = (
+    "_AMQ_ORIG_",
+    "_AMQ_ACTUAL_EXPIRY",
+    "_AMQ_INGRESS_TIMESTAMP",
+    "_AMQ_VALIDATED_USER",
+    "_AMQ_ROUTE_TO",
+    "_AMQ_ACK_ROUTE_TO",
+    "_AMQ_SCALEDOWN_TO",
+    "_hornetq.forced.delivery.seq",
+)
+
 _I32 = struct.Struct(">i")
 _COUNT = struct.Struct(">bi")
 _FIXED: Final[dict[int, struct.Struct]] = {
@@ -44,6 +57,8 @@ _FIXED: Final[dict[int, struct.Struct]] = {
 #: Keys repeat from message to message: decoded once, bounded so that a peer cannot grow it.
 _KEYS: dict[bytes, str] = {}
 _KEYS_MAX: Final = 4096
+#: Likewise names under ``RESERVED_PREFIXES``. They are kept apart, so that decoding any other name costs nothing more.
+_RESERVED_KEYS: dict[bytes, str] = {}
 #: Longest name remembered. Bytes.
 _KEY_BYTES_MAX: Final = 128
 
@@ -100,10 +115,12 @@ def decode_simple_string(data: bytes, offset: int, end: int) -> tuple[str, int]:
 class Properties(MutableMapping[str, PropertyValue]):
     """Name to value, remembering wire types. Order is kept but has no meaning."""
 
-    __slots__ = ("_items",)
+    __slots__ = ("_items", "may_be_reserved")
 
     def __init__(self, values: Mapping[str, PropertyValue] | None = None) -> None:
         self._items: dict[str, tuple[int, PropertyValue]] = {}
+        self.may_be_reserved = False
+        """Whether a name under ``RESERVED_PREFIXES`` may be among them; False is certain."""
         if values:
             self.update(values)
 
@@ -111,7 +128,7 @@ class Properties(MutableMapping[str, PropertyValue]):
         return self._items[key][1]
 
     def __setitem__(self, key: str, value: PropertyValue) -> None:
-        self._items[key] = (_natural_tag(value), value)
+        self.set_typed(key, _natural_tag(value), value)
 
     def __delitem__(self, key: str) -> None:
         del self._items[key]
@@ -136,6 +153,8 @@ class Properties(MutableMapping[str, PropertyValue]):
     def set_typed(self, key: str, tag: int, value: PropertyValue) -> None:
         """Set with an explicit wire type, for instance ``BYTE`` for ``_AMQ_ROUTING_TYPE``."""
         self._items[key] = (tag, value)
+        if key.startswith(RESERVED_PREFIXES):
+            self.may_be_reserved = True
 
     def tag(self, key: str) -> int:
         """Wire type of a property; KeyError if there is none."""
@@ -145,6 +164,13 @@ class Properties(MutableMapping[str, PropertyValue]):
         """An independent copy with the same wire types."""
         other = Properties()
         other._items = dict(self._items)
+        other.may_be_reserved = self.may_be_reserved
+        return other
+
+    def without_reserved(self) -> Properties:
+        """An independent copy without the names under ``RESERVED_PREFIXES``."""
+        other = Properties()
+        other._items = {name: entry for name, entry in self._items.items() if not name.startswith(RESERVED_PREFIXES)}
         return other
 
     def encode(self) -> bytes:
@@ -174,17 +200,19 @@ class Properties(MutableMapping[str, PropertyValue]):
         self = cls.__new__(cls)
         if data[offset] == 0:
             self._items = {}
+            self.may_be_reserved = False
             return self, offset + 1
         if end - offset > _BLOCK_BYTES_MAX:
-            self._items, offset = _decode_entries(data, offset, end)
+            self._items, offset, self.may_be_reserved = _decode_entries(data, offset, end)
             return self, offset
         block = data[offset:end]
         known = _BLOCKS.get(block)
         if known is not None:
             self._items = known.copy()
+            self.may_be_reserved = False
             return self, end
-        self._items, offset = _decode_entries(data, offset, end)
-        if offset == end:
+        self._items, offset, self.may_be_reserved = _decode_entries(data, offset, end)
+        if offset == end and not self.may_be_reserved:
             if len(_BLOCKS) >= _BLOCKS_MAX:
                 _BLOCKS.clear()
             _BLOCKS[bytes(block)] = self._items.copy()
@@ -207,8 +235,10 @@ class _NoProperties(Properties):
 NO_PROPERTIES: Final = _NoProperties()
 
 
-def _decode_entries(data: bytes, offset: int, end: int) -> tuple[dict[str, tuple[int, PropertyValue]], int]:
-    """The entries of the block at ``offset``, whose flag is known to be set, and the offset behind."""
+def _decode_entries(data: bytes, offset: int, end: int) -> tuple[dict[str, tuple[int, PropertyValue]], int, bool]:
+    """The entries of the block at ``offset``, whose flag is known to be set, the offset behind, and whether a
+    reserved name is among them.
+    """
     if offset + 5 > end:
         raise RemoteProtocolError(f"properties cut off at offset {offset}")
     unpack_length = _I32.unpack_from
@@ -220,6 +250,7 @@ def _decode_entries(data: bytes, offset: int, end: int) -> tuple[dict[str, tuple
     offset += 5
     items: dict[str, tuple[int, PropertyValue]] = {}
     keys = _KEYS
+    reserved = False
     fixed_of = _FIXED.get
     for _ in range(count):
         start = offset + 4
@@ -229,11 +260,11 @@ def _decode_entries(data: bytes, offset: int, end: int) -> tuple[dict[str, tuple
         raw = data[start:stop]
         key = keys.get(raw)
         if key is None:
-            key, stop = decode_simple_string(data, offset, end)
-            if len(raw) <= _KEY_BYTES_MAX:
-                if len(keys) >= _KEYS_MAX:
-                    keys.clear()
-                keys[bytes(raw)] = key
+            key = _RESERVED_KEYS.get(raw)
+            if key is None:
+                key, stop = decode_simple_string(data, offset, end)
+                _remember_key(bytes(raw), key)
+            reserved = reserved or key.startswith(RESERVED_PREFIXES)
         if stop >= end or stop < start:
             raise RemoteProtocolError(f"property {key!r} cut off at offset {offset}")
         tag = data[stop]
@@ -247,7 +278,15 @@ def _decode_entries(data: bytes, offset: int, end: int) -> tuple[dict[str, tuple
             items[key] = (STRING, text)
         else:
             items[key], offset = _decode_value(key, tag, data, offset, end)
-    return items, offset
+    return items, offset, reserved
+
+
+def _remember_key(raw: bytes, key: str) -> None:
+    if len(raw) <= _KEY_BYTES_MAX:
+        known = _RESERVED_KEYS if key.startswith(RESERVED_PREFIXES) else _KEYS
+        if len(known) >= _KEYS_MAX:
+            known.clear()
+        known[raw] = key
 
 
 def _natural_tag(value: PropertyValue) -> int:

@@ -29,6 +29,8 @@ DIFFERENCES: Final[dict[str, str]] = {
     "prefetch": "`prefetchPageMessages` of lists is the number of messages, as it is as an attribute.",
     "target": "A queue that messages are to go to and that is not there has the number of a missing queue.",
     "removed": "A message that is removed alone counts as killed, like those that are removed together.",
+    "permitted": "Retries, moves and copies need the permission `send` of their caller on the queue or address that "
+    "the messages go to; Artemis asks for none.",
     "sender": "`sendMessage` without a user sends as whoever asks, with security, too.",
     "internal": "The address of notifications is internal, and what nobody listens to is not counted as unrouted.",
     "routing": "A routing type that an address does not take has one number, whether a queue is made or changed.",

@@ -11,6 +11,7 @@ from collections.abc import Callable, Generator, Iterable
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
+from understudy.config.model import Permission
 from understudy.errors import ManagementError, ResourceNotFound
 from understudy.management import queue_messages as messages
 from understudy.management.invocation import Control, ManagedNode, Requester
@@ -59,6 +60,12 @@ class QueueControl(Control):
         if found is self.queue:
             raise ManagementError(f"queue {name!r} is where the messages are")
         return found
+
+    def permit(self, address: str, queue: str | None) -> None:
+        """Whether the requester may put messages there: what it may not send to, it may not move or retry messages
+        to either. Raises NotAuthorized.
+        """
+        self.requester.security.check(Permission.SEND, address, queue)
 
     # -- looking ------------------------------------------------------------------------------------
 
@@ -209,7 +216,9 @@ class QueueControl(Control):
         return self._act_on_one(message_id, messages.kill(self.office, self.queue))
 
     def move(self, selector: str | None, target: str, reject_duplicates: bool = False, limit: int = -1) -> Steps:
-        act = messages.move(self.office, self.queue, self.target(target), reject_duplicates=reject_duplicates)
+        act = messages.move(
+            self.office, self.queue, self.target(target), self.permit, reject_duplicates=reject_duplicates
+        )
         return self._act(self.wanted(selector), act, limit)
 
     def move_flushing(
@@ -218,11 +227,14 @@ class QueueControl(Control):
         return self.move(selector, target, reject_duplicates, limit)
 
     def move_one(self, message_id: int, target: str, reject_duplicates: bool = False) -> Steps:
-        act = messages.move(self.office, self.queue, self.target(target), reject_duplicates=reject_duplicates)
+        act = messages.move(
+            self.office, self.queue, self.target(target), self.permit, reject_duplicates=reject_duplicates
+        )
         return self._act_on_one(message_id, act)
 
     def copy_one(self, message_id: int, target: str) -> Steps:
         found = self.office.directory.queue(target)
+        self.permit(found.address.name, found.name)
         copied = False
 
         def seen(references: list[MessageReference]) -> bool:
@@ -235,10 +247,10 @@ class QueueControl(Control):
         return copied
 
     def retry(self, selector: str | None = None) -> Steps:
-        return self._act(self.wanted(selector), messages.retry(self.office, self.queue))
+        return self._act(self.wanted(selector), messages.retry(self.office, self.queue, self.permit))
 
     def retry_one(self, message_id: int) -> Steps:
-        return self._act_on_one(message_id, messages.retry(self.office, self.queue))
+        return self._act_on_one(message_id, messages.retry(self.office, self.queue, self.permit))
 
     def change_priority(self, selector: str | None, priority: int) -> Steps:
         return self._act(self.wanted(selector), self._priority(priority))

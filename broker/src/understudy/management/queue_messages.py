@@ -45,6 +45,8 @@ _START: Final = (9, -1)
 Wanted = Callable[[MessageReference], bool]
 Shown = dict[str, object]
 Act = Callable[[list[MessageReference]], int]
+Permit = Callable[[str, str | None], None]
+"""Called with an address and perhaps a queue of it, before a message goes there; raises NotAuthorized."""
 
 
 def wanted_by(queue: Queue, selector_text: str | None) -> Wanted:
@@ -287,8 +289,9 @@ def _put_back(queue: Queue, references: Iterable[MessageReference]) -> None:
 # -- to other queues ----------------------------------------------------------------------------------
 
 
-def move(office: PostOffice, queue: Queue, target: Queue, *, reject_duplicates: bool = False) -> Act:
-    """To another queue, and to no other of its address."""
+def move(office: PostOffice, queue: Queue, target: Queue, permit: Permit, *, reject_duplicates: bool = False) -> Act:
+    """To another queue, and to no other of its address, if ``permit`` lets messages go there."""
+    permit(target.address.name, target.name)
 
     def one(reference: MessageReference) -> bool:
         copy = _from_here(office, queue, queue.read(reference), target)
@@ -300,8 +303,11 @@ def move(office: PostOffice, queue: Queue, target: Queue, *, reject_duplicates: 
     return lambda references: _one_by_one(queue, references, one)
 
 
-def retry(office: PostOffice, queue: Queue) -> Act:
-    """Back to where each came from; what came from nowhere stays."""
+def retry(office: PostOffice, queue: Queue, permit: Permit) -> Act:
+    """Back to where each came from, if ``permit`` lets messages go there; what came from nowhere stays. The first
+    message that may not go raises, and stays with everything behind it.
+    """
+    permitted: set[tuple[str, str | None]] = set()
 
     def one(reference: MessageReference) -> bool:
         message = queue.read(reference)
@@ -319,7 +325,12 @@ def retry(office: PostOffice, queue: Queue) -> Act:
         copy = message.replace(
             address=address.name, properties=properties, expiration=0, message_id=office.store.next_id()
         )
-        queues = (origin,) if origin is not None and origin.address is address else address.route(copy, None)
+        back = origin if origin is not None and origin.address is address else None
+        target = (address.name, None if back is None else back.name)
+        if target not in permitted:
+            permit(*target)
+            permitted.add(target)
+        queues = address.route(copy, None) if back is None else (back,)
         if not queues:
             _put_back(queue, (reference,))
             return False

@@ -85,7 +85,7 @@ def send(
         timestamp=services.clock.wall_ms(),
         user_id=services.entropy.token(16) if create_message_id else None,
         properties=properties,
-    )
+    ).without_reserved()
     services.post_office.send(message, Order())
     return str(message.message_id)
 

@@ -122,7 +122,8 @@ def _plain_part(messages: Sequence[Message], routing_type: RoutingType) -> Seque
 
 def _are_plain(properties: Properties, routing_type: RoutingType) -> bool:
     return (
-        DUPLICATE_ID not in properties
+        not properties.may_be_reserved
+        and DUPLICATE_ID not in properties
         and SCHEDULED_DELIVERY not in properties
         and properties.get(ROUTING_TYPE, routing_type) == routing_type
     )

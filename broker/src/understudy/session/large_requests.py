@@ -43,7 +43,7 @@ class LargeRequests:
             header: The message, whatever its body.
         """
         self.discard()
-        header = self._session.prefixes.unprefixed(header)
+        header = self._session.prefixes.unprefixed(header.without_reserved())
         upload = self._upload = Upload(self._store, header)
         try:
             if header.address is None:

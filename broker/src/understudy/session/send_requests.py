@@ -60,6 +60,8 @@ class SendRequests:
         session = self._session
         transaction = session.sending_transaction
         try:
+            if message.properties.may_be_reserved:
+                message = message.without_reserved()
             name = message.address
             if name is None:
                 message = self.addressed(message)

@@ -98,6 +98,10 @@ TURNS = Exclusion(
     "several consumers of one priority at a queue that is neither exclusive nor non-destructive",
     "round robin is all that is promised; whose turn it is hangs at Artemis on how often it looked",
 )
+RESERVED_PROPERTIES = Exclusion(
+    "properties of clients under names that only a broker writes",
+    "they are removed (ADR 0025); Artemis removes some, overwrites some and believes the rest",
+)
 SHARED_NOT_DURABLE = Exclusion(
     "whether a shared queue that is not durable is temporary and auto-deleted",
     "auto-deleted here, so that a client that makes it again after a failover does not take it from the "

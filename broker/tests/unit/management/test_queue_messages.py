@@ -7,7 +7,8 @@ import json
 import pytest
 
 from support.managed import ManagedWorld, outcome, request
-from support.routing import World, text
+from support.routing import FakeSecurity, World, text
+from understudy.config.model import Permission
 from understudy.management import invocation, queue_messages
 from understudy.message import Message
 from understudy.properties import PropertyValue
@@ -158,6 +159,31 @@ def test_moving_keeps_every_message_once() -> None:
     whole(node, target)
     assert "is where the messages are" in node.refused("queue.q", "moveMessages", None, "q")
     assert "no queue 'nowhere'" in node.refused("queue.q", "moveMessages", None, "nowhere")
+
+
+@pytest.mark.parametrize("operation", ["retryMessages", "retryMessage", "moveMessages", "moveMessage", "copyMessage"])
+def test_messages_go_only_where_the_requester_may_send(operation: str) -> None:
+    """An operator who may manage a queue gets no message past the permissions of another address."""
+    node, queue = loaded(3)
+    target = node.world.queue("other")
+    if operation.startswith("retry"):
+        node.ask("queue.q", "moveMessages", None, "other")
+        queue, target = target, queue
+    before = numbers(queue)
+    security = FakeSecurity(Permission.SEND)
+    arguments: dict[str, tuple[object, ...]] = {
+        "retryMessages": (),
+        "retryMessage": (ids(queue)[1],),
+        "moveMessages": (None, "other"),
+        "moveMessage": (ids(queue)[1], "other"),
+        "copyMessage": (ids(queue)[1], "other"),
+    }
+    session = node.world.session(security=security)
+    message = request(f"queue.{queue.name}", operation, *arguments[operation])
+    assert node.reply_to(message, session) == (False, f"AMQ229032: send on {target.name}")
+    assert security.asked == [(Permission.SEND, target.name, target.name)]
+    assert (numbers(queue), numbers(target)) == (before, [])
+    whole(node, queue)
 
 
 def test_a_move_that_cannot_be_written_leaves_the_message() -> None:

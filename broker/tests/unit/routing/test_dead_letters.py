@@ -11,6 +11,7 @@ from understudy.config.model import RoutingType
 from understudy.errors import AddressFull, DiskFailed
 from understudy.message import DUPLICATE_ID, ROUTING_TYPE, Message
 from understudy.routing import departures, directory
+from understudy.routing.order import Order
 from understudy.routing.queue import Queue
 
 DEAD = {"#": {"dead_letter_address": "DLQ", "max_delivery_attempts": 2, "expiry_address": "EXP"}}
@@ -115,7 +116,8 @@ def test_dead_letters_that_die_on_their_own_address_stay_there() -> None:
     world = World({"#": settings})
     queue = world.queue()
     for name in ("m", "n"):
-        world.session().send(text(name, properties={"_AMQ_ORIG_ADDRESS": "source"}))
+        # dead letters of another address: a client could not write where they come from (ADR 0025)
+        world.office.send(text(name, properties={"_AMQ_ORIG_ADDRESS": "source"}), Order())
     fail_once(world)
     fail_once(world)
     assert (queue.message_count, queue.delivering_count, queue.messages_killed) == (2, 0, 2)
