@@ -24,6 +24,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn
 from rich.table import Table
 from rich.text import Text
 
+from understudy.cli.defaults import DEFAULT_URL
 from understudy.cli.report import console
 from understudy.client import aio
 from understudy.client.options import ClientUrl
@@ -33,7 +34,6 @@ from understudy.ledger import LedgerWriter
 T = TypeVar("T")
 F = TypeVar("F", bound=Callable[..., Any])
 
-DEFAULT_URL: Final = "tcp://127.0.0.1:61616"
 #: Properties by which a ledger knows a message again.
 LEDGER_PRODUCER: Final = "ledger_producer"
 LEDGER_NUMBER: Final = "ledger_number"

@@ -19,6 +19,7 @@ from understudy.errors import BrokerError, CallTimedOut, ConfigError, Connection
 _COMMANDS: Final = {
     "browse": "understudy.cli.browse:browse",
     "consume": "understudy.cli.consume:consume",
+    "create": "understudy.cli.create:create",
     "data": "understudy.cli.data:data",
     "ledger": "understudy.cli.ledger:ledger",
     "pipeline": "understudy.cli.pipeline:pipeline",

@@ -18,6 +18,10 @@ from typing import TYPE_CHECKING, Final
 import click
 import uvloop
 
+from understudy import __version__
+from understudy.cli.defaults import DEFAULT_HTTP, DEFAULT_URL, default_directory
+from understudy.cli.instances import config_of, create_instance, default_options, preview, token_of
+from understudy.config.instance_files import TOKEN_FILE
 from understudy.config.model import Configuration, LoadedConfig
 from understudy.config.reader import read_broker_xml
 from understudy.errors import BrokerError, ConfigError, DiskFailed
@@ -49,6 +53,8 @@ class Instance:
     config: Path
     http: str
     token_file: Path | None
+    greets: bool = False
+    """Whether the node prints the first commands to try once it serves."""
 
     @property
     def pid_file(self) -> Path:
@@ -60,14 +66,24 @@ class Instance:
 
 
 @click.command()
-@click.option("--config", type=click.Path(path_type=Path), required=True, help="The node's broker.xml.")
+@click.option("--config", type=click.Path(path_type=Path), help="The node's broker.xml; default: etc/ of the instance.")
 @click.option(
     "--instance",
     type=click.Path(path_type=Path, file_okay=False),
-    help="Directory of run/ and of relative store paths; default: the parent of the folder of --config.",
+    help="Directory of etc/, run/ and relative store paths; default: the parent of the folder of --config.",
 )
-@click.option("--http", default="127.0.0.1:8161", show_default=True, help="Management address, host:port, or 'off'.")
-@click.option("--http-token-file", type=click.Path(path_type=Path), help="File with the management token, mode 0600.")
+@click.option(
+    "--data",
+    type=click.Path(path_type=Path, file_okay=False),
+    help="Without --config and --instance: the instance directory, written first when it is new;"
+    " default: understudy in the XDG state directory.",
+)
+@click.option("--http", default=DEFAULT_HTTP, show_default=True, help="Management address, host:port, or 'off'.")
+@click.option(
+    "--http-token-file",
+    type=click.Path(path_type=Path),
+    help=f"File with the management token, mode 0600; default: {TOKEN_FILE} beside broker.xml if it exists.",
+)
 @click.option("--http-allow-remote", is_flag=True, help="Let management listen on an address that is not loopback.")
 @click.option("--log-file", type=click.Path(dir_okay=False), help="Append JSON log lines here instead of stderr.")
 @click.option(
@@ -76,8 +92,9 @@ class Instance:
 @click.option("--property", "properties", multiple=True, metavar="NAME=VALUE", help="Value for ${NAME} in broker.xml.")
 @click.option("--check", is_flag=True, help="Read the configuration, say what is wrong with it, and end.")
 def run(
-    config: Path,
+    config: Path | None,
     instance: Path | None,
+    data: Path | None,
     http: str,
     http_token_file: Path | None,
     http_allow_remote: bool,
@@ -88,10 +105,26 @@ def run(
 ) -> None:
     """Run a broker node. SIGTERM and SIGINT stop it cleanly.
 
+    Without --config and --instance it runs a default instance for this machine: port 61616 on loopback, no login,
+    addresses created on first use. Its etc/broker.xml is written on the first run and can be edited.
+
     Exit codes: 0 stopped cleanly, 1 the node failed (the last log line says why), 2 the
     configuration cannot be used.
     """
-    directory = (instance or config.resolve().parent.parent).resolve()
+    if data is not None and (config is not None or instance is not None):
+        raise click.UsageError("--data is the default instance's directory; it excludes --config and --instance")
+    default = config is None and instance is None
+    if config is not None:
+        directory = (instance or config.resolve().parent.parent).resolve()
+    else:
+        directory = (instance or data or default_directory(os.environ)).resolve()
+        config = config_of(directory)
+    if default and not config.exists():
+        if check:
+            preview(directory, default_options())
+            click.echo(f"{config}: does not exist; `understudy run` writes a usable one")
+            return
+        create_instance(directory, default_options())
     loaded = _read(config, directory, properties)
     if check:
         for warning in loaded.warnings:
@@ -101,7 +134,7 @@ def run(
     configure_logs(log_level, log_file)
     for warning in loaded.warnings:
         log.warning("configuration", extra={"detail": str(warning)})
-    place = Instance(directory, config.resolve(), http, http_token_file)
+    place = Instance(directory, config.resolve(), http, http_token_file or token_of(config), greets=default)
     sys.exit(uvloop.run(_serve(loaded.configuration, place, http_allow_remote)))
 
 
@@ -109,7 +142,8 @@ def _read(config: Path, directory: Path, properties: tuple[str, ...]) -> LoadedC
     try:
         data = config.read_bytes()
     except OSError as error:
-        raise ConfigError(f"cannot be read: {error.strerror}", file=str(config)) from error
+        hint = "`understudy create DIR` writes an instance" if isinstance(error, FileNotFoundError) else None
+        raise ConfigError(f"cannot be read: {error.strerror}", file=str(config), hint=hint) from error
     values = dict(entry.partition("=")[::2] for entry in properties)
     return read_broker_xml(data, file=str(config), base_directory=str(directory), properties=values)
 
@@ -154,8 +188,11 @@ async def _serve(configuration: Configuration, place: Instance, allow_remote: bo
             management.add_done_callback(partial(_management_started, stop))
         await starting
         interpreter.settle()
-        notify(f"READY=1\nSTATUS={node.state}")
-        log.info("started", extra={"state": node.state})
+        if node.state != "stopped":
+            notify(f"READY=1\nSTATUS={node.state}")
+            log.info("started", extra={"state": node.state})
+            if place.greets:
+                _print_first_commands(configuration, place)
         error = await node.wait_ended()
     except BrokerError as failure:
         log.error("node did not start", extra={"code": failure.code, "error": str(failure)})
@@ -169,6 +206,17 @@ async def _serve(configuration: Configuration, place: Instance, allow_remote: bo
         _remove_run_files(place)
     log.info("stopped", extra={"clean": error is None and not unmanaged})
     return 1 if error is not None or unmanaged else 0
+
+
+def _print_first_commands(configuration: Configuration, place: Instance) -> None:
+    """What to try on a default instance, for the person who has just started it."""
+    url = configuration.acceptors[0].url
+    given = "" if url == DEFAULT_URL else f" --url {url}"
+    login = "with login" if configuration.security_enabled else "without login"
+    click.echo(f"Understudy {__version__} serves {url} {login}. Configuration: {place.config}")
+    click.echo("Try it from another terminal:")
+    click.echo(f"  understudy produce{given} --queue hello --count 1000")
+    click.echo(f"  understudy consume{given} --queue hello --count 1000")
 
 
 def _listen_for_management(place: Instance, allow_remote: bool) -> ManagementListener | None:

@@ -23,6 +23,7 @@ import click
 from rich.table import Table
 from rich.text import Text
 
+from understudy.cli.defaults import default_directory
 from understudy.cli.report import console
 from understudy.errors import BrokerError, CallTimedOut, ConfigError, QueueNotFound, Unreachable
 from understudy.units import format_bytes
@@ -49,14 +50,16 @@ class Place:
 
     @classmethod
     def of(cls, instance: Path | None, url: str | None, token_file: Path | None) -> Place:
-        """The place the options name.
+        """The place the options name; without either, the default instance of ``understudy run``.
 
         Raises:
-            ConfigError: neither or both were given, or a file cannot be read.
+            ConfigError: both were given, or a file cannot be read.
             Unreachable: the instance is not running.
         """
-        if (instance is None) == (url is None):
+        if instance is not None and url is not None:
             raise ConfigError("give either --instance or --url")
+        if instance is None and url is None:
+            instance = default_directory(os.environ)
         if instance is not None:
             path = instance / "run" / "node.json"
             try:
@@ -139,7 +142,9 @@ def printable(text: str) -> str:
 
 
 _instance = click.option(
-    "--instance", type=click.Path(path_type=Path, file_okay=False), help="The node's instance directory."
+    "--instance",
+    type=click.Path(path_type=Path, file_okay=False),
+    help="The node's instance directory; default without --url: that of `understudy run`.",
 )
 _url = click.option("--url", help="The node's management URL, such as http://127.0.0.1:8161.")
 _token_file = click.option(
@@ -286,6 +291,8 @@ def stop(instance: Path | None, url: str | None, token_file: Path | None, failov
     over HTTP. Exit codes: 0 stopped, 3 it was not running, 4 still running after --timeout.
     """
     deadline = time.monotonic() + timeout_s
+    if instance is None and url is None:
+        instance = default_directory(os.environ)
     if instance is None or url is not None:
         place = Place.of(instance, url, token_file)
         place.ask("/api/v1/node/stop", body={"failover": failover})

@@ -525,6 +525,6 @@ class LoadedConfig:
     warnings: tuple[ConfigWarning, ...] = ()
 
 
-def format_url(host: str, port: int) -> str:
+def format_url(host: str, port: int | str) -> str:
     """``tcp://host:port``, with brackets around an IPv6 address."""
     return f"tcp://[{host}]:{port}" if ":" in host else f"tcp://{host}:{port}"

@@ -1,0 +1,30 @@
+"""What the commands use when an option is not given. Imports nothing that takes time to load."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+
+from understudy.errors import ConfigError
+
+#: Where clients look for a broker unless ``--url`` says otherwise: the acceptor of a default instance.
+DEFAULT_URL: Final = "tcp://127.0.0.1:61616"
+#: Where a node's management listens unless ``--http`` says otherwise.
+DEFAULT_HTTP: Final = "127.0.0.1:8161"
+
+
+def default_directory(environment: Mapping[str, str]) -> Path:
+    """The instance of ``understudy run`` without arguments: ``understudy`` in the XDG state directory.
+
+    Raises:
+        ConfigError: neither XDG_STATE_HOME nor HOME is an absolute path.
+    """
+    state = Path(environment.get("XDG_STATE_HOME", ""))
+    if not state.is_absolute():
+        # the XDG base directory specification: a relative path is ignored
+        home = Path(environment.get("HOME", ""))
+        if not home.is_absolute():
+            raise ConfigError("neither XDG_STATE_HOME nor HOME is an absolute path", hint="give --data DIR")
+        state = home / ".local" / "state"
+    return state / "understudy"

@@ -1,0 +1,191 @@
+"""The files of a new broker instance as text: broker.xml with comments, users and roles.
+
+An instance is a directory with ``etc/`` (configuration), ``data/`` (the store, unless it is elsewhere) and ``run/``
+(the process id while the node runs). The layout and the contents follow what ``artemis create`` writes (manual,
+"Using the Server"), so an operator of Artemis finds each file under the name that they know. Writing the files is the
+command line's task.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+from xml.sax.saxutils import escape, quoteattr
+
+from understudy.config.model import format_url
+
+CONFIG_FILE: Final = "broker.xml"
+USERS_FILE: Final = "artemis-users.properties"
+ROLES_FILE: Final = "artemis-roles.properties"
+TOKEN_FILE: Final = "management-token"
+
+_PERMISSIONS: Final = (
+    "createNonDurableQueue",
+    "deleteNonDurableQueue",
+    "createDurableQueue",
+    "deleteDurableQueue",
+    "createAddress",
+    "deleteAddress",
+    "consume",
+    "browse",
+    "send",
+    "manage",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """The node's part in a shared-store pair."""
+
+    backup: bool
+    """True: the node starts as the backup of its partner."""
+    partner_host: str
+    partner_port: int
+    cluster_password: str
+    """Both nodes of the pair need the same one."""
+
+
+@dataclass(frozen=True, slots=True)
+class InstanceOptions:
+    """What distinguishes one new instance from another."""
+
+    name: str
+    host: str = "127.0.0.1"
+    """Host name or address that the acceptor binds and that clients are told; IPv6 without brackets."""
+    port: int = 61616
+    data: str = "data"
+    """Directory of the store; a relative one starts at the instance directory."""
+    role: str | None = "amq"
+    """The role with every permission on every address. None: the broker asks for no login."""
+    queues: tuple[str, ...] = ()
+    """Anycast queues to create, each with an address of the same name."""
+    addresses: tuple[str, ...] = ()
+    """Multicast addresses to create."""
+    pair: Pair | None = None
+
+
+def broker_xml(options: InstanceOptions) -> str:
+    """The text of broker.xml, usable as it is."""
+    lines = [
+        '<?xml version="1.0" encoding="UTF-8"?>',
+        "<!-- docs/configuration.md lists every element with its default. After a change, `understudy run` with the",
+        "     option check reads the file, reports what is wrong in it and starts nothing. -->",
+        '<configuration xmlns="urn:activemq">',
+        '  <core xmlns="urn:activemq:core">',
+        *_server(options),
+        *_transports(options),
+        *(_pair(options.pair) if options.pair is not None else ()),
+        *(_security(options.role) if options.role is not None else ()),
+        *_addresses(options),
+        "  </core>",
+        "</configuration>",
+        "",
+    ]
+    return "\n".join(lines)
+
+
+def users_file(user: str, password_hash: str) -> str:
+    """The text of the users file with one user."""
+    return (
+        "# One user per line: name = ENC(...). `understudy user hash NAME` prints the line for a password.\n"
+        f"{user} = {password_hash}\n"
+    )
+
+
+def roles_file(user: str, role: str) -> str:
+    """The text of the roles file with one role."""
+    return f"# One role per line: role = user, user. The permissions of a role are in {CONFIG_FILE}.\n{role} = {user}\n"
+
+
+def _server(options: InstanceOptions) -> Iterator[str]:
+    yield f"    <name>{escape(options.name)}</name>"
+    yield ""
+    yield "    <!-- The store. Relative directories start at the instance directory. -->"
+    for element, leaf in (
+        ("bindings-directory", "bindings"),
+        ("journal-directory", "journal"),
+        ("large-messages-directory", "large-messages"),
+        ("paging-directory", "paging"),
+    ):
+        yield f"    <{element}>{escape(options.data)}/{leaf}</{element}>"
+    yield "    <!-- Producers wait when the disk of the store is fuller than this, in percent. -->"
+    yield "    <max-disk-usage>90</max-disk-usage>"
+    yield ""
+    if options.role is None:
+        yield "    <!-- No login: every client that reaches an acceptor may do everything. For loopback only. -->"
+        yield "    <security-enabled>false</security-enabled>"
+    else:
+        yield f"    <!-- Users are in {USERS_FILE}, their roles in {ROLES_FILE}, beside this file. -->"
+        yield "    <security-enabled>true</security-enabled>"
+    yield ""
+
+
+def _transports(options: InstanceOptions) -> Iterator[str]:
+    url = escape(format_url(options.host, f"${{port:{options.port}}}"))
+    yield "    <!-- Where clients connect. The option property of `understudy run`, port=NUMBER, changes it. -->"
+    yield "    <acceptors>"
+    yield f'      <acceptor name="artemis">{url}</acceptor>'
+    yield "    </acceptors>"
+    yield "    <!-- What clients and the other node of a pair are told to connect to. -->"
+    yield "    <connectors>"
+    yield f'      <connector name="self">{url}</connector>'
+    if options.pair is not None:
+        partner = escape(format_url(options.pair.partner_host, options.pair.partner_port))
+        yield f'      <connector name="partner">{partner}</connector>'
+    yield "    </connectors>"
+    yield ""
+
+
+def _pair(pair: Pair) -> Iterator[str]:
+    yield f"    <cluster-password>{escape(pair.cluster_password)}</cluster-password>"
+    yield "    <cluster-connections>"
+    yield '      <cluster-connection name="pair">'
+    yield "        <connector-ref>self</connector-ref>"
+    yield "        <static-connectors>"
+    yield "          <connector-ref>partner</connector-ref>"
+    yield "        </static-connectors>"
+    yield "      </cluster-connection>"
+    yield "    </cluster-connections>"
+    yield "    <!-- Two nodes, one store: the node that holds its lock is active. -->"
+    yield "    <ha-policy>"
+    yield "      <shared-store>"
+    yield f"        <{'backup' if pair.backup else 'primary'}>"
+    yield "          <!-- true: a clean stop lets the other node take over. -->"
+    yield "          <failover-on-shutdown>true</failover-on-shutdown>"
+    yield f"        </{'backup' if pair.backup else 'primary'}>"
+    yield "      </shared-store>"
+    yield "    </ha-policy>"
+    yield ""
+
+
+def _security(role: str) -> Iterator[str]:
+    yield "    <!-- Permissions by address. A setting replaces the settings of less specific matches completely. -->"
+    yield "    <security-settings>"
+    yield '      <security-setting match="#">'
+    for permission in _PERMISSIONS:
+        yield f'        <permission type="{permission}" roles={quoteattr(role)}/>'
+    yield "      </security-setting>"
+    yield "    </security-settings>"
+    yield ""
+
+
+def _addresses(options: InstanceOptions) -> Iterator[str]:
+    yield "    <!-- Settings by address. Addresses and queues are created when they are first used. -->"
+    yield "    <address-settings>"
+    yield '      <address-setting match="#">'
+    yield "        <dead-letter-address>DLQ</dead-letter-address>"
+    yield "        <expiry-address>ExpiryQueue</expiry-address>"
+    yield "        <max-delivery-attempts>10</max-delivery-attempts>"
+    yield "        <address-full-policy>PAGE</address-full-policy>"
+    yield "        <auto-create-addresses>true</auto-create-addresses>"
+    yield "        <auto-create-queues>true</auto-create-queues>"
+    yield "      </address-setting>"
+    yield "    </address-settings>"
+    yield "    <addresses>"
+    for queue in dict.fromkeys(("DLQ", "ExpiryQueue", *options.queues)):
+        name = quoteattr(queue)
+        yield f"      <address name={name}><anycast><queue name={name}/></anycast></address>"
+    for address in dict.fromkeys(options.addresses):
+        yield f"      <address name={quoteattr(address)}><multicast/></address>"
+    yield "    </addresses>"
