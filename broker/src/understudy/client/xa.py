@@ -2,14 +2,16 @@
 
 A branch that was prepared is the broker's promise: deciding it is asked again until it is answered.
 Work that was not prepared went with the server's session, so the branch is lost: the broker is told
-(XA_FAILED), what is still sent in it is dropped, and ending it fails with a rollback code.
+(XA_FAILED), so that what is still acknowledged in it can only be rolled back, and what is still sent is
+dropped. Ending or suspending the branch rolls the server's session back (SESS_ROLLBACK, like the client
+of Artemis) and fails with a rollback code.
 
 Every refusal is an ``XaError`` with the code that an XAException would have.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
 from understudy.client.calls import Call, Interrupted, Waiter, settle
@@ -18,6 +20,7 @@ from understudy.ids import Xid
 from understudy.wire.core.packets import (
     NullResponse,
     Packet,
+    Rollback,
     SessionStart,
     SessionStop,
     XaCommit,
@@ -77,7 +80,12 @@ class Branches:
         self._check()
         self._when_sent(
             lambda: self._ask(
-                "suspend branch", lambda: self._settled(XaSuspend()), waiter, Interrupted.FAIL, self._left
+                "suspend branch",
+                lambda: self._settled(XaSuspend()),
+                waiter,
+                Interrupted.FAIL,
+                self._left,
+                works_in=True,
             )
         )
 
@@ -91,17 +99,32 @@ class Branches:
         self._session.sends.when_none_waits(call)
 
     def _end(self, xid: Xid, waiter: Waiter[None], failed: bool) -> None:
-        undone: list[BrokerError] = []
+        works_in = self._working_in == xid
+        left = self._left if works_in else None
+        self._ask(
+            "end branch",
+            lambda: self._settled(XaEnd(xid, failed)),
+            waiter,
+            Interrupted.FAIL,
+            left,
+            whatever=left,
+            works_in=works_in,
+        )
 
-        def build() -> Packet:
-            # known only when it is sent: it may have waited for the failover to end
-            if self.lost and self._working_in == xid:
-                undone.append(XaError("a failover undid the work of this branch", xa_code=XaCode.ROLLED_BACK_OTHER))
-                return XaRollback(xid)
-            return self._settled(XaEnd(xid, failed))
+    def _roll_back_lost(self, name: str, waiter: Waiter[None]) -> None:
+        """Deliveries are stopped: roll back what the new server's session did in a branch that a failover undid."""
+        session = self._session
+        session.consumers.rolled_back()
 
-        left = self._left if self._working_in == xid else None
-        self._ask("end branch", build, waiter, Interrupted.FAIL, left, whatever=left, undone=undone)
+        def done(packet: Any, error: BaseException | None) -> None:
+            self._left()
+            if session.started:
+                session.transmit_packet(SessionStart())
+            lost = XaError(f"{name}: a failover undid the work of this branch", xa_code=XaCode.ROLLED_BACK_OTHER)
+            settle(waiter)(None, error or lost)
+
+        call = Call("rollback", lambda _: Rollback(False), (NullResponse,), done, Interrupted.FORGET, bound=True)
+        session.calls.add(call)
 
     def _settled(self, packet: Packet) -> Packet:
         self._session.consumers.acknowledge_all()
@@ -215,19 +238,28 @@ class Branches:
         succeeded: Callable[[], None] | None,
         *,
         again_means: frozenset[int] | set[XaCode] = frozenset(),
-        undone: Sequence[BrokerError] = (),
         whatever: Callable[[], None] | None = None,
+        works_in: bool = False,
     ) -> None:
         """Args:
         again_means: Codes that mean "already done" when it had been asked before.
-        undone: The error to end with even if it was carried out.
         whatever: Called when it was refused.
+        works_in: It is about the branch that the session works in: if a failover undid that, the session is rolled
+            back instead.
         """
+        rolls_back = False
+
+        def build_packet(_: int) -> Packet:
+            # known only when it is sent: it may have waited for the failover to end
+            nonlocal rolls_back
+            rolls_back = works_in and self.lost
+            return SessionStop() if rolls_back else build()
 
         def done(packet: Any, error: BaseException | None) -> None:
-            if error is None and undone:
-                error = undone[0]
-            elif error is None and packet is not None and packet.error:
+            if error is None and rolls_back:
+                self._roll_back_lost(name, waiter)
+                return
+            if error is None and packet is not None and packet.error:
                 code = packet.response_code
                 if not (call.reissued and code in again_means):
                     error = XaError(packet.message or f"{name}: code {code}", xa_code=code)
@@ -241,7 +273,7 @@ class Branches:
         def interruption(error: BrokerError, sent: bool) -> BaseException:
             return XaError(f"{name}: the connection was lost: {error}", xa_code=XaCode.RESOURCE_MANAGER_FAILED)
 
-        call = Call(name, lambda _: build(), (XaResponse,), done, interrupted, interruption)
+        call = Call(name, build_packet, (XaResponse, NullResponse), done, interrupted, interruption)
         self._session.calls.add(call)
 
 

@@ -33,6 +33,8 @@ class State(Enum):
     IDLE = auto()
     """Nobody works in it any more; it can be prepared or decided."""
     PREPARED = auto()
+    ROLLED_BACK = auto()
+    """A session undid its work (SESS_ROLLBACK); its transaction manager does not know that yet."""
     DECIDED = auto()
     """Committed, rolled back, or given up for its age."""
 
@@ -44,7 +46,7 @@ class Event(Enum):
     RESTORE = auto()
     """The log has it as prepared."""
     FAILED = auto()
-    """A client reports a branch whose work a failover undid."""
+    """A client reports that a failover undid work of the branch (SESS_XA_FAILED) and goes on working in it."""
     JOIN = auto()
     LEAVE = auto()
     """A session ended its part, or closed."""
@@ -54,6 +56,8 @@ class Event(Enum):
     COMMIT_ONE_PHASE = auto()
     COMMIT = auto()
     ROLL_BACK = auto()
+    UNDO = auto()
+    """Its work was undone by a local rollback, and no session works in it any more."""
     EXPIRE = auto()
     """It is older than its timeout and nobody works in it."""
 
@@ -64,7 +68,10 @@ _TABLE: Final = table(
     {
         (State.NEW, Event.START): To(State.ACTIVE),
         (State.NEW, Event.RESTORE): To(State.PREPARED),
-        (State.NEW, Event.FAILED): To(State.IDLE),
+        (State.NEW, Event.FAILED): To(State.ACTIVE),
+        (State.ACTIVE, Event.FAILED): To(State.ACTIVE),
+        (State.SUSPENDED, Event.FAILED): To(State.ACTIVE),
+        (State.IDLE, Event.FAILED): To(State.ACTIVE),
         (State.ACTIVE, Event.JOIN): To(State.ACTIVE),
         (State.ACTIVE, Event.LEAVE): To(State.IDLE),
         (State.ACTIVE, Event.SUSPEND): To(State.SUSPENDED),
@@ -75,7 +82,10 @@ _TABLE: Final = table(
         (State.IDLE, Event.PREPARE): To(State.PREPARED),
         (State.IDLE, Event.COMMIT_ONE_PHASE): To(State.DECIDED),
         (State.IDLE, Event.ROLL_BACK): To(State.DECIDED),
+        (State.IDLE, Event.UNDO): To(State.ROLLED_BACK),
         (State.IDLE, Event.EXPIRE): To(State.DECIDED),
+        (State.ROLLED_BACK, Event.ROLL_BACK): To(State.DECIDED),
+        (State.ROLLED_BACK, Event.EXPIRE): To(State.DECIDED),
         (State.PREPARED, Event.COMMIT): To(State.DECIDED),
         (State.PREPARED, Event.ROLL_BACK): To(State.DECIDED),
     },
@@ -99,8 +109,8 @@ class Branch(Machine[State, Event]):
         self.xid = xid
         self.transaction = transaction
         self.expires_ms = expires_ms
-        self.expired = False
-        """Its work was undone for its age while sessions were working in it."""
+        self.undone: XaCode | None = None
+        """Its work was undone while sessions were working in it: what ``end`` tells those."""
         self.sessions: list[ServerSession] = []
         """Those that work in it."""
 

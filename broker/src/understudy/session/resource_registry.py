@@ -28,6 +28,9 @@ from understudy.store.state import StoreState, TransactionRecord
 if TYPE_CHECKING:
     from understudy.session.session import ServerSession
 
+Returned = dict[Queue, list[MessageReference]]
+"""Acknowledged deliveries of a transaction that was rolled back, to be given back to their queues."""
+
 _HEURISTIC_CODES: Final = {
     Kind.HEURISTICALLY_COMMITTED: XaCode.HEURISTIC_COMMIT,
     Kind.HEURISTICALLY_ROLLED_BACK: XaCode.HEURISTIC_ROLLBACK,
@@ -80,8 +83,26 @@ class ResourceRegistry:
         self._branches[xid] = branch
         return branch
 
-    def find(self, xid: Xid) -> Branch | None:
-        return self._branches.get(xid)
+    def failed(self, xid: Xid, timeout_ms: int) -> Branch:
+        """The branch of that name, which a failover made rollback-only; a session goes on working in it.
+
+        One that is not known is made, so that its manager gets a rollback code for it. Work for a branch that is
+        prepared or decided already must not count, and must not be the branch's either: the branch returned for it
+        is known to nobody else and rolled back when the session leaves it. The same if there are too many branches.
+        """
+        branch = self._branches.get(xid)
+        if branch is None and xid not in self._heuristics and len(self._branches) < XA_BRANCHES_MAX:
+            branch = self.create(xid, Event.FAILED, timeout_ms)
+        elif branch is None or branch.state in (State.PREPARED, State.ROLLED_BACK):
+            # a prepared branch may still commit: its end must not say that it was rolled back
+            decided = xid in self._heuristics or (branch is not None and branch.state is State.PREPARED)
+            branch = Branch(xid, Transaction(self._office), expires_ms=0)
+            branch.undone = XaCode.PROTOCOL if decided else XaCode.ROLLED_BACK
+            branch.fire(Event.FAILED)
+        else:
+            branch.fire(Event.FAILED)
+        branch.transaction.fail(TransactionRolledBack("a failover undid work of this branch"))
+        return branch
 
     def get(self, xid: Xid) -> Branch:
         """Raises XaError: no such branch, or its outcome was heuristic."""
@@ -101,6 +122,7 @@ class ResourceRegistry:
         """
         if branch.state is State.PREPARED:
             return
+        self._check_not_undone(branch)
         branch.require(Event.PREPARE)
         try:
             branch.transaction.prepare(encode_name(Kind.BRANCH, branch.xid))
@@ -111,6 +133,7 @@ class ResourceRegistry:
     def commit(self, branch: Branch, one_phase: bool, order: Order, done: Done) -> None:
         """Raises XaError: it cannot be, and with a rollback code it was rolled back."""
         event = Event.COMMIT_ONE_PHASE if one_phase else Event.COMMIT
+        self._check_not_undone(branch)
         branch.require(event)
         try:
             branch.transaction.commit(order, done)
@@ -119,37 +142,83 @@ class ResourceRegistry:
         branch.fire(event)
         del self._branches[branch.xid]
 
-    def roll_back(self, branch: Branch) -> dict[Queue, list[MessageReference]]:
+    def roll_back(self, branch: Branch) -> Returned:
         """Undo it. Returns the acknowledged deliveries, which the caller gives back.
 
         Raises:
             XaError: it cannot be decided now.
         """
+        undone = branch.state is State.ROLLED_BACK
         branch.take(Event.ROLL_BACK)
         del self._branches[branch.xid]
-        return branch.transaction.roll_back()
+        return {} if undone else branch.transaction.roll_back()
+
+    def _check_not_undone(self, branch: Branch) -> None:
+        """Raises XaError(ROLLED_BACK): a session rolled it back, which its manager learns by this."""
+        if branch.state is State.ROLLED_BACK:
+            self.roll_back(branch)
+            raise XaError("the branch was rolled back by its session", xa_code=XaCode.ROLLED_BACK)
+
+    def undo(self, branch: Branch, session: ServerSession) -> Returned:
+        """A session rolls back what was done in a branch it works in, and leaves it. The branch is remembered as
+        rolled back until its manager has rolled it back too, or until its timeout.
+
+        Returns:
+            The acknowledged deliveries, which the caller gives back.
+        """
+        returned = self._undo_work(branch, XaCode.ROLLED_BACK)
+        self.left(branch, session)
+        return returned
+
+    def abandon(self, branch: Branch, session: ServerSession) -> None:
+        """A session that worked in it lost its connection: undo what was done. Forgotten unless others work in it."""
+        self.give_back(self._undo_work(branch, XaCode.ROLLED_BACK))
+        self.left(branch, session)
+        if branch.state is State.ROLLED_BACK:
+            self.roll_back(branch)
+
+    def _undo_work(self, branch: Branch, code: XaCode) -> Returned:
+        """Roll back while sessions work in it: what they do from now on can only be rolled back again.
+
+        Args:
+            branch: Active.
+            code: What ``end`` tells these sessions, unless the work was undone before for another reason.
+        """
+        dead = branch.transaction
+        branch.undone = branch.undone or code
+        branch.transaction = Transaction(self._office)
+        branch.transaction.fail(TransactionRolledBack("the branch was rolled back before its end"))
+        for session in branch.sessions:
+            if session.branches.branch is branch:
+                session.enlist(branch.transaction)
+        return dead.roll_back()
 
     def _undo(self, branch: Branch, error: BrokerError) -> NoReturn:
         """It cannot be, because of an error of its own or of an operation in it; others are none of the branch's."""
         if not isinstance(error, TransactionError) and not branch.transaction.rollback_only:
             raise error
-        expired = branch.expired
-        self._give_back(self.roll_back(branch))
-        code = XaCode.ROLLED_BACK_TIMEOUT if expired else XaCode.ROLLED_BACK
-        raise XaError(f"the branch was rolled back: {error}", xa_code=code) from error
+        self.give_back(self.roll_back(branch))
+        raise XaError(f"the branch was rolled back: {error}", xa_code=branch.undone or XaCode.ROLLED_BACK) from error
 
     def left(self, branch: Branch, session: ServerSession) -> None:
         """A session no longer works in it."""
         branch.sessions.remove(session)
-        if not branch.sessions:
-            branch.fire(Event.LEAVE)
-            if branch.expired:
-                branch.fire(Event.EXPIRE)
+        if branch.sessions:
+            return
+        branch.fire(Event.LEAVE)
+        if branch.undone is XaCode.ROLLED_BACK_TIMEOUT or self._branches.get(branch.xid) is not branch:
+            branch.fire(Event.EXPIRE)
+            if self._branches.get(branch.xid) is branch:
                 del self._branches[branch.xid]
-                # what they did before they learnt of it
-                self._give_back(branch.transaction.roll_back())
+        elif branch.undone is not None:
+            branch.fire(Event.UNDO)
+        else:
+            return
+        # what was done in it after its work was undone
+        self.give_back(branch.transaction.roll_back())
 
-    def _give_back(self, returned: dict[Queue, list[MessageReference]]) -> None:
+    def give_back(self, returned: Returned) -> None:
+        """Acknowledged deliveries of a branch that was rolled back go back to their queues."""
         for queue, references in returned.items():
             self._office.cancel(queue, references)
 
@@ -160,21 +229,21 @@ class ResourceRegistry:
         overdue = [
             branch
             for branch in self._branches.values()
-            if branch.expires_ms <= now_ms and branch.state is not State.PREPARED and not branch.expired
+            if branch.expires_ms <= now_ms
+            and branch.state is not State.PREPARED
+            and branch.undone is not XaCode.ROLLED_BACK_TIMEOUT
         ]
         for branch in overdue:
-            dead = branch.transaction
-            branch.expired = True
             if branch.state is State.ACTIVE:
                 # whoever works in it learns it by the next request; the messages need not wait for that
-                branch.transaction = Transaction(self._office)
-                branch.transaction.fail(TransactionRolledBack("the branch took longer than its timeout"))
-                for session in branch.sessions:
-                    session.enlist(branch.transaction)
-            else:
-                branch.fire(Event.EXPIRE)
-                del self._branches[branch.xid]
-            self._give_back(dead.roll_back())
+                self.give_back(self._undo_work(branch, XaCode.ROLLED_BACK_TIMEOUT))
+                branch.undone = XaCode.ROLLED_BACK_TIMEOUT
+                continue
+            undone = branch.state is State.ROLLED_BACK
+            branch.fire(Event.EXPIRE)
+            del self._branches[branch.xid]
+            if not undone:
+                self.give_back(branch.transaction.roll_back())
 
     # -- in doubt ---------------------------------------------------------------------------------
 
@@ -213,7 +282,7 @@ class ResourceRegistry:
             branch.fire(Event.COMMIT)
             del self._branches[branch.xid]
         else:
-            self._give_back(self.roll_back(branch))
+            self.give_back(self.roll_back(branch))
 
     def forget(self, xid: Xid) -> None:
         """The manager knows the heuristic outcome. Raises XaError(UNKNOWN_XID)."""

@@ -354,9 +354,11 @@ class ServerSession:
             self.failed(error, done, None)
 
     def rollback(self, consider_last_message_as_delivered: bool = False, done: Done | None = None) -> None:
-        """Undo the open transaction and give back everything outstanding (facts 6.4)."""
+        """Undo the open transaction, in an XA session the branch it works in, and give back everything outstanding
+        (facts 6.4). An XA session then works in no branch, as in Artemis.
+        """
         if self.xa:
-            self.give_back({}, keep_first=consider_last_message_as_delivered)
+            self.give_back(self.branches.roll_back_work(), keep_first=consider_last_message_as_delivered)
             if done is not None:
                 self._office.answer(self.order, done)
             return
@@ -416,7 +418,7 @@ class ServerSession:
         self.large.discard()
         for consumer in self.consumers.values():
             consumer.started = False
-        self.branches.close()
+        self.branches.close(failed=failed)
         if self._transaction is not None:
             self._roll_back(failed=failed, keep_first=False)
             self._transaction = None

@@ -13,7 +13,7 @@ from understudy.errors import TransactionRolledBack, XaCode, XaError
 from understudy.ids import Xid
 from understudy.routing.post_office import Done
 from understudy.session.branch import Branch, Event, State
-from understudy.session.resource_registry import ResourceRegistry
+from understudy.session.resource_registry import ResourceRegistry, Returned
 
 if TYPE_CHECKING:
     from understudy.session.session import ServerSession
@@ -31,6 +31,8 @@ class XaRequests:
         self._timeout_ms = registry.timeout_ms
         self.branch: Branch | None = None
         """The one the session works in."""
+        self._ended: Branch | None = None
+        """The one whose part the session ended last, while it is not decided."""
 
     # -- its own part -----------------------------------------------------------------------------
 
@@ -58,7 +60,7 @@ class XaRequests:
         branch = self.branch
         if branch is None:
             raise XaError("the session works in no branch", xa_code=XaCode.PROTOCOL)
-        if branch.expired or branch.sessions != [self._session]:
+        if branch.undone is not None or branch.sessions != [self._session]:
             raise XaError("the branch cannot be suspended now", xa_code=XaCode.PROTOCOL)
         branch.take(Event.SUSPEND)
         branch.sessions.clear()
@@ -67,6 +69,9 @@ class XaRequests:
     def end(self, xid: Xid, *, failed: bool) -> None:
         """Its part of the branch is done; ``failed``: it can only be rolled back. Once more does no harm: a
         transaction manager may end a part that the session has ended already (JTA 1.2 s. 3.4.4), and Artemis lets it.
+
+        A branch that can only be rolled back (TMFAIL, SESS_XA_FAILED) is ended like any other, as in Artemis: its
+        manager gets the rollback code from ``prepare`` or ``commit``.
         """
         branch = self.branch
         if branch is None or branch.xid != xid:
@@ -77,16 +82,20 @@ class XaRequests:
                 raise XaError("nobody works in this branch any more", xa_code=XaCode.PROTOCOL)
         else:
             self._leave()
+            self._ended = branch
             self._registry.left(branch, self._session)
-        if branch.expired:
-            raise XaError("the branch took longer than its timeout", xa_code=XaCode.ROLLED_BACK_TIMEOUT)
+        if branch.undone is not None:
+            raise XaError("the work of the branch was undone before its end", xa_code=branch.undone)
         if failed:
             branch.transaction.fail(TransactionRolledBack("its application ended it as failed"))
 
-    def _check_free(self) -> None:
+    def _check_xa(self) -> None:
         self._session.check_open()
         if not self._session.xa:
             raise XaError("the session is not an XA session", xa_code=XaCode.PROTOCOL)
+
+    def _check_free(self) -> None:
+        self._check_xa()
         if self.branch is not None:
             raise XaError("the session works in a branch already", xa_code=XaCode.PROTOCOL)
 
@@ -99,12 +108,55 @@ class XaRequests:
         self.branch = None
         self._session.enlist(None)
 
-    def close(self) -> None:
-        """The session ends. Its branch stays, to be decided by its manager or its timeout."""
+    def failed(self, xid: Xid) -> None:
+        """The client lost the session that worked in this branch (SESS_XA_FAILED) and goes on in this one.
+
+        Until the client ends the branch or rolls back, everything it sends and acknowledges belongs to a transaction
+        that can only be rolled back: the branch, or one of its own if the branch is decided already.
+
+        Raises:
+            ObjectClosed: the session is closed.
+            XaError: the session is not an XA session; nothing was changed.
+        """
+        self._check_xa()
+        self._part()
+        self._enter(self._registry.failed(xid, self._timeout_ms))
+
+    def roll_back_work(self) -> Returned:
+        """A local rollback (SESS_ROLLBACK): undo the branch that the session works in, and leave it.
+
+        Returns:
+            The acknowledged deliveries, which the caller gives back to their queues.
+        """
+        branch = self.branch
+        if branch is None:
+            return {}
+        self._leave()
+        return self._registry.undo(branch, self._session)
+
+    def _part(self) -> None:
         branch = self.branch
         if branch is not None:
             self._leave()
             self._registry.left(branch, self._session)
+
+    def close(self, *, failed: bool) -> None:
+        """The session ends.
+
+        Args:
+            failed: Its connection was lost. Work of the branch it works in may be missing, and nobody may ever prepare
+                the one it ended: both are rolled back, as Artemis does. Otherwise they stay, to be decided by their
+                manager or their timeout.
+        """
+        branch, ended = self.branch, self._ended
+        if not failed:
+            self._part()
+            return
+        if branch is not None:
+            self._leave()
+            self._registry.abandon(branch, self._session)
+        if ended is not None and ended.state is State.IDLE:
+            self._registry.give_back(self._registry.roll_back(ended))
 
     # -- outcomes ---------------------------------------------------------------------------------
 
@@ -131,14 +183,6 @@ class XaRequests:
     def forget(self, xid: Xid) -> None:
         """The heuristic outcome need not be remembered any more."""
         self._registry.forget(xid)
-
-    def failed(self, xid: Xid) -> None:
-        """The client's work in this branch went with a failover: it must not commit."""
-        branch = self._registry.find(xid)
-        if branch is None:
-            branch = self._registry.create(xid, Event.FAILED, self._timeout_ms)
-        if branch.state is not State.PREPARED:
-            branch.transaction.fail(TransactionRolledBack("a failover undid work of this branch"))
 
     def in_doubt(self) -> tuple[Xid, ...]:
         """Branches whose outcome a transaction manager has to find out."""

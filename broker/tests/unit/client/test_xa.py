@@ -20,6 +20,7 @@ from understudy.wire.core.packets import (
     NullResponse,
     Packet,
     QueueQueryResponseV3,
+    Rollback,
     SessionSend,
     SessionStart,
     SessionStop,
@@ -78,6 +79,7 @@ class Talk:
         self.session.send(producer, Message(b"m", address="q"), Outcome())
 
     def lose(self) -> None:
+        self.drive.clock.now += 10_000
         self.drive.refuse(ConnectionLost("cut"))
 
     def recover(self) -> list[Packet]:
@@ -159,11 +161,59 @@ def test_a_failover_undoes_the_branch_worked_in() -> None:
     assert talk.session.rollback_only
     talk.send()
     assert not any(isinstance(packet, SessionSend) for packet in talk.sent()), "it would count outside of the branch"
-    outcome = talk.ask(lambda w: talk.branches.end(XID, w), XaRollback(XID))
-    assert code(outcome) == XaCode.ROLLED_BACK_OTHER
+    end(talk)
     talk.started()
     talk.send()
     assert any(isinstance(packet, SessionSend) for packet in talk.sent()), "the next branch is a new one"
+
+
+def end(talk: Talk) -> None:
+    """End the branch that a failover undid: the session is rolled back."""
+    outcome = Outcome()
+    talk.branches.end(XID, outcome)
+    assert talk.sent() == [SessionStop()]
+    roll_back(talk, outcome)
+
+
+def roll_back(talk: Talk, outcome: Outcome) -> None:
+    """Answer the requests by which a session is rolled back."""
+    talk.answer(NullResponse())
+    *acknowledgements, rollback = talk.sent()
+    assert all(isinstance(packet, Acknowledge) for packet in acknowledgements)
+    assert isinstance(rollback, Rollback)
+    assert not outcome.done()
+    talk.answer(NullResponse())
+    assert talk.sent() == [SessionStart()]
+    assert code(outcome) == XaCode.ROLLED_BACK_OTHER
+    assert talk.branches.working_in is None
+    assert not talk.session.rollback_only
+
+
+def test_a_suspension_after_a_failover_rolls_back_too() -> None:
+    talk = Talk()
+    talk.started()
+    talk.lose()
+    talk.recover()
+    outcome = Outcome()
+    talk.branches.suspend(outcome)
+    assert talk.sent() == [SessionStop()]
+    roll_back(talk, outcome)
+
+
+def test_a_second_failover_during_that_rollback_leaves_the_branch() -> None:
+    talk = Talk()
+    talk.started()
+    talk.lose()
+    talk.recover()
+    outcome = Outcome()
+    talk.branches.end(XID, outcome)
+    talk.answer(NullResponse())
+    talk.lose()
+    packets = talk.recover()
+    assert XaFailed(XID) not in packets
+    assert not any(isinstance(packet, Rollback) for packet in packets)
+    assert code(outcome) == XaCode.ROLLED_BACK_OTHER
+    assert talk.branches.working_in is None
 
 
 def test_an_end_asked_for_during_the_failover_learns_of_it() -> None:
@@ -174,10 +224,8 @@ def test_an_end_asked_for_during_the_failover_learns_of_it() -> None:
     talk.branches.end(XID, outcome)
     packets = talk.recover()
     assert XaFailed(XID) in packets
-    assert packets[-1] == XaRollback(XID)
-    talk.answer(XaResponse(True, XaCode.UNKNOWN_XID))
-    assert code(outcome) == XaCode.ROLLED_BACK_OTHER
-    assert talk.branches.working_in is None
+    assert packets[-1] == SessionStop()
+    roll_back(talk, outcome)
 
 
 def test_an_end_cut_off_is_a_failure_and_the_branch_is_left() -> None:

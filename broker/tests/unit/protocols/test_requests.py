@@ -10,7 +10,8 @@ from support.core import NAME, Client, CoreNode
 from support.routing import FakeSecurity, World, text
 from understudy import limits
 from understudy.config.model import Permission, RoutingType
-from understudy.errors import NotAuthorized
+from understudy.errors import NotAuthorized, XaCode
+from understudy.ids import Xid
 from understudy.message import FORCED_DELIVERY
 from understudy.protocols.core import connection as connection_module
 from understudy.routing.configuration import QueueConfiguration
@@ -19,6 +20,7 @@ from understudy.wire.core import packets
 from understudy.wire.core.codes import ErrorCode
 
 Q = "q"
+XID = Xid(7, b"global", b"branch")
 
 
 def connected() -> tuple[CoreNode, Client]:
@@ -425,3 +427,59 @@ def test_who_waits_for_the_last_session_is_told() -> None:
     assert told == [], "it waits for its client to come back"
     node.services.reattachments.close()
     assert told == [0]
+
+
+# --- XA across a failover ----------------------------------------------------------------------------
+
+
+def answers(client: Client, packet: packets.Packet) -> list[packets.Packet]:
+    """Everything that came for it."""
+    client.send(packet)
+    return client.received()
+
+
+def test_the_stock_client_ends_a_branch_after_a_failover() -> None:
+    """Its requests in order: SESS_XA_FAILED on the new session, work, then ``end`` and ``rollback`` of the branch.
+
+    ``end`` stops the session, acknowledges what was consumed, rolls the session back and throws XAER_RMFAIL without
+    SESS_XA_END.
+    """
+    node = CoreNode()
+    node.world.queue()
+    node.world.queue("out")
+    node.world.session().send(text("held"))
+    client = node.client()
+    client.create_session("after the failover", auto_commit_sends=False, auto_commit_acks=False, xa=True)
+    client.send(packets.XaFailed(XID))
+    client.consume()
+    first = client.received_one(packets.ReceiveMessage)
+    client.send(packets.Acknowledge(0, first.message.message_id, False))
+    client.send_message("sent", address="out")
+    out = node.world.office.find_queue("out")
+    assert out is not None
+    assert out.message_count == 0
+    client.received()
+    assert answer(client, packets.SessionStop()) == packets.NullResponse(-1)
+    assert answer(client, packets.Rollback(False)) == packets.NullResponse(-1)
+    again = [packet for packet in answers(client, packets.SessionStart()) if isinstance(packet, packets.ReceiveMessage)]
+    assert [packet.message.body for packet in again] == [b"held"]
+    assert again[0].delivery_count == 2
+    assert out.message_count == 0
+    assert answer(client, packets.XaInDoubt()) == packets.XaInDoubtResponse(())
+    assert answer(client, packets.SessionStop()) == packets.NullResponse(-1)
+    assert answer(client, packets.XaRollback(XID)) == packets.XaResponse(False, XaCode.OK, None)
+    assert node.store.transactions == {}
+
+
+@pytest.mark.parametrize("failed", [False, True])
+def test_a_branch_that_is_ended_after_a_failover_says_at_its_prepare_that_it_is_rolled_back(failed: bool) -> None:
+    _, client = connected()
+    client.create_session("xa", channel_id=11, auto_commit_sends=False, auto_commit_acks=False, xa=True)
+    client.send(packets.XaFailed(XID), 11)
+    client.send(packets.SessionSend(text("sent", Q), True, 5, 1), 11)
+    client.received()
+    ended = client.ask(packets.XaEnd(XID, failed), packets.XaResponse, 11)
+    assert ended == packets.XaResponse(False, XaCode.OK, None)
+    prepared = client.ask(packets.XaPrepare(XID), packets.XaResponse, 11)
+    assert (prepared.error, prepared.response_code) == (True, XaCode.ROLLED_BACK)
+    assert client.ask(packets.QueueQuery(Q), packets.QueueQueryResponseV3).message_count == 0

@@ -177,6 +177,18 @@ public final class Xa {
     send(session, queue, "promised");
     resource.end(xid, XAResource.TMSUCCESS);
     resource.prepare(xid);
+    XASession second = connection.createXASession();
+    XAResource interrupted = second.getXAResource();
+    Queue from = second.createQueue("interop.xa.from");
+    Queue to = second.createQueue("interop.xa.to");
+    try (Session plain = connection.createSession(false, Session.AUTO_ACKNOWLEDGE)) {
+      send(plain, from, "held");
+    }
+    Xid lost = Name.of("interrupted");
+    MessageConsumer consumer = second.createConsumer(from);
+    interrupted.start(lost, XAResource.TMNOFLAGS);
+    expect("held", ((TextMessage) consumer.receive(WAIT_MS)).getText());
+    send(second, to, "before");
     // a request while the client does not know yet that the node is gone would fail, as it may
     Checks.failOver(connection);
     Xid[] found = resource.recover(XAResource.TMSTARTRSCAN | XAResource.TMENDRSCAN);
@@ -188,6 +200,22 @@ public final class Xa {
     resource.commit(found[0], false);
     expect("promised", receive(session, queue));
     System.out.println("ok failover");
+    // what is received and sent after the failover belongs to the branch that can only be rolled back
+    expect("held", ((TextMessage) consumer.receive(WAIT_MS)).getText());
+    send(second, to, "after");
+    expectCode(XAException.XAER_RMFAIL, () -> interrupted.end(lost, XAResource.TMSUCCESS));
+    interrupted.rollback(lost);
+    consumer.close();
+    expect(null, receiveNoWait(second, to));
+    interrupted.start(lost, XAResource.TMNOFLAGS);
+    expect("held", receive(second, from));
+    expect(null, receiveNoWait(second, from));
+    send(second, to, "once");
+    interrupted.end(lost, XAResource.TMSUCCESS);
+    interrupted.commit(lost, true);
+    expect("once", receive(session, to));
+    expect(null, receiveNoWait(session, to));
+    System.out.println("ok interrupted branch");
   }
 
   private static void send(Session session, Queue queue, String text) throws Exception {
