@@ -39,6 +39,7 @@
             StoreVersionUnsupported written by a newer Understudy
             WrongNode               the store belongs to another node id
             DiskFull | DiskFailed
+                DescriptorsExhausted    no file could be opened: too many are open
             LockLost | LockTimedOut
         LargeMessageFailed          its body cannot be stored, or is not what was stored
         ManagementError             a request to manage something that cannot be carried out
@@ -408,6 +409,13 @@ class DiskFailed(StoreError):
     """A write or a sync failed; what was not confirmed before is unknown."""
 
     code = "disk-failed"
+
+
+class DescriptorsExhausted(DiskFailed):
+    """The process or the machine has no file descriptor left; this says nothing about the disk or a lock."""
+
+    code = "descriptors-exhausted"
+    retryable = True
 
 
 class LockLost(StoreError):

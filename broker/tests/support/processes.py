@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import http.client
 import json
+import resource
 import signal
 import subprocess
 import sys
@@ -88,6 +89,8 @@ class Node:
         self.log = directory / "log"
         self.arguments: tuple[str, ...] = ()
         """More for the command line."""
+        self.open_files: tuple[int, int] | None = None
+        """Soft and hard RLIMIT_NOFILE of the process; None: those of the tests."""
 
     def start(self) -> Node:
         assert self.process is None or self.process.poll() is not None, "it runs already"
@@ -97,8 +100,12 @@ class Node:
         arguments = [str(COMMAND), "run", "--config", str(self.config), "--instance", str(self.directory)]
         arguments += ["--http", f"127.0.0.1:{self.http_port}", "--http-token-file", str(token), *self.arguments]
         with self.log.open("ab") as log:
-            self.process = subprocess.Popen(arguments, stdout=log, stderr=log)
+            self.process = subprocess.Popen(arguments, stdout=log, stderr=log, preexec_fn=self._limit)
         return self
+
+    def _limit(self) -> None:
+        if self.open_files is not None:
+            resource.setrlimit(resource.RLIMIT_NOFILE, self.open_files)
 
     def kill(self) -> None:
         """SIGKILL: the process is gone without a word."""

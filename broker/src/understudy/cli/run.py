@@ -27,6 +27,7 @@ from understudy.config.reader import read_broker_xml
 from understudy.errors import BrokerError, ConfigError, DiskFailed
 from understudy.runtime import interpreter
 from understudy.runtime.critical_analyzer import CriticalAnalyzer
+from understudy.runtime.descriptors import Descriptors, raise_soft_limit
 from understudy.runtime.environment import SystemClock, SystemEntropy, system_environment
 from understudy.runtime.file_modes import check_directories, check_files
 from understudy.runtime.logs import configure_logs
@@ -153,7 +154,7 @@ async def _serve(configuration: Configuration, place: Instance, allow_remote: bo
     security = _security(configuration, place.config.parent)
     _check_modes(configuration, place)
     listener = _listen_for_management(place, allow_remote)
-    node = BrokerNode(configuration, system_environment(loop), security)
+    node = BrokerNode(configuration, system_environment(loop, Descriptors(raise_soft_limit())), security)
     _write_run_files(place, configuration)
     stopping: list[asyncio.Task[None]] = []
 

@@ -73,5 +73,9 @@ class StoreLock(Protocol):
     def release_backup(self) -> None: ...
 
     def lost(self) -> str | None:
-        """Why the primary lock is no longer provably ours; None when it is."""
+        """Why the primary lock is no longer provably ours; None when it is.
+
+        Raises:
+            DescriptorsExhausted: no file could be opened to find out.
+        """
         ...

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from enum import Enum, auto
 from typing import Final
 
-from understudy.errors import BrokerError, DiskFailed, LockLost, LockTimedOut
+from understudy.errors import BrokerError, DescriptorsExhausted, DiskFailed, LockLost, LockTimedOut
 from understudy.ha.activation import ActivationPort, StoreLock
 from understudy.machine import IGNORED, ILLEGAL, Machine, To, table
 from understudy.ports import Clock, Timer, Timers
@@ -307,11 +307,18 @@ class SharedStorePolicy(Machine[State, Event]):
         self._later(LOCK_CHECK_MS, self._check_lock)
 
     def _check_lock(self) -> None:
-        reason = self._ask_lock()
+        try:
+            reason = self._ask_lock()
+            failback_wanted = reason is None and self._failback_wanted()
+        except DescriptorsExhausted as error:
+            # no answer is not a lost lock, and nothing is confirmed without one: ask again soon
+            log.warning("the lock cannot be proved now", extra={"error": str(error)})
+            self._later(LOCK_POLL_MS, self._check_lock)
+            return
         if reason is not None:
             self.fire(Event.FAILED, LockLost(reason))
             return
-        if self._failback_wanted():
+        if failback_wanted:
             self.fire(Event.FAILBACK_WANTED)
             return
         watching = self.options.role is Role.BACKUP and self.options.allow_failback

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import socket
 from collections.abc import Callable
 from typing import Protocol, cast
 
@@ -20,6 +21,8 @@ from understudy.limits import (
     OUTGOING_BYTES_PAUSE,
 )
 from understudy.ports import Connection
+from understudy.runtime.descriptors import ConnectionBudget, Descriptors
+from understudy.runtime.listening import bound_socket
 from understudy.runtime.turn import Turn
 from understudy.wire.detect import Protocol as Wire
 from understudy.wire.detect import detect
@@ -68,8 +71,24 @@ class Acceptor:
         make_handler: HandlerFactory,
         congested: Callable[[], bool],
         check_period_ms: int,
+        *,
+        budget: ConnectionBudget | None = None,
+        descriptors: Descriptors | None = None,
     ) -> None:
+        """Does not listen yet.
+
+        Args:
+            configuration: Its address and limits.
+            turn: The turn of the node's loop.
+            make_handler: Makes what speaks on a connection.
+            congested: Whether the journal is too far behind to read from any socket.
+            check_period_ms: connection-ttl-check-interval.
+            budget: Connections of all acceptors together; None: only the acceptor's own limit holds.
+            descriptors: Of the process; the listening sockets get the highest numbers. None: any numbers.
+        """
         self._check_period_ms = check_period_ms
+        self._descriptors = descriptors
+        self.budget = budget or ConnectionBudget(configuration.connections_allowed)
         self.configuration = configuration
         self.turn = turn
         self.make_handler = make_handler
@@ -81,25 +100,45 @@ class Acceptor:
         self.paused: dict[ServerConnection, None] = {}
         self._unproved: dict[ServerConnection, None] = {}
         """Not known to be anybody's, the oldest first; may hold some that have logged in meanwhile."""
-        self._server: asyncio.Server | None = None
+        self._servers: list[asyncio.Server] = []
         self._check_timer: asyncio.TimerHandle | None = None
 
     async def open(self) -> None:
         """Listen. Raises OSError when the address cannot be had."""
-        loop = asyncio.get_running_loop()
-        self._server = await loop.create_server(
-            lambda: ServerConnection(self),
-            self.configuration.host,
-            self.configuration.port,
-            backlog=self.configuration.backlog,
-        )
+        loop, configuration, backlog = asyncio.get_running_loop(), self.configuration, self.configuration.backlog
+        if self._descriptors is None:
+            server = await loop.create_server(
+                lambda: ServerConnection(self), configuration.host, configuration.port, backlog=backlog
+            )
+            self._servers.append(server)
+        else:
+            for bound in await self._bound_sockets(self._descriptors.listener_floor(self.connections_max)):
+                server = await loop.create_server(lambda: ServerConnection(self), sock=bound, backlog=backlog)
+                self._servers.append(server)
         self._check_timer = loop.call_later(self._check_period_ms / 1000, self._check)
+
+    async def _bound_sockets(self, floor: int) -> list[socket.socket]:
+        """One per address of the configured host, with descriptors from ``floor`` on."""
+        found = await asyncio.get_running_loop().getaddrinfo(
+            self.configuration.host or None,
+            self.configuration.port,
+            type=socket.SOCK_STREAM,
+            flags=socket.AI_PASSIVE,
+        )
+        bound: list[socket.socket] = []
+        try:
+            for family, address in dict.fromkeys((entry[0], entry[4]) for entry in found):
+                bound.append(bound_socket(family, address, floor))
+        except BaseException:
+            for one in bound:
+                one.close()
+            raise
+        return bound
 
     def stop_listening(self) -> None:
         """Take no new connections; the present ones go on."""
-        if self._server is not None:
-            self._server.close()
-            self._server = None
+        while self._servers:
+            self._servers.pop().close()
 
     async def close(self) -> None:
         """Say goodbye to everybody and close; waits shortly for what was sent to leave."""
@@ -125,7 +164,7 @@ class Acceptor:
         """Whether there is room for a new connection; made, if need be, by dropping the oldest that
         has not logged in. An honest client logs in before thousands of others have come.
         """
-        full = len(self.connections) >= self.connections_max
+        full = len(self.connections) >= self.connections_max or self.budget.full
         if full or len(self._unproved) >= CONNECTIONS_BEFORE_LOGIN_MAX:
             self._unproved = {each: None for each in self._unproved if not each.proved}
             if full or len(self._unproved) >= CONNECTIONS_BEFORE_LOGIN_MAX:
@@ -135,15 +174,20 @@ class Acceptor:
                 oldest.displace()
         self.connections[connection] = None
         self._unproved[connection] = None
+        self.budget.used += 1
         return True
 
     def forget(self, connection: ServerConnection) -> None:
         """It is gone."""
-        self.connections.pop(connection, None)
+        if connection in self.connections:
+            del self.connections[connection]
+            self.budget.used -= 1
         self._unproved.pop(connection, None)
         self.paused.pop(connection, None)
 
     def _check(self) -> None:
+        if self._descriptors is not None:
+            self._descriptors.refill()
         for connection in list(self.connections):
             connection.check()
         self._check_timer = asyncio.get_running_loop().call_later(self._check_period_ms / 1000, self._check)

@@ -13,11 +13,14 @@ import errno
 import os
 import shutil
 import stat
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Final
+from typing import Final, TypeVar
 
 from understudy.errors import DiskFailed, DiskFull, StoreError
+from understudy.runtime.descriptors import Descriptors
+
+_T = TypeVar("_T")
 
 _FULL: Final = (errno.ENOSPC, errno.EDQUOT)
 _ZEROS: Final = bytes(1024 * 1024)
@@ -44,11 +47,12 @@ def _failure(error: OSError, doing: str, path: str) -> StoreError:
 class RealFile:
     """An open file of ``RealDisk``."""
 
-    __slots__ = ("_descriptor", "_path")
+    __slots__ = ("_descriptor", "_descriptors", "_path")
 
-    def __init__(self, path: str, descriptor: int) -> None:
+    def __init__(self, path: str, descriptor: int, descriptors: Descriptors | None = None) -> None:
         self._path = path
         self._descriptor = descriptor
+        self._descriptors = descriptors
 
     @property
     def path(self) -> str:
@@ -126,26 +130,40 @@ class RealFile:
         if descriptor >= 0:
             with _errors("cannot close", self._path):
                 os.close(descriptor)
+            if self._descriptors is not None and self._descriptors.low:
+                self._descriptors.refill()
 
 
 class RealDisk:
-    """The machine's file systems."""
+    """The machine's file systems.
+
+    Args:
+        descriptors: Its reserve is used when no file can be opened otherwise; None: there is no reserve.
+    """
+
+    def __init__(self, descriptors: Descriptors | None = None) -> None:
+        self._descriptors = descriptors
+
+    def _opening(self, call: Callable[[], _T]) -> _T:
+        return call() if self._descriptors is None else self._descriptors.with_reserve(call)
 
     def open(self, path: str, *, create: bool = False, read_only: bool = False) -> RealFile:
         flags = os.O_RDONLY if read_only else os.O_RDWR
         if create:
             flags |= os.O_CREAT | os.O_EXCL
         with _errors("cannot open", path):
-            descriptor = os.open(path, flags | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK, 0o600)
+            descriptor = self._opening(
+                lambda: os.open(path, flags | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK, 0o600)
+            )
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
             os.close(descriptor)
             raise DiskFailed(f"cannot open {path}: it is no regular file")
-        return RealFile(path, descriptor)
+        return RealFile(path, descriptor, self._descriptors)
 
     def list(self, directory: str) -> list[str]:
         with _errors("cannot list", directory):
             try:
-                return sorted(os.listdir(directory))
+                return sorted(self._opening(lambda: os.listdir(directory)))
             except FileNotFoundError:
                 return []
 
@@ -166,7 +184,7 @@ class RealDisk:
 
     def sync_directory(self, path: str) -> None:
         with _errors("cannot sync", path):
-            descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+            descriptor = self._opening(lambda: os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC))
             try:
                 os.fsync(descriptor)
             finally:

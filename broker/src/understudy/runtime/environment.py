@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 
 from understudy.ports import Clock, Disk, Entropy, FileLock, LogWriter, Timer, Timers, Worker
 from understudy.runtime.critical_analyzer import CriticalPath
+from understudy.runtime.descriptors import Descriptors
 from understudy.runtime.disk import RealDisk
 from understudy.runtime.file_lock import RealFileLock
 from understudy.runtime.journal_writer import Soon, ThreadLogWriter
@@ -33,6 +34,8 @@ class Environment:
     """Makes the worker of one activation."""
     memory_bytes: int = 1 << 30
     """Memory that the process may use."""
+    descriptors: Descriptors | None = None
+    """Of the process; None: they are not counted, and listening sockets are not placed."""
     critical_paths: list[CriticalPath] = field(default_factory=list)
     """What must not take long, for the critical analyzer; grows with every writer made."""
 
@@ -64,9 +67,9 @@ class SystemEntropy:
         return os.urandom(length_bytes)
 
 
-def system_environment(loop: asyncio.AbstractEventLoop) -> Environment:
+def system_environment(loop: asyncio.AbstractEventLoop, descriptors: Descriptors | None = None) -> Environment:
     """The environment of a broker process."""
-    disk = RealDisk()
+    disk = RealDisk(descriptors)
     paths: list[CriticalPath] = []
 
     def log_writer(soon: Soon) -> LogWriter:
@@ -81,10 +84,11 @@ def system_environment(loop: asyncio.AbstractEventLoop) -> Environment:
         entropy=SystemEntropy(),
         disk=disk,
         log_writer=log_writer,
-        file_lock=RealFileLock,
+        file_lock=lambda path: RealFileLock(path, descriptors),
         worker=lambda: ThreadWorker(loop),
         memory_bytes=available_memory_bytes(),
         critical_paths=paths,
+        descriptors=descriptors,
     )
 
 

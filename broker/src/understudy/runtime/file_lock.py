@@ -16,6 +16,7 @@ import sys
 from typing import Final
 
 from understudy.errors import DiskFailed
+from understudy.runtime.descriptors import Descriptors
 
 # absent from the fcntl module on Python 3.11; the number of Linux, the same on every architecture
 _F_OFD_SETLK: Final = 37
@@ -28,16 +29,22 @@ assert sys.platform == "linux"
 class RealFileLock:
     """An exclusive lock on one file; the file is created if it is missing and never removed."""
 
-    def __init__(self, path: str) -> None:
-        """Nothing is opened or locked yet."""
+    def __init__(self, path: str, descriptors: Descriptors | None = None) -> None:
+        """Nothing is opened or locked yet.
+
+        Args:
+            path: The file.
+            descriptors: Its reserve is used when the file cannot be opened otherwise.
+        """
         self.path = path
+        self._descriptors = descriptors
         self._descriptor = -1
 
     def try_acquire(self) -> bool:
         if self._descriptor >= 0:
             return True
         try:
-            descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+            descriptor = self._open() if self._descriptors is None else self._descriptors.with_reserve(self._open)
         except OSError as error:
             raise DiskFailed(f"cannot open lock file {self.path}: {error.strerror}") from error
         try:
@@ -53,6 +60,9 @@ class RealFileLock:
             self.release()
             return False
         return True
+
+    def _open(self) -> int:
+        return os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
 
     def release(self) -> None:
         descriptor, self._descriptor = self._descriptor, -1

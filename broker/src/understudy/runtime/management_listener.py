@@ -11,6 +11,7 @@ import socket
 from typing import Final
 
 from understudy.errors import ConfigError
+from understudy.runtime.listening import bound_socket
 
 #: Shortest token accepted. Characters.
 TOKEN_CHARACTERS_MIN: Final = 16
@@ -69,13 +70,8 @@ class ManagementListener:
             self.sockets.pop().close()
 
     def _listening(self, family: int, address: tuple[object, ...]) -> socket.socket:
-        listening = socket.socket(family, socket.SOCK_STREAM)
+        listening = bound_socket(family, address)
         try:
-            listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            if family == socket.AF_INET6:
-                listening.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
-            listening.setblocking(False)
-            listening.bind(address)
             listening.listen(BACKLOG)
         except BaseException:
             listening.close()

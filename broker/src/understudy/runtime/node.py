@@ -24,6 +24,7 @@ from understudy.ha.activation import Done
 from understudy.ha.shared_store import Event, Role, SharedStoreOptions, SharedStorePolicy, State
 from understudy.runtime.acceptor import Acceptor
 from understudy.runtime.connector import LoopDialer
+from understudy.runtime.descriptors import ConnectionBudget
 from understudy.runtime.environment import Environment
 from understudy.runtime.turn import Turn, TurningLogWriter, TurningTimers, TurningWorker
 from understudy.security.authorization import SecurityPolicy
@@ -311,6 +312,7 @@ class BrokerNode:
                 environment.clock,
                 why_not_remove=self.policy.why_not_confirm,
                 retention=Retention(environment.disk, settings.retention) if settings.retention is not None else None,
+                unfinished_max=environment.descriptors.large_messages_max if environment.descriptors else None,
             ),
             on_failure=self._store_failed,
         )
@@ -336,17 +338,31 @@ class BrokerNode:
         own = self._own_connector()
         if own is not None:
             self.topology.set_primary(self.store.node_id, own, environment.clock.wall_ms())
-        for acceptor_configuration in configuration.acceptors:
+        await self._open_acceptors(self.broker)
+        self._check_disk()
+
+    async def _open_acceptors(self, broker: Broker) -> None:
+        descriptors = self.environment.descriptors
+        allowed = sum(acceptor.connections_allowed for acceptor in self.configuration.acceptors)
+        budget = ConnectionBudget(allowed)
+        if descriptors is not None:
+            budget = ConnectionBudget(min(allowed, descriptors.connections_max), lambda: descriptors.low)
+            log.info(
+                "file descriptors",
+                extra={"limit": descriptors.limit, "connections_max": budget.connections_max, "wanted": allowed},
+            )
+        for configuration in self.configuration.acceptors:
             acceptor = Acceptor(
-                acceptor_configuration,
+                configuration,
                 self._turn,
-                partial(self.broker.make_handler, prefixes_of(acceptor_configuration)),
-                self.broker.congested,
-                configuration.connection_ttl_check_interval_ms,
+                partial(broker.make_handler, prefixes_of(configuration)),
+                broker.congested,
+                self.configuration.connection_ttl_check_interval_ms,
+                budget=budget,
+                descriptors=descriptors,
             )
             await acceptor.open()
             self.acceptors.append(acceptor)
-        self._check_disk()
 
     def _fail_over(self) -> None:
         self._spawn(self.stop(failover=True))

@@ -66,6 +66,7 @@ class LargeMessages:
         *,
         why_not_remove: Callable[[], BaseException | None] = lambda: None,
         retention: Retention | None = None,
+        unfinished_max: int | None = None,
     ) -> None:
         """Nothing is touched before ``begin``.
 
@@ -76,6 +77,7 @@ class LargeMessages:
             clock: For ``REMOVE_AFTER_MS``.
             why_not_remove: None, or why the store may not be ours any more.
             retention: Takes the files that go; None if they just go.
+            unfinished_max: Files being written at a time; None: ``LARGE_MESSAGES_UNFINISHED_MAX``.
         """
         self.disk = disk
         self.directory = directory
@@ -83,6 +85,7 @@ class LargeMessages:
         self._clock = clock
         self._why_not_remove = why_not_remove
         self._retention = retention
+        self._unfinished_max = LARGE_MESSAGES_UNFINISHED_MAX if unfinished_max is None else unfinished_max
         self._not_logged: set[int] = set()
         """Files of messages that are not durable: no record names them, so nobody could send them again."""
         self._context: OperationContext | None = None
@@ -143,9 +146,9 @@ class LargeMessages:
                 removed then.
 
         Raises:
-            LimitExceeded: ``LARGE_MESSAGES_UNFINISHED_MAX``.
+            LimitExceeded: ``unfinished_max`` of them are unfinished.
         """
-        if self.unfinished >= LARGE_MESSAGES_UNFINISHED_MAX:
+        if self.unfinished >= self._unfinished_max:
             raise LimitExceeded(f"{self.unfinished} unfinished large messages", hint="try again later")
         return LargeFile(self, file_id, durable, failed)
 

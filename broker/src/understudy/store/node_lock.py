@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from understudy.errors import DiskFailed, StoreError
+from understudy.errors import DescriptorsExhausted, DiskFailed, StoreError
 from understudy.ids import NodeId, uuid_text
 from understudy.ports import Disk, Entropy, File, FileLock
 
@@ -154,7 +154,11 @@ class NodeLock:
         self._backup.release()
 
     def lost(self) -> str | None:
-        """Why the primary lock is no longer provably ours; None when it is (facts ha 2.6)."""
+        """Why the primary lock is no longer provably ours; None when it is (facts ha 2.6).
+
+        Raises:
+            DescriptorsExhausted: the state could not be read for want of a file descriptor, which is no answer.
+        """
         if not self._primary_held:
             return f"{self._directory}: the primary lock is not held"
         try:
@@ -166,6 +170,8 @@ class NodeLock:
             state = self.read_state()
         except FileNotFoundError:
             return f"{self._path} has vanished"
+        except DescriptorsExhausted:
+            raise
         except StoreError as error:
             return str(error)
         if state == NOT_STARTED:

@@ -13,7 +13,6 @@ from understudy.errors import BrokerError, DiskFailed, DiskFull, LargeMessageFai
 from understudy.ha.shared_store import LOCK_PROOF_MS
 from understudy.ids import first_id_of_epoch
 from understudy.message import LARGE_SIZE, LargeBody, LargeMessage, Message, large_body_of
-from understudy.store import large_messages
 from understudy.store.large_messages import REMOVE_AFTER_MS, STEP_BYTES, SYNC_BYTES, LargeMessages
 from understudy.store.operation_context import OperationContext
 from understudy.store.retention import Retention, RetentionSettings
@@ -285,7 +284,7 @@ def test_a_reader_that_waits_keeps_no_file_open(folder: Folder) -> None:
 
 
 def test_unfinished_messages_are_limited(folder: Folder, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(large_messages, "LARGE_MESSAGES_UNFINISHED_MAX", 3)
+    monkeypatch.setattr(folder.large, "_unfinished_max", 3)
     files = [folder.large.create(number, durable=True, failed=folder.failed.append) for number in range(3)]
     with pytest.raises(LimitExceeded):
         folder.large.create(9, durable=True, failed=folder.failed.append)
