@@ -14,6 +14,7 @@ from understudy.config.model import Configuration
 from understudy.limits import JOURNAL_BACKLOG_BYTES_PAUSE
 from understudy.management.controls_by_name import CONTROLS
 from understudy.management.invocation import Invocations, ManagedNode
+from understudy.management.node_settings import NodeSettings
 from understudy.management.notifications import Notifications
 from understudy.management.requests import ManagementRequests
 from understudy.ports import Clock, Connection, Entropy, Timers, Worker
@@ -73,12 +74,12 @@ class Broker:
             wake=wake,
             entropy=entropy,
         )
+        registry = SessionRegistry()
+        self.settings = NodeSettings(self.post_office, security.settings, registry, store)
+        self.settings.restore(store.state)
         self.post_office.restore(store.state)
         self.slow_consumers = SlowConsumers(clock, timers)
         self.notifications = self._notifications(configuration)
-        self.post_office.directory.listeners += [self.slow_consumers, self.notifications]
-        self.slow_consumers.listeners.append(self.notifications)
-        self.post_office.diverts.listeners.append(self.notifications)
         self.resources = self._resources(configuration, clock, timers)
         self.resources.restore(store.state)
         self.post_office.settle()
@@ -91,7 +92,7 @@ class Broker:
             topology=topology,
             clock=clock,
             entropy=entropy,
-            registry=SessionRegistry(),
+            registry=registry,
             resources=self.resources,
             reattachments=Reattachments(clock, timers),
             logins=Logins(security, LoginGuard(clock), worker),
@@ -99,13 +100,20 @@ class Broker:
             connection_ttl_override_ms=configuration.connection_ttl_override_ms,
             listener=self.notifications,
         )
-        self.invocations = self._be_managed(
-            ManagedNode(self.services, configuration, timers, fail_over, global_max_size_bytes, clock.monotonic_ms())
-        )
+        self.invocations = self._be_managed(configuration, timers, fail_over, global_max_size_bytes)
 
-    def _be_managed(self, node: ManagedNode) -> Invocations:
-        """From now on messages ask and are told."""
-        configuration = node.configuration
+    def _be_managed(
+        self,
+        configuration: Configuration,
+        timers: Timers,
+        fail_over: Callable[[], None],
+        global_max_size_bytes: int,
+    ) -> Invocations:
+        """Take management requests and send notifications from now on."""
+        activated_ms = self.services.clock.monotonic_ms()
+        node = ManagedNode(
+            self.services, configuration, timers, fail_over, global_max_size_bytes, activated_ms, self.settings
+        )
         invocations = Invocations(node, CONTROLS)
         self.services.management = ManagementRequests(configuration.management_address, invocations)
         self.services.registry.listeners.append(self.notifications)
@@ -123,12 +131,16 @@ class Broker:
         )
 
     def _notifications(self, configuration: Configuration) -> Notifications:
-        return Notifications(
+        notifications = Notifications(
             self.post_office,
             self.store.node_id,
             configuration.management_notification_address,
             sessions=not configuration.suppress_session_notifications,
         )
+        self.post_office.directory.listeners += [self.slow_consumers, notifications]
+        self.slow_consumers.listeners.append(notifications)
+        self.post_office.diverts.listeners.append(notifications)
+        return notifications
 
     def make_handler(self, prefixes: AddressPrefixes, connection: Connection) -> CoreConnection:
         """The handler of a new connection that has shown the CORE magic, at an acceptor with these prefixes."""

@@ -10,6 +10,7 @@ from support.routing import World
 from understudy.config.model import Configuration
 from understudy.management.controls_by_name import CONTROLS
 from understudy.management.invocation import Invocations, ManagedNode
+from understudy.management.node_settings import NodeSettings
 from understudy.management.notifications import Notifications
 from understudy.management.requests import ManagementRequests
 from understudy.message import Message, MessageType
@@ -45,8 +46,12 @@ class ManagedWorld(CoreNode):
         self.world.registry.listeners.append(self.notifications)
         self.services.listener = self.notifications
         clock = self.world.clock
+        security = self.services.security.settings
+        security.configure(self.configuration.security_settings, self.configuration.wildcards)
+        self.settings = NodeSettings(self.office, security, self.world.registry, self.world.store)  # type: ignore[arg-type]
+        self.settings.restore(self.world.store.state())
         self.managed = ManagedNode(
-            self.services, self.configuration, clock, self._fail_over, 1_000_000, clock.monotonic_ms()
+            self.services, self.configuration, clock, self._fail_over, 1_000_000, clock.monotonic_ms(), self.settings
         )
         self.invocations = Invocations(self.managed, CONTROLS)
         self.requests = ManagementRequests(self.configuration.management_address, self.invocations)

@@ -84,6 +84,7 @@ class FakeStore:
         self.last_sequence = 0
         self.addresses: dict[int, Any] = {}
         self.queues: dict[int, Any] = {}
+        self.settings: dict[Any, Any] = {}
         self.bodies: dict[int, Message] = {}
         self.references: dict[int, dict[int, Message]] = {}
         self.delivery_counts: dict[tuple[int, int], int] = {}
@@ -125,6 +126,12 @@ class FakeStore:
 
     def store_queue(self, record: Any) -> int:
         self.queues[record.queue_id] = record
+        return self._append()
+
+    def store_setting(self, record: Any) -> int:
+        self.settings[record.key] = record
+        if record.values is None:
+            del self.settings[record.key]
         return self._append()
 
     def delete_queue(self, queue_id: int) -> int:
@@ -228,6 +235,7 @@ class FakeStore:
         state = StoreState()
         state.addresses = dict(self.addresses)
         state.queues = dict(self.queues)
+        state.settings = dict(self.settings)
         locations = {message.message_id: location for location, message in self.bodies.items()}
         for queue_id, messages in self.references.items():
             for message_id, message in messages.items():

@@ -46,7 +46,8 @@ _OLD_PERMISSIONS: Final = {
     "deleteTempQueue": Permission.DELETE_NON_DURABLE_QUEUE,
 }
 _UNITS_MS: Final = {"DAYS": 86_400_000, "HOURS": 3_600_000, "MINUTES": 60_000, "SECONDS": 1_000}
-_SETTING_ENUMS: Final[Mapping[str, Callable[[str], Enum]]] = {
+#: How a text of an address-setting becomes its enumeration, by element.
+SETTING_ENUMS: Final[Mapping[str, Callable[[str], Enum]]] = {
     "address-full-policy": model.AddressFullPolicy,
     "page-full-policy": model.PageFullPolicy,
     "disk-full-policy": model.DiskFullPolicy,
@@ -371,7 +372,7 @@ class _Reader:
             values: dict[str, Any] = {}
             for child in node.children:
                 name, value = child.element.name, child.value
-                convert = _SETTING_ENUMS.get(name)
+                convert = SETTING_ENUMS.get(name)
                 # An empty text, as in <dead-letter-address/>, names nothing.
                 if value == "" and child.element.default is None:
                     continue

@@ -12,9 +12,16 @@ from enum import Enum
 from typing import Final
 
 from understudy import __version__
-from understudy.config.model import Permission, Role, SecuritySettingConfiguration
-from understudy.config.wildcard import is_wild, matches, specificity
-from understudy.management import broker_clients, broker_routing, broker_transactions, divert_control, queue_forms
+from understudy.config.json_settings import json_name
+from understudy.config.model import Permission, Role
+from understudy.management import (
+    broker_clients,
+    broker_routing,
+    broker_settings,
+    broker_transactions,
+    divert_control,
+    queue_forms,
+)
 from understudy.management.invocation import Control, ManagedNode, Requester
 from understudy.management.listing import to_json
 from understudy.management.operations import Operation, Operations, operation, text
@@ -26,6 +33,7 @@ from understudy.management.transport import (
     described,
 )
 from understudy.routing.queue import Queue
+from understudy.security.settings import FQQN_SEPARATOR
 
 #: The permissions of a role, in the order in which management lists them.
 ROLE_PERMISSIONS: Final = (
@@ -112,7 +120,7 @@ class BrokerControl(Control):
         settings = asdict(self.node.services.post_office.directory.settings.of(address))
         return to_json(
             {
-                _SETTINGS.get(name) or _camel(name): value.name if isinstance(value, Enum) else value
+                json_name(name): value.name if isinstance(value, Enum) else value
                 for name, value in settings.items()
                 if value is not None
             }
@@ -120,7 +128,8 @@ class BrokerControl(Control):
 
     def roles(self, address: str) -> list[dict[str, object]]:
         """What each role may do on an address."""
-        setting = self._setting_of(address)
+        name, _, queue = address.partition(FQQN_SEPARATOR)
+        setting = self.node.services.security.settings.of(name, queue or None)
         if setting is None:
             return []
         names = sorted({role for roles in setting.permissions.values() for role in roles})
@@ -136,28 +145,9 @@ class BrokerControl(Control):
         """The same without names, in the order of ``ROLE_PERMISSIONS``."""
         return [[role["name"], *(role[each.value] for each in ROLE_PERMISSIONS)] for role in self.roles(address)]
 
-    def _setting_of(self, address: str) -> SecuritySettingConfiguration | None:
-        wildcards = self.node.configuration.wildcards
-        found = [
-            setting
-            for setting in self.node.configuration.security_settings
-            if setting.match == address
-            or (is_wild(setting.match, wildcards) and matches(setting.match, address, wildcards))
-        ]
-        return min(found, key=lambda setting: specificity(setting.match, wildcards), default=None)
-
     def fail_over(self) -> None:
         """Behind the answer."""
         self.node.timers.call_later(0, self.node.fail_over)
-
-
-#: Settings whose JSON names are not their own.
-_SETTINGS: Final = {
-    "address_full_policy": "addressFullMessagePolicy",
-    "page_full_policy": "pageFullMessagePolicy",
-    "redelivery_delay_multiplier": "redeliveryMultiplier",
-    "send_to_dla_on_no_route": "sendToDLAOnNoRoute",
-}
 
 
 def duration_text(duration_ms: int) -> str:
@@ -169,11 +159,6 @@ def duration_text(duration_ms: int) -> str:
     days, hours = divmod(hours, 24)
     shown = ((days, "day"), (hours, "hour")) if days else ((hours, "hour"), (minutes, "minute"))
     return " ".join(f"{count:,} {unit}{'s' if count > 1 else ''}" for count, unit in shown if count)
-
-
-def _camel(name: str) -> str:
-    first, *rest = name.split("_")
-    return first + "".join(part.capitalize() for part in rest)
 
 
 def _configured(name: str) -> Callable[[BrokerControl], object]:
@@ -284,6 +269,7 @@ class BrokerControls:
             *_OPERATIONS,
             *broker_routing.OPERATIONS,
             *queue_forms.OPERATIONS,
+            *broker_settings.OPERATIONS,
             *broker_clients.OPERATIONS,
             *broker_transactions.OPERATIONS,
             *divert_control.OPERATIONS,

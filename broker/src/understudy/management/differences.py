@@ -20,6 +20,8 @@ DIFFERENCES: Final[dict[str, str]] = {
     "`lastAcknowledgedTime`, `msgSent`, `msgSizeSent` and `lastProducedMessageID` out.",
     "browse": "`browse` answers with JSON, not with serialised objects of Java; `listMessages` is the same in both.",
     "settings": "`getAddressSettingsAsJSON` shows all that holds for an address, not only what was set.",
+    "added settings": "A setting that is removed gives way to that of `broker.xml` for the same match at once, in "
+    "Artemis at the next start. `addAddressSettings` refuses names that it does not know, which Artemis leaves aside.",
     "queue": "A queue as JSON is always whole: with `enabled`, and as it is when `ignoreIfExists` found it.",
     "bindings": "`listBindingsForAddress` describes queues and diverts instead of naming objects in memory.",
     "divert": "A divert without a routing name has its own name as one, not a random one.",
@@ -37,9 +39,8 @@ DIFFERENCES: Final[dict[str, str]] = {
     "more": "Attributes that Artemis' management does not have: `MessagesReplaced` of a queue.",
     "node": "`getVersion` is that of this broker, `getActivationSequence` the epoch of the log; `getStatus` tells no "
     "checksums of the configuration, and the name as `identity`.",
-    "absent": "What is kept in files here is not changed by management: users (`artemis user`), address and security "
-    "settings. There are no bridges made by hand, message counters, replays, thread pools or web console, and "
-    "addresses cannot be blocked.",
+    "absent": "What is kept in files here is not changed by management: users (`artemis user`). There are no bridges "
+    "made by hand, message counters, replays, thread pools or web console, and addresses cannot be blocked.",
     "notified": "`ADDRESS_ADDED`, `ADDRESS_REMOVED`, `CONNECTION_CREATED` and `CONNECTION_DESTROYED` need no plugin, "
     "and a divert that goes is told, too.",
 }

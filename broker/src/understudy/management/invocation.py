@@ -19,6 +19,7 @@ from understudy.config.model import Configuration, Permission
 from understudy.errors import BrokerError, LimitExceeded, ResourceNotFound
 from understudy.limits import MANAGEMENT_REQUESTS_MAX
 from understudy.management.controls import InvocationRequest
+from understudy.management.node_settings import NodeSettings
 from understudy.management.operations import Operation, Operations
 from understudy.ports import Timers
 from understudy.protocols.core.services import CoreServices
@@ -45,6 +46,8 @@ class ManagedNode:
     global_max_size_bytes: int
     activated_ms: int
     """Monotonic time of the activation."""
+    settings: NodeSettings
+    """Address settings and security settings, and their changes."""
 
 
 @dataclass(frozen=True, slots=True)

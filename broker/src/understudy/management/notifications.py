@@ -200,6 +200,9 @@ class Notifications:
             security: dict[str, PropertyValue] = {_VALIDATED_USER: user, _CERTIFICATE: "unavailable"}
             self.publish(Kind.CONSUMER_CREATED, _filtered(self._consumer(queue, consumer)) | security)
 
+    def settings_changed(self, address: Address) -> None:
+        """Settings are not told."""
+
     def consumer_removed(self, queue: Queue, consumer: Consumer) -> None:
         if self.wanted and isinstance(consumer, ServerConsumer) and not consumer.browse_only:
             self.publish(Kind.CONSUMER_CLOSED, self._consumer(queue, consumer))

@@ -31,6 +31,7 @@ class Kind(Enum):
     INT = "int"
     LONG = "long"
     BOOLEAN = "boolean"
+    DOUBLE = "double"
     MAP = "Map"
 
 
@@ -53,6 +54,8 @@ class Parameter:
             return isinstance(value, bool)
         if kind is Kind.MAP:
             return isinstance(value, dict)
+        if kind is Kind.DOUBLE:
+            return isinstance(value, int | float) and not isinstance(value, bool)
         limit = _INT_MAX if kind is Kind.INT else _LONG_MAX
         return isinstance(value, int) and not isinstance(value, bool) and -limit <= value < limit
 
@@ -70,6 +73,10 @@ def integer(name: str, *, nullable: bool = False) -> Parameter:
 
 def long(name: str, *, nullable: bool = False) -> Parameter:
     return Parameter(name, Kind.LONG, nullable)
+
+
+def decimal(name: str) -> Parameter:
+    return Parameter(name, Kind.DOUBLE)
 
 
 def flag(name: str, *, nullable: bool = False) -> Parameter:

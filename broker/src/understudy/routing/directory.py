@@ -33,7 +33,7 @@ from understudy.routing.delivery import Consumer
 from understudy.routing.duplicate_ids import DuplicateIdCache
 from understudy.routing.filter import parse_filter
 from understudy.routing.queue import Queue
-from understudy.routing.settings import AddressSettingsRepository
+from understudy.routing.settings import AddressSettings, AddressSettingsRepository
 from understudy.store.records import AddressRecord, QueueRecord
 
 if TYPE_CHECKING:
@@ -82,6 +82,8 @@ class RoutingListener(Protocol):
     def consumer_added(self, queue: Queue, consumer: Consumer) -> None: ...
 
     def consumer_removed(self, queue: Queue, consumer: Consumer) -> None: ...
+
+    def settings_changed(self, address: Address) -> None: ...
 
 
 class Directory:
@@ -148,7 +150,6 @@ class Directory:
     ) -> Address:
         """An address that the log has already."""
         settings = self.settings.of(name)
-        capacity = settings.id_cache_size if settings.id_cache_size is not None else self._id_cache_size
         address = Address(
             address_id,
             name,
@@ -156,7 +157,7 @@ class Directory:
             settings,
             auto_created=auto_created,
             internal=internal,
-            duplicate_ids=DuplicateIdCache(capacity, duplicate_ids),
+            duplicate_ids=DuplicateIdCache(self._id_capacity(settings), duplicate_ids),
         )
         address.paused = address.pause_stored = paused
         address.empty_since_ms = self._office.clock.wall_ms()
@@ -169,6 +170,22 @@ class Directory:
         for listener in self.listeners:
             listener.address_added(address)
         return address
+
+    def apply_settings(self) -> None:
+        """Give every address the settings that hold for it now; those of others changed nothing."""
+        for address in self.addresses.values():
+            settings = self.settings.of(address.name)
+            if settings == address.settings:
+                continue
+            address.apply(settings)
+            address.counts_messages = address.counts_messages or self._office.counts_messages
+            address.duplicate_ids.resize(self._id_capacity(settings))
+            self._office.paging.apply(address)
+            for listener in self.listeners:
+                listener.settings_changed(address)
+
+    def _id_capacity(self, settings: AddressSettings) -> int:
+        return settings.id_cache_size if settings.id_cache_size is not None else self._id_cache_size
 
     def _link(self, address: Address) -> None:
         wildcards = self.settings.wildcards

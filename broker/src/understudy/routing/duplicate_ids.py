@@ -53,6 +53,12 @@ class DuplicateIdCache:
         order.append(duplicate_id)
         self._sequences[duplicate_id] = sequence
 
+    def resize(self, capacity: int) -> None:
+        """Remember that many from now on; of what is too much the oldest go."""
+        self.capacity = capacity
+        while len(self._order) > capacity:
+            del self._sequences[self._order.popleft()]
+
     def clear(self) -> None:
         """Forget all of them."""
         self._sequences.clear()

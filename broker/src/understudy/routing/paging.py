@@ -21,6 +21,7 @@ from understudy.store.read_ahead import RUN_BYTES, RunReader
 from understudy.store.reference import LargeReference, Location, MessageReference
 
 if TYPE_CHECKING:
+    from understudy.routing.address import Address
     from understudy.routing.post_office import PostOffice
     from understudy.routing.queue import Queue
 
@@ -53,6 +54,13 @@ class Paging:
     def chain(self, settings: AddressSettings) -> PageChain | None:
         """Where an address pages to."""
         return self._pages.chain(settings.page_size_bytes) if self._pages is not None else None
+
+    def apply(self, address: Address) -> None:
+        """The settings of an address changed: the size of its page files and what is read ahead."""
+        if address.pages is not None:
+            address.pages.resize(address.settings.page_size_bytes)
+        for binding in address.bindings.values():
+            self.forget_readers(binding.queue)
 
     # --- out --------------------------------------------------------------------------------------
 

@@ -198,6 +198,12 @@ class PostOffice:
 
     # -- limits ---------------------------------------------------------------------------------
 
+    def apply_settings(self) -> None:
+        """The address settings changed: they count from now on, and producers that waited may have room."""
+        self.directory.apply_settings()
+        if self._wake is not None:
+            self._wake()
+
     def blocks_producers(self, address: Address) -> AddressFullPolicy | None:
         """Whether credits for an address are withheld (BLOCK) or refused (FAIL); None = neither.
 

@@ -154,7 +154,10 @@ _CACHE_MAX: Final = 10_000
 
 
 class AddressSettingsRepository:
-    """Blocks of settings by match, and the merged result for any address."""
+    """Blocks of settings by match, and the merged result for any address.
+
+    A block that management added replaces that of the configuration for the same match, until it is removed.
+    """
 
     def __init__(
         self,
@@ -167,11 +170,13 @@ class AddressSettingsRepository:
         wildcards: How matches are written.
         """
         self.wildcards = wildcards
+        self._configured: dict[str, dict[str, object]] = {}
+        self._added: dict[str, dict[str, object]] = {}
         self._blocks: dict[str, dict[str, object]] = {}
         self._order: list[str] = []
         self._cache: dict[str, AddressSettings] = {}
-        for match, values in blocks:
-            self.put(match, values)
+        self._configured = {match: _clean(match, values) for match, values in blocks}
+        self._changed()
 
     @classmethod
     def from_configuration(
@@ -180,29 +185,25 @@ class AddressSettingsRepository:
         wildcards: WildcardConfiguration = DEFAULT_WILDCARDS,
     ) -> AddressSettingsRepository:
         """From the configuration, whose fields are named like those here, None being inherited."""
-        return cls(
-            ((block.match, {name: getattr(block, name, None) for name in _FIELDS}) for block in blocks), wildcards
-        )
+        return cls(((block.match, _values_of(block)) for block in blocks), wildcards)
 
-    def put(self, match: str, values: Mapping[str, object]) -> None:
-        """Add or replace the block of a match.
+    def configure(self, blocks: Iterable[AddressSettingsConfiguration]) -> None:
+        """Replace the blocks of the configuration; those that management added stay."""
+        self._configured = {block.match: _clean(block.match, _values_of(block)) for block in blocks}
+        self._changed()
 
-        Raises:
-            KeyError: a name that is no field of ``AddressSettings``.
-        """
-        clean = {name: _typed(name, value) for name, value in values.items() if value is not None}
-        unknown = clean.keys() - set(_FIELDS)
-        if unknown:
-            raise KeyError(f"address setting {match!r}: {sorted(unknown)}")
-        self._blocks[match] = clean
+    def add(self, block: AddressSettingsConfiguration) -> None:
+        """Management added a block; it replaces the whole block of its match."""
+        self._added[block.match] = _clean(block.match, _values_of(block))
         self._changed()
 
     def remove(self, match: str) -> None:
-        """Forget the block of a match; nothing happens if there is none."""
-        self._blocks.pop(match, None)
+        """Management removed what it had added; the block of the configuration for the match counts again."""
+        self._added.pop(match, None)
         self._changed()
 
     def _changed(self) -> None:
+        self._blocks = self._configured | self._added
         # Least specific first, so that later blocks overwrite earlier ones.
         self._order = sorted(self._blocks, key=lambda match: specificity(match, self.wildcards), reverse=True)
         self._cache.clear()
@@ -220,6 +221,19 @@ class AddressSettingsRepository:
                 self._cache.clear()
             self._cache[address] = found
         return found
+
+
+def _values_of(block: AddressSettingsConfiguration) -> dict[str, object]:
+    return {name: getattr(block, name, None) for name in _FIELDS}
+
+
+def _clean(match: str, values: Mapping[str, object]) -> dict[str, object]:
+    """The values that are set, as types of ``AddressSettings``. Raises KeyError for any other name."""
+    clean = {name: _typed(name, value) for name, value in values.items() if value is not None}
+    unknown = clean.keys() - set(_FIELDS)
+    if unknown:
+        raise KeyError(f"address setting {match!r}: {sorted(unknown)}")
+    return clean
 
 
 def _typed(name: str, value: object) -> object:

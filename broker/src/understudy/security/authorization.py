@@ -11,16 +11,8 @@ never grants.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable
-from typing import Final
 
-from understudy.config.model import (
-    Configuration,
-    Permission,
-    SecuritySettingConfiguration,
-    WildcardConfiguration,
-)
-from understudy.config.wildcard import DEFAULT_WILDCARDS, is_wild, matches, specificity
+from understudy.config.model import Configuration, Permission
 from understudy.errors import NotAuthorized
 from understudy.ports import Clock, Entropy
 from understudy.security.authentication import (
@@ -32,16 +24,16 @@ from understudy.security.authentication import (
     parse_roles,
     parse_users,
 )
+from understudy.security.settings import FQQN_SEPARATOR, SecuritySettings
 
 __all__ = ["NoSecurity", "Permission", "Principal", "RoleSecurity", "SecurityPolicy", "security_policy"]
-
-FQQN_SEPARATOR: Final = "::"
-"""Between address and queue in a fully qualified queue name."""
 
 
 class SecurityPolicy(ABC):
     """Who a client is and what it may do."""
 
+    settings: SecuritySettings
+    """Permissions by match; kept, and shown by management, also while nothing is checked."""
     permission_ms: int = 10_000
     """How long an answer of ``check`` need not be asked for again (security-invalidation-interval)."""
     checks: bool = False
@@ -84,6 +76,9 @@ class SecurityPolicy(ABC):
 class NoSecurity(SecurityPolicy):
     """security-enabled=false: everybody is who they say and may do everything."""
 
+    def __init__(self, settings: SecuritySettings | None = None) -> None:
+        self.settings = settings or SecuritySettings()
+
     def begin(self, user: str | None, password: str | None) -> Principal | PasswordCheck:
         return Principal(user or "")
 
@@ -102,32 +97,24 @@ class RoleSecurity(SecurityPolicy):
     def __init__(
         self,
         authenticator: Authenticator,
-        settings: Iterable[SecuritySettingConfiguration],
-        wildcards: WildcardConfiguration = DEFAULT_WILDCARDS,
+        settings: SecuritySettings,
         *,
         cache_size: int = 1000,
         permission_ms: int = 10_000,
     ) -> None:
         """Args:
         authenticator: Checks users.
-        settings: The security-settings, each match once.
-        wildcards: How wildcards are written.
+        settings: The security-settings.
         cache_size: Answers remembered (authorization-cache-size).
         permission_ms: How long sessions go by an answer (security-invalidation-interval).
         """
         self.permission_ms = permission_ms
         self._authenticator = authenticator
-        self._wildcards = wildcards
+        self.settings = settings
         self._cache_size = cache_size
         self._answers: dict[tuple[Principal, Permission, str, str | None], bool] = {}
-        self._exact: dict[str, SecuritySettingConfiguration] = {}
-        wild: list[SecuritySettingConfiguration] = []
-        for setting in settings:
-            if FQQN_SEPARATOR not in setting.match and is_wild(setting.match, wildcards):
-                wild.append(setting)
-            else:
-                self._exact[setting.match] = setting
-        self._wild = sorted(wild, key=lambda setting: specificity(setting.match, wildcards))
+        # whatever changes, no answer of before counts any longer
+        settings.listeners.append(self._answers.clear)
 
     @property
     def known_logins(self) -> int:
@@ -156,20 +143,10 @@ class RoleSecurity(SecurityPolicy):
         key = (principal, permission, address, queue)
         allowed = self._answers.get(key)
         if allowed is None:
-            setting = self._setting_of(address, queue)
+            setting = self.settings.of(address, queue)
             allowed = setting is not None and not principal.roles.isdisjoint(setting.permissions.get(permission, ()))
             self._remember(key, allowed)
         return allowed
-
-    def _setting_of(self, address: str, queue: str | None) -> SecuritySettingConfiguration | None:
-        if queue is not None:
-            setting = self._exact.get(f"{address}{FQQN_SEPARATOR}{queue}")
-            if setting is not None:
-                return setting
-        setting = self._exact.get(address)
-        if setting is not None:
-            return setting
-        return next((each for each in self._wild if matches(each.match, address, self._wildcards)), None)
 
     def _remember(self, key: tuple[Principal, Permission, str, str | None], allowed: bool) -> None:
         if self._cache_size <= 0:
@@ -208,8 +185,9 @@ def security_policy(
     Raises:
         ConfigError: a file that cannot be used.
     """
+    settings = SecuritySettings(configuration.security_settings, configuration.wildcards)
     if not configuration.security_enabled:
-        return NoSecurity()
+        return NoSecurity(settings)
     hashes = parse_users(users, file=users_file, entropy=entropy, allow_plain=allow_plain, parameters=parameters)
     authenticator = Authenticator(
         hashes,
@@ -221,8 +199,7 @@ def security_policy(
     )
     return RoleSecurity(
         authenticator,
-        configuration.security_settings,
-        configuration.wildcards,
+        settings,
         cache_size=configuration.authorization_cache_size,
         permission_ms=configuration.security_invalidation_interval_ms,
     )

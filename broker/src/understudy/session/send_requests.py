@@ -140,6 +140,11 @@ class SendRequests:
         target.permitted_until_ms = self._office.now_ms() + session.security.permission_ms
         return target
 
+    def forget_permissions(self) -> None:
+        """Ask for permission before the next message to each address: permissions have changed."""
+        for target in self._targets.values():
+            target.permitted_until_ms = 0
+
     # -- credits ----------------------------------------------------------------------------------
 
     def request_credits(self, address: str, credit_bytes: int) -> None:

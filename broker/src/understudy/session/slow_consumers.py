@@ -71,7 +71,16 @@ class SlowConsumers:
 
     # -- routing.directory.RoutingListener --------------------------------------------------------
 
+    def settings_changed(self, address: Address) -> None:
+        """Queues with consumers are watched from now on, by the new threshold and period, or not any more."""
+        for binding in address.bindings.values():
+            self._forget(binding.queue)
+            self._watch(binding.queue)
+
     def consumer_added(self, queue: Queue, consumer: Consumer) -> None:
+        self._watch(queue)
+
+    def _watch(self, queue: Queue) -> None:
         if queue.address.settings.slow_consumer_threshold >= 0 and queue.consumer_count and queue not in self._watches:
             watch = self._watches[queue] = _Watch(queue, self._clock.monotonic_ms())
             watch.acknowledged = _acknowledged(queue)

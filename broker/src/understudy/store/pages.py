@@ -90,7 +90,7 @@ class Pages:
 
     def chain(self, file_bytes: int) -> PageChain:
         """A new chain with files of about that size."""
-        return PageChain(self, min(max(file_bytes, _FILE_BYTES_MIN), _FILE_BYTES_MAX))
+        return PageChain(self, _within_limits(file_bytes))
 
     # --- of earlier activations -------------------------------------------------------------------
 
@@ -227,6 +227,10 @@ class Pages:
             self._disk.remove(file.path)
 
 
+def _within_limits(file_bytes: int) -> int:
+    return min(max(file_bytes, _FILE_BYTES_MIN), _FILE_BYTES_MAX)
+
+
 class PageChain:
     """Where one address stores what leaves its memory. Implements ``reference_block.BlockPages``."""
 
@@ -263,6 +267,10 @@ class PageChain:
         file.size += _CRC.size + len(data)
         file.uses += uses
         return location
+
+    def resize(self, file_bytes: int) -> None:
+        """Bytes of a page file from now on (page-size-bytes)."""
+        self._file_bytes = _within_limits(file_bytes)
 
     def _write(self) -> None:
         pages, number = self._pages, self._number

@@ -22,6 +22,7 @@ from understudy.errors import BrokerError, ClusterSecurityError, LimitExceeded, 
 from understudy.limits import FRAME_BYTES_BEFORE_LOGIN_MAX, FRAME_BYTES_MAX, LOGIN_TIMEOUT_MS
 from understudy.security.authentication import Authenticator, Principal
 from understudy.security.authorization import RoleSecurity
+from understudy.security.settings import SecuritySettings
 from understudy.wire.core import packets as p
 from understudy.wire.core.codec import encode
 from understudy.wire.core.codes import code_of
@@ -45,7 +46,7 @@ class NobodyComesIn(RoleSecurity):
     """Security is on and there are no users."""
 
     def __init__(self) -> None:
-        super().__init__(Authenticator({}, {}, Entropy(), FakeClock()), [])
+        super().__init__(Authenticator({}, {}, Entropy(), FakeClock()), SecuritySettings())
 
 
 def everything_of(node: CoreNode) -> tuple[Any, ...]:
@@ -210,7 +211,7 @@ class Secured(CoreNode):
             )
             for match in matches
         ]
-        super().__init__(security=_ByName(Authenticator({}, {}, Entropy(), FakeClock()), settings))
+        super().__init__(security=_ByName(Authenticator({}, {}, Entropy(), FakeClock()), SecuritySettings(settings)))
         self.world.queue("orders")
         self.world.queue("secret")
 

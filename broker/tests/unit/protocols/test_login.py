@@ -12,6 +12,7 @@ from understudy.config.model import Permission, SecuritySettingConfiguration
 from understudy.errors import RemoteProtocolError
 from understudy.security.authentication import Authenticator, HashParameters, PasswordHash
 from understudy.security.authorization import RoleSecurity
+from understudy.security.settings import SecuritySettings
 from understudy.wire.core import packets
 from understudy.wire.core.codec import encode
 from understudy.wire.core.codes import ErrorCode
@@ -35,7 +36,7 @@ def secured() -> CoreNode:
     everything = {permission: frozenset({"all"}) for permission in Permission}
     policy = RoleSecurity(
         Authenticator(users, dict.fromkeys(users, frozenset({"all"})), entropy, node.world.clock),
-        (SecuritySettingConfiguration("#", everything),),
+        SecuritySettings([SecuritySettingConfiguration("#", everything)]),
     )
     secured_node = CoreNode(world=node.world, security=policy)
     secured_node.world.queue()

@@ -35,7 +35,7 @@ def test_the_more_specific_block_wins_and_inherits_the_rest() -> None:
 def test_a_changed_block_is_seen_at_once() -> None:
     repository = AddressSettingsRepository([("#", {"max_delivery_attempts": 3})])
     assert repository.of("a").max_delivery_attempts == 3
-    repository.put("a", {"max_delivery_attempts": 4})
+    repository.add(AddressSettingsConfiguration("a", max_delivery_attempts=4))
     assert repository.of("a").max_delivery_attempts == 4
     repository.remove("a")
     assert repository.of("a").max_delivery_attempts == 3

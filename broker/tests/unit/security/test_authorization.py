@@ -18,6 +18,7 @@ from understudy.security.authorization import (
     SecurityPolicy,
     security_policy,
 )
+from understudy.security.settings import SecuritySettings
 
 CHEAP = HashParameters(n=2, r=1, p=1)
 ADMIN = Principal("ada", frozenset({"admins"}))
@@ -38,7 +39,9 @@ def setting(match: str, **roles: str) -> SecuritySettingConfiguration:
 
 
 def policy(*settings: SecuritySettingConfiguration, cache_size: int = 1000) -> RoleSecurity:
-    return RoleSecurity(Authenticator({}, {}, CountingEntropy(), FakeClock()), settings, cache_size=cache_size)
+    return RoleSecurity(
+        Authenticator({}, {}, CountingEntropy(), FakeClock()), SecuritySettings(settings), cache_size=cache_size
+    )
 
 
 def may(
@@ -149,7 +152,8 @@ def test_two_users_of_one_name_with_other_roles_are_not_confused() -> None:
 def test_other_wildcards() -> None:
     signs = WildcardConfiguration(delimiter="/", any_words=">", single_word="+")
     security = RoleSecurity(
-        Authenticator({}, {}, CountingEntropy(), FakeClock()), [setting("a/+/c", send="admins")], signs
+        Authenticator({}, {}, CountingEntropy(), FakeClock()),
+        SecuritySettings([setting("a/+/c", send="admins")], signs),
     )
     assert may(security, ADMIN, Permission.SEND, "a/b/c")
     assert not may(security, ADMIN, Permission.SEND, "a/b")

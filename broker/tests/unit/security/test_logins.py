@@ -16,6 +16,7 @@ from understudy.security.authentication import Authenticator, HashParameters, Pa
 from understudy.security.authorization import RoleSecurity
 from understudy.security.login_guard import FAILURES_MAX, WINDOW_MS, LoginGuard
 from understudy.security.logins import Login, Logins
+from understudy.security.settings import SecuritySettings
 
 CHEAP = HashParameters(n=2, r=1, p=1)
 USERS = ("ann", "ben", "cat")
@@ -36,7 +37,9 @@ class Rig:
         entropy, self.clock, self.worker = CountingEntropy(), FakeClock(), LazyWorker()
         users = {user: PasswordHash.make(user, entropy, CHEAP) for user in USERS}
         authenticator = Authenticator(users, {}, entropy, self.clock, cache_ms=cache_ms)
-        self.logins = Logins(RoleSecurity(authenticator, ()), LoginGuard(self.clock), self.worker, at_once=at_once)
+        self.logins = Logins(
+            RoleSecurity(authenticator, SecuritySettings()), LoginGuard(self.clock), self.worker, at_once=at_once
+        )
         self.told: list[tuple[str, Principal | BrokerError]] = []
 
     def ask(self, user: str, password: str, host: str = "h", name: str = "") -> Principal | Login:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from support.routing import World, callback_of, text
+from understudy.config.model import AddressSettingsConfiguration
 from understudy.routing.queue import Queue
 from understudy.session.consumer import ServerConsumer
 from understudy.session.session import ServerSession
@@ -181,3 +182,20 @@ def test_nothing_is_measured_without_a_threshold_or_without_consumers() -> None:
     watched.consumer()
     watched.slow_consumers.close()
     assert watched.world.clock.pending == before
+
+
+def test_a_threshold_that_is_set_later_counts_for_consumers_that_are_there() -> None:
+    rig = Rig(slow_consumer_threshold=-1)
+    rig.consumer()
+    rig.send(40)
+    rig.period()
+    assert rig.listener.slow == []
+    office = rig.world.office
+    office.directory.settings.add(AddressSettingsConfiguration("q", slow_consumer_threshold=2))
+    office.apply_settings()
+    rig.period()
+    assert rig.listener.slow == [("q", 0)]
+    office.directory.settings.remove("q")
+    office.apply_settings()
+    rig.period()
+    assert rig.listener.slow == [("q", 0)]

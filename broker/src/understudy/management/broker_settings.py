@@ -1,0 +1,159 @@
+"""Operations of ``broker`` on address settings and security settings.
+
+Names, parameters and their order are those of Artemis' ActiveMQServerControl. The long forms of
+``addAddressSettings`` set every value, also those that the shorter of them do not name, which get their
+defaults; the form with JSON sets only what it names.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from enum import Enum
+from typing import Final
+
+from understudy.config.grammar import Kind as ValueKind
+from understudy.config.grammar import parse_value
+from understudy.config.json_settings import ADDRESS_SETTING_ROWS, json_name
+from understudy.config.model import AddressSettingsConfiguration, Permission
+from understudy.errors import ManagementError
+from understudy.management.invocation import Control
+from understudy.management.listing import to_json
+from understudy.management.operations import Operation, Parameter, decimal, flag, integer, long, operation, text
+
+_INTEGERS: Final = frozenset({
+    "maxDeliveryAttempts", "pageSizeBytes", "pageCacheMaxSize", "defaultGroupBuckets", "defaultMaxConsumers",
+    "defaultConsumersBeforeDispatch", "defaultConsumerWindowSize",
+})  # fmt: skip
+#: JSON names of the parameters of the long forms, in their order; the forms end where a line ends.
+_FORMS: Final = (
+    ("deadLetterAddress", "expiryAddress", "expiryDelay", "defaultLastValueQueue", "maxDeliveryAttempts",
+     "maxSizeBytes", "pageSizeBytes", "pageCacheMaxSize", "redeliveryDelay", "redeliveryMultiplier",
+     "maxRedeliveryDelay", "redistributionDelay", "sendToDLAOnNoRoute", "addressFullMessagePolicy",
+     "slowConsumerThreshold", "slowConsumerCheckPeriod", "slowConsumerPolicy", "autoCreateJmsQueues",
+     "autoDeleteJmsQueues", "autoCreateJmsTopics", "autoDeleteJmsTopics"),
+    ("autoCreateQueues", "autoDeleteQueues", "autoCreateAddresses", "autoDeleteAddresses"),
+    ("configDeleteQueues", "configDeleteAddresses", "maxSizeBytesRejectThreshold", "defaultLastValueKey",
+     "defaultNonDestructive", "defaultExclusiveQueue", "defaultGroupRebalance", "defaultGroupBuckets",
+     "defaultGroupFirstKey", "defaultMaxConsumers", "defaultPurgeOnNoConsumers", "defaultConsumersBeforeDispatch",
+     "defaultDelayBeforeDispatch", "defaultQueueRoutingType", "defaultAddressRoutingType", "defaultConsumerWindowSize",
+     "defaultRingSize", "autoDeleteCreatedQueues", "autoDeleteQueuesDelay", "autoDeleteQueuesMessageCount",
+     "autoDeleteAddressesDelay", "redeliveryCollisionAvoidanceFactor", "retroactiveMessageCount"),
+    ("autoCreateDeadLetterResources", "deadLetterQueuePrefix", "deadLetterQueueSuffix", "autoCreateExpiryResources",
+     "expiryQueuePrefix", "expiryQueueSuffix"),
+    ("minExpiryDelay", "maxExpiryDelay", "enableMetrics"),
+)  # fmt: skip
+#: Parameters of ``addSecuritySettings`` behind the match, in their order; forms have 7, 8, 10 or 12 of them.
+_ROLES: Final = (
+    Permission.SEND,
+    Permission.CONSUME,
+    Permission.CREATE_DURABLE_QUEUE,
+    Permission.DELETE_DURABLE_QUEUE,
+    Permission.CREATE_NON_DURABLE_QUEUE,
+    Permission.DELETE_NON_DURABLE_QUEUE,
+    Permission.MANAGE,
+    Permission.BROWSE,
+    Permission.CREATE_ADDRESS,
+    Permission.DELETE_ADDRESS,
+    Permission.VIEW,
+    Permission.EDIT,
+)
+
+
+def add_address_settings(control: Control, match: str, text_of_it: str) -> str:
+    """The settings of a match from JSON; returns them as JSON. Raises ManagementError, LimitExceeded."""
+    try:
+        values = json.loads(text_of_it)
+    except (ValueError, RecursionError) as error:
+        raise ManagementError(f"the address settings are no JSON: {error}") from error
+    if not isinstance(values, dict):
+        raise ManagementError("the address settings are no JSON object")
+    return _shown(control.node.settings.add_address_setting(match, values))
+
+
+def _shown(setting: AddressSettingsConfiguration) -> str:
+    found = {}
+    for field in AddressSettingsConfiguration.__slots__:
+        value = getattr(setting, field)
+        if field != "match" and value is not None:
+            found[json_name(field)] = value.name if isinstance(value, Enum) else value
+    return to_json(found)
+
+
+def _long_form(names: tuple[str, ...]) -> Callable[..., None]:
+    def add(control: Control, match: str, *given: object) -> None:
+        values: dict[str, object] = {name: _default(name) for form in _FORMS for name in form}
+        for name, value in zip(names, given, strict=True):
+            if value not in (None, ""):
+                values[name] = value.upper() if ADDRESS_SETTING_ROWS[name].choices else value  # type: ignore[attr-defined]
+        control.node.settings.add_address_setting(match, values)
+
+    return add
+
+
+def _default(name: str) -> object:
+    row = ADDRESS_SETTING_ROWS[name]
+    return None if row.default is None else parse_value(row.default, row)
+
+
+def _parameter(name: str) -> Parameter:
+    kind = ADDRESS_SETTING_ROWS[name].kind
+    if kind is ValueKind.BOOLEAN:
+        return flag(name)
+    if kind in (ValueKind.TEXT, ValueKind.CHOICE):
+        return text(name, nullable=True)
+    if kind is ValueKind.DECIMAL:
+        return decimal(name)
+    return integer(name) if name in _INTEGERS else long(name)
+
+
+def remove_address_settings(control: Control, match: str) -> None:
+    control.node.settings.remove_address_setting(match)
+
+
+def add_security_settings(control: Control, match: str, *roles: str | None) -> None:
+    """Roles are separated by commas; permissions without any are nobody's. Raises ManagementError, LimitExceeded."""
+    permissions = {
+        permission: frozenset(name.strip() for name in (names or "").split(",") if name.strip())
+        for permission, names in zip(_ROLES, roles, strict=False)
+    }
+    control.node.settings.add_security_setting(match, permissions)
+
+
+def remove_security_settings(control: Control, match: str) -> None:
+    control.node.settings.remove_security_setting(match)
+
+
+_MATCH: Final = text("addressMatch")
+
+
+def _address_forms() -> list[Operation]:
+    rows, names = [], tuple[str, ...]()
+    for form in _FORMS:
+        names += form
+        rows.append(
+            operation("addAddressSettings", _long_form(names), "Set every value for a match.", _MATCH,
+                      *map(_parameter, names))
+        )  # fmt: skip
+    return rows
+
+
+def _security_forms() -> list[Operation]:
+    names = [text(f"{permission.value}Roles", nullable=True) for permission in _ROLES]
+    return [
+        operation("addSecuritySettings", add_security_settings, "Give these roles permissions on a match.",
+                  _MATCH, *names[:count])
+        for count in (7, 8, 10, 12)
+    ]  # fmt: skip
+
+
+OPERATIONS: Final[tuple[Operation, ...]] = (
+    operation("addAddressSettings", add_address_settings, "Set the named values for a match; they last until removed.",
+              _MATCH, text("addressSettingsConfigurationAsJson")),
+    *_address_forms(),
+    operation("removeAddressSettings", remove_address_settings, "Take back what addAddressSettings set for a match.",
+              _MATCH),
+    *_security_forms(),
+    operation("removeSecuritySettings", remove_security_settings,
+              "Take back what addSecuritySettings set for a match.", _MATCH),
+)  # fmt: skip

@@ -1,0 +1,91 @@
+"""The security settings of a node: those of broker.xml and those that management added at run time.
+
+A setting that management added replaces that of broker.xml for the same match, until it is removed. For an
+address the most specific match counts and nothing is inherited from less specific ones; a setting for
+``address::queue`` counts for that queue only, before any other (manual, "Role-based security for addresses").
+
+Not here: users and roles (``authentication``), decisions (``authorization``), the log (``routing``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Final
+
+from understudy.config.model import SecuritySettingConfiguration, WildcardConfiguration
+from understudy.config.wildcard import DEFAULT_WILDCARDS, is_wild, matches, specificity
+
+FQQN_SEPARATOR: Final = "::"
+"""Between address and queue in a fully qualified queue name."""
+
+
+class SecuritySettings:
+    """Security settings by match."""
+
+    def __init__(
+        self,
+        configured: Iterable[SecuritySettingConfiguration] = (),
+        wildcards: WildcardConfiguration = DEFAULT_WILDCARDS,
+    ) -> None:
+        """Args:
+        configured: Those of broker.xml, each match once.
+        wildcards: How wildcards are written.
+        """
+        self.wildcards = wildcards
+        self.listeners: list[Callable[[], None]] = []
+        """Called after every change."""
+        self._configured = {setting.match: setting for setting in configured}
+        self._added: dict[str, SecuritySettingConfiguration] = {}
+        self._exact: dict[str, SecuritySettingConfiguration] = {}
+        self._wild: list[SecuritySettingConfiguration] = []
+        self._sort()
+
+    def configure(
+        self, configured: Iterable[SecuritySettingConfiguration], wildcards: WildcardConfiguration | None = None
+    ) -> None:
+        """Replace the settings of broker.xml; those that management added stay."""
+        self._configured = {setting.match: setting for setting in configured}
+        if wildcards is not None:
+            self.wildcards = wildcards
+        self._changed()
+
+    def restore(self, added: Iterable[SecuritySettingConfiguration]) -> None:
+        """Replace all settings that management added by those that the log has."""
+        self._added = {setting.match: setting for setting in added}
+        self._changed()
+
+    def add(self, setting: SecuritySettingConfiguration) -> None:
+        """Management added a setting."""
+        self._added[setting.match] = setting
+        self._changed()
+
+    def remove(self, match: str) -> None:
+        """Management removed what it had added; that of broker.xml for the match counts again."""
+        if self._added.pop(match, None) is not None:
+            self._changed()
+
+    def _changed(self) -> None:
+        self._sort()
+        for listener in self.listeners:
+            listener()
+
+    def _sort(self) -> None:
+        self._exact = {}
+        wild: list[SecuritySettingConfiguration] = []
+        for setting in (self._configured | self._added).values():
+            if FQQN_SEPARATOR not in setting.match and is_wild(setting.match, self.wildcards):
+                wild.append(setting)
+            else:
+                self._exact[setting.match] = setting
+        self._wild = sorted(wild, key=lambda setting: specificity(setting.match, self.wildcards))
+
+    def of(self, address: str, queue: str | None = None) -> SecuritySettingConfiguration | None:
+        """The setting that counts for an address, or for one of its queues; None: nobody may do anything."""
+        if queue is not None:
+            setting = self._exact.get(f"{address}{FQQN_SEPARATOR}{queue}")
+            if setting is not None:
+                return setting
+        setting = self._exact.get(address)
+        if setting is not None:
+            return setting
+        return next((each for each in self._wild if matches(each.match, address, self.wildcards)), None)
