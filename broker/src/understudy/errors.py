@@ -73,6 +73,18 @@ class BrokerError(Exception):
         return f"{text} ({self.hint})" if self.hint else text
 
 
+def forget_frames(error: BaseException) -> None:
+    """Drop the tracebacks of an error that has been handled and is kept, or whose handler keeps it in a variable.
+
+    A traceback refers to every frame that the error passed, and so to everything that was handled there;
+    together with the place where the error is kept that is a reference cycle, which is freed late.
+    """
+    each: BaseException | None = error
+    while each is not None:
+        each.__traceback__ = None
+        each = each.__cause__ or each.__context__
+
+
 class ConfigError(BrokerError):
     """A configuration that cannot be used; names the element path and the line."""
 

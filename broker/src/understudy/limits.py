@@ -62,8 +62,15 @@ SESSIONS_PER_CONNECTION_MAX = 2_000
 CONSUMERS_PER_SESSION_MAX = 10_000
 #: Producers registered by one session.
 PRODUCERS_PER_SESSION_MAX = 10_000
-#: Metadata entries of one session.
+#: Metadata entries of one session, and their keys and values together. Characters.
 METADATA_PER_SESSION_MAX = 64
+METADATA_CHARACTERS_MAX = 64 * 1024
+#: Names that sessions make the server keep without any permission: metadata, addresses of producers and
+#: credits, session names; 100 is added for each. Per session and per connection. Characters.
+NAMES_OF_SESSION_CHARACTERS_MAX = 2 * 1024 * 1024
+NAMES_OF_CONNECTION_CHARACTERS_MAX = 8 * 1024 * 1024
+#: Longest name of a message group that is kept as it is; of a longer one the beginning and a digest. Characters.
+GROUP_NAME_CHARACTERS_MAX = 64
 #: Shortest session name that can be reattached: names are secrets there (ADR 0009). Characters.
 REATTACH_NAME_CHARACTERS_MIN = 32
 #: Names of sessions that one host asks for in vain within a minute before it is not looked up any

@@ -167,6 +167,7 @@ async def _serve(configuration: Configuration, place: Instance, allow_remote: bo
 
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop, "signal")
+    collector = interpreter.Collector(loop)
     watchdog = Watchdog(loop)
     watchdog.start()
     analyzer = CriticalAnalyzer(
@@ -189,6 +190,7 @@ async def _serve(configuration: Configuration, place: Instance, allow_remote: bo
             management.add_done_callback(partial(_management_started, stop))
         await starting
         interpreter.settle()
+        collector.start()
         if node.state != "stopped":
             notify(f"READY=1\nSTATUS={node.state}")
             log.info("started", extra={"state": node.state})
@@ -199,6 +201,7 @@ async def _serve(configuration: Configuration, place: Instance, allow_remote: bo
         log.error("node did not start", extra={"code": failure.code, "error": str(failure)})
         error = failure
     finally:
+        collector.stop()
         watchdog.stop()
         analyzer.stop()
         unmanaged = management is not None and not await _stop_management(management)

@@ -9,12 +9,14 @@ the order of waiting references (``waiting``), who gets the next one (``delivery
 
 from __future__ import annotations
 
+import hashlib
 import zlib
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Protocol
 
 from understudy.config.model import RoutingType
 from understudy.errors import MaxConsumersExceeded
+from understudy.limits import GROUP_NAME_CHARACTERS_MAX
 from understudy.message import Message
 from understudy.routing.configuration import QueueConfiguration
 from understudy.routing.delivery import LOOKS_MAX, READ_BACK_MAX, Consumer, ConsumerGroup, dispatch
@@ -503,6 +505,9 @@ class Queue:
         """Under which its owner is kept: the group itself, or its bucket when there are buckets or
         too many groups.
         """
+        if len(group) > GROUP_NAME_CHARACTERS_MAX:
+            digest = hashlib.sha256(group.encode("utf-8", "surrogatepass")).hexdigest()
+            group = f"{group[:GROUP_NAME_CHARACTERS_MAX]}...{digest}"
         buckets = self.configuration.group_buckets
         if buckets is not None and buckets > 0:
             return str(zlib.crc32(group.encode("utf-8", "surrogatepass")) % buckets)

@@ -257,7 +257,9 @@ class ServerConnection(asyncio.Protocol):
             handler, reason = self.handler, str(exc) if exc else "closed"
             self._turn.guarded(lambda: handler.connection_lost(reason))
             self._turn.request()
-        self._transport = None
+        # what refers back to this: without it, reference counts free the connection now
+        self.handler = self._handshake_timer = self._transport = None
+        self._first, self._out, self._out_bytes = b"", [], 0
 
     # --- ports.Connection ----------------------------------------------------------------------
 

@@ -15,7 +15,7 @@ from collections import Counter, OrderedDict, deque
 from collections.abc import Callable
 from functools import partial
 
-from understudy.errors import AuthenticationFailed, BrokerError, SessionRejected
+from understudy.errors import AuthenticationFailed, BrokerError, SessionRejected, forget_frames
 from understudy.limits import LOGINS_WAITING_MAX, LOGINS_WAITING_OF_HOST_MAX
 from understudy.ports import Worker
 from understudy.security.authentication import PasswordCheck, Principal
@@ -145,6 +145,7 @@ class Logins:
                 raise SessionRejected(f"the password could not be checked: {error!r}")
             outcome = check.check.finish(answer[0])
         except BrokerError as failure:
+            forget_frames(failure)
             outcome = failure
         for login in check.logins:
             if isinstance(outcome, AuthenticationFailed):

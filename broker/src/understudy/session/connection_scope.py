@@ -22,6 +22,8 @@ class ConnectionScope:
         self.remote_address = remote_address
         self.created_ms = created_ms
         """Wall time."""
+        self.held_characters = 0
+        """Of names and metadata of its sessions (``held_names``)."""
         self.temporary_queues: dict[str, Queue] = {}
         """By name, in the order they were made."""
 

@@ -60,10 +60,13 @@ class SessionRegistry:
             listener.session_removed(session)
 
     def claim(self, session: ServerSession, key: str, value: str) -> None:
+        """The pair is this session's alone; to be asked for with ``check_free`` before."""
+        self._unique[key, value] = session
+
+    def check_free(self, session: ServerSession, key: str, value: str) -> None:
         """Raises DuplicateMetadata if another session carries the pair, unique or not."""
         owner = self._unique.get((key, value))
         if owner is None:
             owner = next((other for other in self if other.metadata.get(key) == value), None)
         if owner is not None and owner is not session:
             raise DuplicateMetadata(f"session {owner.alias} has {key}={value!r}")
-        self._unique[key, value] = session

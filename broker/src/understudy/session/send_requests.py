@@ -172,15 +172,18 @@ class SendRequests:
     def _target(self, name: str) -> SendTarget:
         target = self._targets.get(name)
         if target is None:
-            if len(self._targets) >= PRODUCERS_PER_SESSION_MAX:
+            names = self._session.names
+            if len(self._targets) >= PRODUCERS_PER_SESSION_MAX or not names.has_space(len(name)):
                 # An anonymous producer to ever new addresses; what it was granted is forgotten.
                 self.forget_targets()
+            names.hold(len(name))
             target = self._targets[name] = SendTarget()
         return target
 
     def forget_targets(self) -> None:
         """Nobody waits for credits any more."""
-        for target in self._targets.values():
+        for name, target in self._targets.items():
+            self._session.names.release(len(name))
             if target.wanted_bytes:
                 self._office.no_longer_waits(target)
         self._targets.clear()
@@ -196,11 +199,15 @@ class SendRequests:
         """Register a producer. Raises LimitExceeded."""
         if producer_id not in self.producers and len(self.producers) >= PRODUCERS_PER_SESSION_MAX:
             raise LimitExceeded(f"{len(self.producers)} producers in a session, limit {PRODUCERS_PER_SESSION_MAX}")
+        self._session.names.hold(len(address or ""))
+        self.remove_producer(producer_id)
         self.producers[producer_id] = ServerProducer(producer_id, address, self._session.wall_ms())
 
     def remove_producer(self, producer_id: int) -> None:
         """Forget a producer; one that is not known is as good as forgotten (facts 4.3)."""
-        self.producers.pop(producer_id, None)
+        producer = self.producers.pop(producer_id, None)
+        if producer is not None:
+            self._session.names.release(len(producer.address or ""))
 
     def close(self) -> None:
         """The session has ended."""

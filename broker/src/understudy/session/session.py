@@ -20,8 +20,15 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from understudy.config.model import Permission
-from understudy.errors import BrokerError, DuplicateIdRejected, IllegalState, LimitExceeded, ObjectClosed
-from understudy.limits import CONSUMERS_PER_SESSION_MAX, METADATA_PER_SESSION_MAX
+from understudy.errors import (
+    BrokerError,
+    DuplicateIdRejected,
+    IllegalState,
+    LimitExceeded,
+    ObjectClosed,
+    forget_frames,
+)
+from understudy.limits import CONSUMERS_PER_SESSION_MAX, METADATA_CHARACTERS_MAX, METADATA_PER_SESSION_MAX
 from understudy.ports import Clock
 from understudy.routing.filter import parse_filter
 from understudy.routing.post_office import Done, Order, PostOffice
@@ -29,6 +36,7 @@ from understudy.routing.queue import Queue
 from understudy.session.callback import SessionCallback
 from understudy.session.connection_scope import ConnectionScope
 from understudy.session.consumer import BrowserConsumer, ServerConsumer
+from understudy.session.held_names import HeldNames
 from understudy.session.large_requests import LargeRequests
 from understudy.session.management import Management
 from understudy.session.prefixes import NO_PREFIXES, AddressPrefixes
@@ -74,6 +82,9 @@ class ServerSession:
         self.name = name
         self.connection = connection
         self.metadata: dict[str, str] = {}
+        self._metadata_characters = 0
+        self.names = HeldNames(connection)
+        self.names.hold(len(name) + len(default_address or ""))
         self.min_large_message_size = min_large_message_size
         self.auto_commit_sends = auto_commit_sends
         self.auto_commit_acks = auto_commit_acks
@@ -116,6 +127,11 @@ class ServerSession:
 
     def __repr__(self) -> str:
         return f"<ServerSession {self.alias} of {self.connection.connection_id}>"
+
+    def move(self, connection: ConnectionScope) -> None:
+        """Its client goes on with it on another connection."""
+        self.connection = connection
+        self.names.move(connection)
 
     def wall_ms(self) -> int:
         """Wall time now."""
@@ -281,6 +297,7 @@ class ServerSession:
         """What a request came to. A duplicate in a transaction is the commit's to report (facts 5.1): the message
         itself is answered like any other, so that a client that waits for each goes on to its commit.
         """
+        forget_frames(error)
         if transaction is not None:
             transaction.fail(error)
             if done is not None and isinstance(error, DuplicateIdRejected):
@@ -388,8 +405,17 @@ class ServerSession:
 
     def add_metadata(self, key: str, value: str) -> None:
         """Raises LimitExceeded."""
-        if key not in self.metadata and len(self.metadata) >= METADATA_PER_SESSION_MAX:
+        length = len(key) + len(value)
+        old = self.metadata.get(key)
+        if old is None and len(self.metadata) >= METADATA_PER_SESSION_MAX:
             raise LimitExceeded(f"{len(self.metadata)} metadata entries in a session")
+        grown = self._metadata_characters + length - (len(key) + len(old) if old is not None else 0)
+        if grown > METADATA_CHARACTERS_MAX:
+            raise LimitExceeded(f"{grown} characters of metadata in a session, limit {METADATA_CHARACTERS_MAX}")
+        self.names.hold(length)
+        if old is not None:
+            self.names.release(len(key) + len(old))
+        self._metadata_characters = grown
         self.metadata[key] = value
         if key == CLIENT_ID_METADATA:
             # also what a client adds again after a failover, when CREATESESSION names no client id
@@ -397,8 +423,15 @@ class ServerSession:
 
     def add_unique_metadata(self, key: str, value: str) -> None:
         """Raises DuplicateMetadata if another session carries the pair, LimitExceeded."""
-        self._registry.claim(self, key, value)
+        self._registry.check_free(self, key, value)
         self.add_metadata(key, value)
+        self._registry.claim(self, key, value)
+
+    def release_parts(self) -> None:
+        """Its protocol has ended it and asks nothing any more: drop the parts that refer back to it, so that
+        reference counts free the session. Answers under way need none of them.
+        """
+        del self.send, self.send_run, self.sends, self.queues, self.branches, self.large
 
     def check_open(self) -> None:
         """Raises ObjectClosed."""
@@ -425,4 +458,5 @@ class ServerSession:
         for consumer in list(self.consumers.values()):
             self._close_consumer(consumer, failed=failed)
         self.sends.close()
+        self.names.close()
         self._registry.remove(self)

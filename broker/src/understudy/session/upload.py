@@ -169,17 +169,22 @@ class Upload(Machine[State, Event]):
             self.fire(Event.SAFE, large)
 
     def _done(self, large: LargeBody) -> None:
-        assert self._arrived is not None
         original_bytes = self._original_bytes if self._original_bytes >= 0 else large.size_bytes
-        self._arrived(LargeMessage.of(self.header, large, original_bytes), None)
+        # the file refers back to this, to report errors
+        self._file = None
+        self._answer(LargeMessage.of(self.header, large, original_bytes), None)
+
+    def _answer(self, message: LargeMessage | None, error: BrokerError | None) -> None:
+        arrived, self._arrived = self._arrived, None
+        assert arrived is not None
+        arrived(message, error)
 
     def _refuse(self, error: BrokerError) -> None:
         self._error = _meaning(error)
         self._remove()
 
     def _tell(self) -> None:
-        assert self._arrived is not None
-        self._arrived(None, self._error)
+        self._answer(None, self._error)
 
     def _failed_late(self, error: BrokerError) -> None:
         self._error = _meaning(error)
@@ -187,8 +192,9 @@ class Upload(Machine[State, Event]):
         self._tell()
 
     def _remove(self) -> None:
-        if self._file is not None:
-            self._file.discard()
+        file, self._file = self._file, None
+        if file is not None:
+            file.discard()
 
 
 def _meaning(error: BrokerError) -> BrokerError:

@@ -99,6 +99,10 @@ class SessionChannel(Machine[State, Event]):
     def detached(self) -> bool:
         return self._state is State.DETACHED
 
+    @property
+    def ended(self) -> bool:
+        return self._state is State.ENDED
+
     # -- sending ----------------------------------------------------------------------------------
 
     def send_packet(self, packet: packets.Packet) -> None:
@@ -127,7 +131,7 @@ class SessionChannel(Machine[State, Event]):
 
     def flush_confirmations(self) -> None:
         """Tell the client which of its packets it need not keep any more, once they are durable."""
-        if self._received > self._confirmed:
+        if self._received > self._confirmed and self._state is not State.ENDED:
             self._confirmed = self._received
             self._unconfirmed_bytes = 0
             self.when_durable(self._confirm, self._received - 1)
@@ -166,7 +170,10 @@ class SessionChannel(Machine[State, Event]):
     def _end(self) -> None:
         if self._cache is not None:
             self._cache.clear()
+        # methods of itself and of its handler: kept, they would be reference cycles
+        self._wire = self.send = _nowhere
+        self.when_durable = self.met_bug = _nowhere
 
 
-def _nowhere(_frame: bytes) -> None:
+def _nowhere(*_args: object) -> None:
     """Kept for later, or not needed any more."""

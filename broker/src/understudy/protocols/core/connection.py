@@ -18,6 +18,7 @@ from understudy.errors import (
     AuthenticationFailed,
     BrokerError,
     IncompatibleVersion,
+    LimitExceeded,
     RemoteProtocolError,
     SessionRejected,
     UnsupportedPacket,
@@ -27,10 +28,12 @@ from understudy.limits import (
     FRAME_BYTES_MAX,
     LOGIN_HELD_BYTES_PAUSE,
     LOGIN_TIMEOUT_MS,
+    NAME_UNITS_MAX,
     OUTGOING_BYTES_PAUSE,
     SESSIONS_PER_CONNECTION_MAX,
 )
 from understudy.ports import Connection
+from understudy.protocols.core.channel import Event
 from understudy.protocols.core.cluster_channel import CLUSTER_CHANNEL, ClusterChannel
 from understudy.protocols.core.login import LoginStep
 from understudy.protocols.core.services import CoreServices, PrincipalSecurity
@@ -83,7 +86,7 @@ class CoreConnection:
         self.proved = False
         """Whether the peer has shown who it is."""
         self._version_known = False
-        self._unsubscribe: Callable[[], None] = lambda: None
+        self._unsubscribe: Callable[[], None] = _nothing
         self._cluster = ClusterChannel(self)
         self._login = LoginStep(self)
         self._closed = False
@@ -148,7 +151,14 @@ class CoreConnection:
             self.scope.delete_temporary_queues(self.services.post_office)
         self._cluster.close()
         self.services.ended(self)
+        self._release_parts()
         log.debug("connection closed", extra={"peer": self.connection.peer, "reason": reason})
+
+    def _release_parts(self) -> None:
+        """Break the reference cycles, so that memory is freed now and not when the collector of cycles runs."""
+        self.decoder.close()
+        self._unsubscribe = _nothing
+        del self._login, self._cluster
 
     def check(self) -> None:
         """Every two seconds (facts 7.2): drop the silent, flush confirmations.
@@ -180,6 +190,8 @@ class CoreConnection:
 
     def congested(self) -> bool:
         """Whether nothing more should be read before the disk has caught up with what came."""
+        if self._closed:
+            return False
         if self._login.held_bytes > LOGIN_HELD_BYTES_PAUSE:
             return True
         return bool(self.uploading) and any(session.congested for session in self.uploading)
@@ -310,6 +322,9 @@ class CoreConnection:
                 f"client version {packet.version}: this server takes {OLDEST_SESSION_VERSION} to {SERVER_VERSION}"
             )
         self._check_room(packet.session_channel_id)
+        for name in (packet.name, packet.user, packet.default_address, getattr(packet, "client_id", None)):
+            if name is not None and len(name) > NAME_UNITS_MAX:
+                raise LimitExceeded(f"a name of {len(name)} characters in CREATESESSION, limit {NAME_UNITS_MAX}")
         self._login.log_in(packet)
 
     def _check_room(self, channel_id: int) -> None:
@@ -333,7 +348,22 @@ class CoreConnection:
         client_id = getattr(packet, "client_id", None)
         if client_id is not None:
             self.scope.client_id = client_id
-        session = ServerSession(
+        try:
+            session = self._make_session(packet, principal, handler)
+        except BrokerError:
+            handler.channel.fire(Event.END)
+            raise
+        handler.made(session)
+        self.sessions[packet.session_channel_id] = handler
+        services.reattachments.add(handler, self.host)
+        self._proved()
+        self.send(packets.CreateSessionResponse(SERVER_VERSION), SESSION_SETUP_CHANNEL)
+
+    def _make_session(
+        self, packet: packets.CreateSession | packets.CreateSessionV2, principal: Principal, handler: CoreSession
+    ) -> ServerSession:
+        services = self.services
+        return ServerSession(
             packet.name,
             post_office=services.post_office,
             security=PrincipalSecurity(services.security, principal, services.listener),
@@ -351,11 +381,6 @@ class CoreConnection:
             management=services.management,
             prefixes=self._prefixes,
         )
-        handler.made(session)
-        self.sessions[packet.session_channel_id] = handler
-        services.reattachments.add(handler, self.host)
-        self._proved()
-        self.send(packets.CreateSessionResponse(SERVER_VERSION), SESSION_SETUP_CHANNEL)
 
     def _proved(self) -> None:
         """The peer has shown who it is: by a login, a session's secret name or the cluster password."""
@@ -407,3 +432,7 @@ class CoreConnection:
     def cluster_authorized(self) -> None:
         """The peer proved the cluster credentials."""
         self._proved()
+
+
+def _nothing() -> None:
+    """Of a connection that has no subscription."""

@@ -124,12 +124,13 @@ class LoginStep(Machine[State, Event]):
         packet, connection = self._packet, self._connection
         self._packet = self._login = None
         assert packet is not None
-        try:
-            if isinstance(outcome, BrokerError):
-                raise outcome
-            connection.open_session(packet, outcome)
-        except BrokerError as error:
-            connection.refuse_session(error, packet.user)
+        if isinstance(outcome, BrokerError):
+            connection.refuse_session(outcome, packet.user)
+        else:
+            try:
+                connection.open_session(packet, outcome)
+            except BrokerError as error:
+                connection.refuse_session(error, packet.user)
         try:
             self._carry_out_held()
         except BrokerError as error:

@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-from understudy.errors import BrokerError, DiskFull, StoreError, UnsupportedPacket
+from understudy.errors import BrokerError, DiskFull, StoreError, UnsupportedPacket, forget_frames
 from understudy.limits import LARGE_BACKLOG_BYTES_PAUSE
 from understudy.message import FORCED_DELIVERY, LargeMessage, Message, MessageType
 from understudy.protocols.core import queues, xa
@@ -53,7 +53,7 @@ class CoreSession:
     """The handler of one channel and the callback of its ``ServerSession``."""
 
     session: ServerSession
-    """Set by ``made``."""
+    """Set by ``made``; deleted by ``end``."""
 
     def __init__(self, connection: CoreConnection, channel_id: int, confirmation_window: int) -> None:
         self.channel = SessionChannel(connection, channel_id, confirmation_window)
@@ -73,6 +73,7 @@ class CoreSession:
     def made(self, session: ServerSession) -> None:
         """Its session is there."""
         self.session = session
+        self._alias = session.alias
         self.channel.when_durable = session.when_durable
         self.channel.met_bug = self.met_bug
 
@@ -89,6 +90,7 @@ class CoreSession:
         try:
             handler(self, packet)
         except BrokerError as error:
+            forget_frames(error)
             self._refuse(packet, error)
         if self._held is not None:
             self._held.append((packet, size_bytes))
@@ -342,7 +344,7 @@ class CoreSession:
 
     def operation_failed(self, error: BrokerError) -> None:
         """A request that wanted no answer failed; its transaction, if any, is marked."""
-        log.info("request failed", extra={"session": self.session.alias, "error": str(error)})
+        log.info("request failed", extra={"session": self._alias, "error": str(error)})
 
     def disconnect_consumer(self, consumer_id: int) -> None:
         """Its queue was deleted."""
@@ -389,23 +391,34 @@ class CoreSession:
         if uploading:
             connection.uploading[self] = None
         self.version = connection.decoder.version
-        self.session.connection = connection.scope
+        self.session.move(connection.scope)
         self.session.resume_deliveries()
 
     def close(self, *, failed: bool) -> None:
-        """End it without being asked by its client."""
+        """End it without being asked by its client. Does nothing when it has ended."""
+        if self.channel.ended:
+            return
         self._held = None
         self._settled.clear()
         self.session.close(failed=failed)
         self.end()
 
     def end(self) -> None:
-        """The session is closed: nobody can find the channel any more."""
+        """The session is closed and its channel cannot be found any more. Does nothing the second time.
+
+        Reference cycles are broken here, so that what the session held is freed now and not when the
+        collector of cycles runs, which is seldom (``runtime.interpreter``).
+        """
+        if self.channel.ended:
+            return
         connection = self.channel.connection
         self.channel.fire(Event.END)
         connection.services.reattachments.remove(self)
         connection.session_ended(self)
         connection.services.session_ended()
+        self._send = self.channel.send
+        self.session.release_parts()
+        del self.session
 
 
 #: Requests whose client waits although they have no requires_response field.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
-from understudy.errors import BrokerError, XaCode, XaError
+from understudy.errors import BrokerError, XaCode, XaError, forget_frames
 from understudy.wire.core import packets
 
 if TYPE_CHECKING:
@@ -31,6 +31,7 @@ def _request(handler: CoreSession, packet: Any) -> None:
     try:
         _REQUESTS[type(packet)](handler.session.branches, packet)
     except BrokerError as error:
+        forget_frames(error)
         if handler.gives_up(error):
             return
         answer = _refusal(error)
@@ -47,6 +48,7 @@ def _commit(handler: CoreSession, packet: packets.XaCommit) -> None:
     try:
         handler.session.branches.commit(packet.xid, one_phase=packet.one_phase, done=done)
     except BrokerError as error:
+        forget_frames(error)
         if handler.gives_up(error):
             return
         handler.session.when_durable(handler.channel.send_packet, _refusal(error))

@@ -273,6 +273,11 @@ class FrameDecoder:
         """Bytes of an incomplete frame held until the rest comes."""
         return len(self._pending)
 
+    def close(self) -> None:
+        """The connection has ended: release the incomplete frame and the error."""
+        self._pending = bytearray()
+        self._error = None
+
     def receive_data(self, data: bytes | bytearray | memoryview) -> list[Frame]:
         """The packets that ``data`` completes, in order; unknown channels are the caller's to drop.
 
