@@ -272,6 +272,11 @@ class Address:
 
     # -- bindings -------------------------------------------------------------------------------
 
+    @property
+    def has_queues(self) -> bool:
+        """Whether anything may get its messages: a queue of its own, or of a wildcard address that covers it."""
+        return bool(self.bindings) or any(wildcard.bindings for wildcard in self.linked)
+
     def add_binding(self, binding: Binding) -> None:
         self.bindings[binding.name] = binding
         self.refresh()

@@ -59,6 +59,11 @@ class QueueConfiguration:
     user: str = ""
     """Whose client made it. Not kept in the log."""
 
+    def with_plain_name(self) -> QueueConfiguration:
+        """The same where the name was ``address::queue``; ``::queue`` leaves the address as it is."""
+        fqqn = split_fqqn(self.name)
+        return self if fqqn is None else replace(self, address=fqqn[0] or self.address, name=fqqn[1])
+
     def filled(self, settings: AddressSettings) -> QueueConfiguration:
         """With every open question answered by the settings of its address.
 

@@ -8,7 +8,6 @@ the operation context. Not here: messages.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING, Final, Protocol, get_type_hints
 
 from understudy.config.model import Permission, RoutingType
@@ -276,12 +275,12 @@ class Directory:
         return found
 
     def find_queue(self, name: str) -> Queue | None:
-        """The queue of a name, plain or ``address::queue``; None if there is none."""
+        """The queue of a name: plain, ``address::queue``, or ``::queue`` of whatever address; None if there is none."""
         found = self.queues.get(name)
         if found is None and "::" in name:
             address, _, queue = name.partition("::")
             found = self.queues.get(queue)
-            if found is not None and found.address.name != address:
+            if found is not None and address and found.address.name != address:
                 return None
         return found
 
@@ -297,8 +296,7 @@ class Directory:
             InvalidQueueConfiguration, LimitExceeded, DiskFull
         """
         if "::" in configuration.name:
-            address_name, _, name = configuration.name.partition("::")
-            configuration = replace(configuration, name=name, address=address_name)
+            configuration = configuration.with_plain_name()
         if configuration.name in self.queues:
             existing = self.queues[configuration.name]
             raise QueueExists(f"queue {existing.name!r} already exists on address {existing.address.name!r}")
@@ -394,8 +392,8 @@ class Directory:
             permit: Asked before anything is made for it, raises NotAuthorized; None = all may be.
 
         Raises:
-            AddressNotFound: its queue would have to be made, and another address has one of that name; the
-                message would be confirmed and lost.
+            AddressNotFound: an anycast message would be confirmed and lost: it has no queue and the settings
+                allow none, or its queue would have to be made, and another address has one of that name.
         """
         settings = self.settings.of(name)
         address = self.addresses.get(name)
@@ -424,6 +422,8 @@ class Directory:
             if permit is not None:
                 permit(Permission.CREATE_ADDRESS, name)
             self.add_routing_types(address, {chosen})
+        if routing_type is RoutingType.ANYCAST and not settings.auto_create_queues and not address.has_queues:
+            raise AddressNotFound(f"address {name!r} has no queue and the settings do not allow to make one")
         if lacks_queue and chosen in address.routing_types and namesake is None:
             if permit is not None:
                 permit(Permission.CREATE_DURABLE_QUEUE, name, name)

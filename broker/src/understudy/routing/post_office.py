@@ -26,7 +26,6 @@ from understudy.errors import (
     BrokerError,
     DiskFull,
     DuplicateIdRejected,
-    UnexpectedRoutingType,
 )
 from understudy.limits import PAGING_SLACK_BYTES
 from understudy.message import DUPLICATE_ID, ROUTING_TYPE, SCHEDULED_DELIVERY, LargeMessage, Message
@@ -291,8 +290,8 @@ class PostOffice:
 
         Raises:
             AddressFull: limits, or the disk is full.
-            AddressNotFound: no such address and none may be made.
-            UnexpectedRoutingType: the address does not take this routing type.
+            AddressNotFound: no such address and none may be made, or it does not take this routing type; or the
+                message is anycast and its address has no queue and may get none.
             DuplicateIdRejected: a duplicate inside a transaction.
             NotAuthorized: the session may not make the address or queue it would need.
         """
@@ -531,18 +530,19 @@ class PostOffice:
         """The slow way to an address: ``address::queue``, or one made on demand."""
         fqqn = split_fqqn(name)
         only: NamedQueue | None = None
+        wanted = RoutingType(routing_type) if isinstance(routing_type, int) and routing_type in (0, 1) else None
         if fqqn is not None:
             name, queue_name = fqqn
             queue = self.directory.queues.get(queue_name)
             only = NamedQueue(queue if queue is not None and queue.address.name == name else None)
-            if name in self._addresses:
-                return self._addresses[name], only
-        wanted = RoutingType(routing_type) if isinstance(routing_type, int) and routing_type in (0, 1) else None
+            known = self._addresses.get(name)
+            if known is not None and (wanted is None or known.has_queues):
+                return known, only
         address = self.directory.for_send(name, wanted, order.permit)
         if address is None:
             raise AddressNotFound(f"no address {name!r} and the settings do not allow to make it")
         if wanted is not None and wanted not in address.routing_types:
-            raise UnexpectedRoutingType(f"address {name!r} is not {wanted.name.lower()}")
+            raise AddressNotFound(f"address {name!r} is not {wanted.name.lower()}")
         return address, only
 
     # -- messages that leave their queue otherwise ------------------------------------------------

@@ -66,10 +66,7 @@ class QueueRequests:
             QueueExists, AddressNotFound, UnexpectedRoutingType, InvalidSelector,
             InvalidQueueConfiguration, NotAuthorized, LimitExceeded, DiskFull
         """
-        configuration = self._unprefixed(configuration)
-        fqqn = split_fqqn(configuration.name)
-        if fqqn is not None:
-            configuration = replace(configuration, address=fqqn[0], name=fqqn[1])
+        configuration = self._unprefixed(configuration).with_plain_name()
         if configuration.temporary:
             configuration = replace(configuration, durable=False)
         self._check_creation(configuration)
@@ -112,10 +109,7 @@ class QueueRequests:
             SharedQueueMismatch: one of the name exists with another address or filter.
             and what ``create_queue`` raises but QueueExists.
         """
-        configuration = self._unprefixed(configuration)
-        fqqn = split_fqqn(configuration.name)
-        if fqqn is not None:
-            configuration = replace(configuration, address=fqqn[0], name=fqqn[1])
+        configuration = self._unprefixed(configuration).with_plain_name()
         existing = self._directory.find_queue(configuration.name)
         if existing is not None:
             # before the answer says anything of it

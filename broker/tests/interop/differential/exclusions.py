@@ -88,7 +88,7 @@ BROWSED_EXPIRED = Exclusion(
 )
 OTHER_ROUTING_TYPE = Exclusion(
     "messages to an address that has queues, none of their routing type",
-    "they get their queue where one may be made, or are refused with 215; Artemis confirms and drops them",
+    "they get their queue where one may be made, or are refused with 106; Artemis confirms and drops them",
 )
 ORIGINAL_ADDRESS_OF_A_QUEUE = Exclusion(
     "the queue in _AMQ_ORIG_ADDRESS of what was sent to address::queue",
@@ -187,10 +187,6 @@ XA_REFUSED_SENDS = Exclusion(
 GROUPS_OF_LOANS = Exclusion(
     "group-first-key of non-destructive queues",
     "groups mean nothing where everybody sees everything (ADR 0012); Artemis marks the first message all the same",
-)
-ROUTING_TYPE_NOT_ALLOWED = Exclusion(
-    "queues of a routing type that their address lacks and may not get",
-    "215 here, an internal error in Artemis",
 )
 SOMEBODY_ELSES_TEMPORARY_QUEUE = Exclusion(
     "consumers of another connection's temporary queue",

@@ -9,7 +9,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 from dataclasses import dataclass, field, fields, replace
-from typing import Any
+from typing import Any, Final
 
 from interop.differential import selectors, steps
 from interop.differential.normaliser import GROUP_FIRST_KEY
@@ -135,6 +135,18 @@ def kind_options(world: World) -> dict[str, object]:
     return options
 
 
+#: Where a message may go that no queue of the program waits for.
+_ELSEWHERE: Final = (
+    "plain.missing",
+    "closed.missing",
+    "closed.a",
+    "plain.missing::plain.other",
+    "closed.m::closed.o",
+    "plain.a::plain.other",
+    "closed.a::plain.other",
+)
+
+
 def send(world: World, **options: object) -> None:
     draw = world.draw
     address = world.queue()[0]
@@ -168,7 +180,7 @@ def send(world: World, **options: object) -> None:
         there, name = world.queue()
         address = f"{there}::{name}"
     if world.chance(0.06) and not world.restarting:
-        address = draw.choice(("plain.missing", "closed.missing", "plain.missing::plain.other", "closed.m::closed.o"))
+        address = draw.choice(_ELSEWHERE)
     if world.chance(world.large):
         make_large(world, said)
     if world.deep:
@@ -208,7 +220,7 @@ def consume(world: World) -> None:
         options["credits"] = draw.choice((None, 0, 1, 100, 250, 1000, -2))
     address, name = world.queue()
     if world.chance(0.06):
-        name = draw.choice(("plain.nothing", f"{address}::{name}"))
+        name = draw.choice(("plain.nothing", f"{address}::{name}", f"::{name}"))
     world.consume(world.session(), name, **options)
 
 
@@ -264,13 +276,13 @@ def close(world: World) -> None:
 def remove(world: World) -> None:
     name = world.queue()[1]
     if world.chance(0.2) or name == "plain.none":
-        name = "plain.nothing"
+        name = world.draw.choice(("plain.nothing", f"::{name}"))
     world.add(steps.RemoveQueue(world.session(), name))
 
 
 def ask_anything(world: World) -> None:
     address, name = world.queue()
-    other = world.draw.choice(("plain.nothing", "closed.nothing", f"{address}::{name}"))
+    other = world.draw.choice(("plain.nothing", "closed.nothing", f"{address}::{name}", f"::{name}"))
     if world.chance(0.5):
         world.add(steps.AskQueue(world.session(), other if world.chance(0.3) else name))
     else:
@@ -293,7 +305,7 @@ def make_any(world: World) -> None:
     name = f"plain.q{number}"
     address = draw.choice((name, name, "plain.a", "closed.a"))
     choice = draw.random()
-    if choice < 0.25 and address != "closed.a":
+    if choice < 0.25:
         types = draw.choice(((ANYCAST,), (MULTICAST,), (MULTICAST, ANYCAST)))
         world.add(steps.MakeAddress(session, address, types, world.chance(0.2)))
         return

@@ -49,13 +49,23 @@ class Routes:
         if several and self.restarted:
             return True
         if only:
-            return several or types.get(only) is None or routing_type not in (None, types[only])
+            return (
+                several or (routing_type is None and types.get(only) is None) or self._is_alone(link, answer, address)
+            )
         if routing_type == ANYCAST and not types:
-            namesake = link.ask(packets.QueueQuery(address))
-            if answer.exists and any("*" in each or "#" in each for each in self._names):
-                return True  # exclusions.COVERED_WITHOUT_QUEUE
-            return isinstance(namesake, packets.QueueQueryResponse) and namesake.exists
+            return self._is_alone(link, answer, address)
         return not types if routing_type is None else bool(types) and routing_type not in types.values()
+
+    def _is_alone(self, link: Link, answer: packets.BindingQueryResponse, address: str) -> bool:
+        """Whether the address has no queue, and whether it gets one is left out (``exclusions.COVERED_WITHOUT_QUEUE``,
+        ``NAME_TAKEN``).
+        """
+        if answer.queue_names:
+            return False
+        if answer.exists and any("*" in each or "#" in each for each in self._names):
+            return True
+        namesake = link.ask(packets.QueueQuery(address))
+        return isinstance(namesake, packets.QueueQueryResponse) and namesake.exists
 
     def _diverts_of(self, address: str) -> list[steps.MakeDivert]:
         return [divert for divert in self.diverts.values() if self._name(divert.address) == address]

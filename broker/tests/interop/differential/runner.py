@@ -211,10 +211,6 @@ class Runner:
     def _make_queue(self, session: Session, step: steps.MakeQueue) -> Any:
         options: dict[str, Any] = dict(step.options)
         address = session.link.ask(packets.BindingQuery(self.name(step.address)))
-        if step.address.startswith("closed") and isinstance(address, packets.BindingQueryResponseV5) and address.exists:
-            takes = address.supports_anycast if options["routing_type"] == ANYCAST else address.supports_multicast
-            if not takes:
-                return "skipped"  # exclusions.ROUTING_TYPE_NOT_ALLOWED
         beside = getattr(address, "queue_names", ())
         temporary = {self.name(queue) for queue in self._makers}
         if beside and (options.get("temporary") or not temporary.isdisjoint(beside)):
@@ -274,7 +270,7 @@ class Runner:
     def _elsewhere(self, session: Session, name: str) -> bool:
         """Whether ``address::queue`` names a queue of another address (``exclusions.OTHER_ADDRESS``)."""
         address, separator, queue = self.name(name).partition("::")
-        if not separator:
+        if not separator or not address:
             return False
         known = session.link.ask(packets.QueueQuery(queue))
         return isinstance(known, packets.QueueQueryResponse) and known.exists and known.address != address

@@ -6,7 +6,7 @@ import pytest
 
 from support.routing import FakeCallback, World, callback_of, text
 from understudy.config.model import RoutingType
-from understudy.errors import AddressFull, AddressNotFound, UnexpectedRoutingType
+from understudy.errors import AddressFull, AddressNotFound
 from understudy.limits import PAGING_SLACK_BYTES
 from understudy.message import DUPLICATE_ID, ROUTING_TYPE
 from understudy.store.pages import Pages
@@ -149,7 +149,28 @@ def test_the_settings_may_forbid_it() -> None:
     assert isinstance(world.answers.error("missing"), AddressNotFound)
     world.office.directory.create_address("q", {RoutingType.ANYCAST})
     session.send(text("m", "q", properties={ROUTING_TYPE: 0}), world.answers.of("type"))
-    assert isinstance(world.answers.error("type"), UnexpectedRoutingType)
+    assert isinstance(world.answers.error("type"), AddressNotFound)
+    for name in ("q", "q::missing"):
+        session.send(text("m", name, properties={ROUTING_TYPE: 1}), world.answers.of(name))
+        assert isinstance(world.answers.error(name), AddressNotFound)
+
+
+@pytest.mark.parametrize("known", [False, True])
+def test_a_queue_that_is_named_and_missing_is_not_made(known: bool) -> None:
+    """As Artemis: its address gets what any message would make there, and the message has nowhere to go."""
+    world = World()
+    if known:
+        world.office.directory.create_address("a", {RoutingType.MULTICAST})
+    session = world.session()
+    session.send(text("m", "a::missing", properties={ROUTING_TYPE: 1}), world.answers.of("anycast"))
+    assert world.answers.error("anycast") is None
+    address = world.office.directory.addresses["a"]
+    assert (address.queue_names(), address.messages_unrouted) == (["a"], 1)
+    assert RoutingType.ANYCAST in address.routing_types
+    session.send(text("m", "a::other", properties={ROUTING_TYPE: 1}), world.answers.of("beside a queue"))
+    assert world.answers.error("beside a queue") is None
+    assert [queue.name for queue in world.office.queues()] == ["a"]
+    assert world.office.queues()[0].message_count == 0
 
 
 @pytest.mark.parametrize("asked", [None, RoutingType.ANYCAST, RoutingType.MULTICAST])

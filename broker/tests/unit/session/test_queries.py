@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from support.routing import World, text
+import pytest
+
+from support.routing import World, callback_of, text
 from understudy.config.model import RoutingType
+from understudy.routing.configuration import QueueConfiguration
 
 
 def test_a_missing_queue_answers_the_defaults() -> None:
@@ -82,3 +85,30 @@ def test_a_wildcard_address_has_the_queues_of_what_it_covers() -> None:
     assert queries.query_address("a.b").queue_names == ("q a.b",)
     world.office.directory.wildcard_routing = False
     assert queries.query_address("a.*").queue_names == ("q a.*",)
+
+
+def test_a_full_name_without_an_address_is_the_queue_of_whatever_address() -> None:
+    """As Artemis; it is asked for, browsed, consumed from and deleted by that name."""
+    world = World()
+    world.queue("q", address="a")
+    session = world.session()
+    session.send(text("m", "a"))
+    found = session.queues.query_queue("::q")
+    assert (found.exists, found.address, found.name) == (True, "a", "q")
+    assert not session.queues.query_queue("::other").exists
+    session.create_consumer(0, "::q")
+    session.receive_consumer_credits(0, -1)
+    world.turn()
+    assert [message.body for _, message, _ in callback_of(session).delivered] == [b"m"]
+    session.close_consumer(0)
+    session.queues.delete_queue("::q")
+    assert world.office.queues() == []
+
+
+@pytest.mark.parametrize("shared", [False, True])
+def test_a_queue_made_without_an_address_in_its_name_is_on_the_address_asked_for(shared: bool) -> None:
+    world = World()
+    session = world.session()
+    configuration = QueueConfiguration("::q", "a", RoutingType.MULTICAST)
+    (session.queues.create_shared_queue if shared else session.queues.create_queue)(configuration)
+    assert [(queue.name, queue.address.name) for queue in world.office.queues()] == [("q", "a")]

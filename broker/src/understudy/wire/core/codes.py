@@ -119,6 +119,8 @@ _ROWS: Final[tuple[tuple[ErrorCode, type[BrokerError]], ...]] = (
     (ErrorCode.CLUSTER_SECURITY_EXCEPTION, errors.ClusterSecurityError),
     (ErrorCode.NOT_IMPLEMENTED, errors.UnsupportedPacket),
     (ErrorCode.MAX_CONSUMER_LIMIT_EXCEEDED, errors.MaxConsumersExceeded),
+    # What Artemis answers where a queue or an address is made or changed; of other brokers 215 means the same.
+    (ErrorCode.INTERNAL_ERROR, errors.UnexpectedRoutingType),
     (ErrorCode.UNEXPECTED_ROUTING_TYPE_FOR_ADDRESS, errors.UnexpectedRoutingType),
     (ErrorCode.INVALID_QUEUE_CONFIGURATION, errors.InvalidQueueConfiguration),
     (ErrorCode.DELETE_ADDRESS_ERROR, errors.AddressHasBindings),
