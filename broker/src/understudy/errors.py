@@ -42,6 +42,7 @@
                 DescriptorsExhausted    no file could be opened: too many are open
             LockLost | LockTimedOut
         LargeMessageFailed          its body cannot be stored, or is not what was stored
+        MessageUnreadable           the body of one message in a queue is damaged, or cannot be read
         ManagementError             a request to manage something that cannot be carried out
             ResourceNotFound        nothing of that name is managed
             OperationNotFound       no such operation or attribute, or not with such parameters
@@ -394,8 +395,8 @@ class JournalCorrupt(StoreError):
 
     code = "journal-corrupt"
 
-    def __init__(self, message: str, *, file: str, offset: int) -> None:
-        super().__init__(f"{file} at offset {offset}: {message}")
+    def __init__(self, message: str, *, file: str, offset: int, hint: str | None = None) -> None:
+        super().__init__(f"{file} at offset {offset}: {message}", hint=hint)
         self.file = file
         self.offset = offset
 
@@ -453,6 +454,14 @@ class LargeMessageFailed(BrokerError):
     def __init__(self, message: str = "", *, file: str = "") -> None:
         super().__init__(f"{file}: {message}" if file else message)
         self.file = file
+
+
+class MessageUnreadable(BrokerError):
+    """The body of one message in a queue is damaged or cannot be read (``__cause__`` says why); the store as a
+    whole is as good as before.
+    """
+
+    code = "message-unreadable"
 
 
 class ManagementError(BrokerError):

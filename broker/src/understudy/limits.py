@@ -129,3 +129,7 @@ CONFIG_BYTES_MAX = 16 * 1024 * 1024
 #: Largest body of a management request, and requests under way in slices at once.
 MANAGEMENT_REQUEST_BYTES_MAX = 1024 * 1024
 MANAGEMENT_REQUESTS_MAX = 100
+#: Entries in the quarantine of one store, and bytes of their files. What is damaged beyond that stays in its
+#: queue, out of reach of consumers, until entries are dropped and the node activates again.
+QUARANTINE_ENTRIES_MAX = 10_000
+QUARANTINE_BYTES_MAX = 1024 * 1024 * 1024

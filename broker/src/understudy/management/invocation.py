@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import Final, Protocol
 
 from understudy.config.model import Configuration, Permission
-from understudy.errors import BrokerError, LimitExceeded, ResourceNotFound
+from understudy.errors import BrokerError, DiskFull, LimitExceeded, ResourceNotFound, StoreError
 from understudy.limits import MANAGEMENT_REQUESTS_MAX
 from understudy.management.controls import InvocationRequest
 from understudy.management.node_settings import NodeSettings
@@ -99,7 +99,7 @@ class Invocations:
             row = kind.operations.find(operation, values)
             self._call(kind, name, resource, row, values, requester, answer)
         except BrokerError as error:
-            answer(None, error)
+            self._answer_error(answer, error)
 
     def read(self, resource: str, attribute: str, requester: Requester, answer: Answer) -> None:
         """Ask for an attribute."""
@@ -108,7 +108,7 @@ class Invocations:
             row = kind.operations.find_attribute(attribute)
             self._call(kind, name, resource, row, (), requester, answer)
         except BrokerError as error:
-            answer(None, error)
+            self._answer_error(answer, error)
 
     def carry_out(self, request: InvocationRequest, requester: Requester, answer: Answer) -> None:
         """Either of both."""
@@ -149,6 +149,12 @@ class Invocations:
         self._running += 1
         self._slice(result, answer)
 
+    def _answer_error(self, answer: Answer, error: BrokerError) -> None:
+        if isinstance(error, StoreError) and not isinstance(error, DiskFull):
+            # not of one message, which would be set aside: the store cannot be used any more
+            self.node.services.store.fail(error)
+        answer(None, error)
+
     def _slice(self, work: Generator[None, None, object], answer: Answer) -> None:
         """Run it to its next pause."""
         if self._closed:
@@ -161,6 +167,6 @@ class Invocations:
             answer(end.value, None)
         except BrokerError as error:
             self._running -= 1
-            answer(None, error)
+            self._answer_error(answer, error)
         else:
             self.node.timers.call_later(_PAUSE_MS, lambda: self._slice(work, answer))

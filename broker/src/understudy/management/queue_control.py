@@ -106,7 +106,8 @@ class QueueControl(Control):
 
     def first_timestamp(self) -> int | None:
         found = messages.first(self.queue)
-        return None if found is None else self.queue.read(found).timestamp
+        message = None if found is None else self.queue.read_waiting(found)
+        return None if message is None else message.timestamp
 
     def first_age(self) -> int | None:
         timestamp = self.first_timestamp()
@@ -150,7 +151,8 @@ class QueueControl(Control):
         counts: Counter[str] = Counter()
         for reference in self.held():
             if wanted(reference):
-                value = self.queue.read(reference).properties.get(property_name)
+                message = self.queue.read_waiting(reference)
+                value = None if message is None else message.properties.get(property_name)
                 counts["null" if value is None else str(value)] += 1
         return to_json(counts)
 

@@ -15,7 +15,7 @@ from collections import Counter
 from collections.abc import Callable, Generator, Iterable, Sequence
 from typing import Final
 
-from understudy.errors import BrokerError, DuplicateIdRejected, LimitExceeded, QueueNotFound
+from understudy.errors import BrokerError, DuplicateIdRejected, LimitExceeded, MessageUnreadable, QueueNotFound
 from understudy.ids import uuid_text
 from understudy.message import (
     DUPLICATE_ID,
@@ -54,7 +54,12 @@ def wanted_by(queue: Queue, selector_text: str | None) -> Wanted:
     selector = parse_filter(selector_text)
     if selector is None:
         return lambda reference: True
-    return lambda reference: selector.matches(queue.read(reference))
+
+    def wanted(reference: MessageReference) -> bool:
+        message = queue.read_waiting(reference)
+        return message is not None and selector.matches(message)
+
+    return wanted
 
 
 def of_id(message_id: int) -> Wanted:
@@ -122,7 +127,10 @@ def count_by(queue: Queue, wanted: Wanted, property_name: str) -> Generator[None
 
     def seen(references: list[MessageReference]) -> bool:
         for reference in references:
-            value = queue.read(reference).properties.get(property_name)
+            message = queue.read_waiting(reference)
+            if message is None:
+                continue
+            value = message.properties.get(property_name)
             counts["null" if value is None else str(value)] += 1
         if len(counts) > GROUPS_MAX:
             raise LimitExceeded(f"more than {GROUPS_MAX} values of {property_name!r}")
@@ -133,13 +141,17 @@ def count_by(queue: Queue, wanted: Wanted, property_name: str) -> Generator[None
 
 
 def first(queue: Queue) -> MessageReference | None:
-    """What would be delivered next."""
-    return next((reference for _, reference in queue.browse(_START)), None)
+    """What would be delivered next. What cannot be read is set aside on the way."""
+    return next((reference for _, reference in queue.browse(_START) if queue.read_waiting(reference) is not None), None)
 
 
-def show(queue: Queue, reference: MessageReference) -> dict[str, object]:
-    """A message as JSON: its properties and, over them, its header (facts 10.1)."""
-    message = queue.read(reference)
+def show(queue: Queue, reference: MessageReference) -> Shown:
+    """A message as JSON: its properties and, over them, its header (facts 10.1). Of one that cannot be read only
+    the id; it is set aside if it was waiting.
+    """
+    message = queue.read_waiting(reference)
+    if message is None:
+        return {"messageID": reference.message_id, "unreadable": True}
     limit = queue.address.settings.management_message_attribute_size_limit
     shown: dict[str, object] = {name: _shown(value, limit) for name, value in message.properties.items()}
     if message.user_id is not None:
@@ -170,7 +182,7 @@ def page(
         nonlocal passed
         for reference in references:
             passed += 1
-            if passed > skip and len(shown) < limit:
+            if passed > skip and len(shown) < limit and queue.read_waiting(reference) is not None:
                 shown.append(shown_as(queue, reference))
         return len(shown) < limit
 
@@ -179,10 +191,12 @@ def page(
     return shown
 
 
-def show_with_body(queue: Queue, reference: MessageReference) -> dict[str, object]:
+def show_with_body(queue: Queue, reference: MessageReference) -> Shown:
     """As ``show``, with the text of a text message, cut like every other value."""
     shown = show(queue, reference)
-    message = queue.read(reference)
+    message = queue.read_waiting(reference)
+    if message is None:
+        return shown
     body = message.body
     if message.type == MessageType.TEXT and not message.is_large and body[:1] == b"\x01":
         try:
@@ -274,6 +288,8 @@ def _one_by_one(
     for position, reference in enumerate(references):
         try:
             done += call(reference) is not False
+        except MessageUnreadable as error:
+            queue.set_aside(reference, error)
         except BrokerError:
             _put_back(queue, references[position:])
             raise
@@ -385,8 +401,15 @@ def transfer(
 
 
 def copy_to(office: PostOffice, queue: Queue, reference: MessageReference, target: Queue) -> None:
-    """A copy in another queue; the original stays. Raises DiskFull."""
-    message = queue.read(reference)
+    """A copy in another queue; the original stays.
+
+    Raises:
+        DiskFull: there is no room.
+        MessageUnreadable: it is damaged, and set aside.
+    """
+    message = queue.read_waiting(reference)
+    if message is None:
+        raise MessageUnreadable(f"message {reference.message_id} of queue {queue.name!r} cannot be read")
     properties = message.properties.copy()
     properties.pop(ROUTING_TYPE, None)
     copy = message.replace(address=target.address.name, properties=properties, message_id=office.store.next_id())

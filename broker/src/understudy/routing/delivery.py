@@ -14,9 +14,10 @@ Not here: what a consumer does with a message (``session.consumer``), credits ar
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
-from understudy.errors import BrokerError
+from understudy.errors import BrokerError, MessageUnreadable
 from understudy.message import GROUP_ID, Message
 from understudy.properties import NO_PROPERTIES
 from understudy.routing.filter import Filter
@@ -155,62 +156,85 @@ def dispatch(queue: Queue, now_ms: int) -> None:
 
 
 def _dispatch_plain(queue: Queue, group: ConsumerGroup, ready: list[Consumer], now_ms: int) -> None:
-    """Where it meets a message group, the selective way goes on (``queue.selective``)."""
+    """Where it meets a message group, the selective way goes on (``queue.selective``).
+
+    Whatever is raised on the way, what was handed out is counted and what was taken goes back to its place.
+    """
     waiting = queue.waiting
     turn = taken = 0
     consumer = ready[0]
     grouping = False
-    while ready and not grouping:
-        level = waiting.first_level()
-        if level is None:
-            break
-        pop = level.pop
-        while ready:
-            if len(ready) == 1 and ready[0].overhead_bytes:
-                only = ready[0]
-                run = level.pop_run(min(only.credits, only.allowance_bytes), only.overhead_bytes)
-                if run:
-                    consumer = only
-                    consumer.deliver_run(run)
-                    taken += len(run)
-                    if not consumer.ready:
-                        ready.clear()
-                        break
-            reference = pop()
-            if reference is None:
+    groups = queue.configuration.group_buckets != 0
+    held: MessageReference | None = None
+    held_run: Sequence[MessageReference] = ()
+    try:
+        while ready and not grouping:
+            level = waiting.first_level()
+            if level is None:
                 break
-            if reference.expiration and reference.expiration <= now_ms:
-                queue.expire_waiting(reference)
-                continue
-            message = reference.message
-            if message is None:
-                if not queue.may_go_on():
-                    waiting.put_back((reference,))
-                    ready = []
+            pop = level.pop
+            while ready:
+                if len(ready) == 1 and ready[0].overhead_bytes:
+                    only = ready[0]
+                    run = level.pop_run(min(only.credits, only.allowance_bytes), only.overhead_bytes)
+                    if run:
+                        held_run = run
+                        consumer = only
+                        consumer.deliver_run(run)
+                        held_run = ()
+                        taken += len(run)
+                        if not consumer.ready:
+                            ready.clear()
+                            break
+                reference = pop()
+                if reference is None:
                     break
-                queue.read_back_left -= 1
-                message = queue.read(reference)
-            properties = message.properties
-            if properties is not NO_PROPERTIES and GROUP_ID in properties and queue.configuration.group_buckets != 0:
-                waiting.put_back((reference,))
-                grouping = True
+                held = reference
+                if reference.expiration and reference.expiration <= now_ms:
+                    queue.expire_waiting(reference)
+                    held = None
+                    continue
+                message = reference.message
+                if message is None:
+                    if not queue.may_go_on():
+                        break
+                    queue.read_back_left -= 1
+                    message = _read_taken(queue, reference)
+                    if message is None:
+                        held = None
+                        continue
+                properties = message.properties
+                if properties is not NO_PROPERTIES and GROUP_ID in properties and groups:
+                    grouping = True
+                    break
+                consumer = ready[turn]
+                consumer.deliver(reference, message)
+                held = None
+                taken += 1
+                if consumer.credits <= 0 or (consumer.allowance_bytes <= 0 and not consumer.ready):
+                    del ready[turn]
+                else:
+                    turn += 1
+                if turn >= len(ready):
+                    turn = 0
+            if held is not None:
                 break
-            consumer = ready[turn]
-            consumer.deliver(reference, message)
-            taken += 1
-            if consumer.credits <= 0 or (consumer.allowance_bytes <= 0 and not consumer.ready):
-                del ready[turn]
-                if turn >= len(ready):
-                    turn = 0
-            else:
-                turn += 1
-                if turn >= len(ready):
-                    turn = 0
-    queue.delivering_count += taken
+    finally:
+        queue.delivering_count += taken
+        waiting.put_back(held_run if held is None else (held,))
     if taken:
         group.served(consumer)
     if grouping:
         queue.enable_grouping()
+
+
+def _read_taken(queue: Queue, reference: MessageReference) -> Message | None:
+    """The message of a reference that was taken out of the queue; None: it cannot be read and is set aside."""
+    try:
+        return queue.read(reference)
+    except MessageUnreadable as error:
+        queue.set_aside(reference, error)
+        return None
 
 
 def _dispatch_loans(queue: Queue, lending: Lending, ready: list[Consumer], now_ms: int) -> None:
@@ -219,14 +243,24 @@ def _dispatch_loans(queue: Queue, lending: Lending, ready: list[Consumer], now_m
         while consumer.ready:
             reference = lending.next_again(consumer, now_ms)
             if reference is not None:
-                message = queue.read(reference)
+                found_message = queue.read_waiting(reference)
+                if found_message is None:
+                    continue
+                message = found_message
             else:
                 found = next_for(queue, consumer, now_ms)
                 if found is None:
                     break
                 reference, message = found
                 consumer.cursors[reference.priority] = reference.position + 1
-            consumer.deliver(lending.lend(reference, consumer), message)
+            lent = lending.lend(reference, consumer)
+            try:
+                consumer.deliver(lent, message)
+            except BaseException:
+                lending.settled((lent,))
+                if consumer.cursors.get(reference.priority, -1) > reference.position:
+                    consumer.cursors[reference.priority] = reference.position
+                raise
 
 
 def _dispatch_selective(queue: Queue, group: ConsumerGroup, ready: list[Consumer], now_ms: int) -> None:
@@ -247,9 +281,13 @@ def _dispatch_selective(queue: Queue, group: ConsumerGroup, ready: list[Consumer
         reference, message = found
         queue.waiting.level(reference.priority).remove(reference)
         queue.delivering_count += 1
-        if queue.grouping:
-            message = _claim_group(queue, consumer, message)
-        consumer.deliver(reference, message)
+        try:
+            if queue.grouping:
+                message = _claim_group(queue, consumer, message)
+            consumer.deliver(reference, message)
+        except BaseException:
+            queue.put_back((reference,))
+            raise
         group.served(consumer)
         if consumer.ready:
             turn += 1
@@ -273,7 +311,11 @@ def next_for(queue: Queue, consumer: Consumer, now_ms: int) -> tuple[MessageRefe
                 break
             if reference.expiration and reference.expiration <= now_ms:
                 level.remove(reference)
-                queue.expire_waiting(reference)
+                try:
+                    queue.expire_waiting(reference)
+                except BaseException:
+                    queue.waiting.put_back((reference,))
+                    raise
                 queue.looks_left -= 1
                 if not queue.may_go_on():
                     cursors[level.priority] = reference.position
@@ -285,7 +327,10 @@ def next_for(queue: Queue, consumer: Consumer, now_ms: int) -> tuple[MessageRefe
                     cursors[level.priority] = reference.position
                     return None
                 queue.read_back_left -= 1
-                message = queue.read(reference)
+                message = queue.read_waiting(reference)
+                if message is None:
+                    # it is set aside: the next one in order
+                    continue
             if (consumer.filter is None or consumer.filter.matches(message)) and _group_allows(
                 queue, consumer, message
             ):

@@ -11,9 +11,10 @@ import logging
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from understudy.errors import BrokerError, DiskFull, StoreError
+from understudy.errors import BrokerError, DiskFull, MessageUnreadable, StoreError
 from understudy.message import Message
 from understudy.routing.address import Address
+from understudy.routing.quarantine import NEVER_MS
 from understudy.routing.queue import Queue
 from understudy.store.reference import MessageReference
 
@@ -26,8 +27,6 @@ log = logging.getLogger(__name__)
 _TWO_31 = 1 << 31
 #: Pause before a message leaves again for an address that had no room for it.
 TRY_AGAIN_MS: Final = 30_000
-#: A time that does not come.
-_NEVER_MS: Final = 1 << 62
 
 
 def cancel(
@@ -84,9 +83,12 @@ def kill(office: PostOffice, queue: Queue, reference: MessageReference) -> None:
 
 
 def _try_again(office: PostOffice, queue: Queue, reference: MessageReference, error: BrokerError) -> None:
-    """There is no room where it should go: it waits, and after a while it is in its place again. Raises what
-    says that the store has failed.
+    """There is no room where it should go: it waits, and after a while it is in its place again. One that cannot
+    be read is set aside. Raises what says that the store has failed.
     """
+    if isinstance(error, MessageUnreadable):
+        queue.set_aside(reference, error)
+        return
     if isinstance(error, StoreError) and not isinstance(error, DiskFull):
         raise error
     if not office.store.full:
@@ -99,14 +101,15 @@ def _try_again(office: PostOffice, queue: Queue, reference: MessageReference, er
     office.scheduled.add(queue, reference, office.clock.wall_ms() + TRY_AGAIN_MS)
 
 
-def set_aside(office: PostOffice, queue: Queue, reference: MessageReference) -> None:
-    """A delivery that cannot be carried out: nobody is given it again before an operator releases it, or the next
-    activation. A loan ends, as the queue keeps what was lent.
+def set_aside(office: PostOffice, queue: Queue, reference: MessageReference, error: BrokerError) -> None:
+    """The delivery of a large message whose body cannot be read: no consumer is given it again before an operator
+    releases it, or the next activation. A loan ends, as the queue keeps what was lent.
     """
+    office.damaged.hold(queue, reference, error)
     if queue.kind is not None and not queue.kind.settled((reference,)):
         return
     queue.postpone()
-    office.scheduled.add(queue, reference, _NEVER_MS)
+    office.scheduled.add(queue, reference, NEVER_MS)
 
 
 def _share(entropy: Entropy | None) -> float:

@@ -115,7 +115,8 @@ class LastValues:
     def _key_of(self, reference: MessageReference) -> str | None:
         if reference.message_id in self._coming:
             return self._coming.pop(reference.message_id)
-        return self._key_in(self._queue.read(reference))
+        message = self._queue.read_waiting(reference)
+        return self._key_in(message) if message is not None else None
 
     def _key_in(self, message: Message) -> str | None:
         value = message.properties.get(self.key)

@@ -13,12 +13,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Final
 
+from understudy.errors import StoreError
 from understudy.message import LargeMessage, Message
 from understudy.routing.settings import AddressSettings
 from understudy.store.columns import PAGE_SEGMENT
 from understudy.store.pages import PageChain, Pages
 from understudy.store.read_ahead import RUN_BYTES, RunReader
-from understudy.store.reference import LargeReference, Location, MessageReference
+from understudy.store.reference import LargeReference, Location, MessageReference, unpack_location
 
 if TYPE_CHECKING:
     from understudy.routing.address import Address
@@ -118,6 +119,12 @@ class Paging:
             return LargeMessage.decode(message.encoded)
         return message
 
+    def raw(self, location: Location | None) -> bytes:
+        """The bytes of a page as they are, damaged or not; none if they are not in a page file."""
+        if self._pages is None or location is None or location < _FIRST_PAGE:
+            return b""
+        return self._pages.read_raw(*unpack_location(location))
+
     def _open_reader(self, key: tuple[Queue, bool]) -> RunReader:
         queue, paged = key
         settings = queue.address.settings
@@ -153,10 +160,14 @@ class Paging:
 
 def _alike(locations: Iterable[Location | None], paged: bool) -> Iterator[Location]:
     """Those at the beginning that are all in page files, or all in the log: neither knows the other's."""
-    for location in locations:
-        if location is None or (location >= _FIRST_PAGE) is not paged:
-            return
-        yield location
+    try:
+        for location in locations:
+            if location is None or (location >= _FIRST_PAGE) is not paged:
+                return
+            yield location
+    except StoreError:
+        # of spilled references: taking the next one will meet it
+        return
 
 
 def _smallest(limit: int, *settings: int) -> int:

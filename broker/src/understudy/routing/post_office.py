@@ -42,6 +42,7 @@ from understudy.routing.divert import Diverts
 from understudy.routing.duplicate_ids import duplicate_id_bytes
 from understudy.routing.order import Done, Order, RoutingTransaction
 from understudy.routing.paging import Paging
+from understudy.routing.quarantine import DamagedMessages
 from understudy.routing.queue import EXPIRED_AT_ONCE, Queue
 from understudy.routing.restore import restore
 from understudy.routing.scheduled import ScheduledDeliveries
@@ -107,6 +108,7 @@ class PostOffice:
         self.counts_messages = global_max_messages >= 0
         self.memory_max_count = global_max_messages if global_max_messages >= 0 else 1 << 62
         self.paging = Paging(self, pages)
+        self.damaged = DamagedMessages(self)
         self.paging.begin(timers.call_later)
         self.persist_id_cache = persist_id_cache
         self.dirty: list[Queue] = []
@@ -560,9 +562,9 @@ class PostOffice:
         """Deliveries that failed; see ``departures``."""
         departures.cancel(self, queue, references, delay_redelivery=delay_redelivery)
 
-    def set_aside(self, queue: Queue, reference: MessageReference) -> None:
+    def set_aside(self, queue: Queue, reference: MessageReference, error: BrokerError) -> None:
         """A delivery that cannot be carried out; see ``departures``."""
-        departures.set_aside(self, queue, reference)
+        departures.set_aside(self, queue, reference, error)
 
     def move(
         self, copy: Message, target: Address, queues: tuple[Queue, ...], queue: Queue, reference: MessageReference

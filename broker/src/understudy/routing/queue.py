@@ -15,7 +15,7 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Protocol
 
 from understudy.config.model import RoutingType
-from understudy.errors import MaxConsumersExceeded
+from understudy.errors import MaxConsumersExceeded, MessageUnreadable
 from understudy.limits import GROUP_NAME_CHARACTERS_MAX
 from understudy.message import Message
 from understudy.routing.configuration import QueueConfiguration
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from understudy.ports import Timers
     from understudy.routing.address import Address
     from understudy.routing.paging import Paging
+    from understudy.routing.quarantine import DamagedMessages
     from understudy.routing.scheduled import ScheduledDeliveries
 
 #: Expired messages taken out of a queue before something else has its turn.
@@ -46,6 +47,7 @@ class QueueOffice(Protocol):
     store: MessageStore
     timers: Timers
     paging: Paging
+    damaged: DamagedMessages
     scheduled: ScheduledDeliveries
     memory_bytes: int
     memory_count: int
@@ -401,10 +403,16 @@ class Queue:
         self.forget(references)
 
     def read(self, reference: MessageReference) -> Message:
-        """The message of a reference whose body is not in memory."""
-        if reference.message is not None:
-            return reference.message
-        return self._office.paging.read(self, reference)
+        """The message of a reference. Raises MessageUnreadable: the caller has it set aside (``set_aside``)."""
+        return reference.message or self._office.damaged.read(self, reference)
+
+    def read_waiting(self, reference: MessageReference) -> Message | None:
+        """The message of one that waits or is scheduled; None: it cannot be read and is set aside."""
+        return self._office.damaged.read_waiting(self, reference)
+
+    def set_aside(self, reference: MessageReference, error: MessageUnreadable) -> None:
+        """One that is in no place any more cannot be read."""
+        self._office.damaged.set_aside(self, reference, error)
 
     def browse(self, position: tuple[int, int]) -> Iterator[tuple[tuple[int, int], MessageReference]]:
         """Waiting references from a position on, each with the position to go on from; the queue

@@ -11,7 +11,6 @@ it blocks nobody.
 
 from __future__ import annotations
 
-import logging
 from collections import OrderedDict
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
@@ -28,8 +27,6 @@ from understudy.store.reference import MessageReference
 
 if TYPE_CHECKING:
     from understudy.session.session import ServerSession
-
-log = logging.getLogger(__name__)
 
 
 class ServerConsumer(Consumer):
@@ -86,7 +83,9 @@ class ServerConsumer(Consumer):
         reference.delivery_count += 1
         try:
             charged = self._send(self.consumer_id, message, reference.delivery_count)
-        except BrokerError:
+        except StoreError:
+            # the dispatcher puts it back
+            reference.delivery_count -= 1
             raise
         except Exception as bug:
             self.delivering[reference.message_id] = reference
@@ -96,11 +95,20 @@ class ServerConsumer(Consumer):
         self.allowance_bytes -= charged
         self.messages_delivered += 1
         if self._pre_acknowledge:
-            self.messages_acknowledged += 1
-            # The dispatcher counts it as handed out afterwards; the sum is right.
-            self.queue.acknowledge((reference,))
+            self._acknowledge_at_once((reference,))
         else:
             self.delivering[reference.message_id] = reference
+
+    def _acknowledge_at_once(self, references: Sequence[MessageReference]) -> None:
+        """What was sent needs no acknowledgement. If the log cannot take it the dispatcher puts them back."""
+        try:
+            # The dispatcher counts them as handed out afterwards; the sum is right.
+            self.queue.acknowledge(references)
+        except BaseException:
+            for reference in references:
+                reference.delivery_count -= 1
+            raise
+        self.messages_acknowledged += len(references)
 
     def _end_loans(self, references: Sequence[MessageReference]) -> None:
         """A queue that does not lend any more hands out for good what this consumer may still have as a loan."""
@@ -114,7 +122,7 @@ class ServerConsumer(Consumer):
             self._end_loans(references)
         try:
             charged = self._callback.deliver_run(self.consumer_id, references)
-        except BrokerError:
+        except StoreError:
             raise
         except Exception as bug:
             self.delivering.update([(reference.message_id, reference) for reference in references])
@@ -124,8 +132,7 @@ class ServerConsumer(Consumer):
         self.allowance_bytes -= charged
         self.messages_delivered += len(references)
         if self._pre_acknowledge:
-            self.messages_acknowledged += len(references)
-            self.queue.acknowledge(references)
+            self._acknowledge_at_once(references)
         else:
             self.delivering.update([(reference.message_id, reference) for reference in references])
 
@@ -133,7 +140,7 @@ class ServerConsumer(Consumer):
         try:
             if not self._begin_large(reference, message, reference.delivery_count + 1):
                 return
-        except BrokerError:
+        except StoreError:
             raise
         except Exception as bug:
             self.delivering[reference.message_id] = reference
@@ -142,8 +149,7 @@ class ServerConsumer(Consumer):
         reference.delivery_count += 1
         self.messages_delivered += 1
         if self._pre_acknowledge:
-            self.messages_acknowledged += 1
-            self.queue.acknowledge((reference,))
+            self._acknowledge_at_once((reference,))
         else:
             self.delivering[reference.message_id] = reference
         self._send_pieces()
@@ -166,14 +172,7 @@ class ServerConsumer(Consumer):
         self.allowance_bytes -= frame_bytes
 
     def _set_aside(self, reference: MessageReference, error: BrokerError) -> None:
-        self._complain(reference, error)
-        self.session.set_aside(self.queue, reference)
-
-    def _complain(self, reference: MessageReference, error: BrokerError) -> None:
-        log.error(
-            "large message cannot be delivered",
-            extra={"queue": self.queue.name, "message_id": reference.message_id, "error": str(error)},
-        )
+        self.session.set_aside(self.queue, reference, error)
 
     def _send_pieces(self) -> None:
         """Send what credits and the socket allow."""
@@ -186,7 +185,7 @@ class ServerConsumer(Consumer):
                 return
             try:
                 self._charge(self._callback.deliver_piece(self.consumer_id, piece, continues))
-            except BrokerError:
+            except StoreError:
                 raise
             except Exception as bug:
                 self.abandon(bug)
@@ -208,7 +207,7 @@ class ServerConsumer(Consumer):
         if self.delivering.pop(reference.message_id, None) is not None:
             self._set_aside(reference, error)
         else:
-            self._complain(reference, error)
+            self.session.complain(self.queue, reference, error)
         self.disconnect()
 
     def disconnect(self) -> None:
@@ -345,7 +344,8 @@ class BrowserConsumer(ServerConsumer):
         return True
 
     def _set_aside(self, reference: MessageReference, error: BrokerError) -> None:
-        self._complain(reference, error)
+        # it stays in its queue, for a consumer to find out; the browser goes on behind it
+        self.session.complain(self.queue, reference, error)
 
     def prompt(self) -> None:
         if not self._finish_first():
@@ -380,8 +380,8 @@ class BrowserConsumer(ServerConsumer):
             self._from = following
             if reference.expiration and reference.expiration <= now_ms:
                 continue
-            message = queue.read(reference)
-            if self.filter is not None and not self.filter.matches(message):
+            message = queue.read_waiting(reference)
+            if message is None or (self.filter is not None and not self.filter.matches(message)):
                 continue
             if isinstance(message, LargeMessage):
                 if self._begin_large(reference, message, reference.delivery_count):

@@ -280,9 +280,13 @@ class ServerSession:
         """Where bodies of large messages are."""
         return self._office.store.large
 
-    def set_aside(self, queue: Queue, reference: MessageReference) -> None:
-        """A delivery that can not be carried out at all."""
-        self._office.set_aside(queue, reference)
+    def set_aside(self, queue: Queue, reference: MessageReference, error: BrokerError) -> None:
+        """The delivery of a large message whose body cannot be read; no consumer is given it any more."""
+        self._office.set_aside(queue, reference, error)
+
+    def complain(self, queue: Queue, reference: MessageReference, error: BrokerError) -> None:
+        """The body of a large message cannot be read; the message stays where it is."""
+        self._office.damaged.hold(queue, reference, error)
 
     @property
     def sending_transaction(self) -> Transaction | None:

@@ -18,6 +18,7 @@ from understudy.ids import NodeId, uuid_bytes
 from understudy.ports import Clock, Disk
 from understudy.store.follower import Follower
 from understudy.store.log_chain import highest_number, newest_epoch
+from understudy.store.quarantine import write_entries
 from understudy.store.records import HEADER_BYTES, EpochRecord, RecordType, SegmentEnd, encode_epoch
 from understudy.store.reference import pack_location
 from understudy.store.reserve import give_up_reserve
@@ -47,6 +48,8 @@ class Epoch:
     number: int
     position: int
     """Offset behind the EPOCH record."""
+    set_aside: int
+    """Damaged records that were passed over for the first time."""
 
 
 def begin_epoch(
@@ -84,6 +87,10 @@ def begin_epoch(
     names = disk.list(directory)
     epoch = newest_epoch(names) + 1
     number = highest_number(names) + 1
+    passed = follower.damage.passed.values()
+    if passed:
+        # first: without their entries the next start would meet them as damage
+        write_entries(disk, directory, [(each.entry(directory, clock.wall_ms()), each.raw) for each in passed])
     ends = follower.ends()
     for end in ends:
         state.segments[end.number].end = end.end
@@ -111,7 +118,7 @@ def begin_epoch(
     present = set(names)
     removable = state.removable.items()
     state.removable = {number: of for number, of in removable if segment_name(number, of) in present}
-    return Epoch(state, file, number, position)
+    return Epoch(state, file, number, position, len(follower.damage.passed))
 
 
 def _create_first_segment(

@@ -25,6 +25,7 @@ from understudy.store.follower import Follower, recover
 from understudy.store.forwarding import Forwarding
 from understudy.store.journal import SEGMENT_BYTES, SEGMENT_BYTES_MAX, SEGMENT_BYTES_MIN, Journal
 from understudy.store.operation_context import OperationContext
+from understudy.store.quarantine import read_known_damage
 from understudy.store.reference import unpack_location
 from understudy.store.retention import Retention, RetentionSettings
 from understudy.store.segment import log_size_bytes, read_header
@@ -226,6 +227,7 @@ class Compaction:
             context=context,
             forwarding=Forwarding(),
             forget=self._forget,
+            known=read_known_damage(disk, directory),
             settings=settings,
         )
 

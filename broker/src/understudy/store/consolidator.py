@@ -23,6 +23,7 @@ from understudy.store.copy_forward import SegmentCopy
 from understudy.store.forwarding import Forwarding
 from understudy.store.journal import Journal
 from understudy.store.operation_context import OperationContext
+from understudy.store.quarantine import KnownDamage
 from understudy.store.records import RecordType, SnapshotRecord, encode_drop, encode_snapshot
 from understudy.store.reserve import give_up_reserve
 from understudy.store.settings import StoreSettings
@@ -68,6 +69,7 @@ class Consolidator:
         context: OperationContext,
         forwarding: Forwarding,
         forget: Callable[[int], int | None],
+        known: KnownDamage,
         settings: StoreSettings,
     ) -> None:
         """
@@ -82,6 +84,7 @@ class Consolidator:
             context: Says what is durable.
             forwarding: Told of every message that is copied.
             forget: The store lets go of a segment; returns the epoch it was of.
+            known: Damage that was set aside: it is passed over.
             settings: Of the store.
         """
         self._disk = disk
@@ -91,6 +94,7 @@ class Consolidator:
         self._journal = journal
         self._state = state
         self._forwarding = forwarding
+        self._known = known
         self._context = context
         self._remover = FileRemover(journal, state, directory, forget)
         self._trimmer = LogTrimmer(journal, state, context, settings.segment_bytes, self._remover)
@@ -115,8 +119,8 @@ class Consolidator:
         """Messages copied forward so far."""
         self.dropped_segments = 0
         """Segments dropped so far."""
-        self._broken = False
-        """Damage in the log keeps snapshots from being made."""
+        self._broken_at = -1
+        """Damage in the log keeps snapshots from being made as long as no more damage is known than this."""
         self.readers: dict[str, int] = {}
         """The place of named readers (design s. 4): name to the first segment number it still needs.
         Nothing from there on is dropped."""
@@ -189,7 +193,7 @@ class Consolidator:
 
     def _due(self, interval: int, at_most: int | None) -> int:
         """Segment up to which a snapshot is to be made, so many segments at most; 0 for none."""
-        if not self._segments_min or self._broken:
+        if not self._segments_min or self._known.count == self._broken_at:
             return 0
         newest = self._snapshots[0].number if self._snapshots else 0
         since: list[int] = []
@@ -210,8 +214,8 @@ class Consolidator:
             # the log may have grown by more than one snapshot takes in
             self._start(self._interval())
         elif isinstance(error, JournalCorrupt):
-            self._broken = True
-            log.error("the log is not consolidated any more: it is damaged", extra={"error": str(error)})
+            self._broken_at = self._known.count
+            log.error("the log is not consolidated: it is damaged", extra={"error": str(error)})
         elif isinstance(error, StoreError | OSError):
             log.warning("the log was not consolidated", extra={"error": str(error)})
         else:
@@ -282,6 +286,7 @@ class Consolidator:
                 epoch=self._journal.epoch,
                 state=self._state,
                 last_sequence=lambda: self._journal.sequence,
+                known=self._known,
             )
             try:
                 return (yield from builder.build(base, last))
@@ -330,7 +335,9 @@ class Consolidator:
         sparse = sparse_segments(kept, self.live, self._percent)
         wanted = [number for number in sparse if number not in self._passed][:segments_max]
         for number in sorted(wanted):
-            copy = SegmentCopy(self._disk, self._directory, number, self._journal, self._state, self._forwarding)
+            copy = SegmentCopy(
+                self._disk, self._directory, number, self._journal, self._state, self._forwarding, self._known
+            )
             try:
                 yield from copy.run()
             except DiskFull as error:

@@ -18,6 +18,7 @@ from understudy.ports import Disk, File
 from understudy.store.background import STEP_BYTES, Durable, Job, read_job
 from understudy.store.forwarding import Forwarding
 from understudy.store.journal import Journal
+from understudy.store.quarantine import KnownDamage
 from understudy.store.records import HEADER_BYTES, MESSAGE_HEADER_BYTES, RecordType, encode_move
 from understudy.store.reference import pack_location
 from understudy.store.replay import read_frame
@@ -34,7 +35,14 @@ class SegmentCopy:
     """See the module's text."""
 
     def __init__(
-        self, disk: Disk, directory: str, number: int, journal: Journal, state: StoreState, forwarding: Forwarding
+        self,
+        disk: Disk,
+        directory: str,
+        number: int,
+        journal: Journal,
+        state: StoreState,
+        forwarding: Forwarding,
+        known: KnownDamage,
     ) -> None:
         """
         Args:
@@ -44,6 +52,7 @@ class SegmentCopy:
             journal: Where the messages go.
             state: Of the running store: what is live, what was moved already.
             forwarding: Told of every message that is copied.
+            known: Damaged records that were set aside: they are passed over.
         """
         self._disk = disk
         self._directory = directory
@@ -51,6 +60,7 @@ class SegmentCopy:
         self._journal = journal
         self._state = state
         self._forwarding = forwarding
+        self._known = known
         self.messages = 0
         """Copied."""
 
@@ -75,12 +85,14 @@ class SegmentCopy:
                 at = 0
                 length = 0
                 while at + HEADER_BYTES <= len(data):
-                    (length,) = _LENGTH.unpack_from(data, at + 4)
+                    damaged = self._known.length_at(number, use.epoch, origin + at)
+                    length = damaged or _LENGTH.unpack_from(data, at + 4)[0]
                     if length < HEADER_BYTES:
                         raise JournalCorrupt("a record is damaged", file=path, offset=origin + at)
                     if at + length > len(data):
                         break
-                    if data[at + 20] in _MESSAGES and origin + at >= use.moved and self._is_live(data, at):
+                    is_message = data[at + 20] in _MESSAGES and not damaged
+                    if is_message and origin + at >= use.moved and self._is_live(data, at):
                         if read_frame(data, at, origin, seed) is None:
                             raise JournalCorrupt("a record is damaged", file=path, offset=origin + at)
                         self._copy_record(origin + at, data[at : at + length])

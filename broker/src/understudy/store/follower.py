@@ -27,6 +27,7 @@ from understudy.errors import JournalCorrupt, StoreError
 from understudy.ids import NodeId
 from understudy.limits import ID_CACHE_SIZE, RECORD_BYTES_MAX
 from understudy.ports import Disk, File
+from understudy.store.damage import DamageReader
 from understudy.store.log_chain import Chain, Link, read_chain
 from understudy.store.records import HEADER, HEADER_BYTES, SegmentEnd
 from understudy.store.replay import Cursor, Stop, find_later_record, read_frame, replay
@@ -54,6 +55,7 @@ class Follower:
         *,
         node_id: NodeId | None = None,
         id_cache_size: int = ID_CACHE_SIZE,
+        quarantine: bool = False,
     ) -> None:
         """Nothing is read yet.
 
@@ -62,10 +64,14 @@ class Follower:
             directory: Absolute path of the store.
             node_id: Whose log it must be; None for anybody's.
             id_cache_size: Duplicate ids kept per address.
+            quarantine: Pass over damaged records whose extent is known (``damage``).
         """
         self._disk = disk
         self._directory = directory
         self._node_id = node_id
+        self.damage = DamageReader(disk, directory, allow=quarantine)
+        self._settled = False
+        """Nobody else is writing."""
         self._id_cache_size = id_cache_size
         self._file: File | None = None
         self.restarts = 0
@@ -80,6 +86,7 @@ class Follower:
 
     def _reset(self) -> None:
         self.state = StoreState(self._id_cache_size)
+        self.damage.begin()
         self.caught_up = False
         """Whether the last poll reached the end of what is readable."""
         self.lag_bytes = 0
@@ -154,6 +161,9 @@ class Follower:
             except FileNotFoundError:
                 # trimmed, or renamed into place, between listing and opening
                 self._names = []
+            except JournalCorrupt as error:
+                error.hint = self.damage.hint()
+                raise
         raise JournalCorrupt("segments disappear while they are read", file=self._directory, offset=0)
 
     def finish(self) -> None:
@@ -164,6 +174,7 @@ class Follower:
             As ``poll``, and JournalCorrupt for damage near the end.
         """
         self._names = []
+        self._settled = True
         if not self._confirm_position():
             self._restart()
         try:
@@ -175,12 +186,14 @@ class Follower:
                     break
             self._judge_beginning()
         except JournalCorrupt as error:
+            error.hint = self.damage.hint()
             if self.rejected and self.base is None:
                 name, reason = next(iter(self.rejected.items()))
                 raise JournalCorrupt(
                     f"snapshot {name} cannot be used ({reason}), and the log alone is not whole: {error}",
                     file=reason.file,
                     offset=reason.offset,
+                    hint=error.hint,
                 ) from error
             raise
 
@@ -439,6 +452,8 @@ class Follower:
                     continue
             self._chunk_bytes = _READ_BYTES_MIN
             if fresh:
+                if self.damage.pass_over(self.state, cursor, self.chain.links[self._index :], stop, self._settled):
+                    continue
                 return Stop.BLANK if stop is Stop.ENDED else stop
             # a network file system asks for news about its cached pages when a file is opened
             fresh = True
@@ -476,10 +491,11 @@ class Follower:
         at = last = 0
         while at < len(data):
             frame = read_frame(data, at, read.batch, read.seed)
-            if frame is None:
+            passed = self.damage.length_at(read, read.batch + at) if frame is None else 0
+            if frame is None and not passed:
                 return False
-            at += frame.length
-            last = frame.sequence
+            at += frame.length if frame is not None else passed
+            last = frame.sequence if frame is not None else last + 1
         return at == read.offset - read.batch and last == read.sequence
 
     def _judge_beginning(self) -> None:
@@ -568,12 +584,12 @@ def _complaint(cursor: Cursor) -> str:
     return f"record {cursor.sequence + 1} is damaged or missing" if cursor.sequence else "the first record is damaged"
 
 
-def recover(disk: Disk, directory: str, *, node_id: NodeId | None = None) -> Follower:
+def recover(disk: Disk, directory: str, *, node_id: NodeId | None = None, quarantine: bool = False) -> Follower:
     """Cold recovery: a follower that has read the whole log and decided its end.
 
     Raises:
         As ``Follower.poll`` and ``Follower.finish``.
     """
-    follower = Follower(disk, directory, node_id=node_id)
+    follower = Follower(disk, directory, node_id=node_id, quarantine=quarantine)
     follower.finish()
     return follower

@@ -34,7 +34,7 @@ from understudy.store.journal import Journal
 from understudy.store.large_messages import LargeMessages
 from understudy.store.message_run import append_run
 from understudy.store.operation_context import OperationContext
-from understudy.store.read_ahead import RUN_BYTES, RunReader
+from understudy.store.quarantine import Quarantine
 from understudy.store.read_back import ReadBack
 from understudy.store.records import (
     ACKNOWLEDGE_HEADER_BYTES,
@@ -118,7 +118,8 @@ class MessageStore:
         self.node_id: NodeId = state.node_id
         self.epoch = state.epoch
         self.large = large
-        large.begin(context, state.epoch, state.large_files())
+        self.quarantine = Quarantine(disk, directory, housekeeper)
+        large.begin(context, state.epoch, self.quarantine.with_files(state.large_files()))
         self._disk = disk
         self._directory = directory
         self._settings = settings
@@ -153,7 +154,10 @@ class MessageStore:
             on_segment=self._begin_segment,
             on_space=self._update_full,
         )
-        self._read_back = ReadBack(disk, directory, self._journal, self._epochs, self._forwarding)
+        self.read_back = ReadBack(disk, directory, self._journal, self._epochs, self._forwarding)
+        self.read_message, self.reader = self.read_back.read, self.read_back.reader
+        self.fail = self._journal.fail
+        """Told that something of the store cannot be used any more: nothing is confirmed from then on."""
         self._consolidator = self._make_consolidator(housekeeper, clock)
 
     def _make_consolidator(self, writer: LogWriter, clock: Clock) -> Consolidator:
@@ -168,6 +172,7 @@ class MessageStore:
             context=self.context,
             forwarding=self._forwarding,
             forget=self._forget_segment,
+            known=self.quarantine.known,
             settings=self._settings,
         )
 
@@ -224,6 +229,7 @@ class MessageStore:
             large=large or LargeMessages(disk, f"{directory}/large", writer, clock),
             on_failure=on_failure,
         )
+        store.quarantine.begin(epoch.state.segments, epoch.set_aside)
         store.check_disk()
         return store
 
@@ -508,14 +514,6 @@ class MessageStore:
         self.state.roll_back(tx_id)
         return sequence
 
-    def read_message(self, location: Location) -> Message:
-        """The message of a record; raises as ``ReadBack.read``."""
-        return self._read_back.read(location)
-
-    def reader(self, run_bytes: int = RUN_BYTES, messages_max: int = -1) -> RunReader:
-        """Reads many messages of one queue back, neighbours together."""
-        return self._read_back.reader(run_bytes, messages_max)
-
     # --- turns, disk, end -----------------------------------------------------------------------
 
     def gathers(self) -> bool:
@@ -553,6 +551,7 @@ class MessageStore:
         self._journal.spares.retry()
         self.large.flush()
         self._journal.prune_retention()
+        self.quarantine.retry()
         self._update_full()
         if self.full:
             self._consolidator.free_space()
@@ -579,9 +578,10 @@ class MessageStore:
         """Write what was appended, seal the segment, then call ``done``. Nothing may be stored
         afterwards.
         """
-        self._read_back.close()
+        self.read_back.close()
         self._consolidator.stop()
         self.large.close()
+        self.quarantine.close()
         self._journal.close(done)
 
     # --- segments -------------------------------------------------------------------------------
@@ -594,5 +594,5 @@ class MessageStore:
 
     def _forget_segment(self, number: int) -> int | None:
         """It is trimmed: nothing will be read back from it."""
-        self._read_back.forget(number)
+        self.read_back.forget(number)
         return self._epochs.pop(number, None)

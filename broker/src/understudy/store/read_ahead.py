@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Final
 
+from understudy.errors import DiskFailed, JournalCorrupt
 from understudy.message import Message
 from understudy.store.reference import Location, unpack_location
 
@@ -93,14 +94,24 @@ class RunReader:
         for following in upcoming:
             if following is None or not left:
                 break
-            next_number, next_offset, next_length = unpack_location(self._resolve(following))
+            try:
+                next_number, next_offset, next_length = unpack_location(self._resolve(following))
+            except JournalCorrupt:
+                # whoever reads that one will be told
+                break
             if next_number != number or not 0 <= next_offset - end <= _GAP_BYTES or next_offset + next_length > last:
                 break
             end = next_offset + next_length
             left -= 1
         # let go of the old run before the new one is made
         self._data = memoryview(b"")
-        data = self._fetch(number, offset, end - offset)
+        try:
+            data = self._fetch(number, offset, end - offset)
+        except DiskFailed:
+            if end == offset + length:
+                raise
+            # it may be a neighbour that cannot be read
+            data = self._fetch(number, offset, length)
         self.runs += 1
         self._data = memoryview(data)
         self._number, self._start, self._end = number, offset, offset + len(data)

@@ -5,6 +5,7 @@ Not here: which messages (``routing``), how neighbours are read together (``read
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Final
 from zlib import crc32
 
@@ -21,6 +22,26 @@ from understudy.store.segment import seed_of, segment_name
 #: Segments kept open for reading messages back.
 _OPEN_FILES_MAX: Final = 64
 _MESSAGES: Final = (int(RecordType.MESSAGE_ADD), int(RecordType.MESSAGE_MOVE))
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a record lies now, and a way to its bytes that any thread may take."""
+
+    disk: Disk
+    path: str
+    number: int
+    epoch: int
+    offset: int
+    length: int
+
+    def read(self) -> bytes:
+        """The bytes as they are; raises DiskFailed or FileNotFoundError."""
+        file = self.disk.open(self.path, read_only=True)
+        try:
+            return file.read(self.offset, self.length)
+        finally:
+            file.close()
 
 
 class ReadBack:
@@ -52,6 +73,15 @@ class ReadBack:
         """
         location = self.resolve(location)
         return self._decode(location, self._fetch(*unpack_location(location)))
+
+    def place_of(self, location: Location) -> Place | None:
+        """Where a record lies now; None when its segment is not part of the log."""
+        try:
+            number, offset, length = unpack_location(self.resolve(location))
+        except JournalCorrupt:
+            return None
+        epoch = self._epochs[number]
+        return Place(self._disk, self._path(number, epoch), number, epoch, offset, length)
 
     def resolve(self, location: Location) -> Location:
         """The location in a segment that is there, for one that was given out at any time.

@@ -213,3 +213,16 @@ def find_later_record(data: bytes, origin: int, seed: int, *, above: int, behind
         if length >= HEADER_BYTES and read_frame(data, at, origin, seed) is not None:
             return origin + at
     return None
+
+
+def find_next_record(data: bytes, origin: int, seed: int, *, above: int) -> Frame | None:
+    """The first valid record with a sequence higher than ``above``; see ``find_later_record`` for the others."""
+    used = len(data.rstrip(b"\0"))
+    for match in _CANDIDATE.finditer(data, 0, used + HEADER_BYTES):
+        at = match.start()
+        _, length, sequence, batch, _, _, _ = HEADER.unpack_from(data, at)
+        if above < sequence and length >= HEADER_BYTES and HEADER_BLOCK_BYTES <= batch <= origin + at:
+            frame = read_frame(data, at, origin, seed)
+            if frame is not None:
+                return frame
+    return None

@@ -21,6 +21,7 @@ from understudy.ids import NodeId
 from understudy.limits import RECORD_BYTES_MAX
 from understudy.ports import Clock, Disk, File
 from understudy.store.background import PAUSE, STEP_BYTES, Durable, Job, read_job
+from understudy.store.quarantine import KnownDamage
 from understudy.store.records import HEADER, HEADER_BYTES, MESSAGE_HEADER_BYTES, SEAL_FIXED_BYTES, SealRecord
 from understudy.store.reference import unpack_location
 from understudy.store.replay import Cursor, Stop, replay
@@ -107,6 +108,7 @@ class SnapshotBuilder:
         epoch: int,
         state: StoreState,
         last_sequence: Callable[[], int],
+        known: KnownDamage,
     ) -> None:
         """
         Args:
@@ -117,6 +119,7 @@ class SnapshotBuilder:
             epoch: Of the node that writes.
             state: Of the running store: what is live, where segments end.
             last_sequence: Of the last record appended.
+            known: Damaged records that were set aside: they are passed over.
         """
         self._disk = disk
         self._directory = directory
@@ -125,6 +128,7 @@ class SnapshotBuilder:
         self._epoch = epoch
         self._state = state
         self._last_sequence = last_sequence
+        self._known = known
         self._replayed = StoreState(state.id_cache_size)
         self._late = self._replayed.late = LateChanges()
         self._live = LiveBytes()
@@ -203,7 +207,8 @@ class SnapshotBuilder:
         file: File = yield Job(lambda: self._disk.open(path, read_only=True))
         try:
             found = yield Job(lambda: read_seal(file, read_header(file, number, use.epoch)))
-            if found is None or found[0] + SEAL_FIXED_BYTES + 4 * found[1].count != use.end:
+            damaged = self._known.touches(number, use.epoch)
+            if found is None or damaged or found[0] + SEAL_FIXED_BYTES + 4 * found[1].count != use.end:
                 yield from self._replay(state, file, cursor, use.end)
             else:
                 at, seal = found
@@ -254,13 +259,26 @@ class SnapshotBuilder:
             stop = replay(state, cursor, data)
             if stop in (Stop.SEALED, Stop.CLOSED):
                 cursor.sealed = stop
-            if cursor.offset > offset:
+            if cursor.offset > offset or self._pass_over(state, cursor, end):
                 want = STEP_BYTES
                 continue
             needed_bytes = HEADER.unpack_from(data)[1] if len(data) >= HEADER_BYTES else 0
             if stop is not Stop.SHORT or not want < needed_bytes <= RECORD_BYTES_MAX:
                 raise JournalCorrupt(f"record {cursor.sequence + 1} is damaged", file=path, offset=offset)
             want = needed_bytes
+
+    def _pass_over(self, state: StoreState, cursor: Cursor, end: int) -> bool:
+        """Whether the record at the cursor is damaged and was set aside: reading goes on behind it."""
+        length = self._known.length_at(cursor.number, cursor.epoch, cursor.offset)
+        if not length or not cursor.sequence:
+            return False
+        cursor.offset += length
+        cursor.sequence += 1
+        state.sequence = cursor.sequence
+        if cursor.offset == end:
+            # what a seal would say
+            cursor.sealed = Stop.SEALED
+        return True
 
     # --- writing --------------------------------------------------------------------------------
 

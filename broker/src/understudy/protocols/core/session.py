@@ -113,7 +113,7 @@ class CoreSession:
         if type(packet) in _ALWAYS_ANSWERED or _answer_wanted(packet):
             correlation_id = getattr(packet, "correlation_id", NO_CORRELATION)
             self._fail(None if correlation_id == NO_CORRELATION else correlation_id, error)
-        else:
+        elif not self.gives_up(error):
             log.info("request failed", extra={"packet": type(packet).__name__, "error": str(error)})
 
     def _fail(self, correlation_id: int | None, error: BrokerError) -> None:
@@ -125,7 +125,10 @@ class CoreSession:
         an answer would tell the client that it failed for certain.
         """
         if isinstance(error, StoreError) and not isinstance(error, DiskFull):
-            self.channel.connection.connection.abort()
+            # a message that cannot be read is set aside and no StoreError: this one is of the store itself
+            connection = self.channel.connection
+            connection.services.store.fail(error)
+            connection.connection.abort()
             return True
         return False
 

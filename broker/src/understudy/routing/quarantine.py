@@ -1,0 +1,153 @@
+"""Messages that cannot be read: set aside, so that their neighbours go on being served (ADR 0020).
+
+A message whose stored bytes are damaged leaves its queue for good: first its bytes and a description go to the
+store's quarantine, then the log gets the acknowledgement that ends the message. Until both have happened it is
+among the scheduled messages of its queue with a time that never comes, so it is counted and not delivered.
+
+A message that cannot be read for another reason (the disk reports an error, the file of a large message is
+missing) may be readable later. It stays among the scheduled messages until an operator releases it or until the
+next activation; its entry in the quarantine says that it is held.
+
+Not here: the entries (``store.quarantine``), where a message is met (``delivery``, ``queue``, ``departures``).
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+from understudy.errors import BrokerError, JournalCorrupt, MessageUnreadable, StoreError
+from understudy.store.quarantine import QuarantineEntry
+from understudy.store.reference import LargeReference, MessageReference
+
+if TYPE_CHECKING:
+    from understudy.message import Message
+    from understudy.routing.post_office import PostOffice
+    from understudy.routing.queue import Queue
+
+log = logging.getLogger(__name__)
+
+#: A time that does not come.
+NEVER_MS: Final = 1 << 62
+
+
+class DamagedMessages:
+    """The messages of one node that cannot be read."""
+
+    __slots__ = ("_aside", "_office")
+
+    def __init__(self, office: PostOffice) -> None:
+        self._office = office
+        self._aside: set[tuple[int, int]] = set()
+        """Queue and message id of what is set aside and still in its queue."""
+
+    def read(self, queue: Queue, reference: MessageReference) -> Message:
+        """The message of a reference whose body is not in memory.
+
+        Raises:
+            MessageUnreadable: its bytes are damaged, or cannot be read.
+        """
+        try:
+            return self._office.paging.read(queue, reference)
+        except BrokerError as error:
+            # what was read ahead may be what is damaged
+            self._office.paging.forget_readers(queue)
+            raise MessageUnreadable(f"message {reference.message_id} of queue {queue.name!r}: {error}") from error
+
+    def read_waiting(self, queue: Queue, reference: MessageReference) -> Message | None:
+        """The message of a reference that waits in its queue or is scheduled; None when it cannot be read. Then it
+        is set aside.
+        """
+        try:
+            return queue.read(reference)
+        except MessageUnreadable as error:
+            self._take_out(queue, reference, error)
+            return None
+
+    def _take_out(self, queue: Queue, reference: MessageReference, error: MessageUnreadable) -> None:
+        waiting = queue.waiting.at(reference.priority, reference.position, reference.message_id)
+        if waiting is not None:
+            queue.waiting.remove(waiting)
+            self.set_aside(queue, waiting, error)
+        elif (queue.queue_id, reference.message_id) not in self._aside:
+            message_id = reference.message_id
+            scheduled = self._office.scheduled.take(queue, lambda each: each.message_id == message_id, 1)
+            queue.scheduled_count -= len(scheduled)
+            for each in scheduled:
+                self.set_aside(queue, each, error)
+        # else a consumer has it, or it is set aside already
+
+    def set_aside(self, queue: Queue, reference: MessageReference, error: MessageUnreadable) -> None:
+        """A reference that is in no place any more cannot be read."""
+        cause = error.__cause__
+        damaged = isinstance(cause, JournalCorrupt)
+        if queue.deleted:
+            queue.forget((reference,))
+            return
+        queue.scheduled_count += 1
+        self._office.scheduled.add(queue, reference, NEVER_MS)
+        self._aside.add((queue.queue_id, reference.message_id))
+        self._list(queue, reference, "message", str(cause or error), held=not damaged)
+
+    def hold(self, queue: Queue, reference: MessageReference, error: BrokerError) -> None:
+        """The body of a large message cannot be read; its caller has put the reference where it stays."""
+        self._list(queue, reference, "large message", str(error), held=True)
+
+    def _list(self, queue: Queue, reference: MessageReference, kind: str, reason: str, *, held: bool) -> None:
+        log.error(
+            "message set aside: it cannot be read",
+            extra={"queue": queue.name, "message_id": reference.message_id, "held": held, "error": reason},
+        )
+        store = self._office.store
+        place = store.read_back.place_of(reference.location) if reference.location is not None else None
+        entry = QuarantineEntry(
+            entry_id=f"message-{reference.message_id}-{queue.queue_id}",
+            kind=kind,
+            reason=reason,
+            found_ms=self._office.clock.wall_ms(),
+            segment=place.number if place is not None else 0,
+            epoch=place.epoch if place is not None else 0,
+            offset=place.offset if place is not None else 0,
+            length=place.length if place is not None else 0,
+            queue=queue.name,
+            queue_id=queue.queue_id,
+            address=queue.address.name,
+            message_id=reference.message_id,
+            file_id=reference.file_id if isinstance(reference, LargeReference) else 0,
+            durable=reference.durable,
+            held=held,
+        )
+        raw = place.read if place is not None else self._page_reader(reference)
+        store.quarantine.keep(entry, raw, partial(self._kept, queue, reference, held))
+
+    def _page_reader(self, reference: MessageReference) -> Callable[[], bytes]:
+        """Page files belong to this thread: their bytes are read at once."""
+        raw = b""
+        with suppress(StoreError):
+            raw = self._office.paging.raw(reference.location)
+        return lambda: raw
+
+    def _kept(self, queue: Queue, reference: MessageReference, held: bool, error: BaseException | None) -> None:
+        """The entry is on the medium, or cannot be."""
+        if error is not None:
+            log.error(
+                "message set aside stays in its queue: its quarantine entry was not written",
+                extra={"queue": queue.name, "message_id": reference.message_id, "error": str(error)},
+            )
+            return
+        if held:
+            return
+        taken = self._office.scheduled.take(queue, lambda each: each is reference, 1)
+        if not taken:
+            # released, or gone with its queue
+            return
+        self._aside.discard((queue.queue_id, reference.message_id))
+        if isinstance(reference, LargeReference):
+            self._office.store.large.hold(reference.file_id)
+        queue.scheduled_count -= 1
+        queue.log_acknowledges(taken)
+        queue.messages_killed += 1
+        queue.forget(taken)

@@ -1,0 +1,393 @@
+"""The quarantine of a store: damaged records and messages that were set aside (ADR 0020).
+
+Each entry is one file in the directory ``quarantine`` of the journal, ``<entry id>.entry``: a line of JSON
+that describes it (``QuarantineEntry``) and behind that line the bytes of the record as they were found. So
+the list belongs to the store, outlives a restart and a failover, and can be read without a broker.
+
+An entry states the extent of the damage in its segment. As long as that segment is part of the log, a
+reader of the log may pass over exactly these bytes (``damage``). Therefore dropping an entry keeps its
+description, marked as dropped and without the bytes, until the segment has left the log.
+
+Files are written away from the loop; ``keep`` reports when the entry is on the medium.
+
+Not here: which message of a queue an entry belongs to (``routing.quarantine``).
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
+from dataclasses import asdict, dataclass, fields, replace
+from typing import Any, Final
+
+from understudy.errors import DiskFailed, LimitExceeded, StoreError
+from understudy.limits import QUARANTINE_BYTES_MAX, QUARANTINE_ENTRIES_MAX
+from understudy.ports import Disk, LogWriter
+
+log = logging.getLogger(__name__)
+
+DIRECTORY_NAME: Final = "quarantine"
+_SUFFIX: Final = ".entry"
+_NAME: Final = re.compile(r"([0-9a-z-]{1,80})\.entry", re.ASCII)
+#: Longest description that is read. Bytes.
+_DESCRIPTION_BYTES_MAX: Final = 64 * 1024
+
+Done = Callable[[BaseException | None], None]
+
+
+@dataclass(frozen=True, slots=True)
+class QuarantineEntry:
+    """What is known of one damaged record or message."""
+
+    entry_id: str
+    """Unique in the store; the same damage found again gets the same id."""
+    kind: str
+    """``message``, ``large message``, or what a damaged record of the log seems to have been."""
+    reason: str
+    """What was found to be wrong, with file and offset."""
+    found_ms: int
+    """Wall time, epoch milliseconds."""
+    segment: int = 0
+    """Number of the segment the bytes lie in; 0 when they are not in the log."""
+    epoch: int = 0
+    offset: int = 0
+    length: int = 0
+    """Bytes of the record."""
+    sequence: int = 0
+    """Of the record, when it was met while the log was read; 0 when a consumer met it."""
+    queue: str = ""
+    queue_id: int = 0
+    address: str = ""
+    message_id: int = 0
+    """0 when it is not known."""
+    file_id: int = 0
+    """Of a large message: its body is kept as long as the entry; 0 for others."""
+    durable: bool = True
+    held: bool = False
+    """The message is still in its queue, out of reach of consumers, and is tried again at the next activation."""
+    dropped: bool = False
+    """An operator dropped the entry: only the extent is still needed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """An entry in memory."""
+
+    entry: QuarantineEntry
+    stored: bool
+    """Whether its file is on the medium."""
+    bytes: int
+    """Size of its file."""
+
+
+class KnownDamage:
+    """Extents of records that were set aside: what a reader of the log may pass over."""
+
+    def __init__(self, entries: Iterable[QuarantineEntry] = ()) -> None:
+        self._segments: dict[tuple[int, int], dict[int, int]] = {}
+        self.count = 0
+        """Extents added so far; rises whenever something new is known."""
+        for entry in entries:
+            self.add(entry)
+
+    def add(self, entry: QuarantineEntry) -> None:
+        """The extent of an entry, if it has one in the log."""
+        if entry.segment and entry.length and not entry.held:
+            extents = self._segments.setdefault((entry.segment, entry.epoch), {})
+            self.count += entry.offset not in extents
+            extents[entry.offset] = entry.length
+
+    def length_at(self, number: int, epoch: int, offset: int) -> int:
+        """Length of the damaged record that begins there; 0 if none is known."""
+        return self._segments.get((number, epoch), {}).get(offset, 0)
+
+    def touches(self, number: int, epoch: int) -> bool:
+        """Whether anything is known of that segment."""
+        return (number, epoch) in self._segments
+
+
+def quarantine_path(directory: str) -> str:
+    """Where the entries of a store are."""
+    return f"{directory}/{DIRECTORY_NAME}"
+
+
+def entry_names(disk: Disk, directory: str) -> list[str]:
+    """File names of the entries of a store, sorted; empty if nothing was ever set aside.
+
+    Args:
+        disk: Where the store is.
+        directory: Of the journal.
+    """
+    return [name for name in disk.list(quarantine_path(directory)) if _NAME.fullmatch(name)]
+
+
+def read_entries(disk: Disk, directory: str, names: Sequence[str] | None = None) -> list[Kept]:
+    """The entries of a store, dropped ones included. A file that is no entry is skipped with a warning.
+
+    Args:
+        disk: Where the store is; only read.
+        directory: Of the journal.
+        names: What ``entry_names`` returned; None to ask.
+
+    Raises:
+        DiskFailed: an entry cannot be read.
+    """
+    found: list[Kept] = []
+    for name in entry_names(disk, directory) if names is None else names:
+        path = f"{quarantine_path(directory)}/{name}"
+        try:
+            file = disk.open(path, read_only=True)
+        except FileNotFoundError:
+            # removed between listing and opening
+            continue
+        try:
+            head, size_bytes = file.read(0, _DESCRIPTION_BYTES_MAX), file.size()
+        finally:
+            file.close()
+        try:
+            found.append(Kept(_decode(head, name), True, size_bytes))
+        except (ValueError, TypeError, RecursionError) as error:
+            log.warning("quarantine entry cannot be read", extra={"file": path, "error": str(error)})
+    return found
+
+
+def read_known_damage(disk: Disk, directory: str) -> KnownDamage:
+    """The extents that the entries of a store name; raises DiskFailed."""
+    return KnownDamage(kept.entry for kept in read_entries(disk, directory))
+
+
+def _decode(head: bytes, name: str) -> QuarantineEntry:
+    line, newline, _ = head.partition(b"\n")
+    if not newline:
+        raise ValueError("it has no description")
+    values = json.loads(line)
+    if not isinstance(values, dict):
+        raise ValueError("its description is no JSON object")
+    known = {field.name: values[field.name] for field in fields(QuarantineEntry) if field.name in values}
+    entry = QuarantineEntry(**known)
+    for field in fields(QuarantineEntry):
+        wanted = {"str": str, "int": int, "bool": bool}[str(field.type)]
+        if type(getattr(entry, field.name)) is not wanted:
+            raise ValueError(f"{field.name} is no {wanted.__name__}")
+    if f"{entry.entry_id}{_SUFFIX}" != name:
+        raise ValueError(f"it describes {entry.entry_id!r}")
+    return entry
+
+
+def write_entries(disk: Disk, directory: str, entries: Sequence[tuple[QuarantineEntry, bytes]]) -> list[int]:
+    """Write entries and make them last; blocks. An entry of the same id is replaced. Returns the file sizes.
+
+    Raises:
+        DiskFull, DiskFailed: the disk refused; entries written before may be there.
+    """
+    folder = quarantine_path(directory)
+    if not disk.exists(folder):
+        disk.make_directory(folder)
+        disk.sync_directory(directory)
+    sizes: list[int] = []
+    for entry, raw in entries:
+        path = f"{folder}/{entry.entry_id}{_SUFFIX}"
+        temporary = f"{path}.new"
+        with suppress(FileNotFoundError):
+            # of an attempt that failed
+            disk.remove(temporary)
+        data = json.dumps(asdict(entry)).encode("ascii") + b"\n" + raw
+        file = disk.open(temporary, create=True)
+        try:
+            file.write(0, (data,))
+            file.sync()
+        finally:
+            file.close()
+        disk.rename(temporary, path)
+        sizes.append(len(data))
+    disk.sync_directory(folder)
+    return sizes
+
+
+@dataclass(slots=True)
+class _Waiting:
+    """An entry on its way to the medium."""
+
+    entry: QuarantineEntry
+    raw: Callable[[], bytes]
+    done: Done
+
+
+class Quarantine:
+    """The quarantine of an active node."""
+
+    def __init__(self, disk: Disk, directory: str, writer: LogWriter) -> None:
+        """Reads the entries that are there.
+
+        Args:
+            disk: Where the store is.
+            directory: Absolute path of the journal.
+            writer: Writes entries away from the loop; its owner closes it.
+
+        Raises:
+            DiskFailed: the entries cannot be read.
+        """
+        self._disk = disk
+        self._directory = directory
+        self._writer = writer
+        self._kept = {kept.entry.entry_id: kept for kept in read_entries(disk, directory)}
+        self.known = KnownDamage(kept.entry for kept in self._kept.values())
+        self.set_aside = 0
+        """Messages and records set aside since the activation."""
+        self._waiting: list[_Waiting] = []
+        self._failed: list[_Waiting] = []
+        self._under_way = False
+        self._closed = False
+
+    def begin(self, segments: Iterable[int], found: int) -> None:
+        """The node is active. Entries whose message is in its queue again are removed, and descriptions of
+        dropped entries whose segment has left the log.
+
+        Args:
+            segments: Numbers of the segments of the log.
+            found: Records that were set aside while the log was read.
+        """
+        self.set_aside += found
+        present = set(segments)
+        stale = [
+            entry_id
+            for entry_id, kept in self._kept.items()
+            if kept.entry.held or (kept.entry.dropped and kept.entry.segment not in present)
+        ]
+        for entry_id in stale:
+            del self._kept[entry_id]
+        if stale:
+            self._writer.run(lambda: self._remove(stale), lambda error: None)
+
+    def with_files(self, references: dict[int, int]) -> dict[int, int]:
+        """References to the files of large messages, and those of the entries in addition."""
+        files = Counter(references)
+        files.update(entry.file_id for entry in self.entries() if entry.file_id and not entry.held)
+        return dict(files)
+
+    def entries(self) -> list[QuarantineEntry]:
+        """What is set aside, the oldest first; dropped entries are left out."""
+        listed = [kept.entry for kept in self._kept.values() if not kept.entry.dropped]
+        return sorted(listed, key=lambda entry: (entry.found_ms, entry.entry_id))
+
+    def is_stored(self, entry_id: str) -> bool:
+        """Whether the entry is on the medium."""
+        kept = self._kept.get(entry_id)
+        return kept is not None and kept.stored
+
+    def path_of(self, entry_id: str) -> str:
+        """The file of an entry."""
+        return f"{quarantine_path(self._directory)}/{entry_id}{_SUFFIX}"
+
+    @property
+    def count(self) -> int:
+        """Entries, without dropped ones."""
+        return sum(not kept.entry.dropped for kept in self._kept.values())
+
+    # --- writing --------------------------------------------------------------------------------
+
+    def keep(self, entry: QuarantineEntry, raw: Callable[[], bytes], done: Done) -> None:
+        """Set something aside.
+
+        Args:
+            entry: Its description.
+            raw: Gets its bytes; called on the writer's thread.
+            done: Called with None once the entry is on the medium, else with the reason why it is not (yet): a
+                full quarantine, a full or failing disk. After the latter it is tried again by ``retry``, and
+                ``done`` is called once more.
+        """
+        self.set_aside += 1
+        used_bytes = sum(kept.bytes for kept in self._kept.values())
+        if entry.entry_id not in self._kept:
+            if len(self._kept) >= QUARANTINE_ENTRIES_MAX:
+                done(LimitExceeded(f"the quarantine holds {len(self._kept)} entries", hint="drop some"))
+                return
+            if used_bytes + entry.length > QUARANTINE_BYTES_MAX:
+                done(LimitExceeded(f"the quarantine holds {used_bytes} bytes", hint="drop entries"))
+                return
+        self._kept[entry.entry_id] = Kept(entry, False, entry.length)
+        self._waiting.append(_Waiting(entry, raw, done))
+        self._write()
+
+    def retry(self) -> None:
+        """Try again what the disk refused; now and then."""
+        if self._failed:
+            self._waiting += self._failed
+            self._failed = []
+            self._write()
+
+    def _write(self) -> None:
+        if self._under_way or self._closed or not self._waiting:
+            return
+        batch, self._waiting = self._waiting, []
+        self._under_way = True
+        sizes: list[int] = []
+
+        def work() -> None:
+            for each in batch:
+                # one at a time: a record may be large
+                sizes.extend(write_entries(self._disk, self._directory, [(each.entry, _bytes_of(each))]))
+
+        self._writer.run(work, lambda error: self._written(batch, sizes, error))
+
+    def _written(self, batch: list[_Waiting], sizes: list[int], error: BaseException | None) -> None:
+        self._under_way = False
+        for index, each in enumerate(batch):
+            if index < len(sizes):
+                kept = Kept(each.entry, True, sizes[index])
+                if each.entry.entry_id in self._kept:
+                    self._kept[each.entry.entry_id] = kept
+                self.known.add(each.entry)
+                each.done(None)
+            else:
+                self._failed.append(each)
+                each.done(error or DiskFailed("the entry was not written"))
+        self._write()
+
+    def drop(self, entry_id: str, done: Done) -> bool:
+        """Remove an entry and its bytes; False if there is none of the id. ``done`` is called when it is gone
+        from the medium, or with the error.
+        """
+        kept = self._kept.get(entry_id)
+        if kept is None or kept.entry.dropped or not kept.stored:
+            return False
+        entry = kept.entry
+        if entry.segment and not entry.held:
+            bare = replace(entry, dropped=True)
+            self._kept[entry_id] = Kept(bare, True, 0)
+            work: Callable[[], Any] = lambda: write_entries(self._disk, self._directory, [(bare, b"")])  # noqa: E731
+        else:
+            del self._kept[entry_id]
+            work = lambda: self._remove([entry_id])  # noqa: E731
+
+        def ended(error: BaseException | None) -> None:
+            if error is not None:
+                self._kept[entry_id] = kept
+            done(error)
+
+        self._writer.run(work, ended)
+        return True
+
+    def _remove(self, entry_ids: list[str]) -> None:
+        """Runs on the writer's thread."""
+        for entry_id in entry_ids:
+            with suppress(FileNotFoundError):
+                self._disk.remove(self.path_of(entry_id))
+        self._disk.sync_directory(quarantine_path(self._directory))
+
+    def close(self) -> None:
+        """Begin nothing any more."""
+        self._closed = True
+
+
+def _bytes_of(waiting: _Waiting) -> bytes:
+    try:
+        return waiting.raw()
+    except (StoreError, OSError) as error:
+        # the entry is kept without the bytes
+        log.warning("damaged bytes cannot be read", extra={"entry": waiting.entry.entry_id, "error": str(error)})
+        return b""

@@ -1,0 +1,364 @@
+"""Messages whose stored bytes are damaged: set aside, wherever they are met, and their neighbours are served."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+
+import pytest
+
+from support.routing import World, callback_of, text
+from support.store import DIRECTORY, Rig
+from understudy.config.model import RoutingType
+from understudy.errors import DiskFailed, DiskFull
+from understudy.management import queue_messages as messages
+from understudy.ports import File
+from understudy.routing.quarantine import NEVER_MS
+from understudy.routing.queue import Queue
+from understudy.store.quarantine import entry_names, quarantine_path, read_entries
+from understudy.store.reference import unpack_location
+from understudy.store.segment import parse_name
+
+
+class Node:
+    """A post office on the store of a rig; bodies leave memory at once."""
+
+    def __init__(self, rig: Rig, owner: str, **settings: object) -> None:
+        self.rig = rig
+        self.store = rig.activate(owner)
+        self.world = World({"#": {"max_size_bytes": 0, **settings}}, store=self.store)
+        self.world.office.restore(self.store.state)
+        self.world.office.settle()
+
+    def settle(self) -> None:
+        while True:
+            self.world.turn()
+            self.store.flush()
+            if self.store.context.durable >= self.store.last_sequence and not self.world.office.dirty and self.rig.idle:
+                return
+            self.rig.time.advance(10)
+
+    def queue(self, name: str = "q", **options: object) -> Queue:
+        found = self.world.office.find_queue(name)
+        return found if found is not None else self.world.queue(name, **options)
+
+    def fill(self, *bodies: str, queue: str = "q", **options: object) -> None:
+        session = self.world.session()
+        for body in bodies:
+            session.send(text(body, queue, **options))  # type: ignore[arg-type]
+        self.settle()
+
+    def damage(self, position: int, queue: str = "q") -> None:
+        """Flip a bit in the body of a waiting message."""
+        found = self.queue(queue)
+        reference = list(found.waiting)[position]
+        assert reference.location is not None
+        damage(self.rig, *unpack_location(reference.location))
+
+    def reader(self, queue: str = "q", selector: str | None = None, **options: object):  # type: ignore[no-untyped-def]
+        session = self.world.session()
+        session.create_consumer(0, queue, selector, **options)  # type: ignore[arg-type]
+        session.receive_consumer_credits(0, -1)
+        return session
+
+
+def damage(rig: Rig, number: int, offset: int, length: int) -> None:
+    (path,) = [path for path in rig.segments() if (parse_name(path.rsplit("/", 1)[1]) or (0,))[0] == number]
+    rig.volume.flip_bit(path, offset + length - 2, 3)
+
+
+def bodies(session) -> list[bytes]:  # type: ignore[no-untyped-def]
+    return callback_of(session).bodies()
+
+
+def books(queue: Queue) -> tuple[int, int, int]:
+    return queue.message_count, queue.delivering_count, queue.scheduled_count
+
+
+@pytest.fixture
+def node() -> Node:
+    made = Node(Rig(random.Random(1)), "a")
+    made.queue()
+    return made
+
+
+def consume(node: Node) -> list[bytes]:
+    session = node.reader()
+    node.settle()
+    return bodies(session)
+
+
+def consume_selected(node: Node) -> list[bytes]:
+    session = node.reader(selector="x IS NULL")
+    node.settle()
+    return bodies(session)
+
+
+def receive_without_waiting(node: Node) -> list[bytes]:
+    session = node.reader()
+    session.force_delivery(0, 7)
+    node.settle()
+    assert [sequence for _, sequence, _ in callback_of(session).forced] == [7], "the marker comes"
+    return bodies(session)
+
+
+def browse(node: Node) -> list[bytes]:
+    session = node.reader(browse_only=True)
+    session.force_delivery(0, 8)
+    node.settle()
+    assert [sequence for _, sequence, _ in callback_of(session).forced] == [8]
+    found = bodies(session)
+    session.close_consumer(0)
+    assert consume(node) == found
+    return found
+
+
+def manage(act: str) -> Callable[[Node], list[bytes]]:
+    def meet(node: Node) -> list[bytes]:
+        office, queue = node.world.office, node.queue()
+        if act == "list":
+            shown = run(messages.page(queue, lambda reference: True, 0, 100))
+            assert len(shown) == 2
+        elif act == "count":
+            assert run(messages.count(queue, messages.wanted_by(queue, "x IS NULL"))) == 2
+        elif act == "move":
+            target = node.queue("target")
+            assert run(messages.act_on(office, queue, lambda r: True, messages.move(office, queue, target))) == 2
+            node.settle()
+            session = node.reader("target")
+            node.settle()
+            return bodies(session)
+        elif act == "first":
+            assert messages.first(queue) is not None
+        elif act == "priority":
+            assert run(messages.act_on(office, queue, lambda r: True, messages.change_priority(office, queue, 4))) == 2
+        node.settle()
+        return consume(node)
+
+    return meet
+
+
+def run(steps):  # type: ignore[no-untyped-def]
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            return end.value
+
+
+MEETINGS = {
+    "consumer": consume,
+    "selector": consume_selected,
+    "receive without waiting": receive_without_waiting,
+    "browser": browse,
+    **{f"management {act}": manage(act) for act in ("list", "count", "move", "first", "priority")},
+}
+
+
+@pytest.mark.parametrize("position", [0, 1, 2])
+@pytest.mark.parametrize("meeting", MEETINGS)
+def test_a_damaged_message_is_set_aside_and_its_neighbours_are_served(node: Node, meeting: str, position: int) -> None:
+    if (meeting, position) in (("management first", 1), ("management first", 2)):
+        pytest.skip("it is not the first one")
+    texts = ["a", "b", "c"]
+    node.fill(*texts)
+    node.damage(position)
+    del texts[position]
+    assert MEETINGS[meeting](node) == [body.encode() for body in texts]
+    assert node.rig.failures == []
+    (entry,) = node.store.quarantine.entries()
+    assert (entry.queue, entry.kind, entry.held, entry.durable) == ("q", "message", False, True)
+    assert f"at offset {entry.offset}" in entry.reason
+    (name,) = entry_names(node.rig.disk("look"), DIRECTORY)
+    content = node.rig.volume.content(f"{quarantine_path(DIRECTORY)}/{name}")
+    assert len(content.partition(b"\n")[2]) == entry.length, "the bytes are kept"
+    queue = node.queue()
+    if "move" not in meeting:
+        assert books(queue) == (2, 2, 0)
+    assert queue.address.message_count == queue.message_count
+
+    # the damage is still in the segment: a cold restart, a follower and another restart must all do
+    node.rig.die(power_loss=False)
+    for owner in ("b", "c"):
+        successor = Node(node.rig, owner)
+        assert [each.entry_id for each in successor.store.quarantine.entries()] == [entry.entry_id]
+        served = successor.reader("target" if "move" in meeting else "q")
+        successor.settle()
+        assert sorted(bodies(served)) == sorted(body.encode() for body in texts)
+        assert books(served.consumers[0].queue) == (2, 2, 0)
+        node.rig.die(power_loss=False)
+
+
+def test_one_in_two_queues_is_set_aside_in_each(node: Node) -> None:
+    for name in ("t", "u"):
+        node.queue(name, address="news", routing_type=RoutingType.MULTICAST)
+    node.fill("a", "b", queue="news")
+    node.damage(0, "t")
+    for name in ("t", "u"):
+        session = node.reader(name)
+        node.settle()
+        assert bodies(session) == [b"b"]
+    assert sorted(entry.queue for entry in node.store.quarantine.entries()) == ["t", "u"]
+    assert node.world.office.memory_bytes == 0
+
+
+@pytest.mark.parametrize("departure", ["dead letter", "expiry"])
+def test_one_that_should_leave_for_another_address_is_set_aside(departure: str) -> None:
+    node = Node(Rig(random.Random(2)), "a", max_delivery_attempts=1, dead_letter_address="DLQ", expiry_address="DLQ")
+    node.queue()
+    node.queue("DLQ")
+    if departure == "expiry":
+        node.fill("a", "b", "c", expiration=node.world.clock.now_ms + 1000)
+        node.damage(1)
+        node.world.clock.advance(40_000)
+    else:
+        node.fill("a", "b", "c")
+        session = node.reader()
+        node.settle()
+        assert len(bodies(session)) == 3
+        (_, reference, _) = session.consumers[0].delivering.values()
+        assert reference.location is not None
+        damage(node.rig, *unpack_location(reference.location))
+        node.world.office.paging.forget_readers(node.queue())
+        session.close(failed=True)
+    node.settle()
+    dead = node.reader("DLQ")
+    node.settle()
+    assert bodies(dead) == [b"a", b"c"]
+    assert books(node.queue()) == (0, 0, 0)
+    assert [entry.queue for entry in node.store.quarantine.entries()] == ["q"]
+
+
+@pytest.mark.parametrize("kind", [{"non_destructive": True}, {"last_value": True}, {"ring_size": 10}])
+def test_queues_of_special_kinds(kind: dict[str, object]) -> None:
+    node = Node(Rig(random.Random(3)), "a")
+    queue = node.queue(**kind)
+    session = node.world.session()
+    for name in "abc":
+        session.send(text(name, properties={"_AMQ_LVQ_NAME": name}))
+    node.settle()
+    node.damage(1)
+    reader = node.reader()
+    node.settle()
+    assert bodies(reader) == [b"a", b"c"]
+    assert queue.message_count == 2
+    assert node.rig.failures == []
+
+
+def test_what_the_disk_cannot_read_is_held_until_the_next_activation(
+    node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    node.fill("a", "b", "c")
+    _, offset, _ = unpack_location(list(node.queue().waiting)[1].location)  # type: ignore[arg-type]
+    original = type(node.store.read_back)._fetch
+
+    def fetch(self, number: int, at: int, length: int) -> bytes:  # type: ignore[no-untyped-def]
+        if at <= offset < at + length:
+            raise DiskFailed("cannot read: Input/output error")
+        return original(self, number, at, length)
+
+    monkeypatch.setattr(type(node.store.read_back), "_fetch", fetch)
+    session = node.reader()
+    node.settle()
+    assert bodies(session) == [b"a", b"c"]
+    assert books(node.queue()) == (3, 2, 1)
+    (entry,) = node.store.quarantine.entries()
+    assert entry.held
+    monkeypatch.undo()
+    node.rig.die(power_loss=False)
+    successor = Node(node.rig, "b")
+    assert successor.store.quarantine.entries() == []
+    assert consume(successor) == [b"a", b"b", b"c"]
+
+
+def test_a_full_disk_leaves_the_message_out_of_reach_until_its_entry_is_written(
+    node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    node.fill("a", "b")
+    node.damage(0)
+    full = True
+    original = type(node.rig.disk("a")).open
+
+    def open_file(self, path: str, *, create: bool = False, read_only: bool = False) -> File:  # type: ignore[no-untyped-def]
+        if full and create and "quarantine" in path:
+            raise DiskFull("no room")
+        return original(self, path, create=create, read_only=read_only)
+
+    monkeypatch.setattr(type(node.rig.disk("a")), "open", open_file)
+    assert consume(node) == [b"b"]
+    assert books(node.queue()) == (2, 1, 1)
+    assert [node.store.quarantine.is_stored(entry.entry_id) for entry in node.store.quarantine.entries()] == [False]
+    full = False
+    node.store.check_disk()
+    node.settle()
+    assert books(node.queue()) == (1, 1, 0)
+    assert [node.store.quarantine.is_stored(entry.entry_id) for entry in node.store.quarantine.entries()] == [True]
+
+
+def test_an_entry_can_be_dropped_and_the_store_still_opens(node: Node) -> None:
+    node.fill("a", "b")
+    node.damage(0)
+    assert consume(node) == [b"b"]
+    (entry,) = node.store.quarantine.entries()
+    answers: list[BaseException | None] = []
+    assert node.store.quarantine.drop(entry.entry_id, answers.append)
+    node.settle()
+    assert answers == [None]
+    assert node.store.quarantine.entries() == []
+    assert not node.store.quarantine.drop(entry.entry_id, answers.append)
+    (kept,) = read_entries(node.rig.disk("look"), DIRECTORY)
+    assert kept.entry.dropped
+    node.rig.die(power_loss=False)
+    assert consume(Node(node.rig, "b")) == [b"b"]
+
+
+def test_the_consolidator_passes_over_what_was_set_aside(caplog: pytest.LogCaptureFixture) -> None:
+    rig = Rig(random.Random(4), compact_segments_min=2)
+    node = Node(rig, "a")
+    node.queue()
+    node.fill("a", "b", "c")
+    node.damage(1)
+    (first,) = rig.segments()[:1]
+    session = node.reader()
+    node.settle()
+    assert bodies(session) == [b"a", b"c"]
+    other = node.world.queue("other")
+    taker = node.reader("other")
+    for _ in range(120):
+        node.fill("x" * 8000, queue="other")
+        taken = list(taker.consumers[0].delivering)
+        taker.acknowledge(0, taken[-1])
+        node.settle()
+    assert other.message_count == 0
+    assert "it is damaged" not in caplog.text
+    assert first not in rig.segments(), "what lived in the damaged segment was copied, and the segment dropped"
+    rig.die(power_loss=False)
+    successor = Node(rig, "b")
+    assert consume(successor) == [b"a", b"c"]
+    assert len(successor.store.quarantine.entries()) == 1
+
+
+def test_scheduled_ones_are_shown_without_their_contents(node: Node) -> None:
+    node.fill("a", properties={"_AMQ_SCHED_DELIVERY": node.world.clock.now_ms + 60_000})
+    (reference,) = node.world.office.scheduled.of(node.queue())
+    reference.message = None
+    assert reference.location is not None
+    damage(node.rig, *unpack_location(reference.location))
+    assert messages.show(node.queue(), reference) == {"messageID": reference.message_id, "unreadable": True}
+    assert messages.show(node.queue(), reference) == {"messageID": reference.message_id, "unreadable": True}
+    node.settle()
+    assert books(node.queue()) == (0, 0, 0)
+    assert len(node.store.quarantine.entries()) == 1
+    assert NEVER_MS > 1 << 60
+
+
+def test_a_queue_that_is_deleted_meanwhile_takes_it_along(node: Node) -> None:
+    node.fill("a", "b")
+    node.damage(0)
+    session = node.reader()
+    node.world.turn()
+    node.world.office.directory.delete_queue("q", disconnect=True)
+    node.settle()
+    assert bodies(session) == [b"b"]
+    assert node.world.office.memory_bytes == 0
+    assert node.rig.failures == []
