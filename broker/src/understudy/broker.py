@@ -13,7 +13,7 @@ from understudy.cluster.topology import Topology
 from understudy.config.model import Configuration
 from understudy.limits import JOURNAL_BACKLOG_BYTES_PAUSE
 from understudy.management.controls_by_name import CONTROLS
-from understudy.management.invocation import Invocations, ManagedNode
+from understudy.management.invocation import Invocations, ManagedNode, Reload
 from understudy.management.node_settings import NodeSettings
 from understudy.management.notifications import Notifications
 from understudy.management.requests import ManagementRequests
@@ -21,7 +21,7 @@ from understudy.ports import Clock, Connection, Entropy, Timers, Worker
 from understudy.protocols.core.connection import CoreConnection
 from understudy.protocols.core.reattachment import Reattachments
 from understudy.protocols.core.services import CoreServices
-from understudy.routing.deployment import deploy
+from understudy.routing.deployment import check_deployable, deploy
 from understudy.routing.post_office import PostOffice
 from understudy.routing.settings import AddressSettingsRepository
 from understudy.security.authorization import SecurityPolicy
@@ -53,6 +53,7 @@ class Broker:
         wake: Callable[[], None],
         global_max_size_bytes: int,
         fail_over: Callable[[], None],
+        reload: Reload | None = None,
         pages: Pages | None = None,
     ) -> None:
         self.store = store
@@ -100,19 +101,20 @@ class Broker:
             connection_ttl_override_ms=configuration.connection_ttl_override_ms,
             listener=self.notifications,
         )
-        self.invocations = self._be_managed(configuration, timers, fail_over, global_max_size_bytes)
+        self.invocations = self._be_managed(configuration, timers, fail_over, reload, global_max_size_bytes)
 
     def _be_managed(
         self,
         configuration: Configuration,
         timers: Timers,
         fail_over: Callable[[], None],
+        reload: Reload | None,
         global_max_size_bytes: int,
     ) -> Invocations:
         """Take management requests and send notifications from now on."""
         activated_ms = self.services.clock.monotonic_ms()
         node = ManagedNode(
-            self.services, configuration, timers, fail_over, global_max_size_bytes, activated_ms, self.settings
+            self.services, configuration, timers, fail_over, global_max_size_bytes, activated_ms, self.settings, reload
         )
         invocations = Invocations(node, CONTROLS)
         self.services.management = ManagementRequests(configuration.management_address, invocations)
@@ -141,6 +143,16 @@ class Broker:
         self.slow_consumers.listeners.append(notifications)
         self.post_office.diverts.listeners.append(notifications)
         return notifications
+
+    def reconfigure(self, configuration: Configuration) -> None:
+        """Take addresses, queues, diverts, address settings and security settings of a changed broker.xml.
+
+        Raises:
+            BrokerError: they cannot be carried out here; nothing was changed, unless the disk became full on the way.
+        """
+        check_deployable(self.post_office, configuration.addresses, configuration.diverts)
+        self.settings.configure(configuration)
+        deploy(self.post_office, configuration.addresses, configuration.diverts)
 
     def make_handler(self, prefixes: AddressPrefixes, connection: Connection) -> CoreConnection:
         """The handler of a new connection that has shown the CORE magic, at an acceptor with these prefixes."""
@@ -180,6 +192,7 @@ class Broker:
     def close(self) -> None:
         """End timers and what waits for its client; connections were closed before."""
         self.invocations.close()
+        self.settings.close()
         self.services.reattachments.close()
         self.slow_consumers.close()
         self.resources.close()

@@ -17,7 +17,7 @@ from understudy.errors import DiskFailed
 from understudy.runtime.disk import RealDisk, RealFile
 from understudy.runtime.environment import SystemClock, SystemEntropy, system_environment
 from understudy.runtime.node import BrokerNode
-from understudy.security.authorization import security_policy
+from understudy.security.authorization import NO_USERS, security_policy
 from understudy.store.segment import NEW_SUFFIX
 
 
@@ -95,9 +95,7 @@ async def start_node(member: Node, disk: FaultyDisk, wanted: str = "active") -> 
     """A node of a pair in this process and loop, once it is in the wanted state."""
     config = member.config
     loaded = read_broker_xml(config.read_bytes(), file=str(config), base_directory=str(member.directory))
-    security = security_policy(
-        loaded.configuration, SystemEntropy(), SystemClock(), users="", users_file="users", roles="", roles_file="roles"
-    )
+    security = security_policy(loaded.configuration, SystemEntropy(), SystemClock(), NO_USERS)
     environment = dataclasses.replace(system_environment(asyncio.get_running_loop()), disk=disk)
     node = BrokerNode(loaded.configuration, environment, security)
     await node.start()

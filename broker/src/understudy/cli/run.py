@@ -21,7 +21,7 @@ import uvloop
 from understudy import __version__
 from understudy.cli.defaults import DEFAULT_HTTP, DEFAULT_URL, default_directory
 from understudy.cli.instances import config_of, create_instance, default_options, preview, token_of
-from understudy.config.instance_files import TOKEN_FILE
+from understudy.config.instance_files import ROLES_FILE, TOKEN_FILE, USERS_FILE
 from understudy.config.model import Configuration, LoadedConfig
 from understudy.config.reader import read_broker_xml
 from understudy.errors import BrokerError, ConfigError, DiskFailed
@@ -34,8 +34,16 @@ from understudy.runtime.logs import configure_logs
 from understudy.runtime.management_listener import ManagementListener
 from understudy.runtime.node import BrokerNode
 from understudy.runtime.node_view import LiveNodeView
+from understudy.runtime.reloading import ConfigurationFiles
 from understudy.runtime.systemd import Watchdog, notify
-from understudy.security.authorization import SecurityPolicy, security_policy
+from understudy.security.authorization import (
+    NO_USERS,
+    RoleSecurity,
+    SecurityPolicy,
+    UserTexts,
+    authenticator_of,
+    security_policy,
+)
 
 if TYPE_CHECKING:
     from understudy.runtime.http import ManagementServer
@@ -136,7 +144,8 @@ def run(
     for warning in loaded.warnings:
         log.warning("configuration", extra={"detail": str(warning)})
     place = Instance(directory, config.resolve(), http, http_token_file or token_of(config), greets=default)
-    sys.exit(uvloop.run(_serve(loaded.configuration, place, http_allow_remote)))
+    read = partial(_read, config, directory, properties)
+    sys.exit(uvloop.run(_serve(loaded.configuration, place, http_allow_remote, read)))
 
 
 def _read(config: Path, directory: Path, properties: tuple[str, ...]) -> LoadedConfig:
@@ -149,12 +158,15 @@ def _read(config: Path, directory: Path, properties: tuple[str, ...]) -> LoadedC
     return read_broker_xml(data, file=str(config), base_directory=str(directory), properties=values)
 
 
-async def _serve(configuration: Configuration, place: Instance, allow_remote: bool) -> int:
+async def _serve(
+    configuration: Configuration, place: Instance, allow_remote: bool, read: Callable[[], LoadedConfig]
+) -> int:
     loop = asyncio.get_running_loop()
     security = _security(configuration, place.config.parent)
     _check_modes(configuration, place)
     listener = _listen_for_management(place, allow_remote)
     node = BrokerNode(configuration, system_environment(loop, Descriptors(raise_soft_limit())), security)
+    files = _watched(node, security, place, read)
     _write_run_files(place, configuration)
     stopping: list[asyncio.Task[None]] = []
 
@@ -179,6 +191,7 @@ async def _serve(configuration: Configuration, place: Instance, allow_remote: bo
     )
     if configuration.critical_analyzer:
         analyzer.start(loop)
+    files.start()
     starting = loop.create_task(node.start())
     management: asyncio.Task[ManagementServer] | None = None
     try:
@@ -204,6 +217,7 @@ async def _serve(configuration: Configuration, place: Instance, allow_remote: bo
         collector.stop()
         watchdog.stop()
         analyzer.stop()
+        files.stop()
         unmanaged = management is not None and not await _stop_management(management)
         if listener is not None:
             listener.close()
@@ -271,23 +285,48 @@ async def _stop_management(management: asyncio.Task[ManagementServer]) -> bool:
 
 
 def _security(configuration: Configuration, folder: Path) -> SecurityPolicy:
-    """Users and roles stand beside broker.xml, under the names that Artemis operators know."""
-    users, roles = folder / "artemis-users.properties", folder / "artemis-roles.properties"
-    texts = {}
-    for path in (users, roles):
+    texts = _user_texts(folder) if configuration.security_enabled else NO_USERS
+    return security_policy(configuration, SystemEntropy(), SystemClock(), texts)
+
+
+def _user_files(folder: Path) -> tuple[Path, Path]:
+    """Users and roles are beside broker.xml, under the names that Artemis operators know."""
+    return folder / USERS_FILE, folder / ROLES_FILE
+
+
+def _user_texts(folder: Path) -> UserTexts:
+    paths, texts = _user_files(folder), []
+    for path in paths:
         try:
-            texts[path] = path.read_text() if configuration.security_enabled else ""
+            texts.append(path.read_text())
         except OSError as error:
             raise ConfigError(f"security is enabled: {error.strerror}", file=str(path)) from error
-    return security_policy(
-        configuration,
-        SystemEntropy(),
-        SystemClock(),
-        users=texts[users],
-        users_file=str(users),
-        roles=texts[roles],
-        roles_file=str(roles),
+        except UnicodeDecodeError as error:
+            raise ConfigError(f"is no UTF-8: {error.reason}", file=str(path)) from error
+    return UserTexts(texts[0], str(paths[0]), texts[1], str(paths[1]))
+
+
+def _watched(
+    node: BrokerNode, security: SecurityPolicy, place: Instance, read: Callable[[], LoadedConfig]
+) -> ConfigurationFiles:
+    """The files of a node whose changes it takes while it runs."""
+    folder = place.config.parent
+
+    def read_users() -> Callable[[], None]:
+        assert isinstance(security, RoleSecurity)
+        changed = authenticator_of(node.configuration, SystemEntropy(), SystemClock(), _user_texts(folder))
+        return partial(security.change_users, changed)
+
+    files = ConfigurationFiles(
+        node,
+        place.config,
+        read,
+        _user_files(folder) if isinstance(security, RoleSecurity) else (),
+        read_users,
+        period_ms=node.configuration.configuration_file_refresh_period_ms,
     )
+    node.reload = files.ask
+    return files
 
 
 def _check_modes(configuration: Configuration, place: Instance) -> None:

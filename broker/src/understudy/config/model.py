@@ -416,6 +416,9 @@ class Configuration:
     cluster_user: str = _CORE.text("cluster-user")
     cluster_password: str = field(default=DEFAULT_CLUSTER_PASSWORD, repr=False)
 
+    configuration_file_refresh_period_ms: int = _CORE.number("configuration-file-refresh-period")
+    """-1 or 0: the file is only read again when management asks."""
+
     security_enabled: bool = _CORE.boolean("security-enabled")
     security_invalidation_interval_ms: int = _CORE.number("security-invalidation-interval")
     authentication_cache_size: int = _CORE.number("authentication-cache-size")

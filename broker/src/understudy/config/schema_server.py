@@ -57,11 +57,17 @@ _IDENTITY: Final[tuple[Element, ...]] = (
             aliases=("temporary-queue-namespace",),
         ),
         row("amqp-use-core-subscription-naming", BOOLEAN, "false", "Name AMQP subscriptions as CORE does."),
-        row("configuration-file-refresh-period", MS, "5000", "How often this file is looked at for changes."),
         row("server-dump-interval", MS, "-1", "How often a summary of the server is logged; -1 is never."),
         row("message-counter-enabled", BOOLEAN, "false", "Keep a history of message counts for each queue."),
         row("message-counter-sample-period", MS, "10000", "Sample period of message counters."),
         row("message-counter-max-day-history", INTEGER, "10", "Days of message counter history kept."),
+    ),
+    row(
+        "configuration-file-refresh-period",
+        MS,
+        "5000",
+        "How often this file is looked at for changed addresses, address-settings, security-settings and diverts, which"
+        " count at once; the log names what needs a restart. -1 is never.",
     ),
     row("suppress-session-notifications", BOOLEAN, "false", "Send no notification when sessions come and go."),
     row("management-address", TEXT, "activemq.management", "Address that takes management requests as messages."),

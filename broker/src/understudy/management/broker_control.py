@@ -6,7 +6,7 @@ A node that is not active has no sessions, so it can be asked over HTTP only.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from dataclasses import asdict
 from enum import Enum
 from typing import Final
@@ -14,6 +14,7 @@ from typing import Final
 from understudy import __version__
 from understudy.config.json_settings import json_name
 from understudy.config.model import Permission, Role
+from understudy.errors import BrokerError, ManagementError
 from understudy.management import (
     broker_clients,
     broker_routing,
@@ -145,6 +146,17 @@ class BrokerControl(Control):
         """The same without names, in the order of ``ROLE_PERMISSIONS``."""
         return [[role["name"], *(role[each.value] for each in ROLE_PERMISSIONS)] for role in self.roles(address)]
 
+    def reload(self) -> Generator[None, None, None]:
+        """Raises ManagementError: there is no file, or it was not taken."""
+        if self.node.reload is None:
+            raise ManagementError("this node has no configuration file")
+        outcomes: list[BrokerError | None] = []
+        self.node.reload(outcomes.append)
+        while not outcomes:
+            yield
+        if outcomes[0] is not None:
+            raise ManagementError(str(outcomes[0])) from outcomes[0]
+
     def fail_over(self) -> None:
         """Behind the answer."""
         self.node.timers.call_later(0, self.node.fail_over)
@@ -254,6 +266,7 @@ _OPERATIONS: Final[tuple[Operation, ...]] = (
     operation("getAddressSettingsAsJSON", _C.address_settings, "What holds for an address, as JSON.", text("address")),
     operation("getRoles", _C.role_rows, "What each role may do on an address.", text("addressMatch")),
     operation("getRolesAsJSON", lambda c, address: to_json(c.roles(address)), "As JSON.", text("addressMatch")),
+    operation("reloadConfigurationFile", _C.reload, "Take what changed in broker.xml and needs no restart."),
     operation("forceFailover", _C.fail_over, "Stop, and let the peer take over."),
 )  # fmt: skip
 

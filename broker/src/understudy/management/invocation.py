@@ -30,6 +30,9 @@ log = logging.getLogger(__name__)
 Answer = Callable[[object, BrokerError | None], None]
 """Called once, with the result or the error."""
 
+Reload = Callable[[Callable[[BrokerError | None], None]], None]
+"""Reads broker.xml again, and calls back with what was wrong with it, or None."""
+
 #: Pause between two slices of an operation, in which others have their turn. Milliseconds.
 _PAUSE_MS: Final = 1
 
@@ -48,6 +51,8 @@ class ManagedNode:
     """Monotonic time of the activation."""
     settings: NodeSettings
     """Address settings and security settings, and their changes."""
+    reload: Reload | None = None
+    """Reads broker.xml again; None: there is no file."""
 
 
 @dataclass(frozen=True, slots=True)

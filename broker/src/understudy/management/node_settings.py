@@ -58,6 +58,11 @@ class NodeSettings:
         self._registry = registry
         self._store = store
         self._matches: dict[SettingKind, set[str]] = {kind: set() for kind in SettingKind}
+        security.listeners.append(self._forget_permissions)
+
+    def close(self) -> None:
+        """The node is not active any more; the security settings outlive that."""
+        self._security.listeners.remove(self._forget_permissions)
 
     def restore(self, state: StoreState) -> None:
         """Take over what the log has, before any address is made.
@@ -119,13 +124,11 @@ class NodeSettings:
             raise ManagementError(str(error)) from error
         self._keep(SettingRecord(SettingKind.SECURITY, match, security_values(permissions)))
         self._security.add(SecuritySettingConfiguration(match, permissions))
-        self.forget_permissions()
 
     def remove_security_setting(self, match: str) -> None:
         """Take back the security setting that management added for a match; nothing happens without one."""
         if self._forget(SettingKind.SECURITY, match):
             self._security.remove(match)
-            self.forget_permissions()
 
     def _keep(self, record: SettingRecord) -> None:
         known = self._matches[record.kind]
@@ -152,9 +155,8 @@ class NodeSettings:
         self._office.directory.settings.configure(configuration.address_settings)
         self._office.apply_settings()
         self._security.configure(configuration.security_settings)
-        self.forget_permissions()
 
-    def forget_permissions(self) -> None:
+    def _forget_permissions(self) -> None:
         """Have every session ask again before its next message."""
         for session in self._registry:
             session.sends.forget_permissions()

@@ -2,7 +2,8 @@
 
 Queues that are there already become what the configuration says, with their messages; what cannot
 change while a queue exists (``durable``) stays. Diverts of the configuration are made by every
-activation and are not in the log. Not here: reading the configuration (``config``).
+activation and are not in the log. A node that takes a changed configuration while it is active does the same
+again. Not here: reading the configuration (``config``).
 """
 
 from __future__ import annotations
@@ -14,12 +15,15 @@ from typing import TYPE_CHECKING
 
 from understudy.config.model import AddressConfiguration, ConfigDeletionPolicy, DivertConfiguration, RoutingType
 from understudy.config.model import QueueConfiguration as ConfiguredQueue
-from understudy.errors import QueueExists
-from understudy.routing.changes import CHANGEABLE, change_queue
+from understudy.errors import InvalidQueueConfiguration, QueueExists
+from understudy.routing.changes import CHANGEABLE, change_queue, change_routing_types
 from understudy.routing.configuration import QueueConfiguration
+from understudy.routing.divert import Divert
 
 if TYPE_CHECKING:
+    from understudy.routing.address import Address
     from understudy.routing.post_office import PostOffice
+    from understudy.routing.queue import Queue
 
 log = logging.getLogger(__name__)
 
@@ -38,7 +42,7 @@ def deploy(
     directory = office.directory
     named: set[str] = set()
     for wanted in addresses:
-        types = [RoutingType(kind) for kind in wanted.routing_types] or [RoutingType.MULTICAST]
+        types = _routing_types(wanted)
         address = directory.addresses.get(wanted.name)
         if address is None:
             directory.create_address(wanted.name, types)
@@ -47,12 +51,49 @@ def deploy(
         for entry in wanted.queues:
             named.add(entry.name)
             _deploy_queue(office, _configured(entry, wanted.name))
+        _drop_routing_types(office, directory.addresses[wanted.name], types)
     for queue in office.queues():
         gone = queue.configuration.configuration_managed and queue.name not in named
         if gone and queue.address.settings.config_delete_queues is ConfigDeletionPolicy.FORCE:
             directory.delete_queue(queue.name, disconnect=True)
     _delete_addresses(office, {wanted.name for wanted in addresses})
     office.diverts.deploy(diverts)
+
+
+def check_deployable(
+    office: PostOffice, addresses: Iterable[AddressConfiguration], diverts: Iterable[DivertConfiguration]
+) -> None:
+    """Find what would keep ``deploy`` from carrying out a changed configuration on a running node, before
+    anything is changed.
+
+    Raises:
+        QueueExists: a queue of that name is on another address.
+        InvalidQueueConfiguration: a queue has more consumers than it is to allow, or a name cannot be used.
+        InvalidSelector, LimitExceeded
+    """
+    for divert in diverts:
+        Divert(divert)
+    for wanted in addresses:
+        for entry in wanted.queues:
+            existing = office.directory.queues.get(entry.name)
+            if existing is None:
+                continue
+            _check_address(existing, wanted.name)
+            limit = entry.max_consumers
+            if limit is not None and 0 <= limit < existing.consumer_count:
+                raise InvalidQueueConfiguration(
+                    f"queue {entry.name!r} has {existing.consumer_count} consumers, more than {limit}"
+                )
+
+
+def _routing_types(wanted: AddressConfiguration) -> list[RoutingType]:
+    return [RoutingType(kind) for kind in wanted.routing_types] or [RoutingType.MULTICAST]
+
+
+def _drop_routing_types(office: PostOffice, address: Address, types: Collection[RoutingType]) -> None:
+    """An address routes in the configured ways and no others, unless a queue that is bound needs another."""
+    used = {binding.routing_type for binding in address.bindings.values()}
+    change_routing_types(office, address, used.union(types))
 
 
 def _delete_addresses(office: PostOffice, configured: Collection[str]) -> None:
@@ -68,12 +109,16 @@ def _deploy_queue(office: PostOffice, wanted: QueueConfiguration) -> None:
     if existing is None:
         office.directory.create_queue(wanted)
         return
-    if existing.address.name != wanted.address:
-        raise QueueExists(f"queue {wanted.name!r} exists on address {existing.address.name!r}, not {wanted.address!r}")
+    _check_address(existing, wanted.address)
     full = wanted.filled(existing.address.settings)
     changed = {name: getattr(full, name) for name in CHANGEABLE}
     changed["filter"] = full.filter or ""
     change_queue(office, existing, replace(existing.configuration, **changed))
+
+
+def _check_address(existing: Queue, address: str) -> None:
+    if existing.address.name != address:
+        raise QueueExists(f"queue {existing.name!r} exists on address {existing.address.name!r}, not {address!r}")
 
 
 def _configured(entry: ConfiguredQueue, address: str) -> QueueConfiguration:

@@ -131,11 +131,26 @@ class Diverts:
     # -- made and destroyed ---------------------------------------------------------------------
 
     def deploy(self, configured: Iterable[DivertConfiguration]) -> None:
-        """Make those of the configuration; one of the same name that was made otherwise goes."""
-        for configuration in configured:
-            if configuration.name in self.by_name:
-                self.destroy(configuration.name)
-            self._add(Divert(configuration))
+        """Make those of the configuration and remove those that have gone from it. One that the log has under the same
+        name goes. One that is there is changed and keeps its count, unless its address or ``exclusive`` differs.
+        """
+        wanted = {configuration.name: configuration for configuration in configured}
+        for divert in [each for each in self.by_name.values() if not each.stored and each.name not in wanted]:
+            self.destroy(divert.name)
+        for name, configuration in wanted.items():
+            existing = self.by_name.get(name)
+            if existing is None:
+                self._add(Divert(configuration))
+                continue
+            before = existing.configuration
+            if before == configuration and not existing.stored:
+                continue
+            same = (before.address, before.exclusive) == (configuration.address, configuration.exclusive)
+            if same and not existing.stored:
+                self.change(name, configuration)
+            else:
+                self.destroy(name)
+                self._add(Divert(configuration))
 
     def create(self, configuration: DivertConfiguration) -> Divert:
         """A divert that lasts until it is destroyed, through restarts and takeovers. Its address is

@@ -22,6 +22,7 @@ from understudy.config.model import Configuration
 from understudy.errors import BrokerError, DiskFailed, StoreError, Unreachable
 from understudy.ha.activation import Done
 from understudy.ha.shared_store import Event, Role, SharedStoreOptions, SharedStorePolicy, State
+from understudy.management.invocation import Reload
 from understudy.runtime.acceptor import Acceptor
 from understudy.runtime.connector import LoopDialer
 from understudy.runtime.descriptors import ConnectionBudget
@@ -81,6 +82,8 @@ class BrokerNode:
         self.acceptors: list[Acceptor] = []
         self.follower: Follower | None = None
         self.following_error: str | None = None
+        self.reload: Reload | None = None
+        """Reads broker.xml again for management; set by who runs the node."""
         self._security = security
         self._on_active = on_active
         self._loop = asyncio.get_running_loop()
@@ -319,7 +322,8 @@ class BrokerNode:
         self.store.watch((configuration.large_messages_directory, configuration.paging_directory))
         self._worker = TurningWorker(environment.worker(), self._turn)
         self.broker = Broker(
-            configuration,
+            # read again: the file may have changed while the log was followed to its end
+            self.configuration,
             self.store,
             self._security,
             self.topology,
@@ -331,6 +335,7 @@ class BrokerNode:
             wake=self._turn.request,
             global_max_size_bytes=self._global_max_size_bytes(),
             fail_over=self._fail_over,
+            reload=self.reload,
             pages=Pages(environment.disk, configuration.paging_directory, self.store.epoch),
         )
         self._turn.work = self._work
@@ -363,6 +368,20 @@ class BrokerNode:
             )
             await acceptor.open()
             self.acceptors.append(acceptor)
+
+    def reconfigure(self, configuration: Configuration) -> None:
+        """Take what a running node takes of a changed broker.xml (``config.changes``): at once while it is active,
+        else when it activates.
+
+        Raises:
+            BrokerError: it cannot be carried out; see ``Broker.reconfigure``.
+        """
+        if self.broker is not None:
+            self.broker.reconfigure(configuration)
+            self._turn.request()
+        else:
+            self._security.settings.configure(configuration.security_settings)
+        self.configuration = configuration
 
     def _fail_over(self) -> None:
         self._spawn(self.stop(failover=True))

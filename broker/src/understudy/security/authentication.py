@@ -274,6 +274,10 @@ class Authenticator:
         """The hash of a user's password."""
         return self._users.get(user)
 
+    def principal(self, user: str) -> Principal | None:
+        """A user with its roles; None: there is no such user."""
+        return self._principals.get(user)
+
     def begin(self, user: str | None, password: str | None) -> Principal | PasswordCheck:
         """The principal of somebody who was checked a short while ago, or the check that is needed.
 

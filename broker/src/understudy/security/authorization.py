@@ -11,6 +11,8 @@ never grants.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import Final
 
 from understudy.config.model import Configuration, Permission
 from understudy.errors import NotAuthorized
@@ -113,6 +115,7 @@ class RoleSecurity(SecurityPolicy):
         self.settings = settings
         self._cache_size = cache_size
         self._answers: dict[tuple[Principal, Permission, str, str | None], bool] = {}
+        self._users_changed = False
         # whatever changes, no answer of before counts any longer
         settings.listeners.append(self._answers.clear)
 
@@ -127,6 +130,20 @@ class RoleSecurity(SecurityPolicy):
     def begin(self, user: str | None, password: str | None) -> Principal | PasswordCheck:
         return self._authenticator.begin(user, password)
 
+    def change_users(self, authenticator: Authenticator) -> None:
+        """Users and roles are others from now on. Sessions that are open go on with the present roles of their user,
+        and may do nothing once the user is gone; remembered logins are forgotten.
+        """
+        self._authenticator = authenticator
+        self._users_changed = True
+        self.settings.notify()
+
+    def _current(self, principal: Principal) -> Principal:
+        """The principal with the roles that its user has now."""
+        if not self._users_changed:
+            return principal
+        return self._authenticator.principal(principal.user) or Principal(principal.user)
+
     def check(self, principal: Principal, permission: Permission, address: str, queue: str | None = None) -> None:
         if self.allows(principal, permission, address, queue):
             self.allowed_count += 1
@@ -140,6 +157,7 @@ class RoleSecurity(SecurityPolicy):
     def allows(self, principal: Principal, permission: Permission, address: str, queue: str | None = None) -> bool:
         if queue is None and FQQN_SEPARATOR in address:
             address, _, queue = address.partition(FQQN_SEPARATOR)
+        principal = self._current(principal)
         key = (principal, permission, address, queue)
         allowed = self._answers.get(key)
         if allowed is None:
@@ -157,15 +175,30 @@ class RoleSecurity(SecurityPolicy):
         self._answers[key] = allowed
 
 
+@dataclass(frozen=True, slots=True)
+class UserTexts:
+    """The files of users and roles."""
+
+    users: str
+    """Text of the users file."""
+    users_file: str
+    """Its name, for messages."""
+    roles: str
+    """Text of the roles file."""
+    roles_file: str
+    """Its name, for messages."""
+
+
+NO_USERS: Final = UserTexts("", "", "", "")
+"""For a node without security."""
+
+
 def security_policy(
     configuration: Configuration,
     entropy: Entropy,
     clock: Clock,
+    texts: UserTexts,
     *,
-    users: str,
-    users_file: str,
-    roles: str,
-    roles_file: str,
     allow_plain: bool = False,
     parameters: HashParameters = DEFAULT_PARAMETERS,
 ) -> SecurityPolicy:
@@ -175,10 +208,7 @@ def security_policy(
         configuration: With security-enabled, the settings and the cache sizes.
         entropy: For salts and keys.
         clock: For the age of successful checks.
-        users: Text of the users file; not looked at without security.
-        users_file: Its name, for messages.
-        roles: Text of the roles file.
-        roles_file: Its name, for messages.
+        texts: Users and roles; not looked at without security.
         allow_plain: Take plain passwords in the users file.
         parameters: Cost of hashing those.
 
@@ -188,18 +218,31 @@ def security_policy(
     settings = SecuritySettings(configuration.security_settings, configuration.wildcards)
     if not configuration.security_enabled:
         return NoSecurity(settings)
-    hashes = parse_users(users, file=users_file, entropy=entropy, allow_plain=allow_plain, parameters=parameters)
-    authenticator = Authenticator(
-        hashes,
-        parse_roles(roles, file=roles_file),
+    return RoleSecurity(
+        authenticator_of(configuration, entropy, clock, texts, allow_plain=allow_plain, parameters=parameters),
+        settings,
+        cache_size=configuration.authorization_cache_size,
+        permission_ms=configuration.security_invalidation_interval_ms,
+    )
+
+
+def authenticator_of(
+    configuration: Configuration,
+    entropy: Entropy,
+    clock: Clock,
+    texts: UserTexts,
+    *,
+    allow_plain: bool = False,
+    parameters: HashParameters = DEFAULT_PARAMETERS,
+) -> Authenticator:
+    """Users and roles from the texts of their files. Arguments and errors are those of ``security_policy``."""
+    return Authenticator(
+        parse_users(
+            texts.users, file=texts.users_file, entropy=entropy, allow_plain=allow_plain, parameters=parameters
+        ),
+        parse_roles(texts.roles, file=texts.roles_file),
         entropy,
         clock,
         cache_size=configuration.authentication_cache_size,
         cache_ms=configuration.security_invalidation_interval_ms,
-    )
-    return RoleSecurity(
-        authenticator,
-        settings,
-        cache_size=configuration.authorization_cache_size,
-        permission_ms=configuration.security_invalidation_interval_ms,
     )

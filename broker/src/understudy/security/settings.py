@@ -33,7 +33,7 @@ class SecuritySettings:
         """
         self.wildcards = wildcards
         self.listeners: list[Callable[[], None]] = []
-        """Called after every change."""
+        """Called after every change of settings, users or roles."""
         self._configured = {setting.match: setting for setting in configured}
         self._added: dict[str, SecuritySettingConfiguration] = {}
         self._exact: dict[str, SecuritySettingConfiguration] = {}
@@ -66,6 +66,10 @@ class SecuritySettings:
 
     def _changed(self) -> None:
         self._sort()
+        self.notify()
+
+    def notify(self) -> None:
+        """Tell who remembers answers that they may be others now: settings, users or roles changed."""
         for listener in self.listeners:
             listener()
 

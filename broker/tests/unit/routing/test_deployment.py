@@ -9,9 +9,9 @@ import pytest
 from support.routing import World, callback_of, text
 from understudy.config.model import AddressConfiguration, ConfigDeletionPolicy, DivertConfiguration, RoutingType
 from understudy.config.model import QueueConfiguration as DeployedQueue
-from understudy.errors import QueueExists
+from understudy.errors import InvalidQueueConfiguration, InvalidSelector, QueueExists
 from understudy.message import ROUTING_TYPE
-from understudy.routing.deployment import deploy
+from understudy.routing.deployment import check_deployable, deploy
 
 ANYCAST = RoutingType.ANYCAST
 
@@ -98,3 +98,49 @@ def test_configured_diverts_are_made_anew_and_not_stored() -> None:
     assert (queue.message_count, copies.message_count) == (1, 1)
     assert not any(record.settings for record in world.store.addresses.values())
     assert callback_of(session).errors == []
+
+
+def test_a_changed_configuration_removes_its_diverts_and_leaves_those_of_management() -> None:
+    world = World()
+    world.queue("target")
+    diverts = world.office.diverts
+    diverts.create(DivertConfiguration("by-hand", "source", "target"))
+    first = [DivertConfiguration("gone", "source", "target"), DivertConfiguration("kept", "source", "target")]
+    deploy(world.office, [], first)
+    diverts.by_name["kept"].messages_diverted = 3
+    deploy(world.office, [], [DivertConfiguration("kept", "source", "target", filter="a = 1")])
+    assert set(diverts.by_name) == {"by-hand", "kept"}
+    kept = diverts.by_name["kept"]
+    assert (kept.configuration.filter, kept.messages_diverted) == ("a = 1", 3)
+    deploy(world.office, [], [DivertConfiguration("kept", "source", "target", exclusive=True)])
+    assert diverts.by_name["kept"].configuration.exclusive
+    assert diverts.by_name["kept"].messages_diverted == 0
+
+
+def test_an_address_routes_as_configured_unless_a_queue_needs_another_way() -> None:
+    world = World()
+    both = frozenset({RoutingType.ANYCAST, RoutingType.MULTICAST})
+    deploy(world.office, [AddressConfiguration("a", both), AddressConfiguration("b", both)])
+    world.queue("topic", address="b", routing_type=RoutingType.MULTICAST)
+    deploy(
+        world.office, [AddressConfiguration("a", frozenset({ANYCAST})), AddressConfiguration("b", frozenset({ANYCAST}))]
+    )
+    addresses = world.office.directory.addresses
+    assert addresses["a"].routing_types == {ANYCAST}
+    assert addresses["b"].routing_types == both
+
+
+def test_what_cannot_be_deployed_is_found_before_anything_changes() -> None:
+    world = World()
+    world.queue("q")
+    session = world.session()
+    for number in range(2):
+        session.create_consumer(number, "q")
+    elsewhere = AddressConfiguration("other", frozenset({ANYCAST}), (DeployedQueue("q", "other", ANYCAST),))
+    with pytest.raises(QueueExists, match="not 'other'"):
+        check_deployable(world.office, [elsewhere], [])
+    with pytest.raises(InvalidQueueConfiguration, match="2 consumers, more than 1"):
+        check_deployable(world.office, [anycast(DeployedQueue("q", "q", ANYCAST, max_consumers=1))], [])
+    with pytest.raises(InvalidSelector):
+        check_deployable(world.office, [], [DivertConfiguration("d", "a", "b", filter="a =")])
+    assert "other" not in world.office.directory.addresses

@@ -16,6 +16,8 @@ from understudy.security.authorization import (
     Principal,
     RoleSecurity,
     SecurityPolicy,
+    UserTexts,
+    authenticator_of,
     security_policy,
 )
 from understudy.security.settings import SecuritySettings
@@ -172,10 +174,7 @@ def test_the_policy_of_a_configuration() -> None:
         configuration,
         CountingEntropy(),
         FakeClock(),
-        users="ada = pw",
-        users_file="users",
-        roles="admins = ada",
-        roles_file="roles",
+        UserTexts("ada = pw", "users", "admins = ada", "roles"),
         allow_plain=True,
         parameters=CHEAP,
     )
@@ -192,10 +191,7 @@ def test_the_policy_of_a_configuration_refuses_plain_passwords_unless_told() -> 
             Configuration(),
             CountingEntropy(),
             FakeClock(),
-            users="ada = pw",
-            users_file="users",
-            roles="",
-            roles_file="roles",
+            UserTexts("ada = pw", "users", "", "roles"),
         )
 
 
@@ -204,9 +200,27 @@ def test_the_files_are_not_looked_at_without_security() -> None:
         Configuration(security_enabled=False),
         CountingEntropy(),
         FakeClock(),
-        users="?",
-        users_file="u",
-        roles="?",
-        roles_file="r",
+        UserTexts("?", "u", "?", "r"),
     )
     assert isinstance(security, NoSecurity)
+
+
+def test_changed_users_and_roles_count_for_those_who_logged_in_before() -> None:
+    configuration = Configuration(security_settings=(setting("#", send="admins"),))
+    entropy, clock = CountingEntropy(), FakeClock()
+    before = UserTexts("ada = pw\nbob = pw", "users", "admins = ada, bob", "roles")
+    security = security_policy(configuration, entropy, clock, before, allow_plain=True, parameters=CHEAP)
+    assert isinstance(security, RoleSecurity)
+    told: list[str] = []
+    security.settings.listeners.append(lambda: told.append("changed"))
+    ada, bob = security.authenticate("ada", "pw"), security.authenticate("bob", "pw")
+    assert may(security, ada, Permission.SEND, "a")
+    after = UserTexts("ada = other", "users", "others = ada", "roles")
+    security.change_users(authenticator_of(configuration, entropy, clock, after, allow_plain=True, parameters=CHEAP))
+    assert told == ["changed"]
+    assert not may(security, ada, Permission.SEND, "a")
+    assert not may(security, bob, Permission.SEND, "a")
+    for user, password in (("ada", "pw"), ("bob", "pw")):
+        with pytest.raises(AuthenticationFailed):
+            security.authenticate(user, password)
+    assert security.authenticate("ada", "other").roles == {"others"}

@@ -1,0 +1,170 @@
+"""Changed files of a running node: broker.xml, users and roles.
+
+Every ``configuration-file-refresh-period`` broker.xml is compared with what it was (time, size, inode); the
+users and roles files every second, because a removed user must not wait for that period. A file that changed is
+read and checked in a thread, so the loop goes on. What is wrong with it is logged once, with element and line,
+and nothing changes; otherwise the node takes what a running node can take, and the log names that and every
+changed element that needs a restart.
+
+A passive node takes a changed file as well: it goes by it when it activates. Management asks for the same with
+``reloadConfigurationFile``, also where the period is -1. Not here: what is taken (``config.changes``).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final, TypeVar
+
+from understudy.config.changes import changes
+from understudy.config.model import LoadedConfig
+from understudy.errors import BrokerError, ConfigError
+from understudy.runtime.node import BrokerNode
+
+R = TypeVar("R")
+
+log = logging.getLogger(__name__)
+
+#: How often the users and roles files are looked at.
+USERS_PERIOD_S: Final = 1.0
+#: A file must have been left alone this long before it is read: it may still be being written.
+SETTLE_S: Final = 0.1
+
+Stamp = tuple[int, int, int] | None
+"""Modification time in nanoseconds, size and inode of a file; None: there is none."""
+
+
+class ConfigurationFiles:
+    """Watches the files of one node."""
+
+    def __init__(
+        self,
+        node: BrokerNode,
+        config: Path,
+        read: Callable[[], LoadedConfig],
+        users: tuple[Path, ...],
+        read_users: Callable[[], Callable[[], None]],
+        *,
+        period_ms: int,
+    ) -> None:
+        """Args:
+        node: Takes what changed.
+        config: Its broker.xml.
+        read: Reads and checks that file; called in a thread. Raises ConfigError.
+        users: Files of users and roles; empty without security.
+        read_users: Reads and checks those, in a thread; what it returns is called on the loop and puts them in
+            force. Raises ConfigError.
+        period_ms: configuration-file-refresh-period; -1 or 0 looks at ``config`` only when management asks.
+        """
+        self._node = node
+        self._config = config
+        self._read = read
+        self._users = users
+        self._read_users = read_users
+        self._period_ms = period_ms
+        self._tasks: list[asyncio.Task[None]] = []
+        self._asked: set[asyncio.Task[None]] = set()
+        # what was read at the start is compared with: a change while the node starts is a change
+        self._config_stamp = (_stamp(config),)
+        self._users_stamp = tuple(_stamp(path) for path in users)
+
+    def start(self) -> None:
+        """Begin to look."""
+        if self._period_ms > 0:
+            self._tasks.append(asyncio.create_task(self._watch_config()))
+        if self._users:
+            self._tasks.append(asyncio.create_task(self._watch_users()))
+
+    def stop(self) -> None:
+        """Look no more."""
+        for task in (*self._tasks, *self._asked):
+            task.cancel()
+
+    def ask(self, done: Callable[[BrokerError | None], None]) -> None:
+        """Read broker.xml now, changed or not; ``done`` is told of an error or None. On the loop's thread."""
+        task = asyncio.get_running_loop().create_task(self._reload_for(done))
+        self._asked.add(task)
+        task.add_done_callback(self._asked.discard)
+
+    async def _reload_for(self, done: Callable[[BrokerError | None], None]) -> None:
+        self._config_stamp = (await _in_thread(_stamp, self._config),)
+        done(await self._reload())
+
+    # --- broker.xml ------------------------------------------------------------------------------
+
+    async def _watch_config(self) -> None:
+        while True:
+            await asyncio.sleep(self._period_ms / 1000)
+            stamps = await _settled((self._config,))
+            if stamps is not None and stamps != self._config_stamp:
+                self._config_stamp = (stamps[0],)
+                await self._reload()
+
+    async def _reload(self) -> BrokerError | None:
+        node = self._node
+        try:
+            loaded = await _in_thread(self._read)
+            change = changes(node.configuration, loaded.configuration)
+            if "wildcard-addresses" in change.restart:
+                raise ConfigError(
+                    "a running node cannot take another way of writing wildcards",
+                    path="core/wildcard-addresses",
+                    file=str(self._config),
+                    hint="restart the node",
+                )
+            node.reconfigure(change.configuration)
+        except BrokerError as error:
+            log.error("changed configuration not taken", extra={"code": error.code, "error": str(error)})
+            return error
+        for warning in loaded.warnings:
+            log.warning("configuration", extra={"detail": str(warning)})
+        log.info(
+            "configuration reloaded",
+            extra={"file": str(self._config), "applied": list(change.applied), "state": node.state},
+        )
+        if change.restart:
+            log.warning("changes in the configuration that need a restart", extra={"elements": list(change.restart)})
+        return None
+
+    # --- users and roles -------------------------------------------------------------------------
+
+    async def _watch_users(self) -> None:
+        while True:
+            await asyncio.sleep(USERS_PERIOD_S)
+            stamps = await _settled(self._users)
+            if stamps is None or stamps == self._users_stamp:
+                continue
+            self._users_stamp = stamps
+            try:
+                (await _in_thread(self._read_users))()
+            except BrokerError as error:
+                log.error("changed users or roles not taken", extra={"code": error.code, "error": str(error)})
+            else:
+                log.info("users and roles reloaded", extra={"files": [str(path) for path in self._users]})
+
+
+def _stamp(path: Path) -> Stamp:
+    try:
+        found = os.stat(path)
+    except OSError:
+        return None
+    return found.st_mtime_ns, found.st_size, found.st_ino
+
+
+def _stamps(paths: tuple[Path, ...]) -> tuple[Stamp, ...]:
+    return tuple(_stamp(path) for path in paths)
+
+
+async def _settled(paths: tuple[Path, ...]) -> tuple[Stamp, ...] | None:
+    """What the files are now; None while one is missing or being written."""
+    before = await _in_thread(_stamps, paths)
+    await asyncio.sleep(SETTLE_S)
+    after = await _in_thread(_stamps, paths)
+    return None if before != after or None in after else after
+
+
+async def _in_thread(call: Callable[..., R], *args: object) -> R:
+    return await asyncio.get_running_loop().run_in_executor(None, call, *args)

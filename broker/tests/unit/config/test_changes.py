@@ -1,0 +1,69 @@
+"""A changed file beside a running configuration: what is taken, what waits for a restart and under which name."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from understudy.config.changes import changes
+from understudy.config.model import (
+    AcceptorConfiguration,
+    AddressConfiguration,
+    AddressSettingsConfiguration,
+    Configuration,
+    ConnectorConfiguration,
+    DivertConfiguration,
+    HighAvailabilityPolicy,
+    Role,
+    SecuritySettingConfiguration,
+    WildcardConfiguration,
+)
+
+RUNNING = Configuration(
+    acceptors=(AcceptorConfiguration("a", "h", 1), AcceptorConfiguration("b", "h", 2)),
+    connectors=(ConnectorConfiguration("c", "h", 1),),
+)
+
+
+def test_the_same_file_changes_nothing() -> None:
+    change = changes(RUNNING, RUNNING)
+    assert (change.configuration, change.applied, change.restart) == (RUNNING, (), ())
+
+
+def test_addresses_settings_security_and_diverts_are_taken() -> None:
+    read = replace(
+        RUNNING,
+        addresses=(AddressConfiguration("a", frozenset()),),
+        address_settings=(AddressSettingsConfiguration("#", max_delivery_attempts=2),),
+        security_settings=(SecuritySettingConfiguration("#"),),
+        diverts=(DivertConfiguration("d", "a", "b"),),
+    )
+    change = changes(RUNNING, read)
+    assert change.configuration == read
+    assert change.applied == ("addresses", "address-settings", "security-settings", "diverts")
+    assert change.restart == ()
+
+
+def test_everything_else_keeps_its_value_and_is_named() -> None:
+    read = replace(
+        RUNNING,
+        name="other",
+        journal_min_files=9,
+        global_max_size_bytes=5,
+        ha_policy=HighAvailabilityPolicy(role=Role.PRIMARY),
+        wildcards=WildcardConfiguration(delimiter="/"),
+        acceptors=(AcceptorConfiguration("a", "h", 1), AcceptorConfiguration("new", "h", 3)),
+        connectors=(ConnectorConfiguration("c", "other", 1),),
+    )
+    change = changes(RUNNING, read)
+    assert change.configuration == RUNNING
+    assert change.applied == ()
+    assert set(change.restart) == {
+        "name",
+        "journal-min-files",
+        "global-max-size",
+        "ha-policy",
+        "wildcard-addresses",
+        "acceptors/acceptor[@name='b']",
+        "acceptors/acceptor[@name='new']",
+        "connectors/connector[@name='c']",
+    }
