@@ -85,6 +85,7 @@ class Broker:
         self.resources.restore(store.state)
         self.post_office.settle()
         deploy(self.post_office, configuration.addresses, configuration.diverts)
+        self.post_office.auto_deletion.sweep_at_activation()
         self.services = CoreServices(
             node_id=store.node_id,
             post_office=self.post_office,
