@@ -3,10 +3,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TypeVar
 
 from ansible.errors import AnsibleFilterError
-from ansible_collections.understudy.broker.plugins.module_utils import drill, render
+from ansible_collections.understudy.broker.plugins.module_utils import credentials, drill, render
 from ansible_collections.understudy.broker.plugins.module_utils import topology as topologies
 
 RELEVANT = (
@@ -56,8 +57,48 @@ def drill_report(records: list[Mapping[str, object]], messages: int) -> dict[str
         raise AnsibleFilterError(f"the drill's records are incomplete: {type(error).__name__}: {error}") from error
 
 
+def credential_faults(
+    users: Sequence[Mapping[str, object]],
+    roles: Sequence[Mapping[str, object]],
+    cluster_user: str,
+    cluster_password: str,
+) -> list[str]:
+    """Faults of users, roles and the cluster's login; see credential_faults.yml."""
+    return _readable(lambda: credentials.find_faults(users, roles, cluster_user, cluster_password))
+
+
+def users_file(users: Sequence[Mapping[str, object]], present: str = "") -> str:
+    """The text of artemis-users.properties; see users_file.yml."""
+    return _readable(lambda: credentials.users_text(users, present))
+
+
+def roles_file(roles: Sequence[Mapping[str, object]]) -> str:
+    """The text of artemis-roles.properties; see roles_file.yml."""
+    return _readable(lambda: credentials.roles_text(roles))
+
+
+Result = TypeVar("Result")
+
+
+def _readable(make: Callable[[], Result]) -> Result:
+    """The result, or an error of Ansible's own kind that quotes no value."""
+    try:
+        return make()
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        raise AnsibleFilterError(
+            f"broker_users and broker_roles must be lists of mappings with 'name' ({type(error).__name__})"
+        ) from None
+
+
 class FilterModule:
     """The filters of this collection."""
 
     def filters(self) -> dict[str, object]:
-        return {"topology": topology, "broker_xml": broker_xml, "drill_report": drill_report}
+        return {
+            "topology": topology,
+            "broker_xml": broker_xml,
+            "drill_report": drill_report,
+            "credential_faults": credential_faults,
+            "users_file": users_file,
+            "roles_file": roles_file,
+        }

@@ -12,13 +12,15 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from ansible_collections.understudy.broker.plugins.module_utils.management import NodeState
-from ansible_collections.understudy.broker.plugins.module_utils.service import PROCESS, SYSTEMD, ServiceStatus
+from ansible_collections.understudy.broker.plugins.module_utils.service import LOG_FILE, PROCESS, SYSTEMD, ServiceStatus
 from ansible_collections.understudy.broker.plugins.module_utils.waiting import Clock, wait_until
 
 SETTLE_S = 3.0
 """A supervisor needs a moment to write its first record; a process missing after that has failed to start."""
 
-LOGS = {PROCESS: "log/understudy.log", SYSTEMD: "the journal of its unit"}
+LOGS = {PROCESS: LOG_FILE, SYSTEMD: "the journal of its unit"}
+LOG_LINES = 20
+"""Lines of the log that a failure shows."""
 
 DEFAULT_GATES = {"started": "ready", "restarted": "ready", "stopped": "stopped", "killed": "stopped"}
 
@@ -33,6 +35,8 @@ class Service(Protocol):
     def stop(self) -> None: ...
 
     def kill(self) -> None: ...
+
+    def last_lines(self, count: int) -> list[str]: ...
 
 
 @dataclass(frozen=True)
@@ -126,12 +130,16 @@ class Instance:
         elapsed_ms = round((self._clock.now_s() - began_s) * 1000)
         return Outcome(bool(acts), bool(problem), problem, acted_at_ms, elapsed_ms, seen)
 
-    @staticmethod
-    def _complain(gate: str, timeout_s: float, seen: Seen) -> str:
+    def _complain(self, gate: str, timeout_s: float, seen: Seen) -> str:
         if seen.service.down and gate != "stopped":
             ending = seen.service.last_exit or "it left no trace of an exit"
-            return (
-                f"the broker is not running and nothing will start it again: {ending}; see {LOGS[seen.service.backend]}"
-            )
-        reason = f" ({seen.broker.reason})" if seen.broker.reason else ""
-        return f"not {gate} within {timeout_s:g} s: the broker says {seen.broker.state}{reason}"
+            problem = f"the broker is not running and nothing will start it again: {ending}"
+        else:
+            reason = f" ({seen.broker.reason})" if seen.broker.reason else ""
+            problem = f"not {gate} within {timeout_s:g} s: the broker says {seen.broker.state}{reason}"
+        return problem + self.last_words(seen.service.backend)
+
+    def last_words(self, backend: str) -> str:
+        """The end of the log, to go into a message of failure; empty if there is none."""
+        lines = self._service.last_lines(LOG_LINES)
+        return "\n".join([f"\nThe last lines of {LOGS[backend]}:", *lines]) if lines else ""

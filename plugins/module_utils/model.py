@@ -79,6 +79,10 @@ class Node:
     store_directory: str
     store_is_given: bool
     """The inventory names the store; False means the default inside the instance directory."""
+    uid: int
+    """Number of the system user; 0 leaves it to the host."""
+    gid: int
+    """Number of its group; 0 leaves it to the host."""
     gate_timeout_s: int
     """How long the node may take to reach a state."""
     machine: str

@@ -1,8 +1,8 @@
 """How a broker's process is started, stopped and killed: under systemd, or under the supervisor of this collection.
 
-Both back ends offer ``status``, ``start``, ``stop`` and ``kill``. All but ``status`` only ask; waiting is the caller's
-business. ``run/hold`` in the instance directory means "down on purpose" to both: the supervisor ends when
-it sees it, and the unit has ``ConditionPathExists=!`` on it, so that neither undoes a kill.
+Both back ends offer ``status``, ``start``, ``stop``, ``kill`` and ``last_lines`` of the log. The acts only ask; waiting
+is the caller's business. ``run/hold`` in the instance directory means "down on purpose" to both: the supervisor ends
+when it sees it, and the unit has ``ConditionPathExists=!`` on it, so that neither undoes a kill.
 
 The service definition ``etc/service.json`` is the one place that says how an instance is run; the modules read it and
 need no other argument than the instance directory.
@@ -29,6 +29,15 @@ SEARCH_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 PROCESS = "process"
 SYSTEMD = "systemd"
+
+UNIT_PROPERTIES = (
+    "ActiveState,SubState,MainPID,NRestarts,Result,ExecMainStatus,ExecMainCode,AssertResult,AssertTimestampMonotonic"
+)
+
+LOG_FILE = "log/understudy.log"
+"""What a supervised broker prints, relative to the instance directory."""
+LOG_BYTES_MAX = 64 * 1024
+"""How much of the end of a log file is looked at."""
 
 Run = Callable[[Sequence[str]], "tuple[int, str, str]"]
 """Runs a command and gives (return code, stdout, stderr)."""
@@ -88,12 +97,18 @@ class ServiceDefinition:
         """The definition of an instance, or None where nothing has been deployed.
 
         Raises:
-            ServiceError: the file is there but is no definition.
+            ServiceError: the file is there but is no definition, or only root may read it.
         """
         path = instance / "etc/service.json"
-        if not path.exists():
-            return None
-        record = read_record(path)
+        try:
+            if not path.exists():
+                return None
+            record = read_record(path)
+        except PermissionError as error:
+            raise ServiceError(
+                f"{path} cannot be read by user {os.geteuid()}, which Ansible is on this host; it needs root: set "
+                "ansible_become: true for the hosts of the group broker"
+            ) from error
         try:
             return cls(
                 name=str(record["name"]),
@@ -192,6 +207,15 @@ class SupervisedProcess:
         set_hold(self._hold)
         self._signal(signal.SIGKILL)
 
+    def last_lines(self, count: int) -> list[str]:
+        """The end of what the broker has printed; empty if there is nothing to read."""
+        try:
+            with open(self._instance / LOG_FILE, "rb") as log:
+                log.seek(max(0, log.seek(0, os.SEEK_END) - LOG_BYTES_MAX))
+                return log.read().decode("utf-8", "replace").splitlines()[-count:]
+        except OSError:
+            return []
+
     def _signal(self, signal_number: signal.Signals) -> None:
         broker = self._recorded(self._record(), "broker")
         if broker is not None:
@@ -218,8 +242,7 @@ class SystemdUnit:
         return output
 
     def status(self) -> ServiceStatus:
-        properties = "ActiveState,SubState,MainPID,NRestarts,Result,ExecMainStatus,ExecMainCode"
-        return parse_unit_status(self._systemctl("show", f"--property={properties}"), held=self._hold.exists())
+        return parse_unit_status(self._systemctl("show", f"--property={UNIT_PROPERTIES}"), held=self._hold.exists())
 
     def start(self) -> None:
         self._hold.unlink(missing_ok=True)
@@ -232,6 +255,12 @@ class SystemdUnit:
         """SIGKILL to the broker. The hold comes first, or ``Restart=`` would start it again."""
         set_hold(self._hold)
         self._systemctl("kill", "--signal=SIGKILL")
+
+    def last_lines(self, count: int) -> list[str]:
+        """The end of the unit's journal; empty if it cannot be read."""
+        command = ["journalctl", f"--unit={self._unit}", f"--lines={count}", "--output=cat", "--no-pager", "--quiet"]
+        code, output, _ = self._run(command)
+        return output.splitlines()[-count:] if code == 0 else []
 
 
 def open_service(instance: Path, definition: ServiceDefinition, run: Run) -> SupervisedProcess | SystemdUnit:
@@ -255,7 +284,13 @@ def parse_unit_status(text: str, *, held: bool) -> ServiceStatus:
     values = dict(line.split("=", 1) for line in text.splitlines() if "=" in line)
     pid = int(values.get("MainPID") or 0)
     state = values.get("ActiveState", "inactive")
-    failed = values.get("Result", "success") != "success"
+    last_exit = ""
+    if values.get("Result", "success") != "success":
+        last_exit = f"{values['Result']}, status {values.get('ExecMainStatus', '?')}"
+    elif state == "inactive" and values.get("AssertResult") == "no" and values.get("AssertTimestampMonotonic") != "0":
+        # systemd leaves such a unit inactive and successful: nothing was executed. Without a time the assertions of the
+        # unit have not been looked at since it was loaded.
+        last_exit = "systemd did not start it, because an assertion of the unit failed: is its store mounted?"
     return ServiceStatus(
         backend=SYSTEMD,
         running=pid > 0,
@@ -263,7 +298,7 @@ def parse_unit_status(text: str, *, held: bool) -> ServiceStatus:
         pid=pid or None,
         restarts=int(values.get("NRestarts") or 0),
         held=held,
-        last_exit=f"{values['Result']}, status {values.get('ExecMainStatus', '?')}" if failed else "",
+        last_exit=last_exit,
     )
 
 

@@ -11,10 +11,11 @@ from __future__ import annotations
 import json
 import os
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from ansible_collections.understudy.broker.plugins.module_utils.mounts import ROOT, Mount, depth
 from ansible_collections.understudy.broker.plugins.module_utils.process import read_record
 
 STORES = ("bindings", "journal", "large-messages", "paging")
@@ -40,6 +41,66 @@ class StoreIdentity:
         record = read_record(path)
         values = [record.get(key) for key in ("store_id", "cluster", "pair")]
         return cls(*values) if all(isinstance(value, str) for value in values) else None  # type: ignore[arg-type]
+
+
+@dataclass(frozen=True)
+class Elsewhere:
+    """The store's directory on another host of the pair."""
+
+    host: str
+    mount: Mount
+    store_id: str
+    """Empty if there is no store there."""
+
+    @classmethod
+    def from_result(cls, host: str, result: Mapping[str, object]) -> Elsewhere:
+        """From what the module store_info returned there.
+
+        Raises:
+            StoreError: the result is another module's.
+        """
+        mount, store_id = result.get("mount"), result.get("store_id")
+        if not isinstance(mount, Mapping) or not isinstance(store_id, str):
+            raise StoreError(f"peers: {host}: give what store_info returned")
+        return cls(host, Mount.from_dict(mount), store_id)
+
+
+def refuse_unmounted(
+    store: Path, here: Mount, found: StoreIdentity | None, required: str, peers: Sequence[Elsewhere]
+) -> None:
+    """Refuse to make directories where the store's own volume is not mounted.
+
+    Args:
+        store: the directory.
+        here: the mount it is on.
+        found: the store in it.
+        required: mount point that the inventory names; empty if it names none.
+        peers: the same directory on the other hosts of the pair.
+
+    Raises:
+        StoreError: the named mount point has nothing mounted; or there is no store here and another host has the path
+            on a mount that this host lacks; or another host has another store.
+    """
+    if required and here.point != required:
+        raise StoreError(
+            f"nothing is mounted on {required} (broker_store_mount_point): {store} is on {here}; mount the store"
+        )
+    for peer in peers:
+        if found is not None and peer.store_id and peer.store_id != found.store_id:
+            raise StoreError(
+                f"{store} holds the store {found.store_id}, but at {peer.host} the store {peer.store_id}; "
+                "is the same volume mounted on both?"
+            )
+        if found is None and depth(peer.mount.point) > depth(here.point):
+            raise StoreError(
+                f"{store} is on {here} and holds no store, but {peer.host} has {peer.mount} mounted; "
+                "mount it here first"
+            )
+
+
+def asserted_mount_point(here: Mount) -> str:
+    """The mount point that has to be there before the broker starts; empty for the root file system."""
+    return "" if here.point == ROOT else here.point
 
 
 def subdirectories(store: Path) -> dict[str, Path]:

@@ -34,9 +34,14 @@ DEFAULTS: Mapping[str, object] = {
     "broker_management_address": "127.0.0.1",
     "broker_management_port": 8161,
     "broker_root": "/opt/understudy",
+    "broker_uid": 0,
+    "broker_gid": 0,
     "broker_gate_timeout_s": 90,
 }
 """The value of each input the inventory leaves out; a unit test holds roles/broker/defaults to the same values."""
+
+ID_MAX = 2**32 - 2
+"""Largest number of a user or group; the next one means no change to chown(2)."""
 
 WILDCARDS = ("0.0.0.0", "::", "*")
 
@@ -120,6 +125,15 @@ def _read_node(host: str, variables: Mapping[str, object], faults: list[Fault]) 
         faults.append(Fault(host, name, f"is {value!r}; give a number of seconds above 0"))
         return int(str(DEFAULTS[name]))
 
+    def number(name: str) -> int:
+        value = text(name)
+        if value.isascii() and value.isdigit() and int(value) <= ID_MAX:
+            return int(value)
+        faults.append(
+            Fault(host, name, f"is {value!r}; give a number from 1 to {ID_MAX}, or 0 to leave it to the host")
+        )
+        return 0
+
     advertise_address = text("broker_advertise_address")
     root = directory("broker_root", "")
     instance_directory = directory("broker_instance_directory", f"{root}/instance")
@@ -140,6 +154,8 @@ def _read_node(host: str, variables: Mapping[str, object], faults: list[Fault]) 
         instance_directory=instance_directory,
         store_directory=directory("broker_store_directory", f"{instance_directory}/data"),
         store_is_given=variables.get("broker_store_directory") is not None,
+        uid=number("broker_uid"),
+        gid=number("broker_gid"),
         gate_timeout_s=seconds("broker_gate_timeout_s"),
         machine=_machine(host, variables),
     )
@@ -240,7 +256,10 @@ def every_pair_is_complete(nodes: tuple[Node, ...]) -> Iterator[Fault]:
 
 
 def a_shared_store_is_shared(nodes: tuple[Node, ...]) -> Iterator[Fault]:
-    """Both halves name the same directory, and no other pair of the same machine does."""
+    """All nodes name the same directory and the same owner, and no other pair of the same machine uses it.
+
+    Owners count as numbers: NFS and cluster file systems compare uid and gid, not names.
+    """
     for name, members in _by_pair(nodes).items():
         sharing = [node for node in members if node.ha_policy == SHARED_STORE]
         for node in sharing:
@@ -252,6 +271,8 @@ def a_shared_store_is_shared(nodes: tuple[Node, ...]) -> Iterator[Fault]:
                 )
         for node in sharing[1:]:
             yield from _same(sharing[0], node, "broker_store_directory", name)
+            yield from _same(sharing[0], node, "broker_uid", name)
+            yield from _same(sharing[0], node, "broker_gid", name)
     owners: dict[tuple[str, str], Node] = {}
     for node in nodes:
         first = owners.setdefault((node.machine, node.store_directory), node)

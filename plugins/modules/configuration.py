@@ -25,7 +25,7 @@ options:
     required: true
   secrets:
     description:
-      - Values that nobody may see. They are masked in everything that this module returns or logs, also where the
+      - Values that must not be shown. They are masked in everything that this module returns or logs, also where the
         content spells them with XML or JSON escapes.
       - The content of every XML element named like a password, secret or token is masked besides.
     type: list
@@ -36,6 +36,12 @@ options:
     type: list
     elements: str
     default: []
+  beside:
+    description:
+      - Files that the checking command must find in the same directory, by name, with their contents. They are written
+        for the check only. This is how files that belong together are judged before any of them is replaced.
+    type: dict
+    default: {}
   apply:
     description: Whether the file may be replaced.
     type: bool
@@ -88,25 +94,27 @@ def read(path: Path) -> str | None:
         return None
 
 
-def checked_copy(module: AnsibleModule, path: Path) -> tuple[str, list[str]]:
-    """Write the content beside ``path`` with mode 0600 and check it; the copy's path and what the check printed."""
-    directory = path.parent if path.parent.is_dir() else None
-    descriptor, name = tempfile.mkstemp(dir=directory, prefix=f".{path.name}.", suffix=path.suffix)
-    printed: list[str] = []
-    try:
-        with os.fdopen(descriptor, "w", encoding="utf-8") as target:
-            target.write(module.params["content"])
-        command = [argument.replace("%s", name) for argument in module.params["check"]]
-        # Before the first installation, in check mode, the command that would check is not there yet.
-        if command and not (module.check_mode and not os.path.exists(command[0])):
-            code, output, error = module.run_command(command)
-            printed = [line.replace(name, str(path)) for line in (output + error).splitlines() if line.strip()]
-            if code != 0:
-                module.fail_json(msg=f"{path} is refused by {command[0]} ({code}): " + "\n".join(printed))
-    except BaseException:
-        os.unlink(name)
-        raise
-    return name, printed
+def write_checked(module: AnsibleModule, path: Path, scratch: Path) -> tuple[Path, list[str]]:
+    """Write the content into the directory ``scratch`` and check it; the copy's path and what the check printed."""
+    copy = scratch / path.name
+    for name, content in {**module.params["beside"], path.name: module.params["content"]}.items():
+        with open(scratch / name, "w", encoding="utf-8", opener=private) as target:
+            target.write(content)
+    command = [argument.replace("%s", str(copy)) for argument in module.params["check"]]
+    # Before the first installation, in check mode, the command that would check is not there yet.
+    if not command or (module.check_mode and not os.path.exists(command[0])):
+        return copy, []
+    code, output, error = module.run_command(command)
+    text = (output + error).replace(str(scratch), str(path.parent))
+    printed = [line for line in text.splitlines() if line.strip()]
+    if code != 0:
+        module.fail_json(msg=f"{path} is refused by {command[0]} ({code}): " + "\n".join(printed))
+    return copy, printed
+
+
+def private(path: str, flags: int) -> int:
+    """Opens a file that its owner alone may read."""
+    return os.open(path, flags, 0o600)
 
 
 def main() -> None:
@@ -116,6 +124,7 @@ def main() -> None:
             "content": {"type": "str", "required": True, "no_log": False},
             "secrets": {"type": "list", "elements": "str", "default": [], "no_log": True},
             "check": {"type": "list", "elements": "str", "default": []},
+            "beside": {"type": "dict", "default": {}, "no_log": True},
             "apply": {"type": "bool", "default": True},
         },
         add_file_common_args=True,
@@ -127,13 +136,16 @@ def main() -> None:
     differs = before != after
     printed: list[str] = []
     if differs:
-        copy, printed = checked_copy(module, path)
-        if apply and not module.check_mode:
-            # Owner and mode before the move: a secret is at no moment where others can read it.
-            module.set_fs_attributes_if_different(module.load_file_common_arguments(module.params, path=copy), True)
-            os.replace(copy, path)
-        else:
-            os.unlink(copy)
+        # A directory of its own beside the destination: its owner's alone, on the same file system.
+        with tempfile.TemporaryDirectory(
+            dir=path.parent if path.parent.is_dir() else None, prefix=f".{path.name}."
+        ) as scratch:
+            copy, printed = write_checked(module, path, Path(scratch))
+            if apply and not module.check_mode:
+                # Owner and mode before the move: a secret is at no moment where others can read it.
+                arguments = module.load_file_common_arguments(module.params, path=str(copy))
+                module.set_fs_attributes_if_different(arguments, True)
+                os.replace(copy, path)
     changed = differs and (apply or module.check_mode)
     if path.exists():
         changed = module.set_fs_attributes_if_different(module.load_file_common_arguments(module.params), changed)

@@ -9,7 +9,8 @@ module: gate
 short_description: Wait until brokers meet a condition, and fail if they do not in time
 description:
   - Asks the named brokers until the condition holds, or until the time is over. Changes nothing.
-  - A failure names every node that stands in the way and what it says of itself.
+  - A failure names every node that stands in the way and what it says of itself, and shows the last lines of the log of
+    each such node on this host.
 version_added: 0.1.0
 author:
   - The Understudy authors (@understudy)
@@ -126,6 +127,13 @@ def observe(node: Mapping[str, Any], run: Run, clock: Clock) -> Observed:
     return Observed(node["name"], node["pair"], state)
 
 
+def last_words(node: Mapping[str, Any], run: Run, clock: Clock) -> str:
+    """The end of the log of a node on this host, for a message of failure."""
+    deployed = open_instance(Path(node["directory"]), run, clock) if node["directory"] is not None else None
+    words = deployed.instance.last_words(deployed.definition.backend) if deployed is not None else ""
+    return f"\n{node['name']}:{words}" if words else ""
+
+
 def main() -> None:
     module = AnsibleModule(
         argument_spec={
@@ -172,7 +180,10 @@ def main() -> None:
         "states": {node.name: node.state.as_dict() for node in waited.answer},
     }
     if not waited.met and not module.check_mode:
-        module.fail_json(msg=f"{condition} does not hold after {waited.elapsed_ms} ms: {'; '.join(missing)}", **result)
+        problem = f"{condition} does not hold after {waited.elapsed_ms} ms: {'; '.join(missing)}"
+        unready = {seen.name for seen in waited.answer if not seen.state.ready or CONDITIONS[condition]([seen])}
+        logs = [last_words(node, module.run_command, clock) for node in nodes if node["name"] in unready]
+        module.fail_json(msg=problem + "".join(logs), **result)
     module.exit_json(changed=False, **result)
 
 

@@ -48,6 +48,7 @@ attributes:
     support: none
 notes:
   - A stop that takes too long fails. It never becomes a kill by itself.
+  - The message of a failed start ends with the last lines of the unit's journal, or of C(log/understudy.log).
 seealso:
   - module: understudy.broker.gate
 """

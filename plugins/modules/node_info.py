@@ -93,6 +93,10 @@ systemd:
   description: Whether this host is run by systemd and the module could manage a unit.
   returned: always
   type: bool
+user_id:
+  description: Number of the user that the module runs as on this host; 0 with become.
+  returned: always
+  type: int
 """
 
 import os
@@ -119,6 +123,7 @@ def main() -> None:
         "release": releases.current() if releases else "",
         "releases": releases.installed() if releases else [],
         "systemd": os.path.isdir("/run/systemd/system") and os.geteuid() == 0,
+        "user_id": os.geteuid(),
     }
     try:
         deployed = open_instance(Path(module.params["directory"]), module.run_command, Clock())

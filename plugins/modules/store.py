@@ -35,6 +35,16 @@ options:
     description: Whether O(path) itself may be made. Forbid it where it is a mount point.
     type: bool
     default: true
+  mount_point:
+    description: Mount point that O(path) must be on. Empty for no such requirement.
+    type: str
+    default: ""
+  peers:
+    description:
+      - What M(understudy.broker.store_info) returned on the other hosts of the pair, by host.
+      - Nothing is made where there is no store yet and another host has O(path) on a mount that this host lacks.
+    type: dict
+    default: {}
 extends_documentation_fragment:
   - ansible.builtin.files
   - understudy.broker.instance.attributes
@@ -62,6 +72,10 @@ store_id:
   description: Identity of the store; empty in check mode if it would be new.
   returned: success
   type: str
+mount_point:
+  description: The mount point that O(path) is on; empty if that is the root file system.
+  returned: success
+  type: str
 directories:
   description: Its directories by the noun that the broker's configuration uses.
   returned: success
@@ -73,13 +87,17 @@ import uuid
 from pathlib import Path
 
 from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.understudy.broker.plugins.module_utils.mounts import MOUNTINFO, Mount, mount_of, read_mounts
 from ansible_collections.understudy.broker.plugins.module_utils.store import (
     IDENTITY,
+    Elsewhere,
     StoreError,
     StoreIdentity,
+    asserted_mount_point,
     claim,
     judge,
     note,
+    refuse_unmounted,
     subdirectories,
 )
 
@@ -112,12 +130,18 @@ def write_whole(path: Path, content: str) -> None:
     os.replace(fresh, path)
 
 
+def present_mount(store: Path) -> Mount:
+    """The mount that the store is on, or would be on."""
+    return mount_of(os.path.realpath(store), read_mounts(Path(MOUNTINFO).read_text("utf-8", "surrogateescape")))
+
+
 def prepare(
     module: AnsibleModule, store: Path, instance: Path, wanted: StoreIdentity
 ) -> tuple[bool, StoreIdentity | None]:
     """Whether anything changed, and the identity of the store."""
-    if store.is_dir():
-        judge(store, instance, wanted)
+    found = judge(store, instance, wanted) if store.is_dir() else None
+    peers = [Elsewhere.from_result(host, result) for host, result in module.params["peers"].items()]
+    refuse_unmounted(store, present_mount(store), found, module.params["mount_point"], peers)
     changed = make_directory(module, store, create=module.params["create"])
     found = judge(store, instance, wanted)
     for directory in subdirectories(store).values():
@@ -141,6 +165,8 @@ def main() -> None:
             "cluster": {"type": "str", "required": True},
             "pair": {"type": "str", "required": True},
             "create": {"type": "bool", "default": True},
+            "mount_point": {"type": "str", "default": ""},
+            "peers": {"type": "dict", "default": {}},
         },
         add_file_common_args=True,
         supports_check_mode=True,
@@ -149,11 +175,12 @@ def main() -> None:
     wanted = StoreIdentity(str(uuid.uuid4()), module.params["cluster"], module.params["pair"])
     try:
         changed, identity = prepare(module, store, instance, wanted)
-    except (StoreError, OSError) as error:
+    except (StoreError, OSError, ValueError) as error:
         module.fail_json(msg=f"broker_store_directory: {error}")
     module.exit_json(
         changed=changed,
         store_id=identity.store_id if identity else "",
+        mount_point=asserted_mount_point(present_mount(store)),
         directories={name: str(path) for name, path in subdirectories(store).items()},
     )
 

@@ -42,6 +42,7 @@ def unit(**inputs: object) -> dict[str, list[str]]:
         "broker_python": "python3",
         "broker_config_extra": {},
         "__broker_running": False,
+        "__broker_store_made": {"mount_point": ""},
         "__broker_topology_node": {"store_directory": STORE, "unit": "understudy.service", "management_options": []},
     }
     for name in ("defaults", "vars"):
@@ -93,6 +94,13 @@ def test_the_directory_of_retained_segments(given: str, path: str) -> None:
 def test_without_retention_there_is_nothing_more() -> None:
     settings = unit()
     assert settings["ReadWritePaths"] == [STORE, f"{INSTANCE}/log", f"{INSTANCE}/run"]
+    assert settings["RequiresMountsFor"] == [STORE, INSTANCE]
+
+
+def test_the_mount_point_of_the_store_is_asserted_at_every_start() -> None:
+    assert "AssertPathIsMountPoint" not in unit()
+    settings = unit(__broker_store_made={"mount_point": "/srv/50%"})
+    assert settings["AssertPathIsMountPoint"] == ["/srv/50%"]
     assert settings["RequiresMountsFor"] == [STORE, INSTANCE]
 
 

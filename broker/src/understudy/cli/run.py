@@ -19,6 +19,7 @@ import click
 import uvloop
 
 from understudy import __version__
+from understudy.cli.check import check_security
 from understudy.cli.defaults import DEFAULT_HTTP, DEFAULT_URL, default_directory
 from understudy.cli.instances import config_of, create_instance, default_options, preview, token_of
 from understudy.config.instance_files import ROLES_FILE, TOKEN_FILE, USERS_FILE
@@ -99,7 +100,7 @@ class Instance:
     "--log-level", default="info", show_default=True, type=click.Choice(["debug", "info", "warning", "error"])
 )
 @click.option("--property", "properties", multiple=True, metavar="NAME=VALUE", help="Value for ${NAME} in broker.xml.")
-@click.option("--check", is_flag=True, help="Read the configuration, say what is wrong with it, and end.")
+@click.option("--check", is_flag=True, help="Read broker.xml, users and roles, say what is wrong with them, and end.")
 def run(
     config: Path | None,
     instance: Path | None,
@@ -136,9 +137,10 @@ def run(
         create_instance(directory, default_options())
     loaded = _read(config, directory, properties)
     if check:
-        for warning in loaded.warnings:
-            click.echo(f"warning: {warning}", err=True)
-        click.echo(f"{config}: usable, {len(loaded.warnings)} warnings")
+        warnings = [*map(str, loaded.warnings), *check_security(loaded.configuration, config.resolve().parent)]
+        for text in warnings:
+            click.echo(f"warning: {text}", err=True)
+        click.echo(f"{config}: usable, {len(warnings)} warnings")
         return
     configure_logs(log_level, log_file)
     for warning in loaded.warnings:
@@ -331,7 +333,7 @@ def _watched(
 
 def _check_modes(configuration: Configuration, place: Instance) -> None:
     """Raises BrokerError for what everybody can write, and for a token that everybody can read."""
-    users = place.config.parent / "artemis-users.properties"
+    users = place.config.parent / USERS_FILE
     token = [str(place.token_file)] if place.token_file is not None else []
     complaints = check_files([str(place.config), str(users)], token)
     for complaint in (*complaints, *check_directories(configuration.store_directories())):

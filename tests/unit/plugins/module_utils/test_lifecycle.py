@@ -19,6 +19,7 @@ class World:
         self.running = self.kept = running
         self.now_s = 0.0
         self.acts: list[str] = []
+        self.log: list[str] = []
         self.becomes = state
         self.boot_s = 2.0
         self.stop_s = 1.0
@@ -50,6 +51,9 @@ class World:
     def kill(self) -> None:
         self.acts.append("kill")
         self.ends_at_s = self.now_s
+
+    def last_lines(self, count: int) -> list[str]:
+        return self.log[-count:]
 
     def ask(self) -> NodeState:
         if self.now_s < self.ready_at_s:
@@ -121,6 +125,22 @@ def test_a_broker_that_dies_is_not_waited_for() -> None:
     assert outcome.failed
     assert "nothing will start it again: exited with 2" in outcome.message
     assert world.now_s < 10
+
+
+def test_a_failed_start_ends_with_the_last_lines_of_the_log() -> None:
+    world = World(running=False)
+    world.refuses_to_start = True
+    world.log = [f"line {number}" for number in range(100)]
+    message = world.instance().reach("started", "active", 600, dry_run=False).message
+    assert "exited with 2\nThe last lines of log/understudy.log:\nline 80\n" in message
+    assert message.endswith("\nline 99")
+
+
+def test_a_start_that_takes_too_long_shows_the_log_as_well() -> None:
+    world = World(running=False)
+    world.boot_s, world.log = 100, ["waiting for the lock"]
+    message = world.instance().reach("started", "active", 10, dry_run=False).message
+    assert message.endswith("The last lines of log/understudy.log:\nwaiting for the lock")
 
 
 def test_a_stop_that_takes_too_long_fails_and_never_kills() -> None:

@@ -45,11 +45,12 @@ class Systemctl:
     def __init__(self) -> None:
         self.commands: list[list[str]] = []
         self.shown = "ActiveState=inactive\nMainPID=0\n"
+        self.output = ""
         self.code = 0
 
     def __call__(self, command: Sequence[str]) -> tuple[int, str, str]:
         self.commands.append(list(command))
-        return self.code, self.shown if command[1] == "show" else "", "refused"
+        return self.code, self.shown if command[1] == "show" else self.output, "refused"
 
 
 def unit(instance: Path, systemctl: Systemctl) -> SystemdUnit:
@@ -132,6 +133,33 @@ def test_unit_states(text: str, running: bool, kept: bool, pid: int | None) -> N
     assert (status.running, status.kept, status.pid) == (running, kept, pid)
     assert status.down is not (running or kept)
     assert ("status 2" in status.last_exit) is ("exit-code" in text)
+
+
+@pytest.mark.parametrize(("tried_at", "words"), [("0", ""), ("81234", "is its store mounted?")])
+def test_a_unit_whose_assertion_failed_says_so(tried_at: str, words: str) -> None:
+    text = f"ActiveState=inactive\nMainPID=0\nResult=success\nAssertResult=no\nAssertTimestampMonotonic={tried_at}"
+    status = parse_unit_status(text, held=False)
+    assert status.down
+    assert status.last_exit.endswith(words)
+    assert bool(status.last_exit) is bool(words)
+
+
+def test_the_last_lines_are_those_of_the_journal(instance: Path) -> None:
+    systemctl = Systemctl()
+    systemctl.output = "one\ntwo\nthree\n"
+    assert unit(instance, systemctl).last_lines(2) == ["two", "three"]
+    assert systemctl.commands[-1][:3] == ["journalctl", "--unit=understudy-east-1.service", "--lines=2"]
+    systemctl.code = 1
+    assert unit(instance, systemctl).last_lines(2) == []
+
+
+def test_the_last_lines_of_a_supervised_broker_are_those_of_its_log(tmp_path: Path) -> None:
+    definition = ServiceDefinition("a", "process", "", "", (), (), "", "")
+    service = open_service(tmp_path, definition, lambda command: (1, "", "unused"))
+    assert service.last_lines(2) == []
+    (tmp_path / "log").mkdir()
+    (tmp_path / "log/understudy.log").write_bytes(b"x" * 200_000 + b"\none\ntwo \xff\nthree\n")
+    assert service.last_lines(2) == ["two \ufffd", "three"]
 
 
 def test_nothing_deployed_is_no_definition(tmp_path: Path) -> None:

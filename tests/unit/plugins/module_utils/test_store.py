@@ -7,12 +7,16 @@ import threading
 from pathlib import Path
 
 import pytest
+from ansible_collections.understudy.broker.plugins.module_utils.mounts import Mount
 from ansible_collections.understudy.broker.plugins.module_utils.store import (
+    Elsewhere,
     StoreError,
     StoreIdentity,
+    asserted_mount_point,
     claim,
     judge,
     note,
+    refuse_unmounted,
 )
 
 EAST = StoreIdentity("id-1", "orders", "east")
@@ -87,6 +91,57 @@ def test_of_many_who_claim_at_once_one_wins_and_all_agree(places: tuple[Path, Pa
         thread.join()
     assert len(found) == 8
     assert len(set(found)) == 1
+
+
+LOCAL = Mount("/", "ext4", "/dev/vda1")
+SHARED = Mount("/srv/orders", "nfs4", "store:/orders")
+PATH = Path("/srv/orders/pair")
+
+
+def test_a_store_that_is_mounted_on_both_hosts_may_be_made() -> None:
+    refuse_unmounted(PATH, SHARED, None, "", [Elsewhere("b", SHARED, "")])
+    refuse_unmounted(PATH, SHARED, None, "/srv/orders", [])
+
+
+def test_a_path_that_is_mounted_nowhere_may_be_made() -> None:
+    refuse_unmounted(PATH, LOCAL, None, "", [Elsewhere("b", LOCAL, "")])
+
+
+@pytest.mark.parametrize("store_id", ["", "id-1"])
+def test_nothing_is_made_on_a_path_that_another_host_has_mounted(store_id: str) -> None:
+    with pytest.raises(StoreError, match=r"holds no store, but b has store:/orders \(nfs4\) on /srv/orders mounted"):
+        refuse_unmounted(PATH, LOCAL, None, "", [Elsewhere("a", LOCAL, ""), Elsewhere("b", SHARED, store_id)])
+
+
+def test_a_local_mount_above_the_path_does_not_stand_for_the_store() -> None:
+    with pytest.raises(StoreError, match="mount it here first"):
+        refuse_unmounted(PATH, Mount("/srv", "ext4", "/dev/vdb"), None, "", [Elsewhere("b", SHARED, "")])
+
+
+def test_a_recognised_store_may_be_local_on_one_host() -> None:
+    refuse_unmounted(PATH, LOCAL, EAST, "", [Elsewhere("b", SHARED, EAST.store_id)])
+
+
+def test_two_stores_at_one_path_are_refused() -> None:
+    with pytest.raises(StoreError, match="holds the store id-1, but at b the store id-2"):
+        refuse_unmounted(PATH, SHARED, EAST, "", [Elsewhere("b", SHARED, "id-2")])
+
+
+@pytest.mark.parametrize("found", [None, EAST])
+def test_a_named_mount_point_must_be_mounted(found: StoreIdentity | None) -> None:
+    with pytest.raises(StoreError, match="nothing is mounted on /srv/orders"):
+        refuse_unmounted(PATH, LOCAL, found, "/srv/orders", [])
+
+
+def test_only_a_mount_of_its_own_is_asserted() -> None:
+    assert asserted_mount_point(SHARED) == "/srv/orders"
+    assert asserted_mount_point(LOCAL) == ""
+
+
+@pytest.mark.parametrize("result", [{}, {"mount": {}, "store_id": 1}, {"mount": "x", "store_id": ""}])
+def test_a_result_of_another_module_is_an_error(result: dict[str, object]) -> None:
+    with pytest.raises(StoreError, match="peers: b: give what store_info returned"):
+        Elsewhere.from_result("b", result)
 
 
 @pytest.mark.parametrize(

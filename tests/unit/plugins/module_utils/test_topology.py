@@ -42,6 +42,19 @@ def test_whole_inventories_have_no_fault(pairs: int, backups: int) -> None:
         assert {other.name for other in topology.cluster_of(node)} == set(hosts) - {node.name}
 
 
+@pytest.mark.parametrize("variable", ["broker_uid", "broker_gid"])
+def test_the_owner_of_a_shared_store_has_one_number_in_the_pair(variable: str) -> None:
+    hosts = pair_inventory()
+    for variables in hosts.values():
+        variables[variable] = 990
+    assert faults(hosts) == []
+    hosts["p0-1"][variable] = 991
+    (fault,) = faults(hosts)
+    assert f"p0-1: {variable}: is 991 but 990 at p0-0" in fault
+    hosts["p0-1"][variable] = "x"
+    assert f"p0-1: {variable}: is 'x'; give a number" in faults(hosts)[0]
+
+
 @given(order=st.permutations(sorted(pair_inventory(2, 2))), repeated=st.booleans())
 def test_the_order_of_hosts_changes_nothing(order: list[str], repeated: bool) -> None:
     hosts = pair_inventory(2, 2)

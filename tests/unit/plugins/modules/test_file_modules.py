@@ -10,7 +10,14 @@ from typing import Any
 
 import pytest
 from ansible_collections.understudy.broker.plugins.module_utils import releases as releases_utils
-from ansible_collections.understudy.broker.plugins.modules import configuration, ledger_info, release, store, wheelhouse
+from ansible_collections.understudy.broker.plugins.modules import (
+    configuration,
+    ledger_info,
+    release,
+    store,
+    store_info,
+    wheelhouse,
+)
 
 SECRET = "s3cret<&>value"
 ESCAPED = "s3cret&lt;&amp;&gt;value"
@@ -73,6 +80,19 @@ class TestConfiguration:
         assert not result["changed"]
         assert written(tmp_path) == {"broker.xml": "old\n"}
 
+    def test_the_check_finds_the_files_beside_and_none_of_them_lands(self, tmp_path: Path, run_module: Any) -> None:
+        path = tmp_path / "broker.xml"
+        text = (
+            "import pathlib, sys; found = pathlib.Path(sys.argv[1]).with_name('users'); print(found, found.read_text())"
+        )
+        command = [sys.executable, "-c", text + "; sys.exit(found.stat().st_mode & 0o077)", "%s"]
+        arguments = self.arguments(path, check=command, beside={"users": "app = hash-of-app"})
+        result = run_module(configuration, **arguments)
+        assert result["changed"]
+        assert list(tmp_path.iterdir()) == [path]
+        assert result["warnings_of_check"][0].startswith(f"{tmp_path}/users ")
+        assert "hash-of-app" not in json.dumps(result)
+
     def test_what_a_content_check_prints_is_passed_on(self, tmp_path: Path, run_module: Any) -> None:
         command = [sys.executable, "-c", "print('warning: x')", "%s"]
         result = run_module(configuration, **self.arguments(tmp_path / "broker.xml", check=command))
@@ -118,6 +138,22 @@ class TestStore:
         assert result["failed"]
         assert "does not exist; mount the store" in result["msg"]
         assert not (tmp_path / "store").exists()
+
+    def test_nothing_is_made_where_another_host_has_the_path_mounted(self, tmp_path: Path, run_module: Any) -> None:
+        deeper = {"point": str(tmp_path / "store" / "mounted" / "deep"), "kind": "nfs4", "source": "s:/x"}
+        arguments = self.arguments(tmp_path, peers={"b": {"mount": deeper, "store_id": ""}})
+        before = written(tmp_path)
+        result = run_module(store, **arguments)
+        assert "mount it here first" in result["msg"]
+        assert written(tmp_path) == before
+
+    def test_what_store_info_says_is_what_store_takes(self, tmp_path: Path, run_module: Any) -> None:
+        arguments = self.arguments(tmp_path)
+        seen = run_module(store_info, path=arguments["path"])
+        assert seen["store_id"] == ""
+        made = run_module(store, **arguments, peers={"b": seen})
+        assert made["mount_point"] == ("" if seen["mount"]["point"] == "/" else seen["mount"]["point"])
+        assert run_module(store_info, path=arguments["path"])["store_id"] == made["store_id"]
 
     def test_a_foreign_store_is_left_untouched(self, tmp_path: Path, run_module: Any) -> None:
         run_module(store, **self.arguments(tmp_path))

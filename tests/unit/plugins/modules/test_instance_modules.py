@@ -73,6 +73,33 @@ def test_a_running_broker_tells_of_itself(running: Path, run_module: Any) -> Non
     assert result["broker"]["node"]["name"] == "east-1"
 
 
+def test_without_root_a_module_says_what_to_set(
+    deployed: Path, run_module: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def exists(path: Path) -> bool:
+        raise PermissionError(13, "Permission denied", str(path))
+
+    monkeypatch.setattr(Path, "exists", exists)
+    for module, arguments in (
+        (node_info, {"directory": str(deployed)}),
+        (instance, {"directory": str(deployed), "state": "started"}),
+        (gate, {"condition": "active", "nodes": [{"name": "a", "directory": str(deployed)}]}),
+    ):
+        assert "set ansible_become: true" in str(run_module(module, **arguments)["msg"])
+
+
+def test_the_user_is_told(deployed: Path, run_module: Any) -> None:
+    assert run_module(node_info, directory=str(deployed))["user_id"] == os.geteuid()
+
+
+def test_a_gate_that_fails_shows_the_log_of_the_node(running: Path, run_module: Any) -> None:
+    (running / "log/understudy.log").write_text("first\nlast words\n")
+    nodes = [{"name": "a", "directory": str(running)}]
+    result = run_module(gate, condition="passive_following", nodes=nodes, timeout_s=0)
+    assert str(result["msg"]).endswith("a:\nThe last lines of log/understudy.log:\nfirst\nlast words")
+    assert "last words" not in json.dumps(run_module(gate, condition="active", nodes=nodes, timeout_s=0))
+
+
 def test_a_broken_definition_fails_with_its_path(deployed: Path, run_module: Any) -> None:
     (deployed / "etc/service.json").write_text("{}")
     for module, arguments in ((node_info, {}), (instance, {"state": "started"})):

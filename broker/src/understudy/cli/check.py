@@ -1,0 +1,59 @@
+"""What ``understudy run --check`` says beyond broker.xml: whether a node with security enabled could be logged in to.
+
+Not here: starting anything. The same files are read again at every start.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+from understudy.config.instance_files import ROLES_FILE, USERS_FILE
+from understudy.config.model import Configuration
+from understudy.errors import ConfigError
+from understudy.runtime.environment import SystemEntropy
+from understudy.security.authentication import PasswordHash, parse_roles, parse_users
+
+
+def check_security(configuration: Configuration, folder: Path) -> list[str]:
+    """Warnings about users, roles and permissions; empty where security is disabled.
+
+    Args:
+        configuration: As read from broker.xml.
+        folder: Directory of broker.xml, where the users and roles files have to be.
+
+    Raises:
+        ConfigError: a file that a start needs is missing or cannot be used; all missing files are named.
+    """
+    if not configuration.security_enabled:
+        return []
+    users_file, roles_file = folder / USERS_FILE, folder / ROLES_FILE
+    missing = [str(path) for path in (users_file, roles_file) if not os.access(path, os.R_OK)]
+    if missing:
+        raise ConfigError(
+            f"security-enabled is true, but {' and '.join(missing)} cannot be read; the node would not start",
+            file=str(folder / "broker.xml"),
+            hint="write both files (`understudy user hash NAME` prints a line of the first), or disable security",
+        )
+    users = parse_users(users_file.read_text(), file=str(users_file), entropy=SystemEntropy())
+    roles = parse_roles(roles_file.read_text(), file=str(roles_file))
+    warnings = []
+    if not users:
+        warnings.append(f"{users_file}: has no user, so no client can log in")
+    unknown = sorted(set(roles) - set(users))
+    warnings += [f"{roles_file}: user {user!r} is not in {USERS_FILE}" for user in unknown]
+    return [*warnings, *_permission_warnings(configuration, users, roles)]
+
+
+def _permission_warnings(
+    configuration: Configuration, users: Mapping[str, PasswordHash], roles: Mapping[str, frozenset[str]]
+) -> list[str]:
+    if not configuration.security_settings:
+        return ["security-settings: there is none, so no user may do anything"]
+    held = {role for user in users for role in roles.get(user, ())}
+    return [
+        f"security-setting {setting.match!r}: no user of {USERS_FILE} has the role {role!r}"
+        for setting in configuration.security_settings
+        for role in sorted({role for granted in setting.permissions.values() for role in granted} - held)
+    ]

@@ -1,0 +1,83 @@
+"""Goal: what would keep a node from starting, or its users from doing anything, is said before the start.
+
+Method: the command's own entry point over files in a temporary directory.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from understudy.cli.run import run
+from understudy.errors import ConfigError
+
+HASH = "ENC(scrypt:16384:8:1:" + "00" * 16 + ":" + "00" * 32 + ")"
+SETTING = '<security-setting match="#"><permission type="send" roles="apps"/></security-setting>'
+
+
+def check(directory: Path, *, security: bool = True, settings: str = SETTING) -> Result:
+    (directory / "broker.xml").write_text(
+        f"<configuration><core><security-enabled>{str(security).lower()}</security-enabled>"
+        f"<security-settings>{settings}</security-settings></core></configuration>"
+    )
+    return CliRunner().invoke(run, ["--check", "--config", str(directory / "broker.xml")])
+
+
+def users(directory: Path, text: str = f"app = {HASH}\n") -> None:
+    (directory / "artemis-users.properties").write_text(text)
+
+
+def roles(directory: Path, text: str = "apps = app\n") -> None:
+    (directory / "artemis-roles.properties").write_text(text)
+
+
+def test_users_roles_and_permissions_that_fit_are_usable(tmp_path: Path) -> None:
+    users(tmp_path)
+    roles(tmp_path)
+    result = check(tmp_path)
+    assert result.exit_code == 0
+    assert "usable, 0 warnings" in result.output
+
+
+def test_every_missing_file_is_named(tmp_path: Path) -> None:
+    error = check(tmp_path).exception
+    assert isinstance(error, ConfigError)
+    assert f"{tmp_path}/artemis-users.properties and {tmp_path}/artemis-roles.properties cannot be read" in str(error)
+    users(tmp_path)
+    error = check(tmp_path).exception
+    assert "artemis-users" not in str(error)
+    assert "artemis-roles.properties cannot be read" in str(error)
+
+
+def test_without_security_no_file_is_needed(tmp_path: Path) -> None:
+    assert check(tmp_path, security=False).exit_code == 0
+
+
+def test_a_users_file_that_cannot_be_used_names_file_and_line(tmp_path: Path) -> None:
+    users(tmp_path, "app = plain\n")
+    roles(tmp_path)
+    error = check(tmp_path).exception
+    assert isinstance(error, ConfigError)
+    assert f"{tmp_path}/artemis-users.properties" in str(error)
+    assert "plain" not in str(error)
+
+
+@pytest.mark.parametrize(
+    ("users_text", "roles_text", "settings", "warning"),
+    [
+        ("", "apps = \n", SETTING, "artemis-users.properties: has no user, so no client can log in"),
+        (f"app = {HASH}\n", "apps = app, other\n", SETTING, "user 'other' is not in artemis-users.properties"),
+        (f"app = {HASH}\n", "apps = app\n", "", "security-settings: there is none, so no user may do anything"),
+        (f"app = {HASH}\n", "ops = app\n", SETTING, "security-setting '#': no user of artemis-users.properties has"),
+    ],
+)
+def test_what_leaves_users_without_access_is_a_warning(
+    tmp_path: Path, users_text: str, roles_text: str, settings: str, warning: str
+) -> None:
+    users(tmp_path, users_text)
+    roles(tmp_path, roles_text)
+    result = check(tmp_path, settings=settings)
+    assert result.exit_code == 0
+    assert warning in result.output
