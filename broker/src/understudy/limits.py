@@ -133,3 +133,5 @@ MANAGEMENT_REQUESTS_MAX = 100
 #: queue, out of reach of consumers, until entries are dropped and the node activates again.
 QUARANTINE_ENTRIES_MAX = 10_000
 QUARANTINE_BYTES_MAX = 1024 * 1024 * 1024
+#: Entries of the quarantine in one answer of management.
+QUARANTINE_SHOWN_MAX = 1_000

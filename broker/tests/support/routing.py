@@ -24,8 +24,10 @@ from understudy.session.registry import SessionRegistry
 from understudy.session.resource_registry import ResourceRegistry
 from understudy.session.session import ServerSession
 from understudy.store.operation_context import OperationContext
+from understudy.store.quarantine import Quarantine
 from understudy.store.reference import MessageReference
 from understudy.store.state import StoreState
+from understudy.testing.sim_disk import SimVolume
 
 
 class FakeTimer:
@@ -71,6 +73,20 @@ class FakeClock:
         return sum(timer.callback is not None for _, _, timer in self._timers)
 
 
+class AtOnce:
+    """A log writer without a thread: work is done when it is submitted."""
+
+    def run(self, work: Callable[[], None], done: Callable[[BaseException | None], None]) -> None:
+        work()
+        done(None)
+
+    def submit(self, *arguments: Any) -> None:
+        raise NotImplementedError
+
+    def close(self) -> None:
+        pass
+
+
 class FakeStore:
     """What the post office uses of ``MessageStore``."""
 
@@ -92,6 +108,9 @@ class FakeStore:
         self.transactions: dict[int, list[tuple[Any, ...]]] = {}
         self.prepared: dict[int, bytes] = {}
         self.reads = 0
+        self.quarantine = Quarantine(SimVolume().disk("fake"), "/store", AtOnce())
+        self.failed: list[BaseException] = []
+        self.fail = self.failed.append
         self._last_id = 0
 
     def next_id(self) -> int:

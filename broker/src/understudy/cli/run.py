@@ -10,7 +10,7 @@ import os
 import signal
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -100,6 +100,12 @@ class Instance:
     "--log-level", default="info", show_default=True, type=click.Choice(["debug", "info", "warning", "error"])
 )
 @click.option("--property", "properties", multiple=True, metavar="NAME=VALUE", help="Value for ${NAME} in broker.xml.")
+@click.option(
+    "--quarantine",
+    is_flag=True,
+    help="Set damaged records of the journal aside if their extent is known, and serve the rest;"
+    " as quarantine-damaged-records in broker.xml.",
+)
 @click.option("--check", is_flag=True, help="Read broker.xml, users and roles, say what is wrong with them, and end.")
 def run(
     config: Path | None,
@@ -111,6 +117,7 @@ def run(
     log_file: str | None,
     log_level: str,
     properties: tuple[str, ...],
+    quarantine: bool,
     check: bool,
 ) -> None:
     """Run a broker node. SIGTERM and SIGINT stop it cleanly.
@@ -135,7 +142,7 @@ def run(
             click.echo(f"{config}: does not exist; `understudy run` writes a usable one")
             return
         create_instance(directory, default_options())
-    loaded = _read(config, directory, properties)
+    loaded = _read(config, directory, properties, quarantine)
     if check:
         warnings = [*map(str, loaded.warnings), *check_security(loaded.configuration, config.resolve().parent)]
         for text in warnings:
@@ -146,18 +153,21 @@ def run(
     for warning in loaded.warnings:
         log.warning("configuration", extra={"detail": str(warning)})
     place = Instance(directory, config.resolve(), http, http_token_file or token_of(config), greets=default)
-    read = partial(_read, config, directory, properties)
+    read = partial(_read, config, directory, properties, quarantine)
     sys.exit(uvloop.run(_serve(loaded.configuration, place, http_allow_remote, read)))
 
 
-def _read(config: Path, directory: Path, properties: tuple[str, ...]) -> LoadedConfig:
+def _read(config: Path, directory: Path, properties: tuple[str, ...], quarantine: bool = False) -> LoadedConfig:
     try:
         data = config.read_bytes()
     except OSError as error:
         hint = "`understudy create DIR` writes an instance" if isinstance(error, FileNotFoundError) else None
         raise ConfigError(f"cannot be read: {error.strerror}", file=str(config), hint=hint) from error
     values = dict(entry.partition("=")[::2] for entry in properties)
-    return read_broker_xml(data, file=str(config), base_directory=str(directory), properties=values)
+    loaded = read_broker_xml(data, file=str(config), base_directory=str(directory), properties=values)
+    if quarantine:
+        loaded = replace(loaded, configuration=replace(loaded.configuration, quarantine_damaged_records=True))
+    return loaded
 
 
 async def _serve(

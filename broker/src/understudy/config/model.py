@@ -447,6 +447,7 @@ class Configuration:
     journal_file_size_bytes: int = _CORE.number("journal-file-size")
     journal_compact_min_files: int = _CORE.number("journal-compact-min-files")
     journal_compact_percentage_percent: int = _CORE.number("journal-compact-percentage")
+    quarantine_damaged_records: bool = _CORE.boolean("quarantine-damaged-records")
     journal_min_files: int = _CORE.number("journal-min-files")
     journal_datasync: bool = _CORE.boolean("journal-datasync")
     journal_sync_transactional: bool = _CORE.boolean("journal-sync-transactional")

@@ -198,6 +198,13 @@ _STORE: Final[tuple[Element, ...]] = (
         "Segments after which the log is consolidated; 0 is never: only its dead beginning goes.",
     ),
     row(
+        "quarantine-damaged-records",
+        BOOLEAN,
+        "false",
+        "Set damaged records of the log aside at a start or takeover if their extent is known, and serve the rest, as"
+        " understudy run --quarantine does; false refuses to start. An element of Understudy's own.",
+    ),
+    row(
         "journal-retention-directory",
         PATH,
         None,

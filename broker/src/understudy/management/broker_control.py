@@ -17,6 +17,7 @@ from understudy.config.model import Permission, Role
 from understudy.errors import BrokerError, ManagementError
 from understudy.management import (
     broker_clients,
+    broker_quarantine,
     broker_routing,
     broker_settings,
     broker_transactions,
@@ -285,6 +286,7 @@ class BrokerControls:
             *broker_settings.OPERATIONS,
             *broker_clients.OPERATIONS,
             *broker_transactions.OPERATIONS,
+            *broker_quarantine.OPERATIONS,
             *divert_control.OPERATIONS,
         ],
     )

@@ -55,6 +55,10 @@ class StoreFacts:
     """Everything up to here is synced; for a follower: everything up to here is applied."""
     live_bytes: int | None = None
     """Bytes of the log known to be needed: live at the last snapshot, or younger; None in a follower."""
+    quarantined: int | None = None
+    """Entries of the quarantine; None in a follower."""
+    set_aside: int = 0
+    """Messages and records set aside since the activation."""
 
     @property
     def amplification(self) -> float | None:
@@ -154,6 +158,13 @@ class NodeView(Protocol):
 
     @property
     def store(self) -> StoreFacts | None: ...
+
+    @property
+    def quarantine(self) -> tuple[int, list[dict[str, object]]]:
+        """How many entries the quarantine has, and the first ``QUARANTINE_SHOWN_MAX`` of them, the oldest first. A node
+        that is not active says 0 and none.
+        """
+        ...
 
     @property
     def connections(self) -> int: ...
@@ -264,11 +275,18 @@ def node_json(view: NodeView) -> dict[str, object]:
             "durable_sequence": store.durable_sequence,
             "live_bytes": store.live_bytes,
             "amplification": None if store.amplification is None else round(store.amplification, 3),
+            "quarantined": store.quarantined,
         },
         "connections": view.connections,
         "sessions": view.sessions,
         "queues": [queue_json(queue) for queue in sorted(view.queues(), key=lambda queue: queue.name)],
     }
+
+
+def quarantine_json(view: NodeView) -> dict[str, object]:
+    """GET /api/v1/quarantine."""
+    count, entries = view.quarantine
+    return {"count": count, "entries": entries}
 
 
 def queue_json(queue: QueueFacts) -> dict[str, object]:

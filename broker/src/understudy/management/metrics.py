@@ -113,6 +113,15 @@ class NodeCollector(Collector):
                 yield _gauge(
                     "understudy_store_amplification_ratio", "Bytes kept for each byte in use.", store.amplification
                 )
+            if store.quarantined is not None:
+                yield _gauge(
+                    "understudy_quarantine_entries", "Damaged messages and records set aside.", store.quarantined
+                )
+                yield CounterMetricFamily(
+                    "understudy_messages_quarantined",
+                    "Damaged messages and records set aside since the activation.",
+                    value=store.set_aside,
+                )
             yield _gauge("understudy_store_durable_sequence", "Last synced log sequence.", store.durable_sequence)
 
 

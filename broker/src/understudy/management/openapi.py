@@ -34,6 +34,17 @@ _COUNT: Final[Schema] = {"type": "integer", "minimum": 0}
 _FLAG: Final[Schema] = {"type": "boolean"}
 _STATE: Final[Schema] = {"type": "string", "enum": list(STATES)}
 
+_QUARANTINE_ENTRY: Final[Schema] = _object(
+    {
+        **dict.fromkeys(("entry_id", "kind", "reason", "queue", "address", "file"), _TEXT),
+        **dict.fromkeys(
+            ("found_ms", "segment", "epoch", "offset", "length", "sequence", "queue_id", "message_id", "file_id"),
+            _COUNT,
+        ),
+        **dict.fromkeys(("durable", "held", "dropped", "stored"), _FLAG),
+    }
+)
+
 _SCHEMAS: Final[dict[str, Schema]] = {
     "Error": _object({"error": _object({"code": _TEXT, "message": _TEXT})}),
     "Live": _object({"status": {"const": "live"}}),
@@ -101,6 +112,7 @@ _SCHEMAS: Final[dict[str, Schema]] = {
                         "durable_sequence": _COUNT,
                         "live_bytes": _or_null(_COUNT),
                         "amplification": _or_null({"type": "number", "minimum": 0}),
+                        "quarantined": _or_null(_COUNT),
                     }
                 )
             ),
@@ -109,6 +121,7 @@ _SCHEMAS: Final[dict[str, Schema]] = {
             "queues": _list_of({"$ref": "#/components/schemas/Queue"}),
         }
     ),
+    "Quarantine": _object({"count": _COUNT, "entries": _list_of(_QUARANTINE_ENTRY)}),
 }
 
 
@@ -167,6 +180,10 @@ def _paths() -> dict[str, Schema]:
             "One queue.",
             _REFUSED | {"200": _answer("The queue.", "Queue"), "404": _answer("No such queue here.", "Error")},
             parameters=[{"name": "name", "in": "path", "required": True, "schema": _TEXT}],
+        ),
+        "/api/v1/quarantine": _get(
+            "Damaged messages and records that were set aside; at most 1000, the oldest first.",
+            _REFUSED | {"200": _answer("The quarantine.", "Quarantine")},
         ),
         "/api/v1/openapi.json": _get(
             "This document.", _REFUSED | {"200": _other("application/json", "This document.", {"type": "object"})}

@@ -82,6 +82,7 @@ class ManagementServer:
             "/health/ready": {"GET": self._ready},
             "/metrics": {"GET": self._metrics},
             "/api/v1/node": {"GET": self._node},
+            "/api/v1/quarantine": {"GET": self._quarantine},
             "/api/v1/openapi.json": {"GET": self._openapi},
         }
 
@@ -170,6 +171,9 @@ class ManagementServer:
     def _ready(self, request: web.BaseRequest) -> web.Response:
         body = controls.ready_json(self.view)
         return _answer(200 if body["ready"] else 503, body)
+
+    def _quarantine(self, request: web.BaseRequest) -> web.Response:
+        return _answer(200, controls.quarantine_json(self.view))
 
     def _node(self, request: web.BaseRequest) -> web.Response:
         return _answer(200, controls.node_json(self.view))

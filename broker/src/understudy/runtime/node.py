@@ -513,6 +513,7 @@ class BrokerNode:
             self.environment.disk,
             self.configuration.journal_directory,
             id_cache_size=self.configuration.id_cache_size,
+            quarantine=self.configuration.quarantine_damaged_records,
         )
 
     def _cluster_credentials(self) -> ClusterCredentials | None:

@@ -12,6 +12,7 @@ from understudy import __version__
 from understudy.config.model import Permission
 from understudy.errors import BrokerError, NotActive
 from understudy.ha.shared_store import Role
+from understudy.limits import QUARANTINE_SHOWN_MAX
 from understudy.management.controls import (
     AcceptorFacts,
     FollowingFacts,
@@ -136,12 +137,19 @@ class LiveNodeView:
                 store.full,
                 store.context.durable,
                 store.live_bytes,
+                store.quarantine.count,
+                store.quarantine.set_aside,
             )
         if node.follower is not None:
             state = node.follower.state
             size_bytes = log_size_bytes(node.environment.disk, directory)
             return StoreFacts(directory, len(state.segments), size_bytes, False, state.sequence)
         return None
+
+    @property
+    def quarantine(self) -> tuple[int, list[dict[str, object]]]:
+        store = self._node.store
+        return (0, []) if store is None else (store.quarantine.count, store.quarantine.as_json(0, QUARANTINE_SHOWN_MAX))
 
     @property
     def connections(self) -> int:

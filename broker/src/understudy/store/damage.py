@@ -301,9 +301,13 @@ class DamageReader:
             nobody_writes: The caller holds the store's lock.
         """
         self.helps = False
+        if not cursor.sequence:
+            return False
         link, following = links[0], links[1] if len(links) > 1 else None
-        settled = nobody_writes or link.end is not None or following is not None
-        if not cursor.sequence or (not settled and stop is not Stop.BAD):
+        # a segment prepared ahead proves nothing
+        ended = link.end is not None or bool(self._first_sequence(following))
+        settled = nobody_writes or ended
+        if not settled and stop is not Stop.BAD:
             return False
         self.refresh()
         if not settled and not self.known.touches(cursor.number, cursor.epoch):
@@ -313,8 +317,7 @@ class DamageReader:
         if passage is None:
             return False
         if not passage.known:
-            synced = link.end is not None or following is not None or _was_synced(data, cursor)
-            if not (settled and synced and passage.allowed):
+            if not (settled and passage.allowed and (ended or _was_synced(data, cursor))):
                 return False
             if not self.allow:
                 self.helps = True

@@ -274,6 +274,15 @@ class Quarantine:
         listed = [kept.entry for kept in self._kept.values() if not kept.entry.dropped]
         return sorted(listed, key=lambda entry: (entry.found_ms, entry.entry_id))
 
+    def as_json(self, start: int, limit: int) -> list[dict[str, object]]:
+        """At most ``limit`` entries behind the first ``start`` as plain values. ``file`` has the damaged bytes behind
+        its first line; ``stored`` says whether it is on the medium.
+        """
+        return [
+            asdict(entry) | {"stored": self.is_stored(entry.entry_id), "file": self.path_of(entry.entry_id)}
+            for entry in self.entries()[start : start + limit]
+        ]
+
     def is_stored(self, entry_id: str) -> bool:
         """Whether the entry is on the medium."""
         kept = self._kept.get(entry_id)

@@ -65,6 +65,7 @@ class FakeNodeView:
     connections: int = 5
     sessions: int = 6
     confirmations: int = 1234
+    quarantine: tuple[int, list[dict[str, object]]] = (0, [])
     queue_facts: list[QueueFacts] = field(default_factory=lambda: [fake_queue()])
     stops: list[bool] = field(default_factory=list)
     """``failover`` of every stop that was requested."""

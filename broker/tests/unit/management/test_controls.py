@@ -47,6 +47,7 @@ def test_an_active_node() -> None:
             "durable_sequence": 99,
             "live_bytes": 1024,
             "amplification": 4.0,
+            "quarantined": None,
         },
         "connections": 5,
         "sessions": 6,

@@ -123,7 +123,14 @@ def manage(act: str) -> Callable[[Node], list[bytes]]:
             assert run(messages.count(queue, messages.wanted_by(queue, "x IS NULL"))) == 2
         elif act == "move":
             target = node.queue("target")
-            assert run(messages.act_on(office, queue, lambda r: True, messages.move(office, queue, target))) == 2
+            assert (
+                run(
+                    messages.act_on(
+                        office, queue, lambda r: True, messages.move(office, queue, target, lambda address, name: None)
+                    )
+                )
+                == 2
+            )
             node.settle()
             session = node.reader("target")
             node.settle()

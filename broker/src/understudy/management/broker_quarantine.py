@@ -1,0 +1,50 @@
+"""Operations of ``broker`` on the quarantine: damaged messages and records that were set aside (ADR 0020)."""
+
+from __future__ import annotations
+
+import logging
+from typing import Final
+
+from understudy.errors import ResourceNotFound
+from understudy.management.invocation import Control
+from understudy.management.listing import to_json
+from understudy.management.operations import Operation, integer, operation, text
+
+log = logging.getLogger(__name__)
+
+
+#: Entries in one answer, unless fewer are asked for.
+PAGE_ENTRIES: Final = 500
+
+
+def list_quarantined(control: Control, page: int = 1, page_size: int = PAGE_ENTRIES) -> str:
+    """One page of the entries, the first is 1."""
+    size = min(max(page_size, 1), PAGE_ENTRIES)
+    start = (max(page, 1) - 1) * size
+    return to_json(control.node.services.store.quarantine.as_json(start, size))
+
+
+def drop(control: Control, entry_id: str) -> bool:
+    store = control.node.services.store
+    entry = next((each for each in store.quarantine.entries() if each.entry_id == entry_id), None)
+
+    def ended(error: BaseException | None) -> None:
+        if error is not None:
+            log.error("quarantine entry was not dropped", extra={"entry": entry_id, "error": str(error)})
+        elif entry is not None and entry.file_id and not entry.held:
+            store.large.release(entry.file_id)
+
+    if entry is None or not store.quarantine.drop(entry_id, ended):
+        raise ResourceNotFound(f"no entry {entry_id!r} in the quarantine that is written")
+    return True
+
+
+OPERATIONS: Final[tuple[Operation, ...]] = (
+    operation("listQuarantinedMessagesAsJSON", list_quarantined,
+              "Damaged messages and records that were set aside, the oldest first; at most 500."),
+    operation("listQuarantinedMessagesAsJSON", list_quarantined, "A page of them; the first page is 1.",
+              integer("page"), integer("pageSize")),
+    operation("getQuarantinedMessageCount", lambda c: c.node.services.store.quarantine.count,
+              "How many are set aside."),
+    operation("dropQuarantinedMessage", drop, "Remove an entry of the quarantine with its bytes.", text("entryId")),
+)  # fmt: skip

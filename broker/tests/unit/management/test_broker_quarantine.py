@@ -1,0 +1,52 @@
+"""What an operator sees of the quarantine, and drops."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+from prometheus_client import generate_latest
+
+from support.managed import ManagedWorld
+from understudy.management import openapi
+from understudy.management.controls import quarantine_json
+from understudy.management.metrics import make_registry
+from understudy.store.quarantine import QuarantineEntry
+from understudy.testing.fake_node import FakeNodeView
+from unit.management.test_openapi import matches
+
+ENTRY = QuarantineEntry("message-7-3", "message", "/s/x at offset 9: damaged", 5, queue="q", queue_id=3, message_id=7)
+
+
+def kept(*entries: QuarantineEntry) -> ManagedWorld:
+    node = ManagedWorld()
+    for entry in entries:
+        node.world.store.quarantine.keep(entry, lambda: b"bytes", lambda error: None)
+    return node
+
+
+def test_entries_are_listed_and_dropped() -> None:
+    other = QuarantineEntry("message-8-3", "message", "reason", 6, message_id=8)
+    node = kept(other, ENTRY)
+    assert node.ask("broker", "getQuarantinedMessageCount") == 2
+    first, second = json.loads(node.ask("broker", "listQuarantinedMessagesAsJSON"))
+    assert (first["entry_id"], first["message_id"], first["queue"], first["stored"]) == ("message-7-3", 7, "q", True)
+    assert second["file"].endswith("/quarantine/message-8-3.entry")
+    assert json.loads(node.ask("broker", "listQuarantinedMessagesAsJSON", 2, 1)) == [second]
+    assert node.ask("broker", "dropQuarantinedMessage", "message-7-3") is True
+    assert "message-7-3" in node.refused("broker", "dropQuarantinedMessage", "message-7-3")
+    assert json.loads(node.ask("broker", "listQuarantinedMessagesAsJSON")) == [second]
+
+
+def test_the_http_answer_and_the_metrics() -> None:
+    quarantine = kept(ENTRY).world.store.quarantine
+    view = FakeNodeView(quarantine=(1, quarantine.as_json(0, 10)))
+    schemas = openapi.document("1")["components"]["schemas"]  # type: ignore[index]
+    assert matches(quarantine_json(view), schemas["Quarantine"], schemas)
+    text = generate_latest(make_registry(view)).decode()
+    assert "understudy_quarantine_entries" not in text
+    assert view.store is not None
+    view.store = replace(view.store, quarantined=2, set_aside=3)
+    text = generate_latest(make_registry(view)).decode()
+    assert "understudy_quarantine_entries 2.0" in text
+    assert "understudy_messages_quarantined_total 3.0" in text
