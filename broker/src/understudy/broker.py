@@ -31,6 +31,7 @@ from understudy.session.prefixes import AddressPrefixes
 from understudy.session.registry import SessionRegistry
 from understudy.session.resource_registry import ResourceRegistry
 from understudy.session.slow_consumers import SlowConsumers
+from understudy.session.validated_users import ValidatedUsers
 from understudy.store.message_store import MessageStore
 from understudy.store.pages import Pages
 
@@ -85,6 +86,7 @@ class Broker:
         self.resources.restore(store.state)
         self.post_office.settle()
         deploy(self.post_office, configuration.addresses, configuration.diverts)
+        self.post_office.auto_deletion.sweep_at_activation()
         self.services = CoreServices(
             node_id=store.node_id,
             post_office=self.post_office,
@@ -98,6 +100,9 @@ class Broker:
             reattachments=Reattachments(clock, timers),
             logins=Logins(security, LoginGuard(clock), worker),
             credentials=credentials,
+            validated_users=ValidatedUsers(
+                configuration.populate_validated_user, configuration.reject_empty_validated_user
+            ),
             connection_ttl_override_ms=configuration.connection_ttl_override_ms,
             listener=self.notifications,
         )

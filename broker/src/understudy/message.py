@@ -195,6 +195,14 @@ class Message:
             return self
         return self.replace(properties=self.properties.without_reserved(), message_id=self.message_id)
 
+    def with_validated_user(self, user: str) -> Message:
+        """The message with the name of its validated user and without other properties that only a broker writes."""
+        properties = self.properties.without_reserved()
+        properties[VALIDATED_USER] = user
+        # the broker wrote it: it is not to be removed as what a client wrote would be
+        properties.may_be_reserved = False
+        return self.replace(properties=properties, message_id=self.message_id)
+
     @classmethod
     def decode(cls, data: bytes, start: int = 0, end: int | None = None) -> Message:
         """The message in ``data[start:end]``, which it must fill exactly.

@@ -424,6 +424,11 @@ class Configuration:
     authentication_cache_size: int = _CORE.number("authentication-cache-size")
     authorization_cache_size: int = _CORE.number("authorization-cache-size")
     populate_validated_user: bool = _CORE.boolean("populate-validated-user")
+    reject_empty_validated_user: bool = _CORE.boolean("reject-empty-validated-user")
+    guest_login: bool = _CORE.boolean("guest-login")
+    guest_user: str = _CORE.text("guest-user")
+    guest_role: str = _CORE.text("guest-role")
+    guest_login_on_wrong_credentials: bool = _CORE.boolean("guest-login-on-wrong-credentials")
 
     connection_ttl_override_ms: int = _CORE.number("connection-ttl-override")
     connection_ttl_check_interval_ms: int = _CORE.number("connection-ttl-check-interval")

@@ -106,7 +106,15 @@ class _Reader:
             key = f"{name}_directory"
             values.setdefault(key, self._absolute(getattr(defaults, key)))
         values.setdefault("node_manager_lock_directory", values["journal_directory"])
-        self._required_text(core, "name", "management-address", "management-notification-address", "cluster-user")
+        self._required_text(
+            core,
+            "name",
+            "management-address",
+            "management-notification-address",
+            "cluster-user",
+            "guest-user",
+            "guest-role",
+        )
         wildcards = self._wildcards(core)
         connectors = tuple(self._connectors(core))
         cluster_connections = tuple(self._cluster_connections(core, connectors))

@@ -88,9 +88,11 @@ _SECURITY: Final[tuple[Element, ...]] = (
     ),
     row("authentication-cache-size", INTEGER, "1000", "Successful logins remembered; 0 remembers none.", minimum=0),
     row("authorization-cache-size", INTEGER, "1000", "Permission answers remembered; 0 remembers none.", minimum=0),
-    *refused(
-        "messages that should be rejected would be accepted",
-        row("reject-empty-validated-user", BOOLEAN, "false", "Reject messages without a proven user name."),
+    row(
+        "reject-empty-validated-user",
+        BOOLEAN,
+        "false",
+        "Reject messages without a validated user: all, unless populate-validated-user and security-enabled are true.",
     ),
     row("management-message-rbac", BOOLEAN, "false", "Check view and edit permissions for each operation."),
     row("management-rbac-prefix", TEXT, "mops", "Address prefix of permissions for management operations."),
@@ -98,9 +100,25 @@ _SECURITY: Final[tuple[Element, ...]] = (
         row("view-permission-method-match-pattern", TEXT, None, "Which operations only need the view permission."),
         row("literal-match-markers", TEXT, "", "Two characters around a match that is to be taken literally."),
     ),
-    *refused(
-        "messages would go on without the name, or with a forged one",
-        row("populate-validated-user", BOOLEAN, "false", "Write the proven user name into every message sent."),
+    row(
+        "populate-validated-user",
+        BOOLEAN,
+        "false",
+        "Write the user name of a checked login into every message sent (_AMQ_VALIDATED_USER, JMSXUserID).",
+    ),
+    row(
+        "guest-login",
+        BOOLEAN,
+        "false",
+        "Let clients without user name and password log in as guest-user. Not in Artemis: its GuestLoginModule.",
+    ),
+    row("guest-user", TEXT, "guest", "Name of that user; it must not be in the users file. Not in Artemis."),
+    row("guest-role", TEXT, "guests", "Its only role, for security-settings. Not in Artemis."),
+    row(
+        "guest-login-on-wrong-credentials",
+        BOOLEAN,
+        "false",
+        "Let clients whose user name or password is wrong in as guest-user instead of refusing them. Not in Artemis.",
     ),
 )
 

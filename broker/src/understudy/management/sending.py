@@ -86,6 +86,8 @@ def send(
         user_id=services.entropy.token(16) if create_message_id else None,
         properties=properties,
     ).without_reserved()
+    if services.validated_users:
+        message = services.validated_users.apply(message, security.user if services.security.checks else None)
     services.post_office.send(message, Order())
     return str(message.message_id)
 

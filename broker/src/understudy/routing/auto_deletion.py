@@ -1,15 +1,21 @@
 """Deletes queues and addresses that were made on demand and are no longer used (manual,
 "Address Settings": auto-delete-queues, auto-delete-addresses).
 
-A queue goes when it had consumers once, has none now for ``auto-delete-queues-delay``, holds no
-more than ``auto-delete-queues-message-count`` messages and nothing is on its way to it. It must be
-found like that by two sweeps in a row, so that a client which reconnects finds it again.
+A queue goes when it was used, has no consumers now, none since ``auto-delete-queues-delay``, holds no
+more than ``auto-delete-queues-message-count`` messages and nothing is on its way to it. It was used if
+a consumer has left it, or if messages in it were acknowledged, expired or killed (as in Artemis). Two
+sweeps in a row must find it like that, so that a client which reconnects finds it again.
+
+An activation deletes at once every queue made on demand that is empty, used or not: its clients make
+it again when they need it.
 """
 
 from __future__ import annotations
 
+import logging
 from typing import TYPE_CHECKING
 
+from understudy.errors import DiskFull
 from understudy.ports import Clock
 from understudy.routing.address import Address
 from understudy.routing.queue import Queue
@@ -18,31 +24,51 @@ if TYPE_CHECKING:
     from understudy.routing.directory import Directory
 
 
+log = logging.getLogger(__name__)
+
+
 class AutoDeletion:
     """See the module's text."""
 
     def __init__(self, directory: Directory, clock: Clock) -> None:
         self._directory = directory
         self._clock = clock
-        self._candidates: set[Queue | Address] = set()
+        self._candidates: dict[Queue | Address, int] = {}
+        """Idle at the last sweep, and since when."""
 
     def sweep(self) -> None:
         """Delete what was idle at the last sweep and still is."""
         now_ms = self._clock.wall_ms()
-        idle: set[Queue | Address] = set()
+        idle: dict[Queue | Address, int] = {}
         for queue in list(self._directory.queues.values()):
             if _queue_idle(queue, now_ms):
-                if queue in self._candidates:
-                    self._directory.delete_queue(queue.name)
+                if self._candidates.get(queue) == queue.consumers_left_ms:
+                    self._delete(queue)
                 else:
-                    idle.add(queue)
+                    idle[queue] = queue.consumers_left_ms
         for address in list(self._directory.addresses.values()):
             if _address_idle(address, now_ms):
-                if address in self._candidates:
+                if self._candidates.get(address) == address.empty_since_ms:
                     self._directory.delete_address(address.name)
                 else:
-                    idle.add(address)
+                    idle[address] = address.empty_since_ms
         self._candidates = idle
+
+    def sweep_at_activation(self) -> None:
+        """Delete queues made on demand that are empty, before there are clients. What the log has no room for is
+        left to the sweeps.
+        """
+        for queue in list(self._directory.queues.values()):
+            if _may_go(queue) and not queue.message_count:
+                try:
+                    self._delete(queue)
+                except DiskFull:
+                    return
+
+    def _delete(self, queue: Queue) -> None:
+        log.info("deleting auto-created queue", extra={"queue": queue.name, "id": "AMQ224112"})
+        self._directory.delete_queue(queue.name)
+        delete_unbound(self._directory, queue.address)
 
 
 def delete_unbound(directory: Directory, address: Address) -> None:
@@ -59,16 +85,21 @@ def delete_unbound(directory: Directory, address: Address) -> None:
         directory.delete_address(address.name)
 
 
+def _may_go(queue: Queue) -> bool:
+    """Whether a queue may be deleted for being idle, whatever is in it."""
+    return bool(queue.configuration.auto_delete) and not (queue.internal or queue.consumer_count or queue.incoming)
+
+
 def _queue_idle(queue: Queue, now_ms: int) -> bool:
     configuration = queue.configuration
     kept_messages = configuration.auto_delete_message_count
+    unused_too = queue.address.settings.auto_delete_queues_skip_usage_check
+    since_ms = queue.created_ms if unused_too else queue.consumers_left_ms
     return (
-        bool(configuration.auto_delete)
-        and (queue.used or queue.address.settings.auto_delete_queues_skip_usage_check)
-        and not queue.consumer_count
-        and not queue.incoming
+        _may_go(queue)
+        and (unused_too or queue.used)
         and (kept_messages == -1 or queue.message_count <= (kept_messages or 0))
-        and now_ms - queue.consumers_left_ms >= (configuration.auto_delete_delay or 0)
+        and now_ms - since_ms >= (configuration.auto_delete_delay or 0)
     )
 
 

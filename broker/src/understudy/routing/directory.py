@@ -335,7 +335,6 @@ class Directory:
     def adopt_queue(self, queue_id: int, full: QueueConfiguration, address: Address) -> Queue:
         """A queue that the log has already (or never will)."""
         queue = Queue(queue_id, full, address, self._office, parse_filter(full.filter))
-        queue.consumers_left_ms = self._office.clock.wall_ms()
         if address.paused:
             queue.pause()
         self.queues[full.name] = queue

@@ -120,9 +120,10 @@ class PostOffice:
         self.directory = Directory(self, settings, id_cache_size=id_cache_size, wildcard_routing=wildcard_routing)
         self.dead_letters = DeadLetters(self)
         self.diverts = Diverts(self)
+        self.auto_deletion = AutoDeletion(self.directory, clock)
         self._sweeps = [
             Sweep(timers, message_expiry_scan_period_ms, self._expire_overdue),
-            Sweep(timers, address_queue_scan_period_ms, AutoDeletion(self.directory, clock).sweep),
+            Sweep(timers, address_queue_scan_period_ms, self.auto_deletion.sweep),
         ]
         self._addresses = self.directory.addresses
 

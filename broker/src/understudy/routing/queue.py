@@ -23,6 +23,7 @@ from understudy.routing.delivery import LOOKS_MAX, READ_BACK_MAX, Consumer, Cons
 from understudy.routing.filter import Filter
 from understudy.routing.kinds import QueueKind, is_ordinary
 from understudy.routing.lending import LentReference
+from understudy.routing.message_groups import bucket_key
 from understudy.routing.waiting import Waiting
 from understudy.store.backlog import Backlog
 from understudy.store.message_store import MessageStore
@@ -74,6 +75,7 @@ class Queue:
         "configuration",
         "consumer_count",
         "consumers_left_ms",
+        "created_ms",
         "deleted",
         "delivering_count",
         "dirty",
@@ -107,7 +109,6 @@ class Queue:
         "served_alone",
         "store",
         "temporary",
-        "used",
         "waiting",
     )
 
@@ -152,10 +153,10 @@ class Queue:
         self.deleted = False
         self.expiring_count = 0
         """Messages of ``message_count`` that have an expiration."""
-        self.used = False
-        """Whether it ever had a consumer; only then auto-deletion may take it."""
+        self.created_ms = office.now_ms()
+        """Wall time; of the activation for a queue that the log has."""
         self.consumers_left_ms = 0
-        """Wall time since which nobody consumes."""
+        """Wall time at which a consumer left it last; 0 = never since the activation."""
         self.incoming = 0
         """Taken from producers but not visible yet: being written, or in a transaction."""
         self.message_count = 0
@@ -201,6 +202,13 @@ class Queue:
 
     def __repr__(self) -> str:
         return f"<Queue {self.name!r} of {self.address.name!r}, {self.message_count} messages>"
+
+    @property
+    def used(self) -> bool:
+        """Whether anything was done with it since the activation: only then may auto-deletion take it."""
+        return bool(
+            self.consumers_left_ms or self.messages_acknowledged or self.messages_expired or self.messages_killed
+        )
 
     # -- messages in ----------------------------------------------------------------------------
 
@@ -435,7 +443,6 @@ class Queue:
         if limit is not None and 0 <= limit <= self.consumer_count:
             raise MaxConsumersExceeded(f"queue {self.name!r} has {self.consumer_count} consumers, limit {limit}")
         self.consumer_count += 1
-        self.used = True
         for group in self.groups_by_priority:
             if group.priority == consumer.priority:
                 break
@@ -448,6 +455,9 @@ class Queue:
             self._choose_dispatch()
         if self.configuration.group_rebalance:
             self.group_owners.clear()
+            for each in self.groups_by_priority:
+                # groups are dealt out again from the first consumer on, as Artemis does
+                each.turn = 0
             self._look_from_the_start()
         if self.kind is not None:
             self.kind.gate.joined()
@@ -476,8 +486,8 @@ class Queue:
             self._look_from_the_start()
         if self.kind is not None:
             self.kind.consumer_left(consumer)
+        self.consumers_left_ms = self._office.now_ms()
         if not self.consumer_count:
-            self.consumers_left_ms = self._office.now_ms()
             if self.purge_on_no_consumers:
                 self.purge()
         elif not self.dirty:
@@ -518,7 +528,7 @@ class Queue:
             group = f"{group[:GROUP_NAME_CHARACTERS_MAX]}...{digest}"
         buckets = self.configuration.group_buckets
         if buckets is not None and buckets > 0:
-            return str(zlib.crc32(group.encode("utf-8", "surrogatepass")) % buckets)
+            return bucket_key(group, buckets)
         if len(self.group_owners) >= _GROUPS_MAX and group not in self.group_owners:
             return f"\x00{zlib.crc32(group.encode('utf-8', 'surrogatepass')) % 1024}"
         return group

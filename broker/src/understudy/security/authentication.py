@@ -196,6 +196,15 @@ def parse_roles(text: str, *, file: str) -> dict[str, frozenset[str]]:
     return {user: frozenset(names) for user, names in roles.items()}
 
 
+@dataclass(frozen=True, slots=True)
+class Guest:
+    """Who clients without user name and password are (guest-login)."""
+
+    principal: Principal
+    on_wrong_credentials: bool = False
+    """Whether clients with wrong ones are let in as the guest, too (guest-login-on-wrong-credentials)."""
+
+
 class PasswordCheck:
     """One password whose hash has to be computed before anybody knows whether it is right."""
 
@@ -227,7 +236,7 @@ class PasswordCheck:
         """
         self._password = ""
         if not right:
-            raise AuthenticationFailed(f"user {self._user!r} is unknown or the password is wrong")
+            return self._authenticator.refuse(f"user {self._user!r} is unknown or the password is wrong")
         return self._authenticator.remember(self._user, self.key)
 
 
@@ -243,6 +252,7 @@ class Authenticator:
         *,
         cache_size: int = 1000,
         cache_ms: int = 10_000,
+        guest: Guest | None = None,
     ) -> None:
         """Args:
         users: Hashes by user.
@@ -251,7 +261,14 @@ class Authenticator:
         clock: For the age of those successes.
         cache_size: Successes remembered (authentication-cache-size); 0 = none.
         cache_ms: How long, from the check on (security-invalidation-interval); 0 = not at all.
+        guest: Who logs in without user name and password; None: nobody does.
+
+        Raises:
+            ConfigError: the guest is one of the users.
         """
+        if guest is not None and guest.principal.user in users:
+            raise ConfigError(f"guest-user {guest.principal.user!r} is in the users file", path="core/guest-user")
+        self._guest = guest
         self._users = dict(users)
         self._principals = {user: Principal(user, roles.get(user, frozenset())) for user in users}
         self._key = entropy.token(32)
@@ -276,6 +293,8 @@ class Authenticator:
 
     def principal(self, user: str) -> Principal | None:
         """A user with its roles; None: there is no such user."""
+        if self._guest is not None and user == self._guest.principal.user:
+            return self._guest.principal
         return self._principals.get(user)
 
     def begin(self, user: str | None, password: str | None) -> Principal | PasswordCheck:
@@ -284,8 +303,10 @@ class Authenticator:
         Raises:
             AuthenticationFailed: nothing that could be checked.
         """
+        if self._guest is not None and not user and not password:
+            return self._guest.principal
         if user is None or password is None:
-            raise AuthenticationFailed("user name and password are required")
+            return self.refuse("user name and password are required")
         if len(user) > CREDENTIAL_CHARACTERS_MAX or len(password) > CREDENTIAL_CHARACTERS_MAX:
             raise AuthenticationFailed(f"user name or password longer than {CREDENTIAL_CHARACTERS_MAX} characters")
         token = self._token(user, password)
@@ -296,6 +317,12 @@ class Authenticator:
                 return known[0]
             del self._verified[token]
         return PasswordCheck(self, user, password, token)
+
+    def refuse(self, reason: str) -> Principal:
+        """What wrong credentials lead to: the guest, where that is configured. Raises AuthenticationFailed."""
+        if self._guest is not None and self._guest.on_wrong_credentials:
+            return self._guest.principal
+        raise AuthenticationFailed(reason)
 
     def remember(self, user: str, token: bytes) -> Principal:
         """The user's principal; the check need not be done again for a while."""

@@ -20,6 +20,7 @@ from understudy.ports import Clock, Entropy
 from understudy.security.authentication import (
     DEFAULT_PARAMETERS,
     Authenticator,
+    Guest,
     HashParameters,
     PasswordCheck,
     Principal,
@@ -245,4 +246,12 @@ def authenticator_of(
         clock,
         cache_size=configuration.authentication_cache_size,
         cache_ms=configuration.security_invalidation_interval_ms,
+        guest=_guest(configuration),
     )
+
+
+def _guest(configuration: Configuration) -> Guest | None:
+    if not configuration.guest_login:
+        return None
+    principal = Principal(configuration.guest_user, frozenset({configuration.guest_role}))
+    return Guest(principal, configuration.guest_login_on_wrong_credentials)

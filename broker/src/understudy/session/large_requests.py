@@ -43,9 +43,10 @@ class LargeRequests:
             header: The message, whatever its body.
         """
         self.discard()
-        header = self._session.prefixes.unprefixed(header.without_reserved())
+        header = header.without_reserved()
         upload = self._upload = Upload(self._store, header)
         try:
+            header = upload.header = self._session.sends.prepared(header)
             if header.address is None:
                 header = upload.header = self._session.sends.addressed(header)
             self._session.sends.permit(header.address or "").used_bytes += len(header.encoded)

@@ -116,6 +116,10 @@ class SendRequests:
         target.used_bytes += size_bytes
         self._office.send(message, self._session.order, done, transaction, target.used_bytes <= target.granted_bytes)
 
+    def prepared(self, message: Message) -> Message:
+        """A message as it is routed, before it is looked at. Raises IllegalState: it is refused."""
+        return message
+
     def addressed(self, message: Message) -> Message:
         """The message with the session's default address. Raises AddressNotFound, ObjectClosed."""
         session = self._session
@@ -215,13 +219,30 @@ class SendRequests:
         self.forget_targets()
 
 
-class PrefixedSends(SendRequests):
-    """The same where the acceptor has prefixes: they are cut off before anything else is done."""
+class PreparedSends(SendRequests):
+    """The same where messages are changed first: the acceptor has prefixes, which are cut off, or the validated
+    user is written into each.
+    """
 
     __slots__ = ()
 
     def send(self, message: Message, done: Done | None = None) -> None:
-        super().send(self._session.prefixes.unprefixed(message), done)
+        session = self._session
+        try:
+            message = self.prepared(message)
+        except BrokerError as error:
+            session.failed(error, done, session.sending_transaction)
+            return
+        super().send(message, done)
+
+    def prepared(self, message: Message) -> Message:
+        session = self._session
+        if session.prefixes:
+            message = session.prefixes.unprefixed(message)
+        # requests of management are no messages that anybody consumes
+        if session.validated_users and message.address != session.management_address:
+            message = session.validated_users.apply(message, session.validated_user)
+        return message
 
     def send_run(self, messages: list[Message], correlation_ids: list[int], answers: RunAnswers | None) -> None:
         for message, correlation_id in zip(messages, correlation_ids, strict=True):

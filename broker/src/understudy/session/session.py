@@ -45,8 +45,9 @@ from understudy.session.queue_requests import QueueRequests
 from understudy.session.registry import SessionRegistry
 from understudy.session.resource_registry import ResourceRegistry
 from understudy.session.security import SessionSecurity
-from understudy.session.send_requests import PrefixedSends, SendRequests
+from understudy.session.send_requests import PreparedSends, SendRequests
 from understudy.session.transaction import Transaction
+from understudy.session.validated_users import ValidatedUsers
 from understudy.session.visibility import check_own, visible_queue
 from understudy.session.xa import XaRequests
 from understudy.store.large_messages import LargeMessages
@@ -54,6 +55,7 @@ from understudy.store.reference import MessageReference
 
 #: Metadata by which JMS clients name themselves (facts 6.4).
 CLIENT_ID_METADATA: Final = "jms-client-id"
+NO_VALIDATED_USERS: Final = ValidatedUsers()
 
 
 class ServerSession:
@@ -78,6 +80,8 @@ class ServerSession:
         default_address: str | None = None,
         management: Management | None = None,
         prefixes: AddressPrefixes = NO_PREFIXES,
+        validated_users: ValidatedUsers = NO_VALIDATED_USERS,
+        validated_user: str | None = None,
     ) -> None:
         self.name = name
         self.connection = connection
@@ -93,6 +97,10 @@ class ServerSession:
         self.default_address = default_address
         self.prefixes = prefixes
         """That its client may put before names."""
+        self.validated_users = validated_users
+        """What is done with the validated user of its messages."""
+        self.validated_user = validated_user
+        """The user of its login, if that was checked."""
         self.management = management
         """Carries out requests to the management address; None: there is no such address."""
         self.management_address = management.address if management is not None else None
@@ -109,7 +117,7 @@ class ServerSession:
         self.order = Order(security.check)
         """In which its requests are answered."""
         self.queues = QueueRequests(self, post_office)
-        self.sends = (PrefixedSends if prefixes else SendRequests)(self, post_office, callback)
+        self.sends = (PreparedSends if prefixes or validated_users else SendRequests)(self, post_office, callback)
         self.send: Callable[..., None] = self.sends.send
         """``SendRequests.send``, without a step between: it is most of what a session does."""
         self.send_run = self.sends.send_run

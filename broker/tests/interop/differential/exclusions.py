@@ -107,6 +107,10 @@ SHARED_NOT_DURABLE = Exclusion(
     "auto-deleted here, so that a client that makes it again after a failover does not take it from the "
     "others; temporary at Artemis",
 )
+BROWSED_ALONE = Exclusion(
+    "browsers at shared queues that are not durable",
+    "such a queue goes with its last consumer; at Artemis also with a browser that was there alone",
+)
 RING_THAT_LENDS = Exclusion(
     "queues both ring and non-destructive",
     "Artemis loses count of their messages",
@@ -326,7 +330,8 @@ BROWSED_IN_PAGES = Exclusion(
 )
 IDLE_AT_START = Exclusion(
     "addresses that would be deleted for being idle, over a restart",
-    "the scan deletes them when they have been idle for long enough; Artemis does so at every start",
+    "an activation deletes queues made on demand that are empty, and the address that goes with them; of other"
+    " addresses the scan deletes what has been idle for long enough, Artemis all at every start",
 )
 
 #: All of them, as docs/core-protocol.md lists them.

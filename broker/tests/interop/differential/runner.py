@@ -290,7 +290,8 @@ class Runner:
         ]
         if step.browse:
             paged = queue.startswith("paged") and any(other.received for other in others)
-            return bool(known.non_destructive) or paged  # exclusions.BROWSED_IN_PAGES
+            alone = not known.durable and queue not in self._makers  # exclusions.BROWSED_ALONE
+            return bool(known.non_destructive) or paged or alone  # exclusions.BROWSED_IN_PAGES
         if self._makers.get(queue, step.session) != step.session:
             return True  # exclusions.SOMEBODY_ELSES_TEMPORARY_QUEUE
         if known.exclusive:  # exclusions.EXCLUSIVE_SELECTORS

@@ -4,7 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from support.routing import World, callback_of, text
+from understudy.errors import DiskFull
+from understudy.management import queue_messages
 from understudy.message import ROUTING_TYPE
 
 PERIOD_MS = 1000
@@ -31,8 +35,83 @@ def test_idle_for_two_sweeps_then_queue_and_address_go() -> None:
     assert "q" in world.office.directory.queues
     world.clock.advance(PERIOD_MS)
     assert world.office.directory.queues == {}
-    world.clock.advance(2 * PERIOD_MS)
     assert world.office.directory.addresses == {}
+
+
+def test_an_address_with_a_delay_stays_for_that_long() -> None:
+    world = used_world({"auto_delete_addresses_delay": 3 * PERIOD_MS})
+    world.clock.advance(2 * PERIOD_MS)
+    assert (world.office.directory.queues, list(world.office.directory.addresses)) == ({}, ["q"])
+    world.clock.advance(3 * PERIOD_MS)
+    assert list(world.office.directory.addresses) == ["q"]
+    world.clock.advance(PERIOD_MS)
+    assert world.office.directory.addresses == {}
+
+
+@pytest.mark.parametrize("fate", ["expired", "killed", "purged", "acknowledged"])
+def test_a_queue_was_used_if_messages_left_it_although_nothing_ever_consumed_there(fate: str) -> None:
+    world = World(address_queue_scan_period_ms=PERIOD_MS, message_expiry_scan_period_ms=PERIOD_MS)
+    expiration = world.clock.wall_ms() + 1 if fate == "expired" else 0
+    world.session().send(text("m", properties={ROUTING_TYPE: 1}, expiration=expiration))
+    world.sync()
+    queue = world.office.directory.queues["q"]
+    if fate == "killed":
+        for _ in queue_messages.remove(world.office, queue, lambda reference: True):
+            pass
+    elif fate == "purged":
+        queue.purge()
+    elif fate == "acknowledged":
+        session = world.session(transacted=True)
+        session.create_consumer(0, "q")
+        session.receive_consumer_credits(0, -1)
+        world.turn()
+        session.acknowledge(0, callback_of(session).delivered[0][1].message_id)
+        session.commit()
+        session.close(failed=False)
+    world.clock.advance(3 * PERIOD_MS)
+    assert world.office.directory.queues == {}
+
+
+def test_a_consumer_between_two_sweeps_begins_the_wait_anew() -> None:
+    world = used_world()
+    world.clock.advance(PERIOD_MS + 1)
+    world.turn()
+    session = world.session()
+    session.create_consumer(0, "q")
+    session.close(failed=False)
+    world.clock.advance(PERIOD_MS)
+    assert "q" in world.office.directory.queues
+    world.clock.advance(PERIOD_MS)
+    assert world.office.directory.queues == {}
+
+
+def test_an_activation_deletes_what_is_empty_and_was_made_on_demand() -> None:
+    world = World({"kept.address": {"auto_delete_addresses": False}, "kept.queue": {"auto_delete_queues": False}})
+    for name in ("empty", "kept.address", "kept.queue", "full"):
+        world.session().send(text("m", name, properties={ROUTING_TYPE: 1}))
+    world.queue("made.by.a.client")
+    for name in ("empty", "kept.address", "kept.queue"):
+        # as after a restart, which forgets what was done with a queue
+        queue = world.office.directory.queues[name]
+        queue.purge()
+        queue.messages_killed = 0
+    world.office.auto_deletion.sweep_at_activation()
+    assert sorted(world.office.directory.queues) == ["full", "kept.queue", "made.by.a.client"]
+    assert sorted(world.office.directory.addresses) == ["full", "kept.address", "kept.queue", "made.by.a.client"]
+
+
+def test_a_full_disk_leaves_them_to_the_sweeps(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = used_world()
+
+    def refuse(queue_id: int) -> int:
+        raise DiskFull("no room")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(world.store, "delete_queue", refuse)
+        world.office.auto_deletion.sweep_at_activation()
+    assert "q" in world.office.directory.queues
+    world.clock.advance(2 * PERIOD_MS)
+    assert world.office.directory.queues == {}
 
 
 def test_messages_consumers_and_what_is_on_its_way_keep_it() -> None:
@@ -69,8 +148,7 @@ def test_a_delay_and_a_message_count() -> None:
 
 def test_what_was_never_used_or_not_made_on_demand_stays() -> None:
     world = World(address_queue_scan_period_ms=PERIOD_MS)
-    world.session().send(text("m", "unused", properties={ROUTING_TYPE: 1}))
-    world.office.directory.queues["unused"].purge()
+    world.queue("unused", auto_created=True)
     world.queue("configured")
     session = world.session()
     session.create_consumer(0, "configured")

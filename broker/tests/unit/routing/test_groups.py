@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from support.routing import World, callback_of, text
 from understudy.message import GROUP_ID
+from understudy.routing.message_groups import BUCKET_KEY, bucket_key
 from understudy.session.session import ServerSession
 
 
@@ -94,3 +97,44 @@ def test_a_closed_group_is_free_for_those_who_passed_over_it() -> None:
     world.turn()
     world.turn()
     assert (callback_of(owner).bodies(), callback_of(other).bodies()) == ([b"first", b"last"], [b"next"])
+
+
+def artemis_hash(group: str) -> int:
+    """``SimpleString.hashCode`` without its sign, byte by byte."""
+    value = 0
+    for byte in group.encode("utf-16-le", "surrogatepass"):
+        value = (31 * value + (byte - 256 if byte > 127 else byte)) & 0xFFFF_FFFF
+    return value & 0x7FFF_FFFF
+
+
+@settings(deadline=None)
+@given(st.text(max_size=200), st.integers(1, 2**31 - 1))
+def test_a_bucket_is_that_of_artemis(group: str, buckets: int) -> None:
+    assert bucket_key(group, buckets) == f"{BUCKET_KEY}{artemis_hash(group) % buckets}"
+
+
+def test_a_long_name_of_a_group_has_a_bucket_too() -> None:
+    group = "long \u20ac" * 20_000
+    assert bucket_key(group, 1009) == f"{BUCKET_KEY}{artemis_hash(group) % 1009}"
+
+
+@pytest.mark.parametrize(("name", "bucket"), [("0", 0), ("2", 2), ("3", 0), ("-1", 2147483647 % 3)])
+def test_a_bucket_is_named_by_its_key(name: str, bucket: int) -> None:
+    assert bucket_key(f"{BUCKET_KEY}{name}", 3) == f"{BUCKET_KEY}{bucket}"
+
+
+@pytest.mark.parametrize("name", ["", "x", "2147483648", "1_0", "\u0663"])
+def test_what_is_no_number_of_a_bucket_is_a_group(name: str) -> None:
+    group = f"{BUCKET_KEY}{name}"
+    assert bucket_key(group, 1009) == f"{BUCKET_KEY}{artemis_hash(group) % 1009}"
+
+
+def test_a_rebalance_starts_over_at_the_first_consumer() -> None:
+    world = World()
+    world.queue(group_rebalance=True)
+    first, second = consumer(world), consumer(world)
+    send(world, "a")
+    assert [len(firsts(each)) for each in (first, second)] == [1, 0]
+    third = consumer(world)
+    send(world, "b", "c", "d")
+    assert [[body for body, _ in firsts(each)] for each in (first, second, third)] == [[b"a", b"b"], [b"c"], [b"d"]]

@@ -13,6 +13,7 @@ from understudy.security import authentication
 from understudy.security.authentication import (
     CREDENTIAL_CHARACTERS_MAX,
     Authenticator,
+    Guest,
     HashParameters,
     PasswordCheck,
     PasswordHash,
@@ -305,3 +306,39 @@ def test_no_password_is_kept_in_memory() -> None:
 def test_nobody_gets_in_without_users() -> None:
     with pytest.raises(AuthenticationFailed):
         login(Authenticator({}, {}, CountingEntropy(), FakeClock()), "alice", "pw")
+
+
+def guested(*, on_wrong_credentials: bool = False) -> Authenticator:
+    guest = Guest(Principal("guest", frozenset({"guests"})), on_wrong_credentials)
+    users = {"ada": PasswordHash.make("pw", CountingEntropy(), CHEAP)}
+    return Authenticator(users, {}, CountingEntropy(), FakeClock(), guest=guest)
+
+
+def outcome(authenticator: Authenticator, user: str | None, password: str | None) -> Principal:
+    found = authenticator.begin(user, password)
+    return found if isinstance(found, Principal) else found.finish(found.run())
+
+
+@pytest.mark.parametrize(("user", "password"), [(None, None), ("", ""), (None, "")])
+def test_a_guest_is_who_brings_no_credentials(user: str | None, password: str | None) -> None:
+    assert outcome(guested(), user, password) == Principal("guest", frozenset({"guests"}))
+    with pytest.raises(AuthenticationFailed):
+        outcome(Authenticator({}, {}, CountingEntropy(), FakeClock()), user, password)
+
+
+@pytest.mark.parametrize(
+    ("user", "password"), [("ada", "wrong"), ("ada", None), ("guest", "guest"), ("eve", ""), (None, "pw")]
+)
+def test_wrong_credentials_make_no_guest_unless_configured(user: str | None, password: str | None) -> None:
+    with pytest.raises(AuthenticationFailed):
+        outcome(guested(), user, password)
+    assert outcome(guested(on_wrong_credentials=True), user, password).user == "guest"
+    assert outcome(guested(on_wrong_credentials=True), "ada", "pw").user == "ada"
+
+
+def test_the_guest_is_none_of_the_users() -> None:
+    with pytest.raises(ConfigError, match="guest-user 'ada'"):
+        Authenticator(
+            {"ada": PasswordHash.make("pw", CountingEntropy(), CHEAP)}, {}, CountingEntropy(), FakeClock(),
+            guest=Guest(Principal("ada")),
+        )  # fmt: skip

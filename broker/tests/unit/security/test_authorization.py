@@ -224,3 +224,21 @@ def test_changed_users_and_roles_count_for_those_who_logged_in_before() -> None:
         with pytest.raises(AuthenticationFailed):
             security.authenticate(user, password)
     assert security.authenticate("ada", "other").roles == {"others"}
+
+
+def test_a_guest_has_only_its_role_and_is_off_by_default() -> None:
+    settings = (setting("open.#", send="guests admins"), setting("#", send="admins"))
+    texts = UserTexts("ada = pw", "users", "admins = ada", "roles")
+
+    def made(**guest: bool) -> SecurityPolicy:
+        configuration = Configuration(security_settings=settings, **guest)  # type: ignore[arg-type]
+        return security_policy(configuration, CountingEntropy(), FakeClock(), texts, allow_plain=True, parameters=CHEAP)
+
+    with pytest.raises(AuthenticationFailed):
+        made().authenticate(None, None)
+    security = made(guest_login=True)
+    guest = security.authenticate(None, None)
+    assert guest == Principal("guest", frozenset({"guests"}))
+    assert may(security, guest, Permission.SEND, "open.a")
+    assert not may(security, guest, Permission.SEND, "a")
+    assert not may(security, guest, Permission.CONSUME, "open.a")

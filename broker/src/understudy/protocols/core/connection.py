@@ -380,6 +380,8 @@ class CoreConnection:
             default_address=packet.default_address,
             management=services.management,
             prefixes=self._prefixes,
+            validated_users=services.validated_users,
+            validated_user=principal.user if services.security.checks else None,
         )
 
     def _proved(self) -> None:

@@ -20,6 +20,8 @@ from understudy.session.connection_scope import ConnectionScope
 from understudy.session.management import Management
 from understudy.session.registry import SessionRegistry
 from understudy.session.resource_registry import ResourceRegistry
+from understudy.session.session import NO_VALIDATED_USERS
+from understudy.session.validated_users import ValidatedUsers
 from understudy.store.message_store import MessageStore
 
 if TYPE_CHECKING:
@@ -87,6 +89,8 @@ class CoreServices:
     logins: Logins
     credentials: ClusterCredentials | None
     """None when no cluster-connection is configured: cluster links are refused."""
+    validated_users: ValidatedUsers = NO_VALIDATED_USERS
+    """What is done with the user of every message."""
     connection_ttl_override_ms: int = -1
     accepting: bool = True
     """False while stopping: new sessions are rejected, clients try again elsewhere."""

@@ -1,0 +1,97 @@
+"""populate-validated-user and reject-empty-validated-user: what consumers may trust, what is refused."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from support.large import Node, header_of
+from support.routing import World, callback_of, text
+from support.store import Rig
+from understudy.config.model import RoutingType
+from understudy.errors import IllegalState
+from understudy.message import VALIDATED_USER
+from understudy.session.prefixes import AddressPrefixes
+from understudy.session.session import ServerSession
+from understudy.session.validated_users import ValidatedUsers
+
+POPULATE = ValidatedUsers(populate=True)
+FORGED = {VALIDATED_USER: "root", "kept": 1}
+
+
+def consumed(world: World) -> list[object]:
+    session = world.session()
+    session.create_consumer(0, "q")
+    session.receive_consumer_credits(0, -1)
+    world.turn()
+    return [message.properties.get(VALIDATED_USER) for _, message, _ in callback_of(session).delivered]
+
+
+def sender(world: World, validated_users: ValidatedUsers = POPULATE, user: str | None = "ann") -> ServerSession:
+    return world.session(validated_users=validated_users, validated_user=user)
+
+
+@pytest.mark.parametrize("as_a_run", [False, True])
+@pytest.mark.parametrize("properties", [{}, FORGED])
+def test_every_message_has_the_name_of_its_user(as_a_run: bool, properties: dict[str, object]) -> None:
+    world = World()
+    world.queue("q")
+    session = sender(world)
+    messages = [text(str(number), properties=dict(properties)) for number in range(3)]
+    if as_a_run:
+        session.send_run(messages, [1, 2, 3], None)
+    else:
+        for message in messages:
+            session.send(message)
+    assert consumed(world) == ["ann"] * 3
+
+
+def test_the_name_is_in_the_stored_message_beside_its_other_properties() -> None:
+    world = World()
+    world.queue("q")
+    sender(world).send(text("m", properties=dict(FORGED)))
+    (stored,) = world.store.bodies.values()
+    assert dict(stored.properties) == {VALIDATED_USER: "ann", "kept": 1}
+
+
+def test_without_a_validated_user_a_forged_name_is_removed() -> None:
+    world = World()
+    world.queue("q")
+    sender(world, user=None).send(text("m", properties=dict(FORGED)))
+    assert consumed(world) == [None]
+
+
+def test_messages_without_a_validated_user_are_rejected() -> None:
+    world = World()
+    world.queue("q")
+    reject = ValidatedUsers(populate=True, reject_empty=True)
+    nobody = sender(world, reject, user=None)
+    nobody.send(text("no"), world.answers.of("no"))
+    nobody.send(text("forged", properties=dict(FORGED)))
+    assert isinstance(world.answers.error("no"), IllegalState)
+    assert isinstance(callback_of(nobody).errors[-1], IllegalState)
+    sender(world, reject).send(text("yes"))
+    assert consumed(world) == ["ann"]
+
+
+def test_it_goes_with_prefixes() -> None:
+    world = World()
+    world.queue("q")
+    prefixes = AddressPrefixes((("queue:", RoutingType.ANYCAST),))
+    session = world.session(validated_users=POPULATE, validated_user="ann", prefixes=prefixes)
+    session.send(text("m", "queue:q"))
+    assert consumed(world) == ["ann"]
+
+
+def test_a_large_message_has_it_too() -> None:
+    rig = Rig(random.Random(5))
+    node = Node(rig, "a")
+    node.world.queue("q")
+    session = sender(node.world)
+    node.send(session, header_of("m", properties=FORGED), b"x" * 200_000)
+    node.settle()
+    reader = node.consumer()
+    node.settle()
+    (_, message, _), *_ = callback_of(reader).large
+    assert message.properties[VALIDATED_USER] == "ann"
