@@ -45,7 +45,7 @@ def received(session: Session, queue: str) -> str | None:
     return None if message is None else message.text
 
 
-@pytest.mark.feature("queues made on demand")
+@pytest.mark.feature("queue attributes: max-consumers, exclusive, purge, auto-delete")
 def test_a_queue_that_was_used_without_a_consumer_is_deleted(make_broker: Callable[..., Target]) -> None:
     """Its message expired; one whose message still waits stays."""
     broker = make_broker(settings=_GONE, scan_period_ms=_SCAN_PERIOD_MS)
@@ -56,7 +56,7 @@ def test_a_queue_that_was_used_without_a_consumer_is_deleted(make_broker: Callab
     assert exists(broker.url, "gone.kept")
 
 
-@pytest.mark.feature("queues made on demand")
+@pytest.mark.feature("queue attributes: max-consumers, exclusive, purge, auto-delete")
 def test_a_restart_deletes_what_is_empty(make_broker: Callable[..., Target]) -> None:
     broker = make_broker(settings=_GONE, scan_period_ms=3_600_000)
     with connect(broker.url) as connection, connection.session() as session:
