@@ -22,6 +22,7 @@ _COMMANDS: Final = {
     "create": "understudy.cli.create:create",
     "data": "understudy.cli.data:data",
     "ledger": "understudy.cli.ledger:ledger",
+    "mask": "understudy.cli.mask:mask",
     "pipeline": "understudy.cli.pipeline:pipeline",
     "produce": "understudy.cli.produce:produce",
     "queue": "understudy.cli.status:queue",

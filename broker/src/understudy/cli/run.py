@@ -24,6 +24,7 @@ from understudy.cli.defaults import DEFAULT_HTTP, DEFAULT_URL, default_directory
 from understudy.cli.instances import config_of, create_instance, default_options, preview, token_of
 from understudy.config.instance_files import ROLES_FILE, TOKEN_FILE, USERS_FILE
 from understudy.config.model import Configuration, LoadedConfig
+from understudy.config.password_codec import KEY_VARIABLE
 from understudy.config.reader import read_broker_xml
 from understudy.errors import BrokerError, ConfigError, DiskFailed
 from understudy.runtime import interpreter
@@ -164,7 +165,9 @@ def _read(config: Path, directory: Path, properties: tuple[str, ...], quarantine
         hint = "`understudy create DIR` writes an instance" if isinstance(error, FileNotFoundError) else None
         raise ConfigError(f"cannot be read: {error.strerror}", file=str(config), hint=hint) from error
     values = dict(entry.partition("=")[::2] for entry in properties)
-    loaded = read_broker_xml(data, file=str(config), base_directory=str(directory), properties=values)
+    loaded = read_broker_xml(
+        data, file=str(config), base_directory=str(directory), properties=values, codec_key=os.environ.get(KEY_VARIABLE)
+    )
     if quarantine:
         loaded = replace(loaded, configuration=replace(loaded.configuration, quarantine_damaged_records=True))
     return loaded

@@ -35,6 +35,7 @@ from understudy.config.model import (
     SecuritySettingConfiguration,
     WildcardConfiguration,
 )
+from understudy.config.password_codec import KEY_VARIABLE, codec_of, is_masked
 from understudy.config.transport import read_acceptor, read_connector
 from understudy.config.wildcard import check_match, is_wild
 from understudy.errors import ConfigError, InvalidSelector
@@ -67,6 +68,7 @@ def read_broker_xml(
     file: str,
     base_directory: str = "",
     properties: Mapping[str, str] | None = None,
+    codec_key: str | None = None,
 ) -> LoadedConfig:
     """The configuration in the bytes of a broker.xml, and what in it is left aside.
 
@@ -77,21 +79,24 @@ def read_broker_xml(
             them relative.
         properties: Values for ``${name}`` and ``${name:default}``, as Artemis takes them from
             system properties.
+        codec_key: Key of masked passwords, from the environment variable ``password_codec.KEY_VARIABLE``; None is
+            Artemis' default.
 
     Raises:
         ConfigError: anything that cannot be used, with element path, file and line.
     """
     document = Document(file, properties or {})
     core = document.parse(data)
-    return LoadedConfig(_Reader(document, base_directory).read(core), tuple(document.warnings))
+    return LoadedConfig(_Reader(document, base_directory, codec_key).read(core), tuple(document.warnings))
 
 
 class _Reader:
     """One reading."""
 
-    def __init__(self, document: Document, base_directory: str) -> None:
+    def __init__(self, document: Document, base_directory: str, codec_key: str | None) -> None:
         self._document = document
         self._base_directory = base_directory
+        self._codec_key = codec_key
 
     def read(self, core: Node) -> Configuration:
         values = self._plain(core, Configuration)
@@ -115,19 +120,17 @@ class _Reader:
             "guest-user",
             "guest-role",
         )
+        values.update(self._unmasked(core))
         wildcards = self._wildcards(core)
         connectors = tuple(self._connectors(core))
         cluster_connections = tuple(self._cluster_connections(core, connectors))
-        if cluster_connections and core.text("cluster-password") in (None, "", model.DEFAULT_CLUSTER_PASSWORD):
+        if cluster_connections and values.get("cluster_password") in (None, "", model.DEFAULT_CLUSTER_PASSWORD):
             node = core.child("cluster-password") or core.child("cluster-connections") or core
             raise self._error(
                 node,
                 "a cluster connection needs a cluster-password of its own",
                 hint="the default is known to everybody",
             )
-        if cluster_connections and str(values["cluster_password"]).startswith("ENC("):
-            node = core.child("cluster-password") or core
-            raise self._error(node, "masked passwords are not available in this version")
         return Configuration(
             **values,
             wildcards=wildcards,
@@ -163,6 +166,22 @@ class _Reader:
             yield "journal_retention_period_ms", max(int(attributes["period"]), 0) * _UNITS_MS[unit]
         if "storage-limit" in attributes:
             yield "journal_retention_storage_limit_bytes", int(attributes["storage-limit"])
+
+    def _unmasked(self, core: Node) -> Iterator[tuple[str, str]]:
+        """The cluster password, if it is masked (manual, "Masking Passwords")."""
+        definition, switch = core.child("password-codec"), core.child("mask-password")
+        try:
+            codec = codec_of(core.text("password-codec"), self._codec_key)
+        except ValueError as error:
+            raise self._error(definition or core, str(error), hint=None if definition else KEY_VARIABLE) from None
+        node = core.child("cluster-password")
+        masked = node is not None and (is_masked(str(node.value)) if switch is None else bool(switch.value))
+        if node is None or not masked:
+            return
+        try:
+            yield "cluster_password", codec.unmask(str(node.value))
+        except ValueError as error:
+            raise self._error(node, str(error), hint=f"the key is that of {KEY_VARIABLE} or password-codec") from None
 
     def _required_text(self, node: Node, *names: str) -> None:
         for name in names:

@@ -27,13 +27,21 @@ _IDENTITY: Final[tuple[Element, ...]] = (
     row("name", TEXT, "localhost", "Name of this node in logs, notifications and management."),
     row("cluster-user", TEXT, "ACTIVEMQ.CLUSTER.ADMIN.USER", "User by which the brokers of a cluster know each other."),
     row("cluster-password", TEXT, "CHANGE ME!!", "Password of cluster-user; the default is refused in a cluster."),
-    *refused(
-        "a masked password would be taken for the password itself",
-        row("mask-password", BOOLEAN, "false", "Whether the passwords in this file are masked."),
+    row(
+        "mask-password",
+        BOOLEAN,
+        None,
+        "true: cluster-password is masked; false: it is not, whatever it looks like; without it ENC(...) is masked.",
+    ),
+    row(
+        "password-codec",
+        TEXT,
+        None,
+        "Codec of masked passwords: org.apache.activemq.artemis.utils.DefaultSensitiveStringCodec, with ;key=KEY for a"
+        " key other than that of the variable ARTEMIS_DEFAULT_SENSITIVE_STRING_CODEC_KEY. `understudy mask` masks.",
     ),
     *no_effect(
         _CLASSES,
-        row("password-codec", TEXT, None, "Class that unmasks passwords."),
         row("resolve-protocols", BOOLEAN, "true", "Look for protocol modules on the class path."),
         row("log-delegate-factory-class-name", TEXT, None, "Class that writes the log."),
         container("remoting-incoming-interceptors", "Classes that see every arriving packet.", _CLASS_NAMES),

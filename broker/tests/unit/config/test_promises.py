@@ -19,12 +19,16 @@ from understudy.config.schema import element_at
 from understudy.routing.settings import AddressSettings
 
 SOURCE = Path(__file__).parents[3] / "src" / "understudy"
-#: Read through ``Configuration.store_directories``, ``lock_directory`` and ``wildcards``.
+#: Used in the configuration room itself, or read through ``Configuration.store_directories``, ``lock_directory`` and
+#: ``wildcards``.
 THROUGH_METHODS = {
     "bindings_directory",
     "large_messages_directory",
     "paging_directory",
     "wild_card_routing_enabled",
+    # the reader unmasks the passwords
+    "mask_password",
+    "password_codec",
 }
 
 

@@ -125,11 +125,6 @@ def test_the_default_cluster_password_is_fine_without_a_cluster() -> None:
     assert read(CONNECTORS).configuration.cluster_connections == ()
 
 
-def test_a_masked_cluster_password_is_refused() -> None:
-    head = "<cluster-password>ENC(abc)</cluster-password>" + CONNECTORS
-    assert "masked passwords" in str(fails(cluster("", head=head)))
-
-
 def test_the_cluster_password_is_not_shown() -> None:
     assert "of our own" not in repr(read(cluster("")).configuration)
 

@@ -1,0 +1,86 @@
+"""Masked passwords in broker.xml, in the form of Artemis' default codec (``DefaultSensitiveStringCodec``).
+
+``ENC(hexadecimal)`` is the Blowfish encryption of the password's UTF-8 bytes, written as Java writes a signed
+big integer: with a minus sign where the first bit is set. Values masked by ``artemis mask`` are read here, and
+those of ``understudy mask`` by Artemis. The key comes from ``password-codec``, else from the environment variable
+``ARTEMIS_DEFAULT_SENSITIVE_STRING_CODEC_KEY``, else it is Artemis' default, which everybody knows.
+
+Not here: passwords of users, which are hashed and never unmasked (``security.authentication``).
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from understudy.config.blowfish import Blowfish
+
+KEY_VARIABLE: Final = "ARTEMIS_DEFAULT_SENSITIVE_STRING_CODEC_KEY"
+CODEC_CLASS: Final = "org.apache.activemq.artemis.utils.DefaultSensitiveStringCodec"
+#: Longest masked value that is looked at. Characters.
+MASKED_CHARACTERS_MAX: Final = 16 * 1024
+_DEFAULT_KEY: Final = b"clusterpassword"
+
+
+class PasswordCodec:
+    """Masks and unmasks passwords under one key."""
+
+    def __init__(self, key: str | None = None) -> None:
+        """Args:
+        key: None is Artemis' default key.
+
+        Raises:
+            ValueError: an empty key, or one of more than 56 bytes.
+        """
+        self._cipher = Blowfish(_DEFAULT_KEY if key is None else key.encode("utf-8", "surrogatepass"))
+
+    def mask(self, password: str) -> str:
+        """``ENC(...)`` of a password."""
+        number = int.from_bytes(self._cipher.encrypt(password.encode("utf-8", "surrogatepass")), "big", signed=True)
+        return f"ENC({number:x})"
+
+    def unmask(self, text: str) -> str:
+        """The password of a masked text, with or without ``ENC(...)`` around it.
+
+        Raises:
+            ValueError: it is none of this key; the message does not show it.
+        """
+        bare = text[4:-1] if is_masked(text) else text
+        digits = bare.removeprefix("-")
+        if not digits or len(bare) > MASKED_CHARACTERS_MAX or not set(digits) <= set("0123456789abcdefABCDEF"):
+            raise ValueError("a masked password is hexadecimal")
+        number = int(bare, 16)
+        # of two's complement, to whole blocks: Java leaves bytes out in front that only repeat the sign
+        length = ((~number if number < 0 else number).bit_length() // 64 + 1) * 8
+        try:
+            return self._cipher.decrypt(number.to_bytes(length, "big", signed=True)).decode("utf-8")
+        except ValueError:
+            raise ValueError("the masked password cannot be read with this key") from None
+
+
+def is_masked(text: str) -> bool:
+    """Whether a value is of the form ``ENC(...)``."""
+    return text.startswith("ENC(") and text.endswith(")")
+
+
+def codec_of(definition: str | None, key: str | None) -> PasswordCodec:
+    """The codec that ``password-codec`` describes.
+
+    Args:
+        definition: ``class;name=value;...``; None or empty is the default codec.
+        key: That of the environment; a ``key`` in the definition goes before it.
+
+    Raises:
+        ValueError: another class, an unknown parameter, or a key that cannot be used.
+    """
+    if not definition:
+        return PasswordCodec(key)
+    class_name, *parameters = (part.strip() for part in definition.split(";"))
+    if class_name != CODEC_CLASS:
+        raise ValueError(f"{class_name!r}: Java classes cannot be loaded here; only {CODEC_CLASS} is known")
+    for parameter in filter(None, parameters):
+        name, separator, value = parameter.partition("=")
+        if name == "key" and separator:
+            key = value
+        elif (name, value) != ("algorithm", "two-way"):
+            raise ValueError(f"parameter {name!r} of {CODEC_CLASS} cannot be used: key=..., or algorithm=two-way")
+    return PasswordCodec(key)
