@@ -15,9 +15,19 @@ $(COLLECTION):
 
 # --- the demo ----------------------------------------------------------------------------------
 
+# Two short rounds, so that the first verdict comes early; `make demo ROUNDS=5 MESSAGES=20000` runs longer ones.
+ROUNDS ?= 2
+MESSAGES ?= 8000
+DEMO_DRILL := --extra-vars '{"drill_rounds": $(ROUNDS), "drill_messages": $(MESSAGES), "drill_idle_timeout_s": 6}'
+
 .PHONY: demo
-demo: demo-deploy $(VENV)/.spark ## A pair on this machine, killed and failed back under load five times
-	@$(MAKE) --no-print-directory demo-drill DRILL="--extra-vars drill_spark=true $(DRILL)"
+demo: $(VENV)/.complete $(COLLECTION) ## A pair on this machine, killed and failed back under load: ROUNDS=2 MESSAGES=8000
+	@mkdir -p $(SCRATCH); \
+	$(MAKE) --no-print-directory $(VENV)/.spark >$(SCRATCH)/spark-setup.log 2>&1 & spark=$$!; \
+	$(MAKE) --no-print-directory demo-deploy || exit; \
+	echo "waiting until pyspark is installed beside the broker ($(SCRATCH)/spark-setup.log)"; \
+	wait $$spark || { cat $(SCRATCH)/spark-setup.log; exit 1; }
+	@$(MAKE) --no-print-directory demo-drill DRILL="$(subst ",\",$(DEMO_DRILL)) --extra-vars drill_spark=true $(DRILL)"
 	@demo="$${UNDERSTUDY_SCRATCH:-$(SCRATCH)/demo}"; printf '%s\n' "" "The pair goes on running. Look at it:" \
 	  "  $$demo/primary/current/bin/understudy status --instance $$demo/primary    http://127.0.0.11:8161/health/ready" \
 	  "  $$demo/backup/current/bin/understudy status --instance $$demo/backup    http://127.0.0.12:8161/health/ready" \

@@ -71,10 +71,10 @@ def judge_round(record: Mapping[str, object], messages_expected: int) -> Round:
     load_lasted = record["load_lasted"] is True
     kill, failback = record["kill_gap"], record["failback_gap"]
     problems = [f"{number} {name}" for name, number in counts.items() if number]
-    if messages != messages_expected:
-        problems.append(f"{messages} of {messages_expected} messages confirmed")
+    if messages < messages_expected:
+        problems.append(f"{messages} of at least {messages_expected} messages confirmed")
     if not load_lasted or kill is None or failback is None:
-        problems.append("the load ended before the failback was done: lower drill_rate or raise drill_messages")
+        problems.append("the load ended before the failback was done")
     if not problems and int(str(record["check_status"])) != 0:
         problems.append(f"understudy ledger check ended with {record['check_status']}")
     return Round(

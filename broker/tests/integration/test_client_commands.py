@@ -137,6 +137,22 @@ def test_interrupt_waits_for_confirmations_and_ends_well(place: Place) -> None:
     assert summary["sent"] == summary["confirmed"] == len(place.broker.store.queues["q"])
 
 
+def test_a_load_with_an_ending_file_sends_at_least_the_count_and_ends_with_the_file(
+    place: Place, tmp_path: Path
+) -> None:
+    ending = tmp_path / "end"
+    arguments = ["produce", "--url", place.url, "--queue", "q", "--count", "5", "--until", str(ending), "--json"]
+    process = subprocess.Popen([*COMMAND, *arguments], stdout=subprocess.PIPE, text=True)
+    while len(place.broker.store.queues.get("q", ())) <= 5:
+        assert process.poll() is None
+    ending.touch()
+    output, _ = process.communicate(timeout=30)
+    assert process.returncode == 0
+    assert json.loads(output)["confirmed"] == len(place.broker.store.queues["q"]) > 5
+    place.run("produce", "--queue", "r", "--count", "5", "--until", str(ending))
+    assert len(place.broker.store.queues["r"]) == 5
+
+
 def test_non_durable_messages_are_confirmed_too(place: Place, tmp_path: Path) -> None:
     ledger = tmp_path / "p.jsonl"
     place.run("produce", "--queue", "q", "--count", "3", "--non-durable", "--ledger", str(ledger))

@@ -44,6 +44,8 @@ class Load:
     address: str
     routing: str
     count: int | None
+    until: Path | None
+    """After ``count`` messages the load goes on until this file exists."""
     rate: float | None
     producer: str
     start_number: int
@@ -112,8 +114,8 @@ class Production:
         started_s = time.monotonic()
         limit = 1 if load.blocking else load.window
         numbers = itertools.count(load.start_number)
-        for body in itertools.islice(load.bodies(), load.count):
-            if self.error is not None:
+        for body in load.bodies():
+            if self.error is not None or self._complete():
                 return
             if load.rate is not None:
                 ahead_s = self.sent / load.rate - (time.monotonic() - started_s)
@@ -125,6 +127,13 @@ class Production:
                 self._ledger.flush()
                 await (self._wait_idle(producer) if load.blocking else producer.wait_sendable())
             self._send_one(producer, next(numbers), body)
+
+    def _complete(self) -> bool:
+        """Whether enough was sent, and the file that ends the load exists if there is to be one."""
+        load = self._load
+        if load.until is None:
+            return load.count is not None and self.sent >= load.count
+        return self.sent >= (load.count or 0) and load.until.exists()
 
     async def _wait_idle(self, producer: aio.Producer) -> None:
         while producer.in_flight and self._last is not None:
@@ -168,7 +177,7 @@ async def _produce(
     if not load.durable:
         # Otherwise nothing would answer, and "confirmed" would mean "written to a socket".
         parsed = replace(parsed, options=replace(parsed.options, block_on_non_durable_send=True))
-    meter = Meter("confirmed", load.count, quiet=as_json)
+    meter = Meter("confirmed", load.count if load.until is None else None, quiet=as_json)
     failovers = 0
     production = Production(load, ledger, meter)
 
@@ -221,6 +230,11 @@ async def _produce(
     "--file", type=click.Path(exists=True, dir_okay=False, path_type=Path), help="Send the lines of this file instead."
 )
 @click.option("--repeat-to", type=click.IntRange(min=1), help="Go through --file again and again, up to this many.")
+@click.option(
+    "--until",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Send at least --count, then until this file exists.",
+)
 @click.option("--rate", type=click.FloatRange(min=0, min_open=True), help="Messages per second; default: no limit.")
 @click.option("--producer", help="Name in the ledger; default: made of host and process.")
 @click.option("--start-number", type=click.IntRange(min=0), default=0, show_default=True, help="First ledger number.")
@@ -242,6 +256,7 @@ def produce(
     size_bytes: int,
     file: Path | None,
     repeat_to: int | None,
+    until: Path | None,
     rate: float | None,
     producer: str | None,
     start_number: int,
@@ -264,6 +279,7 @@ def produce(
         address=queue or address or "",
         routing=routing,
         count=repeat_to if count is None else count,
+        until=until,
         rate=rate,
         producer=producer or default_identity("producer"),
         start_number=start_number,

@@ -74,6 +74,7 @@ def make_load(**fields: object) -> Load:
         "address": "q",
         "routing": "anycast",
         "count": None,
+        "until": None,
         "rate": None,
         "producer": "p",
         "start_number": 0,
