@@ -18,7 +18,7 @@ $(COLLECTION):
 # Two short rounds, so that the first verdict comes early; `make demo ROUNDS=5 MESSAGES=20000` runs longer ones.
 ROUNDS ?= 2
 MESSAGES ?= 8000
-DEMO_DRILL := --extra-vars '{"drill_rounds": $(ROUNDS), "drill_messages": $(MESSAGES), "drill_idle_timeout_s": 6}'
+DEMO_DRILL := --extra-vars '{"drill_rounds": $(ROUNDS), "drill_messages": $(MESSAGES)}'
 
 .PHONY: demo
 demo: $(VENV)/.complete $(COLLECTION) ## A pair on this machine, killed and failed back under load: ROUNDS=2 MESSAGES=8000

@@ -153,6 +153,23 @@ def test_a_load_with_an_ending_file_sends_at_least_the_count_and_ends_with_the_f
     assert len(place.broker.store.queues["r"]) == 5
 
 
+def test_silence_ends_a_consumer_only_once_its_ending_file_exists(place: Place, tmp_path: Path) -> None:
+    ending = tmp_path / "end"
+    place.run("produce", "--queue", "q", "--count", "5")
+    options = ["--idle-timeout", "0.5", "--until", str(ending), "--json"]
+    arguments = ["consume", "--url", place.url, "--queue", "q", *options]
+    process = subprocess.Popen([*COMMAND, *arguments], stdout=subprocess.PIPE, text=True)
+    while place.broker.store.queues["q"]:
+        assert process.poll() is None
+    with pytest.raises(subprocess.TimeoutExpired):
+        process.wait(1.5)  # three times the idle timeout
+    ending.touch()
+    output, _ = process.communicate(timeout=30)
+    assert process.returncode == 0
+    assert json.loads(output)["acknowledged"] == 5
+    place.run("consume", "--queue", "q", "--until", str(ending), code=2)
+
+
 def test_non_durable_messages_are_confirmed_too(place: Place, tmp_path: Path) -> None:
     ledger = tmp_path / "p.jsonl"
     place.run("produce", "--queue", "q", "--count", "3", "--non-durable", "--ledger", str(ledger))

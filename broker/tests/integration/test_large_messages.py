@@ -6,12 +6,14 @@ import asyncio
 import hashlib
 import io
 import os
+import random
+import string
 import time
 from pathlib import Path
 
 import pytest
 
-from support.processes import Node, Pair
+from support.processes import Node, Pair, invoke
 from understudy.client import aio, sync
 from understudy.errors import ConnectionFailed, LimitExceeded, SendOutcomeUnknown
 
@@ -228,3 +230,23 @@ def test_the_blocking_client_sends_from_anything_and_reads_as_it_likes(
         assert received is not None
         assert (received.read_body(), received.body) == (b"small", b"small")
         session.close()
+
+
+def test_the_compression_level_of_the_client_decides_what_the_store_holds(pair: Pair) -> None:
+    body = "".join(random.Random(7).choices(string.ascii_letters + string.digits, k=MIB)).encode()
+    node = pair.primary.start()
+    node.wait_ready("active")
+    stored: list[int] = []
+    for level in (0, 1, 5, 9):
+        url = f"{pair.url}&compressLargeMessage=true&compressionLevel={level}"
+        with sync.connect(url) as connection, connection.session() as session:
+            session.producer(f"level{level}").send(body)
+            status, size_bytes = invoke(node, f"queue.level{level}", "getPersistentSize")
+            assert status == 200
+            assert isinstance(size_bytes, int)
+            stored.append(size_bytes)
+            received = session.consumer(f"level{level}").receive(20)
+            assert received is not None
+            assert received.read_body() == body
+    assert MIB < stored[0] < MIB * 1.01, "level 0 stores the body as it is, and a header"
+    assert stored[0] > stored[1] > stored[2] >= stored[3]

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import json
-import urllib.error
-import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from support.processes import TOKEN, Node, Pair
+from support.processes import Pair, invoke
 
 
 @pytest.fixture
@@ -20,21 +17,6 @@ def pair(tmp_path: Path) -> Iterator[Pair]:
         yield running.start()
     finally:
         running.end()
-
-
-def invoke(node: Node, resource: str, operation: str, *parameters: object) -> tuple[int, object]:
-    """Status, and the result or the error's text."""
-    body = {"resource": resource, "operation": operation, "parameters": parameters}
-    request = urllib.request.Request(
-        f"http://127.0.0.1:{node.http_port}/api/v1/invoke",
-        data=json.dumps(body).encode(),
-        headers={"Authorization": f"Bearer {TOKEN}"},
-    )
-    try:
-        with urllib.request.urlopen(request, timeout=60) as answer:
-            return answer.status, json.load(answer)["result"]
-    except urllib.error.HTTPError as error:
-        return error.code, json.load(error)["error"]["message"]
 
 
 def test_what_management_made_outlives_a_kill(pair: Pair) -> None:

@@ -255,3 +255,18 @@ def assert_serves(node: Node) -> None:
             capture_output=True, text=True, timeout=60,
         )  # fmt: skip
         assert done.returncode == 0, done.stdout + done.stderr
+
+
+def invoke(node: Node, resource: str, operation: str, *parameters: object) -> tuple[int, object]:
+    """Status, and the result or the error's text."""
+    body = {"resource": resource, "operation": operation, "parameters": parameters}
+    request = urllib.request.Request(
+        f"http://127.0.0.1:{node.http_port}/api/v1/invoke",
+        data=json.dumps(body).encode(),
+        headers={"Authorization": f"Bearer {TOKEN}"},
+    )
+    try:
+        with urllib.request.urlopen(request, timeout=60) as answer:
+            return answer.status, json.load(answer)["result"]
+    except urllib.error.HTTPError as error:
+        return error.code, json.load(error)["error"]["message"]

@@ -38,6 +38,8 @@ class Intake:
     filter: str | None
     count: int | None
     idle_timeout_s: float | None
+    until: Path | None
+    """Silence ends the intake only once this file exists."""
     ack: str
     batch: int
     consumer: str
@@ -84,9 +86,13 @@ class Consumption:
             wanted = self._wanted()
             if wanted == 0:
                 return
+            # looked up before the wait: the whole of it must lie after the file was made
+            may_end = self._intake.until is None or self._intake.until.exists()
             first = await consumer.receive(self._intake.idle_timeout_s)
             if first is None:
-                return
+                if may_end:
+                    return
+                continue
             batch: list[ReceivedMessage] = [first]
             self._delivered(first)
             await self._fill(consumer, batch, wanted)
@@ -221,6 +227,9 @@ async def _consume(
     type=click.FloatRange(min=0, min_open=True),
     help="End when nothing came for this many seconds.",
 )
+@click.option(
+    "--until", type=click.Path(dir_okay=False, path_type=Path), help="Count --idle-timeout only once this file exists."
+)
 @click.option("--ledger", "ledger_file", type=click.Path(dir_okay=False, path_type=Path), help="Append rows here.")
 @click.option(
     "--ack",
@@ -240,6 +249,7 @@ def consume(
     filter_text: str | None,
     count: int | None,
     idle_timeout_s: float | None,
+    until: Path | None,
     ledger_file: Path | None,
     ack: str,
     batch: int,
@@ -251,11 +261,14 @@ def consume(
     A failover in between is survived; put reconnectAttempts=-1 into the URL.
     Exit codes: 0 done, 1 fewer than --count, 2 usage, 3 nobody there, 4 no failover in time.
     """
+    if until is not None and idle_timeout_s is None:
+        raise click.UsageError("--until needs --idle-timeout")
     intake = Intake(
         queue=queue,
         filter=filter_text,
         count=count,
         idle_timeout_s=idle_timeout_s,
+        until=until,
         ack=ack,
         batch=batch,
         consumer=consumer or default_identity("consumer"),

@@ -27,11 +27,12 @@ from understudy.management.operations import (
 )
 from understudy.management.rows import consumer_json, queue_row
 from understudy.management.sending import SENDING_PARAMETERS, send
+from understudy.message import LargeMessage
 from understudy.routing.changes import change_queue, pause_queue, resume_queue
 from understudy.routing.post_office import PostOffice
 from understudy.routing.queue import Queue
 from understudy.session.consumer import ServerConsumer
-from understudy.store.reference import MessageReference
+from understudy.store.reference import LargeReference, MessageReference
 
 Steps = Generator[None, None, Any]
 
@@ -133,6 +134,14 @@ class QueueControl(Control):
         """A sum over all messages of the queue, wherever they are."""
         elsewhere = sum(map(value, (*self.held(), *self.waiting_for_their_time())))
         return elsewhere + (yield from messages.total(self.queue, value))
+
+    def persistent_bytes(self, reference: MessageReference) -> int:
+        """Bytes of a message in the store: of a large one the file of its body too, compressed if it came so."""
+        if not isinstance(reference, LargeReference):
+            return reference.size_bytes
+        message = self.queue.read_waiting(reference)
+        body_bytes = message.large.size_bytes if isinstance(message, LargeMessage) else 0
+        return reference.size_bytes + body_bytes
 
     def list_delivering(self) -> dict[str, object]:
         left = self.page_size
@@ -394,8 +403,8 @@ _OPERATIONS: Final = (
               "Durable ones whose time has not come."),
     operation("getDurableScheduledSize", lambda c: _bytes(_durable(c.waiting_for_their_time())), "Their bytes."),
     operation("getDurableMessageCount", lambda c: c.everything(lambda each: int(each.durable)), "Durable messages."),
-    operation("getPersistentSize", lambda c: c.everything(lambda each: each.size_bytes), "Bytes of its messages."),
-    operation("getDurablePersistentSize", lambda c: c.everything(lambda each: each.size_bytes * each.durable),
+    operation("getPersistentSize", lambda c: c.everything(c.persistent_bytes), "Bytes of its messages."),
+    operation("getDurablePersistentSize", lambda c: c.everything(lambda each: c.persistent_bytes(each) * each.durable),
               "Bytes of the durable ones."),
     operation("getAcknowledgeAttempts", lambda c: c.queue.messages_acknowledged, "As getMessagesAcknowledged."),
     operation("isConfigurationManaged", lambda c: c.queue.configuration.configuration_managed, "Made by broker.xml."),

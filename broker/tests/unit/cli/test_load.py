@@ -110,7 +110,7 @@ def test_bodies_of_a_file(tmp_path: Path) -> None:
     ],
 )
 def test_every_acknowledgement_is_answered(ack: str, mode: AcknowledgeMode) -> None:
-    assert Intake("q", None, None, None, ack, 1, "c").mode is mode
+    assert Intake("q", None, None, None, None, ack, 1, "c").mode is mode
 
 
 class Host:
