@@ -233,6 +233,12 @@ class RollbackOnly(TransactionError):
     code = "rollback-only"
 
 
+class TransactionTooLarge(TransactionError):
+    """A transaction, or all open transactions of a session or node together, hold as much as they may (``limits``)."""
+
+    code = "transaction-too-large"
+
+
 class UnknownTransaction(TransactionError):
     """No such transaction here."""
 

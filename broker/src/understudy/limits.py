@@ -31,6 +31,13 @@ XID_PART_BYTES_MAX = 64
 XA_BRANCHES_MAX = 10_000
 #: Largest nonce or proof of a cluster link (login). Bytes.
 AUTHENTICATION_BYTES_MAX = 256
+#: Messages of one transaction or XA branch, sent (once for each queue) and acknowledged, before it is committed.
+TRANSACTION_MESSAGES_MAX = 2_000_000
+#: The same of all open transactions and branches that one session began, and of all of a node.
+TRANSACTION_MESSAGES_OF_SESSION_MAX = 4_000_000
+TRANSACTION_MESSAGES_OF_NODE_MAX = 40_000_000
+#: Duplicate ids in one transaction.
+TRANSACTION_DUPLICATE_IDS_MAX = 100_000
 #: Largest selector text. Characters.
 SELECTOR_CHARACTERS_MAX = 32 * 1024
 #: Deepest nesting of a selector expression.

@@ -242,6 +242,25 @@ class Address:
         self.memory_bytes -= bodies_bytes
         return bodies, bodies_bytes
 
+    def discharge_run(self, count: int, size_bytes: int, bodies: int, bodies_bytes: int) -> None:
+        """``discharge`` of that many messages that no other queue of this address holds.
+
+        Args:
+            count: Messages.
+            size_bytes: Of all of them.
+            bodies: Those whose body is in memory.
+            bodies_bytes: Of these.
+        """
+        self.size_bytes -= size_bytes
+        self.message_count -= count
+        self.paged_count -= count - bodies
+        self.memory_bytes -= bodies_bytes
+
+    @property
+    def shares(self) -> bool:
+        """Whether any message may be in several queues of this address."""
+        return bool(self._shared.counts)
+
     def adopt(self, size_bytes: int, count: int) -> None:
         """Count restored messages of one queue; no body is in memory yet."""
         self.size_bytes += size_bytes

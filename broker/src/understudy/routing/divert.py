@@ -408,6 +408,9 @@ class Together:
             self._log_id = self._office.store.next_id()
         return self._log_id
 
+    def admits(self) -> bool:
+        return True
+
     def staged(self, queues: tuple[Queue, ...], references: list[MessageReference]) -> None:
         self._staged.append((queues, references))
 

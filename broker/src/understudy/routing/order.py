@@ -40,6 +40,14 @@ class RoutingTransaction(Protocol):
         """The id its records carry in the log."""
         ...
 
+    def admits(self) -> bool:
+        """Whether a further message counts for it; False: it can only be rolled back, so the message is dropped.
+
+        Raises:
+            TransactionTooLarge: it holds as much as it may.
+        """
+        ...
+
     def staged(self, queues: tuple[Queue, ...], references: list[MessageReference]) -> None:
         """These become visible at commit."""
         ...

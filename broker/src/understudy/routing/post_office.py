@@ -297,7 +297,11 @@ class PostOffice:
                 message is anycast and its address has no queue and may get none.
             DuplicateIdRejected: a duplicate inside a transaction.
             NotAuthorized: the session may not make the address or queue it would need.
+            TransactionTooLarge: the transaction holds as much as it may.
         """
+        if transaction is not None and not transaction.admits():
+            self.answer(order, done)
+            return
         properties = message.properties
         routing_type = properties.get(ROUTING_TYPE)
         address = self._addresses.get(message.address or "")
@@ -445,14 +449,14 @@ class PostOffice:
         if (
             address.memory_bytes > address.memory_max_bytes
             or self.memory_bytes > self.memory_max_bytes
-            or (address.counts_messages and self._holds_too_many(address))
+            or (address.counts_messages and self.holds_too_many(address))
         ):
             self.paging.page_out(queues, references)
         if reference.scheduled_ms and reference.scheduled_ms > self.clock.wall_ms():
             for queue, scheduled in zip(queues, references, strict=True):
                 queue.incoming -= 1
                 if queue.deleted:
-                    self._discharge(queue, scheduled)
+                    self.discharge(queue, scheduled)
                 else:
                     queue.schedule(scheduled)
                     self.scheduled.add(queue, scheduled, scheduled.scheduled_ms)
@@ -464,7 +468,8 @@ class PostOffice:
         if done is not None:
             done(None)
 
-    def _holds_too_many(self, address: Address) -> bool:
+    def holds_too_many(self, address: Address) -> bool:
+        """Whether more messages are in memory than max-size-messages or global-max-messages allow."""
         return (
             address.message_count - address.paged_count > address.memory_max_messages
             or self.memory_count > self.memory_max_count
@@ -474,9 +479,9 @@ class PostOffice:
         """Messages of a transaction that was rolled back leave the counts; no queue saw them."""
         for queue, reference in zip(queues, references, strict=True):
             queue.incoming -= 1
-            self._discharge(queue, reference)
+            self.discharge(queue, reference)
 
-    def _discharge(self, queue: Queue, reference: MessageReference) -> None:
+    def discharge(self, queue: Queue, reference: MessageReference) -> None:
         """A reference that no queue counts yet is gone."""
         freed_bytes = queue.address.discharge(reference)
         if freed_bytes:

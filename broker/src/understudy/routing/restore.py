@@ -123,8 +123,7 @@ def _live_masks(state: StoreState, queue_id: int) -> Mapping[int, int]:
     staged = [
         message_id
         for transaction in state.transactions.values()
-        for owner_id, message_id in transaction.added_ids
-        if owner_id == queue_id
+        for message_id in transaction.added_ids.by_queue.get(queue_id, ())
     ]
     if not staged:
         return masks

@@ -234,6 +234,20 @@ class Level:
         if self._pages is None or len(self.blocks) <= _MEMORY_BLOCKS or not block.spill(self._pages):
             block.pack()
 
+    def append_blocks(self, blocks: list[Block]) -> None:
+        """Append closed blocks of which nothing is gone, in order."""
+        if not self.blocks:
+            self._tail_base = self.base + len(self.entries)
+            self.inlet = []
+        elif self.inlet:
+            self._close_block(self.inlet[:])
+            self.inlet.clear()
+        for block in blocks:
+            block.base = self._tail_base
+            self._tail_base += block.size
+            self.count += block.size
+        self.blocks += blocks
+
     def _join_empty(self, block: Block) -> None:
         """Nothing in a block waits: as one with its empty neighbours it costs nothing. Where the
         middle of a queue is used up for ever (last values) there would be no end of them.

@@ -14,14 +14,14 @@ from typing import TYPE_CHECKING, Final, NoReturn
 
 from understudy.errors import BrokerError, TransactionError, TransactionRolledBack, XaCode, XaError
 from understudy.ids import Xid
-from understudy.limits import XA_BRANCHES_MAX
+from understudy.limits import TRANSACTION_MESSAGES_OF_NODE_MAX, XA_BRANCHES_MAX
 from understudy.ports import Clock, Timers
 from understudy.routing.address import Address
 from understudy.routing.post_office import Done, Order, PostOffice
 from understudy.routing.queue import Queue
 from understudy.routing.sweep import Sweep
 from understudy.session.branch import Branch, Event, Kind, State, decode_name, encode_name
-from understudy.session.transaction import Transaction
+from understudy.session.transaction import Transaction, Work
 from understudy.store.reference import MessageReference
 from understudy.store.state import StoreState, TransactionRecord
 
@@ -54,6 +54,8 @@ class ResourceRegistry:
         scan_period_ms: How often ages are looked at (transaction-timeout-scan-period).
         """
         self.timeout_ms = timeout_ms
+        self.work = Work("node", TRANSACTION_MESSAGES_OF_NODE_MAX)
+        """What all open transactions hold, those of sessions that use no XA included."""
         self._office = office
         self._clock = clock
         self._branches: dict[Xid, Branch] = {}
@@ -71,19 +73,20 @@ class ResourceRegistry:
 
     # -- branches ---------------------------------------------------------------------------------
 
-    def create(self, xid: Xid, event: Event, timeout_ms: int) -> Branch:
+    def create(self, xid: Xid, event: Event, timeout_ms: int, work: Work) -> Branch:
         """A new branch. Raises XaError: the name is taken, or there are too many."""
         if xid in self._branches or xid in self._heuristics:
             raise XaError("there is a branch of this name", xa_code=XaCode.DUPLICATE_XID)
         if len(self._branches) >= XA_BRANCHES_MAX:
             raise XaError(f"{len(self._branches)} branches, limit {XA_BRANCHES_MAX}")
         now_ms = self._clock.monotonic_ms()
-        branch = Branch(xid, Transaction(self._office, started_ms=now_ms), expires_ms=now_ms + timeout_ms)
+        transaction = Transaction(self._office, started_ms=now_ms, within=work)
+        branch = Branch(xid, transaction, expires_ms=now_ms + timeout_ms)
         branch.fire(event)
         self._branches[xid] = branch
         return branch
 
-    def failed(self, xid: Xid, timeout_ms: int) -> Branch:
+    def failed(self, xid: Xid, timeout_ms: int, work: Work) -> Branch:
         """The branch of that name, which a failover made rollback-only; a session goes on working in it.
 
         One that is not known is made, so that its manager gets a rollback code for it. Work for a branch that is
@@ -92,11 +95,11 @@ class ResourceRegistry:
         """
         branch = self._branches.get(xid)
         if branch is None and xid not in self._heuristics and len(self._branches) < XA_BRANCHES_MAX:
-            branch = self.create(xid, Event.FAILED, timeout_ms)
+            branch = self.create(xid, Event.FAILED, timeout_ms, work)
         elif branch is None or branch.state in (State.PREPARED, State.ROLLED_BACK):
             # a prepared branch may still commit: its end must not say that it was rolled back
             decided = xid in self._heuristics or (branch is not None and branch.state is State.PREPARED)
-            branch = Branch(xid, Transaction(self._office), expires_ms=0)
+            branch = Branch(xid, Transaction(self._office, within=work), expires_ms=0)
             branch.undone = XaCode.PROTOCOL if decided else XaCode.ROLLED_BACK
             branch.fire(Event.FAILED)
         else:
@@ -186,7 +189,7 @@ class ResourceRegistry:
         """
         dead = branch.transaction
         branch.undone = branch.undone or code
-        branch.transaction = Transaction(self._office)
+        branch.transaction = Transaction(self._office, within=self.work)
         branch.transaction.fail(TransactionRolledBack("the branch was rolled back before its end"))
         for session in branch.sessions:
             if session.branches.branch is branch:
@@ -319,7 +322,9 @@ class ResourceRegistry:
                 if reference is not None:
                     acknowledged.setdefault(queues[key[0]], []).append(reference)
             duplicate_ids = [(addresses[key], value) for key, value in record.duplicate_ids if key in addresses]
-            transaction = Transaction.restored(self._office, record.tx_id, sends, acknowledged, duplicate_ids)
+            transaction = Transaction.restored(
+                self._office, record.tx_id, sends, acknowledged, duplicate_ids, self.work
+            )
             branch = Branch(xid, transaction, expires_ms=0)
             branch.fire(Event.RESTORE)
             self._branches[xid] = branch

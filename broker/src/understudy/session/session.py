@@ -28,7 +28,12 @@ from understudy.errors import (
     ObjectClosed,
     forget_frames,
 )
-from understudy.limits import CONSUMERS_PER_SESSION_MAX, METADATA_CHARACTERS_MAX, METADATA_PER_SESSION_MAX
+from understudy.limits import (
+    CONSUMERS_PER_SESSION_MAX,
+    METADATA_CHARACTERS_MAX,
+    METADATA_PER_SESSION_MAX,
+    TRANSACTION_MESSAGES_OF_SESSION_MAX,
+)
 from understudy.ports import Clock
 from understudy.routing.filter import parse_filter
 from understudy.routing.post_office import Done, Order, PostOffice
@@ -46,7 +51,7 @@ from understudy.session.registry import SessionRegistry
 from understudy.session.resource_registry import ResourceRegistry
 from understudy.session.security import SessionSecurity
 from understudy.session.send_requests import PreparedSends, SendRequests
-from understudy.session.transaction import Transaction
+from understudy.session.transaction import Transaction, Work
 from understudy.session.validated_users import ValidatedUsers
 from understudy.session.visibility import check_own, visible_queue
 from understudy.session.xa import XaRequests
@@ -121,6 +126,8 @@ class ServerSession:
         self.send: Callable[..., None] = self.sends.send
         """``SendRequests.send``, without a step between: it is most of what a session does."""
         self.send_run = self.sends.send_run
+        self.work = Work("session", TRANSACTION_MESSAGES_OF_SESSION_MAX, resources.work)
+        """What its open transaction and the branches it began hold."""
         self.branches = XaRequests(self, resources)
         self._transaction: Transaction | None = None
         self.large = LargeRequests(self, post_office.store)
@@ -361,7 +368,7 @@ class ServerSession:
     # -- transactions -----------------------------------------------------------------------------
 
     def _begin(self) -> Transaction:
-        return Transaction(self._office, started_ms=self._clock.monotonic_ms())
+        return Transaction(self._office, started_ms=self._clock.monotonic_ms(), within=self.work)
 
     def enlist(self, transaction: Transaction | None) -> None:
         """Work in this transaction from now on, or in none (XA)."""

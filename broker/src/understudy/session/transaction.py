@@ -1,25 +1,26 @@
 """A transaction: sends that become visible and acknowledgements that count together, or not at all.
 
 What is durable goes to the log at once, under the transaction's id; the commit record is what makes
-it count, and only when that record is durable does anything become visible or answered.
+it count, and only when that record is durable does anything become visible or answered. How much one
+may hold is limited (``Work``); a transaction that reached a limit can only be rolled back.
 
-Not here: which session or XA branch it belongs to (``session``, ``xa``).
+Not here: which session or XA branch it belongs to (``session``, ``xa``), how references are held
+(``routing.staging``).
 """
 
 from __future__ import annotations
 
 from enum import Enum, auto
-from typing import TYPE_CHECKING, ClassVar, Final
+from typing import ClassVar, Final
 
-from understudy.errors import BrokerError, DuplicateIdRejected, RollbackOnly
+from understudy.errors import BrokerError, DuplicateIdRejected, RollbackOnly, TransactionTooLarge
+from understudy.limits import TRANSACTION_DUPLICATE_IDS_MAX, TRANSACTION_MESSAGES_MAX
 from understudy.machine import ILLEGAL, Machine, To, table
 from understudy.routing.address import Address
 from understudy.routing.post_office import Done, Order, PostOffice
 from understudy.routing.queue import Queue
+from understudy.routing.staging import Acknowledgements, StagedSends
 from understudy.store.reference import MessageReference
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 
 class State(Enum):
@@ -70,6 +71,38 @@ _TABLE: Final = table(
 )
 
 
+class Work:
+    """Messages that open transactions hold, and how many they may: those of one, of a session, of a node."""
+
+    __slots__ = ("_maximum", "_of", "_within", "count")
+
+    def __init__(self, of: str, maximum: int, within: Work | None = None) -> None:
+        """Args:
+        of: Whose they are, for the error.
+        maximum: Most messages.
+        within: What they count for as well.
+        """
+        self._of = of
+        self._maximum = maximum
+        self._within = within
+        self.count = 0
+
+    def add(self, count: int) -> None:
+        """Messages more, or fewer."""
+        work: Work | None = self
+        while work is not None:
+            work.count += count
+            work = work._within
+
+    def check(self) -> None:
+        """Raises TransactionTooLarge: there is no room for one more."""
+        work: Work | None = self
+        while work is not None:
+            if work.count >= work._maximum:
+                raise TransactionTooLarge(f"{work.count} messages in open transactions of one {work._of}, the limit")
+            work = work._within
+
+
 class Transaction(Machine[State, Event]):
     """One transaction."""
 
@@ -78,19 +111,21 @@ class Transaction(Machine[State, Event]):
     INITIAL: ClassVar[Enum] = State.ACTIVE
     TABLE = _TABLE
 
-    def __init__(self, office: PostOffice, *, started_ms: int = 0) -> None:
+    def __init__(self, office: PostOffice, *, started_ms: int = 0, within: Work | None = None) -> None:
         """Args:
         office: Where its messages go.
         started_ms: Monotonic time, for the transaction timeout.
+        within: What its messages count for as well.
         """
         super().__init__()
         self._office = office
         self._log_id = 0
         self.started_ms = started_ms
         self.failure: BrokerError | None = None
-        self._sends: list[tuple[tuple[Queue, ...], list[MessageReference]]] = []
+        self._work = Work("transaction", TRANSACTION_MESSAGES_MAX, within)
+        self._sends = StagedSends(office)
         self._duplicate_ids: list[tuple[Address, bytes]] = []
-        self._acknowledged: dict[Queue, list[MessageReference]] = {}
+        self._acknowledged = Acknowledgements(office)
 
     @property
     def empty(self) -> bool:
@@ -109,10 +144,24 @@ class Transaction(Machine[State, Event]):
             self._log_id = self._office.store.next_id()
         return self._log_id
 
+    def admits(self) -> bool:
+        """Whether a further message counts; False if the transaction can only be rolled back.
+
+        Raises:
+            TransactionTooLarge: it holds as much as it may.
+        """
+        if self._state is State.ROLLBACK_ONLY:
+            return False
+        self._work.check()
+        if len(self._duplicate_ids) >= TRANSACTION_DUPLICATE_IDS_MAX:
+            raise TransactionTooLarge(f"{len(self._duplicate_ids)} duplicate ids in one transaction, the limit")
+        return True
+
     def staged(self, queues: tuple[Queue, ...], references: list[MessageReference]) -> None:
         """Messages that become visible at commit."""
         self.fire(Event.WORK)
-        self._sends.append((queues, references))
+        self._work.add(len(references))
+        self._sends.add(queues, references)
 
     def staged_duplicate_id(self, address: Address, duplicate_id: bytes) -> None:
         """An id that counts as seen at commit."""
@@ -121,11 +170,22 @@ class Transaction(Machine[State, Event]):
     # -- work ------------------------------------------------------------------------------------
 
     def acknowledge(self, queue: Queue, references: list[MessageReference]) -> None:
-        """Deliveries that are done if it commits, and go back if it does not."""
+        """Deliveries that are done if it commits, and go back if it does not.
+
+        Raises:
+            TransactionTooLarge: it held as much as it may. It has these too, so that they go back with the others.
+        """
         self.fire(Event.WORK)
+        self._acknowledged.add(queue, references)
+        if self._state is State.ROLLBACK_ONLY:
+            self._work.add(len(references))
+            return
+        try:
+            self._work.check()
+        finally:
+            self._work.add(len(references))
         if any(reference.durable for reference in references):
             queue.log_acknowledges(references, self.log_id())
-        self._acknowledged.setdefault(queue, []).extend(references)
 
     def fail(self, error: BrokerError) -> None:
         """From now on it can only be rolled back; the first error is what commit reports."""
@@ -158,12 +218,16 @@ class Transaction(Machine[State, Event]):
         sends: list[tuple[Queue, MessageReference]],
         acknowledged: dict[Queue, list[MessageReference]],
         duplicate_ids: list[tuple[Address, bytes]],
+        within: Work,
     ) -> Transaction:
         """A prepared one that the log has; its parts are counted as they were before the crash."""
-        transaction = cls(office)
+        transaction = cls(office, within=within)
         transaction._log_id = log_id
-        transaction._sends = [((queue,), [reference]) for queue, reference in sends]
-        transaction._acknowledged = acknowledged
+        for queue, reference in sends:
+            transaction.staged((queue,), [reference])
+        for queue, references in acknowledged.items():
+            transaction._work.add(len(references))
+            transaction._acknowledged.add(queue, references)
         transaction._duplicate_ids = duplicate_ids
         transaction.fire(Event.PREPARE)
         return transaction
@@ -190,6 +254,7 @@ class Transaction(Machine[State, Event]):
             # a prepared one commits even if the same id came by another way meanwhile
             if duplicate_id not in address.duplicate_ids:
                 address.duplicate_ids.add(duplicate_id, office.store.last_sequence)
+        self._duplicate_ids.clear()
         context = office.context
         sequence = office.store.last_sequence if self._log_id else order.sequence
         if sequence > context.durable:
@@ -207,11 +272,9 @@ class Transaction(Machine[State, Event]):
             seen.add(key)
 
     def _committed(self, done: Done | None) -> None:
-        arrive: Callable[..., None] = self._office.arrive
-        for queues, references in self._sends:
-            arrive(queues, references, None)
-        for queue, references in self._acknowledged.items():
-            queue.acknowledged(references)
+        self._work.add(-self._work.count)
+        self._sends.commit()
+        self._acknowledged.commit()
         if done is not None:
             done(None)
 
@@ -222,6 +285,7 @@ class Transaction(Machine[State, Event]):
         self.fire(Event.ROLL_BACK)
         if self._log_id:
             self._office.store.store_rollback(self._log_id)
-        for queues, references in self._sends:
-            self._office.discard(queues, references)
-        return self._acknowledged
+        self._work.add(-self._work.count)
+        self._duplicate_ids.clear()
+        self._sends.discard()
+        return self._acknowledged.take()

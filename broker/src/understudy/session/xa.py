@@ -39,7 +39,7 @@ class XaRequests:
     def start(self, xid: Xid) -> None:
         """Work in a new branch from now on."""
         self._check_free()
-        self._enter(self._registry.create(xid, Event.START, self._timeout_ms))
+        self._enter(self._registry.create(xid, Event.START, self._timeout_ms, self._session.work))
 
     def join(self, xid: Xid) -> None:
         """Work in a branch that another session began."""
@@ -120,7 +120,7 @@ class XaRequests:
         """
         self._check_xa()
         self._part()
-        self._enter(self._registry.failed(xid, self._timeout_ms))
+        self._enter(self._registry.failed(xid, self._timeout_ms, self._session.work))
 
     def roll_back_work(self) -> Returned:
         """A local rollback (SESS_ROLLBACK): undo the branch that the session works in, and leave it.

@@ -63,6 +63,15 @@ class BacklogLevel:
         if self._hint_columns is columns and self._hint is None:
             self._hint_columns, self._hint_row = self.columns, 0
 
+    def append_blocks(self, blocks: list[Block]) -> None:
+        """Append closed blocks, in order."""
+        self.close_block()
+        for block in blocks:
+            block.pack()
+            if self.blocks:
+                block.reach = max(block.reach, self.blocks[-1].reach)
+            self.blocks.append(block)
+
     def find(self, message_id: int) -> tuple[Block | None, Columns, int] | None:
         """Block (None for the open rows), its columns and the row of a reference that waits."""
         block, columns, row = self._hint, self._hint_columns, self._hint_row
@@ -195,6 +204,22 @@ class Backlog(Mapping[int, MessageReference]):
             reference.delivery_count,
             reference.file_id if isinstance(reference, LargeReference) else None,
         )
+
+    def absorb(self, other: Backlog) -> None:
+        """Append all of another backlog, block by block; that one must not be used afterwards."""
+        for priority, level in other.levels.items():
+            level.close_block()
+            own = self.levels.get(priority)
+            if own is None:
+                self.levels[priority] = level
+            else:
+                own.append_blocks(level.blocks)
+        self.count += other.count
+        self.size_bytes += other.size_bytes
+        self.expiring_count += other.expiring_count
+        self.scheduled_count += other.scheduled_count
+        for file_id, count in other.files.items():
+            self.files[file_id] = self.files.get(file_id, 0) + count
 
     def _find(self, message_id: int) -> MessageReference | None:
         for level in self.levels.values():

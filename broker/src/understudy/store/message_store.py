@@ -381,7 +381,8 @@ class MessageStore:
             masks[block] = masks.get(block, 0) | bit
         if tx_id:
             transaction = self.state.transaction(tx_id, journal.number)
-            transaction.added_ids += [(queue_id, message_id) for queue_id in queue_ids]
+            for queue_id in queue_ids:
+                transaction.added_ids.add(queue_id, message_id)
             if duplicate_id:
                 transaction.duplicate_ids.append((address_id, duplicate_id))
         elif duplicate_id:
@@ -410,7 +411,7 @@ class MessageStore:
         journal.room -= 4
         journal.sequence = self.context.appended = sequence
         if tx_id:
-            self.state.transaction(tx_id, journal.number).acknowledges.append((queue_id, message_id))
+            self.state.transaction(tx_id, journal.number).acknowledges.add(queue_id, message_id)
             return
         masks = self._live_queues.get(queue_id)
         if masks is not None:
@@ -450,8 +451,7 @@ class MessageStore:
         journal.room -= 4
         journal.sequence = self.context.appended = sequence
         if tx_id:
-            acknowledges = self.state.transaction(tx_id, journal.number).acknowledges
-            acknowledges += [(queue_id, message_id) for message_id in message_ids]
+            self.state.transaction(tx_id, journal.number).acknowledges.extend(queue_id, message_ids)
         else:
             self._live.remove(queue_id, message_ids)
 
@@ -504,7 +504,7 @@ class MessageStore:
         transaction = self.state.transactions.get(tx_id)
         if transaction is not None:
             # references are routing's while the store is active
-            transaction.adds = []
+            transaction.adds.clear()
             self.state.commit(tx_id)
         return sequence
 

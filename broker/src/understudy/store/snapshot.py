@@ -15,6 +15,7 @@ import zlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from enum import IntEnum
+from itertools import islice
 from typing import Final
 
 from understudy.errors import JournalCorrupt, StoreVersionUnsupported
@@ -287,23 +288,30 @@ def small_parts(state: StoreState, removable: Mapping[int, int]) -> Iterator[tup
 
 
 def _encode_transaction(transaction: TransactionRecord) -> Iterator[bytes]:
-    acknowledges, adds, duplicate_ids = transaction.acknowledges, transaction.adds, transaction.duplicate_ids
+    acknowledges, adds, duplicate_ids = (
+        iter(transaction.acknowledges),
+        iter(transaction.adds),
+        transaction.duplicate_ids,
+    )
     xid = transaction.xid
-    for start in range(0, max(len(acknowledges), len(adds), len(duplicate_ids), 1), PART_ITEMS):
+    longest = max(len(transaction.acknowledges), len(transaction.adds), len(duplicate_ids), 1)
+    for start in range(0, longest, PART_ITEMS):
         part = slice(start, start + PART_ITEMS)
+        acknowledged = [_PAIR.pack(*entry) for entry in islice(acknowledges, PART_ITEMS)]
+        added = [encode_reference(queue_id, reference) for queue_id, reference in islice(adds, PART_ITEMS)]
         yield b"".join(
             (
                 _TRANSACTION.pack(
                     transaction.tx_id,
                     transaction.first_segment,
                     0 if xid is None else len(xid) + 1,
-                    len(acknowledges[part]),
-                    len(adds[part]),
+                    len(acknowledged),
+                    len(added),
                     0,
                 ),
                 xid or b"",
-                *(_PAIR.pack(*entry) for entry in acknowledges[part]),
-                *(encode_reference(queue_id, reference) for queue_id, reference in adds[part]),
+                *acknowledged,
+                *added,
                 *(_DUPLICATE.pack(address_id, len(value)) + value for address_id, value in duplicate_ids[part]),
             )
         )
@@ -417,11 +425,12 @@ def _apply_transaction(state: StoreState, payload: bytes) -> None:
         transaction.xid = payload[at : at + xid_bytes - 1]
         at += xid_bytes - 1
     stop = at + acknowledges * _PAIR.size
-    transaction.acknowledges += _PAIR.iter_unpack(payload[at:stop])
+    for queue_id, message_id in _PAIR.iter_unpack(payload[at:stop]):
+        transaction.acknowledges.add(queue_id, message_id)
     at, stop = stop, stop + adds * REFERENCE.size
     for queue_id, reference in decode_references(payload[at:stop]):
-        transaction.adds.append((queue_id, reference))
-        transaction.added_ids.append((queue_id, reference.message_id))
+        transaction.adds.append(queue_id, reference)
+        transaction.added_ids.add(queue_id, reference.message_id)
         state.live.add(queue_id, reference.message_id)
     at = stop
     while at < len(payload):

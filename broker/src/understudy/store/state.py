@@ -23,6 +23,7 @@ from understudy.limits import ID_CACHE_SIZE
 from understudy.message import large_body_of
 from understudy.store.backlog import Backlog
 from understudy.store.live_index import LiveIndex
+from understudy.store.queue_ids import QueueIds
 from understudy.store.records import (
     MESSAGE_LARGE,
     AcknowledgeRecord,
@@ -51,6 +52,7 @@ from understudy.store.records import (
 )
 from understudy.store.reference import LargeReference, Location, MessageReference, pack_location, reference_to
 from understudy.store.setting_record import SettingKind, SettingRecord, encode_setting, settings_by_key
+from understudy.store.staged_references import StagedReferences
 
 
 @dataclass(slots=True)
@@ -62,12 +64,11 @@ class TransactionRecord:
     """Segment of its first record, which must stay as long as it is open."""
     xid: bytes | None = None
     """Set once it is prepared."""
-    adds: list[tuple[int, MessageReference]] = field(default_factory=list)
-    """Queue id and reference, in order; filled by a follower."""
-    added_ids: list[tuple[int, int]] = field(default_factory=list)
-    """Queue id and message id of the same, also filled in the active store."""
-    acknowledges: list[tuple[int, int]] = field(default_factory=list)
-    """Queue id and message id, in order."""
+    adds: StagedReferences = field(default_factory=StagedReferences)
+    """What it adds; filled by a follower."""
+    added_ids: QueueIds = field(default_factory=QueueIds)
+    """Of the same, also filled in the active store."""
+    acknowledges: QueueIds = field(default_factory=QueueIds)
     duplicate_ids: list[tuple[int, bytes]] = field(default_factory=list)
     """Address id and duplicate id."""
 
@@ -254,10 +255,9 @@ class StoreState:
         transaction = self.transactions.pop(tx_id, None)
         if transaction is None:
             return
-        for queue_id, reference in transaction.adds:
-            self.add_reference(queue_id, reference)
-        for queue_id, message_id in transaction.acknowledges:
-            self.remove_references(queue_id, (message_id,))
+        transaction.adds.commit(self.references)
+        for queue_id, message_ids in transaction.acknowledges.by_queue.items():
+            self.remove_references(queue_id, message_ids)
         for address_id, duplicate_id in transaction.duplicate_ids:
             self.remember_duplicate(address_id, duplicate_id)
 
@@ -265,8 +265,8 @@ class StoreState:
         """Nothing in the transaction ever was."""
         transaction = self.transactions.pop(tx_id, None)
         if transaction is not None:
-            for queue_id, message_id in transaction.added_ids:
-                self.live.remove(queue_id, (message_id,))
+            for queue_id, message_ids in transaction.added_ids.by_queue.items():
+                self.live.remove(queue_id, message_ids)
 
     def remove_references(self, queue_id: int, message_ids: Iterable[int]) -> None:
         """The messages have left the queue."""
@@ -285,9 +285,9 @@ class StoreState:
         self.references.pop(queue_id, None)
         self.live.remove_queue(queue_id)
         for transaction in self.transactions.values():
-            transaction.adds = [add for add in transaction.adds if add[0] != queue_id]
-            transaction.added_ids = [add for add in transaction.added_ids if add[0] != queue_id]
-            transaction.acknowledges = [entry for entry in transaction.acknowledges if entry[0] != queue_id]
+            transaction.adds.remove_queue(queue_id)
+            transaction.added_ids.remove_queue(queue_id)
+            transaction.acknowledges.remove_queue(queue_id)
 
     def remove_address(self, address_id: int) -> None:
         """The address is gone with its duplicate ids."""
@@ -358,8 +358,8 @@ class StoreState:
             if transaction is None:
                 self.add_reference(queue_id, reference)
             else:
-                transaction.adds.append((queue_id, reference))
-                transaction.added_ids.append((queue_id, message_id))
+                transaction.adds.append(queue_id, reference)
+                transaction.added_ids.add(queue_id, message_id)
         if record.duplicate_id:
             if transaction is None:
                 self.remember_duplicate(record.address_id, record.duplicate_id)
@@ -368,8 +368,7 @@ class StoreState:
 
     def _apply_acknowledge(self, record: AcknowledgeRecord, segment: int, location: Location) -> None:
         if record.tx_id:
-            acknowledges = self.transaction(record.tx_id, segment).acknowledges
-            acknowledges += [(record.queue_id, message_id) for message_id in record.message_ids]
+            self.transaction(record.tx_id, segment).acknowledges.extend(record.queue_id, record.message_ids)
         else:
             self.remove_references(record.queue_id, record.message_ids)
 
@@ -442,9 +441,7 @@ class StoreState:
         if self.late is not None:
             self.late.locations[record.message_id] = location
         for transaction in self.transactions.values():
-            for _, reference in transaction.adds:
-                if reference.message_id == record.message_id:
-                    reference.location = location
+            transaction.adds.relocate(record.message_id, location)
 
     def _apply_checkpoint(self, record: CheckpointRecord, segment: int, location: Location) -> None:
         if record.first:

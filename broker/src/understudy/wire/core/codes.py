@@ -101,6 +101,7 @@ _ROWS: Final[tuple[tuple[ErrorCode, type[BrokerError]], ...]] = (
     (ErrorCode.LARGE_MESSAGE_ERROR_BODY, errors.LargeMessageFailed),
     (ErrorCode.TRANSACTION_ROLLED_BACK, errors.TransactionRolledBack),
     (ErrorCode.TRANSACTION_ROLLED_BACK, errors.RollbackOnly),
+    (ErrorCode.TRANSACTION_ROLLED_BACK, errors.TransactionTooLarge),
     (ErrorCode.SESSION_CREATION_REJECTED, errors.SessionRejected),
     # A client that dialled a passive node waits and tries again, as for one that starts.
     (ErrorCode.SESSION_CREATION_REJECTED, errors.NotActive),

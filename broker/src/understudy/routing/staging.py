@@ -1,0 +1,289 @@
+"""What an open transaction holds: messages that become visible at its commit, and deliveries that it acknowledges.
+
+A small transaction keeps the references it was given. Of a larger one the oldest become blocks of columns
+(``store.reference_block``): the body of a message leaves memory once the log has it on the medium (a message that is
+not durable goes to a page file), a reference takes a few bytes, and blocks of deep transactions go to page files like
+those of deep queues. While an address or the node holds its maximum in memory, bodies leave at once.
+
+A block is handed to its queue, or forgotten, as a whole, so the end of a transaction costs little per message whatever
+its size. References that need a look of their own (a queue of a special kind, a scheduled delivery, a message in
+several queues) are not taken together like that.
+
+Not here: what is written to the log (``post_office``, ``session.transaction``), limits of a transaction
+(``session.transaction``).
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from understudy.store.columns import PAGE_SEGMENT, Columns
+from understudy.store.reference import MessageReference
+from understudy.store.reference_block import BLOCK_REFERENCES, Block
+
+if TYPE_CHECKING:
+    from understudy.routing.post_office import PostOffice
+    from understudy.routing.queue import Queue
+
+#: Messages, and bytes of them, that are looked at together when they leave memory.
+_CHUNK_MESSAGES: Final = BLOCK_REFERENCES
+_CHUNK_BYTES: Final = 1024 * 1024
+#: Chunks of a transaction that stay in memory: what most transactions are done with.
+_CHUNKS_IN_MEMORY: Final = 4
+#: Acknowledged deliveries of one queue that are kept as they are, likewise.
+_ACKNOWLEDGED_IN_MEMORY: Final = 4 * BLOCK_REFERENCES
+#: Blocks of one queue and transaction that are kept in memory; further ones go to a page file.
+_BLOCKS_IN_MEMORY: Final = 8
+
+Entry = tuple[tuple["Queue", ...], list[MessageReference]]
+"""A message: its queues, and a reference for each."""
+
+
+@dataclass(slots=True)
+class _Held:
+    """A block, and what the counts of its queue and address need to know of it."""
+
+    block: Block
+    size_bytes: int
+    expiring: int
+    bodies: int
+    bodies_bytes: int
+    plain: bool
+    """Nothing has to be done for any single reference when it leaves."""
+
+
+def _held(references: list[MessageReference], *, plain: bool) -> _Held:
+    columns = Columns.of(references, references[0].priority)
+    in_memory = [each.size_bytes for each in references if each.message is not None]
+    paged = any(segment >= PAGE_SEGMENT for segment in columns.segments or (columns.segment,))
+    return _Held(
+        Block(columns),
+        sum(columns.sizes),
+        len(references) - columns.expirations.count(0) if columns.expirations is not None else 0,
+        len(in_memory),
+        sum(in_memory),
+        plain and not columns.files and not paged,
+    )
+
+
+def _let_go(office: PostOffice, queue: Queue, held: _Held) -> None:
+    """The references of a plain block leave the counts."""
+    queue.address.discharge_run(held.block.size, held.size_bytes, held.bodies, held.bodies_bytes)
+    office.memory_bytes -= held.bodies_bytes
+    office.memory_count -= held.bodies
+
+
+def _show(queue: Queue, priority: int, held: list[_Held]) -> None:
+    """Blocks become visible in an ordinary queue, behind everything else of their priority (``Queue.add``)."""
+    count = sum([each.block.size for each in held])
+    queue.incoming -= count
+    queue.waiting.level(priority).append_blocks([each.block for each in held])
+    queue.message_count += count
+    queue.messages_added += count
+    queue.expiring_count += sum([each.expiring for each in held])
+    if queue.deleted:
+        # it was on its way when the queue went
+        queue.forget_waiting()
+    else:
+        queue.prompt()
+
+
+class StagedSends:
+    """Messages of one transaction that nobody sees yet."""
+
+    __slots__ = ("_blocks", "_closed", "_ended", "_kept", "_office", "_open", "_open_bytes")
+
+    def __init__(self, office: PostOffice) -> None:
+        self._office = office
+        self._open: list[Entry] = []
+        """The newest, fewer than a chunk."""
+        self._open_bytes = 0
+        self._closed: deque[tuple[int, list[Entry]]] = deque()
+        """Chunks that were not packed, with the sequence up to which the log must be durable before they are."""
+        self._kept: list[Entry] = []
+        """Packed as far as they can be: without their bodies."""
+        self._blocks: dict[tuple[Queue, int], list[_Held]] = {}
+        """Queue and priority to the oldest messages."""
+        self._ended = False
+
+    def __bool__(self) -> bool:
+        return bool(self._open or self._closed or self._kept or self._blocks)
+
+    def add(self, queues: tuple[Queue, ...], references: list[MessageReference]) -> None:
+        """A message of these queues, which was charged to its addresses and appended to the log if it is durable."""
+        office = self._office
+        reference = references[0]
+        self._open.append((queues, references))
+        self._open_bytes += reference.size_bytes
+        address = queues[0].address
+        if (
+            address.memory_bytes > address.memory_max_bytes
+            or office.memory_bytes > office.memory_max_bytes
+            or (address.counts_messages and office.holds_too_many(address))
+        ):
+            office.context.when_durable(office.store.last_sequence, self._page_out, queues, references)
+        if len(self._open) >= _CHUNK_MESSAGES or self._open_bytes >= _CHUNK_BYTES:
+            self._closed.append((office.store.last_sequence, self._open))
+            self._open, self._open_bytes = [], 0
+            if len(self._closed) > _CHUNKS_IN_MEMORY:
+                office.context.when_durable(self._closed[0][0], self._pack_oldest)
+
+    def _page_out(self, queues: tuple[Queue, ...], references: list[MessageReference]) -> None:
+        if not self._ended:
+            self._office.paging.page_out(queues, references)
+
+    def _pack_oldest(self) -> None:
+        if self._ended:
+            return
+        _, entries = self._closed.popleft()
+        page_out = self._office.paging.page_out
+        by_queue: dict[tuple[Queue, int], list[MessageReference]] = {}
+        shared: set[tuple[Queue, int]] = set()
+        for queues, references in entries:
+            page_out(queues, references)
+            if references[0].scheduled_ms or any(queue.kind is not None for queue in queues):
+                self._kept.append((queues, references))
+                continue
+            for queue, reference in zip(queues, references, strict=True):
+                key = (queue, reference.priority)
+                by_queue.setdefault(key, []).append(reference)
+                if len(queues) > 1:
+                    shared.add(key)
+        for key, references in by_queue.items():
+            held = _held(references, plain=key not in shared)
+            blocks = self._blocks.setdefault(key, [])
+            blocks.append(held)
+            pages = key[0].address.pages
+            if pages is None or len(blocks) <= _BLOCKS_IN_MEMORY or not held.block.spill(pages):
+                held.block.pack()
+
+    def _entries(self) -> Iterator[Entry]:
+        """What is in no block, the oldest first. Nothing is left behind."""
+        self._ended = True
+        kept, closed, newest = self._kept, self._closed, self._open
+        self._kept, self._closed, self._open = [], deque(), []
+        yield from kept
+        for _, entries in closed:
+            yield from entries
+        yield from newest
+
+    def commit(self) -> None:
+        """All of them become visible; to be called when the commit is durable."""
+        blocks, self._blocks = self._blocks, {}
+        for (queue, priority), held in blocks.items():
+            if queue.kind is None:
+                _show(queue, priority, held)
+                continue
+            # it became a queue of a special kind meanwhile
+            for each in held:
+                for reference in each.block.references():
+                    reference.position = -1
+                    queue.add(reference)
+                each.block.drop()
+        arrive = self._office.arrive
+        for queues, references in self._entries():
+            arrive(queues, references, None)
+
+    def discard(self) -> None:
+        """None of them ever becomes visible."""
+        blocks, self._blocks = self._blocks, {}
+        office = self._office
+        for (queue, _), held in blocks.items():
+            for each in held:
+                queue.incoming -= each.block.size
+                if each.plain:
+                    _let_go(office, queue, each)
+                else:
+                    for reference in each.block.references():
+                        office.discharge(queue, reference)
+                each.block.drop()
+        for queues, references in self._entries():
+            office.discard(queues, references)
+
+
+class Acknowledgements:
+    """Deliveries that are done if one transaction commits, and go back to their queues if it does not."""
+
+    __slots__ = ("_blocks", "_office", "_open")
+
+    def __init__(self, office: PostOffice) -> None:
+        self._office = office
+        self._open: dict[Queue, list[MessageReference]] = {}
+        """The newest of each queue."""
+        self._blocks: dict[Queue, list[tuple[_Held, array[int]]]] = {}
+        """The oldest of each queue, with their positions in it."""
+
+    def __bool__(self) -> bool:
+        return bool(self._open or self._blocks)
+
+    def add(self, queue: Queue, references: list[MessageReference]) -> None:
+        """Deliveries of a queue that are no longer outstanding."""
+        known = self._open.setdefault(queue, [])
+        known += references
+        if len(known) > _ACKNOWLEDGED_IN_MEMORY and queue.kind is None:
+            del self._open[queue]
+            for start in range(0, len(known), BLOCK_REFERENCES):
+                self._pack(queue, known[start : start + BLOCK_REFERENCES])
+
+    def _pack(self, queue: Queue, references: list[MessageReference]) -> None:
+        by_priority: dict[int, list[MessageReference]] = {}
+        for reference in references:
+            by_priority.setdefault(reference.priority, []).append(reference)
+        shares = queue.address.shares
+        for group in by_priority.values():
+            if not shares:
+                self._forget_bodies(queue, group)
+            held = _held(group, plain=not shares)
+            held.block.pack()
+            positions = array("q", [each.position for each in group])
+            self._blocks.setdefault(queue, []).append((held, positions))
+
+    def _forget_bodies(self, queue: Queue, references: list[MessageReference]) -> None:
+        """Bodies that are kept elsewhere too leave memory: mostly nobody needs them any more."""
+        address, office = queue.address, self._office
+        for reference in references:
+            if reference.message is not None and reference.location is not None:
+                reference.message = None
+                address.memory_bytes -= reference.size_bytes
+                address.paged_count += 1
+                office.memory_bytes -= reference.size_bytes
+                office.memory_count -= 1
+
+    @staticmethod
+    def _references(held: _Held, positions: array[int]) -> list[MessageReference]:
+        made = list(held.block.references())
+        for reference, position in zip(made, positions, strict=True):
+            reference.position = position
+        return made
+
+    def commit(self) -> None:
+        """All of them are done; to be called when the commit is durable."""
+        blocks, self._blocks = self._blocks, {}
+        for queue, packed in blocks.items():
+            for held, positions in packed:
+                if held.plain and queue.kind is None:
+                    _let_go(self._office, queue, held)
+                    queue.delivering_count -= held.block.size
+                    queue.messages_acknowledged += held.block.size
+                    queue.message_count -= held.block.size
+                    queue.expiring_count -= held.expiring
+                else:
+                    queue.acknowledged(self._references(held, positions))
+        newest, self._open = self._open, {}
+        for queue, references in newest.items():
+            queue.acknowledged(references)
+
+    def take(self) -> dict[Queue, list[MessageReference]]:
+        """All of them, in order, to be given back to their queues. Nothing is left behind."""
+        blocks, self._blocks = self._blocks, {}
+        newest, self._open = self._open, {}
+        returned: dict[Queue, list[MessageReference]] = {}
+        for queue, packed in blocks.items():
+            returned[queue] = [each for held, positions in packed for each in self._references(held, positions)]
+        for queue, references in newest.items():
+            returned.setdefault(queue, []).extend(references)
+        return returned
