@@ -17,6 +17,7 @@ from understudy.management.invocation import Invocations, ManagedNode, Reload
 from understudy.management.node_settings import NodeSettings
 from understudy.management.notifications import Notifications
 from understudy.management.requests import ManagementRequests
+from understudy.management.server_dump import ServerDump
 from understudy.ports import Clock, Connection, Entropy, Timers, Worker
 from understudy.protocols.core.connection import CoreConnection
 from understudy.protocols.core.reattachment import Reattachments
@@ -106,6 +107,7 @@ class Broker:
             connection_ttl_override_ms=configuration.connection_ttl_override_ms,
             listener=self.notifications,
         )
+        self.server_dump = ServerDump(self.services, timers, configuration.server_dump_interval_ms)
         self.invocations = self._be_managed(configuration, timers, fail_over, reload, global_max_size_bytes)
 
     def _be_managed(
@@ -198,6 +200,7 @@ class Broker:
         """End timers and what waits for its client; connections were closed before."""
         self.invocations.close()
         self.settings.close()
+        self.server_dump.close()
         self.services.reattachments.close()
         self.slow_consumers.close()
         self.resources.close()

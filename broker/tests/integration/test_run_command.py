@@ -88,3 +88,15 @@ def test_a_node_that_is_told_to_stop_at_once_does(pair: Pair) -> None:
         assert node.process.poll() is None, node.tail()
     assert node.terminate() == 0
     assert '"clean": true' in node.tail()
+
+
+def test_a_missing_directory_that_is_not_to_be_made_is_told_by_its_element(tmp_path: Path) -> None:
+    pair = Pair(tmp_path, extra="<create-journal-dir>false</create-journal-dir>")
+    try:
+        pair.primary.start()
+        assert pair.primary.process is not None
+        assert pair.primary.process.wait(60) == 1
+        assert "core/create-journal-dir" in pair.primary.tail()
+        assert not pair.store.exists()
+    finally:
+        pair.end()

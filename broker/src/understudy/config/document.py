@@ -29,7 +29,7 @@ _XSI: Final = "http://www.w3.org/2001/XMLSchema-instance"
 _XML: Final = "http://www.w3.org/XML/1998/namespace"
 _XINCLUDE: Final = "http://www.w3.org/2001/XInclude"
 #: Attributes that tell one entry of a list from the next, in the order they are looked for.
-_NAMING: Final = ("name", "match", "type", "key", "from")
+_NAMING: Final = ("name", "match", "type", "key", "from", "class-name")
 #: Several places of a misplaced element are all named up to this many.
 _PLACES_NAMED_MAX: Final = 3
 

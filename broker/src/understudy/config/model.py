@@ -412,6 +412,8 @@ class Configuration:
     management_notification_address: str = _CORE.text("management-notification-address")
     management_message_rbac: bool = _CORE.boolean("management-message-rbac")
     management_rbac_prefix: str = _CORE.text("management-rbac-prefix")
+    view_permission_method_match_pattern: str = _CORE.text("view-permission-method-match-pattern")
+    server_dump_interval_ms: int = _CORE.number("server-dump-interval")
     suppress_session_notifications: bool = _CORE.boolean("suppress-session-notifications")
     cluster_user: str = _CORE.text("cluster-user")
     cluster_password: str = field(default=DEFAULT_CLUSTER_PASSWORD, repr=False)
@@ -498,6 +500,14 @@ class Configuration:
             *((self.journal_retention_directory,) if self.journal_retention_directory is not None else ()),
         )
         return tuple(dict.fromkeys(directories))
+
+    def directories_not_made(self) -> tuple[tuple[str, str], ...]:
+        """Element and path of each directory that must exist when the broker starts."""
+        wanted = (
+            ("create-bindings-dir", self.create_bindings_dir, self.bindings_directory),
+            ("create-journal-dir", self.create_journal_dir, self.journal_directory),
+        )
+        return tuple((element, directory) for element, made, directory in wanted if not made)
 
     @property
     def lock_directory(self) -> str:

@@ -8,6 +8,7 @@ management server's own settings, or anything that acts on the configuration.
 from __future__ import annotations
 
 import posixpath
+import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import fields
 from enum import Enum
@@ -121,6 +122,7 @@ class _Reader:
             "guest-role",
         )
         values.update(self._unmasked(core))
+        self._check_pattern(core)
         wildcards = self._wildcards(core)
         connectors = tuple(self._connectors(core))
         cluster_connections = tuple(self._cluster_connections(core, connectors))
@@ -166,6 +168,13 @@ class _Reader:
             yield "journal_retention_period_ms", max(int(attributes["period"]), 0) * _UNITS_MS[unit]
         if "storage-limit" in attributes:
             yield "journal_retention_storage_limit_bytes", int(attributes["storage-limit"])
+
+    def _check_pattern(self, core: Node) -> None:
+        node = core.child("view-permission-method-match-pattern")
+        try:
+            re.compile("" if node is None else str(node.value))
+        except re.error as error:
+            raise self._error(node or core, f"is no regular expression: {error}") from None
 
     def _unmasked(self, core: Node) -> Iterator[tuple[str, str]]:
         """The cluster password, if it is masked (manual, "Masking Passwords")."""
@@ -406,9 +415,19 @@ class _Reader:
                 values[name.replace("-", "_")] = convert(str(value)) if convert is not None else value
             yield AddressSettingsConfiguration(match=match, **values)
 
+    def _role_mappings(self, core: Node) -> dict[str, set[str]]:
+        """Outside roles by the role here for which each of them stands, too (manual, "Mapping external roles")."""
+        outside: dict[str, set[str]] = {}
+        holder = core.child("security-settings")
+        for node in holder.all("role-mapping") if holder is not None else ():
+            for role in _names(node, "to"):
+                outside.setdefault(role, set()).add(str(node.attributes["from"]).strip())
+        return outside
+
     def _security_settings(
         self, core: Node, wildcards: WildcardConfiguration
     ) -> Iterator[SecuritySettingConfiguration]:
+        outside = self._role_mappings(core)
         for node, match in self._list(core, "security-settings", "security-setting", "match"):
             address, separator, queue = match.partition("::")
             if separator and (not (address and queue) or is_wild(address, wildcards)):
@@ -419,6 +438,12 @@ class _Reader:
             for child in node.all("permission"):
                 kind = str(child.attributes["type"])
                 permission = _OLD_PERMISSIONS.get(kind) or Permission(kind)
-                roles = frozenset(role.strip() for role in str(child.attributes["roles"]).split(",") if role.strip())
+                roles = _names(child, "roles")
+                roles = roles.union(*(outside[role] for role in roles if role in outside))
                 permissions[permission] = permissions.get(permission, frozenset()) | roles
             yield SecuritySettingConfiguration(match, permissions)
+
+
+def _names(node: Node, attribute: str) -> frozenset[str]:
+    """The names in an attribute, which commas separate."""
+    return frozenset(name.strip() for name in str(node.attributes[attribute]).split(",") if name.strip())

@@ -76,6 +76,8 @@ def _attributes(path: str, row: Element) -> Iterator[str]:
 
 def _line(name: str, value: str, default: str | None, support: str, meaning: str) -> str:
     shown = "" if default is None else default if default == "required" else f"`{default}`" if default else "empty"
+    # within a table a vertical bar ends the cell, even inside of code
+    shown = shown.replace("|", "\\|")
     return f"| {name} | {value} | {shown} | {support} | {meaning} |\n"
 
 

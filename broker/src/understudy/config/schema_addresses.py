@@ -284,7 +284,8 @@ SECURITY_SETTINGS: Final = container(
         attributes=(named("Address, wildcard, or address::queue.", "match"),),
         repeated=True,
     ),
-    *not_yet(
+    *refused(
+        "permissions from a Java class, such as LegacyLDAPSecuritySettingPlugin, cannot be loaded here; list the roles",
         container(
             "security-setting-plugin",
             "Permissions from a Java class.",
@@ -296,11 +297,14 @@ SECURITY_SETTINGS: Final = container(
             ),
             attributes=(named("Its class.", "class-name"),),
         ),
-        container(
-            "role-mapping",
-            "Roles that stand for an outside role.",
-            attributes=(named("The outside role.", "from"), Attribute("to", TEXT, "Roles here.", required=True)),
-            repeated=True,
+    ),
+    container(
+        "role-mapping",
+        "Who has the outside role may do what the security-settings of this file let the roles here do.",
+        attributes=(
+            named("The outside role.", "from"),
+            Attribute("to", TEXT, "Roles here, separated by commas.", required=True),
         ),
+        repeated=True,
     ),
 )

@@ -65,7 +65,6 @@ _IDENTITY: Final[tuple[Element, ...]] = (
             aliases=("temporary-queue-namespace",),
         ),
         row("amqp-use-core-subscription-naming", BOOLEAN, "false", "Name AMQP subscriptions as CORE does."),
-        row("server-dump-interval", MS, "-1", "How often a summary of the server is logged; -1 is never."),
         row("message-counter-enabled", BOOLEAN, "false", "Keep a history of message counts for each queue."),
         row("message-counter-sample-period", MS, "10000", "Sample period of message counters."),
         row("message-counter-max-day-history", INTEGER, "10", "Days of message counter history kept."),
@@ -77,6 +76,7 @@ _IDENTITY: Final[tuple[Element, ...]] = (
         "How often this file is looked at for changed addresses, address-settings, security-settings and diverts, which"
         " count at once; the log names what needs a restart. -1 is never.",
     ),
+    row("server-dump-interval", MS, "-1", "How often a summary of the server is logged; -1 is never."),
     row("suppress-session-notifications", BOOLEAN, "false", "Send no notification when sessions come and go."),
     row("management-address", TEXT, "activemq.management", "Address that takes management requests as messages."),
     row("management-notification-address", TEXT, "activemq.notifications", "Address notifications are sent to."),
@@ -103,9 +103,14 @@ _SECURITY: Final[tuple[Element, ...]] = (
         "Reject messages without a validated user: all, unless populate-validated-user and security-enabled are true.",
     ),
     row("management-message-rbac", BOOLEAN, "false", "Check view and edit permissions for each operation."),
+    row(
+        "view-permission-method-match-pattern",
+        TEXT,
+        "^(get|is|count|list|browse|query).*$",
+        "Regular expression of the operations that need only the view permission; all others need edit.",
+    ),
     row("management-rbac-prefix", TEXT, "mops", "Address prefix of permissions for management operations."),
     *not_yet(
-        row("view-permission-method-match-pattern", TEXT, None, "Which operations only need the view permission."),
         row("literal-match-markers", TEXT, "", "Two characters around a match that is to be taken literally."),
     ),
     row(
@@ -313,11 +318,8 @@ _STORE: Final[tuple[Element, ...]] = (
         "durable messages would be kept all the same",
         row("persistence-enabled", BOOLEAN, "true", "Keep durable messages in the store; false keeps nothing."),
     ),
-    *refused(
-        "missing directories are always made, also where a mount is missing",
-        row("create-bindings-dir", BOOLEAN, "true", "Make the bindings-directory if it is missing."),
-        row("create-journal-dir", BOOLEAN, "true", "Make the journal-directory if it is missing."),
-    ),
+    row("create-bindings-dir", BOOLEAN, "true", "Make the bindings-directory if it is missing; else that is an error."),
+    row("create-journal-dir", BOOLEAN, "true", "Make the journal-directory if it is missing; else that is an error."),
 )
 
 _NETWORK_CHECK: Final[tuple[Element, ...]] = not_yet(

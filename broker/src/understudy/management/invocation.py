@@ -11,6 +11,7 @@ Not here: messages (``requests``), HTTP (``runtime/http.py``), the operations (`
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
 from typing import Final, Protocol
@@ -88,6 +89,7 @@ class Invocations:
     def __init__(self, node: ManagedNode, kinds: Sequence[ControlFinder]) -> None:
         self.node = node
         self._kinds = {kind.operations.kind: kind for kind in kinds}
+        self._views = re.compile(node.configuration.view_permission_method_match_pattern)
         self._running = 0
         self._closed = False
 
@@ -140,10 +142,11 @@ class Invocations:
         answer: Answer,
     ) -> None:
         configuration = self.node.configuration
+        permission = row.permission(self._views)
         if configuration.management_message_rbac:
-            requester.security.check(row.permission, f"{configuration.management_rbac_prefix}.{resource}.{row.name}")
+            requester.security.check(permission, f"{configuration.management_rbac_prefix}.{resource}.{row.name}")
         control = kind(self.node, requester, name)
-        if row.permission is Permission.EDIT:
+        if permission is Permission.EDIT:
             log.info("managed", extra={"user": requester.security.user, "resource": resource, "operation": row.name})
         result = row.call(control, *values)
         if not isinstance(result, Generator):

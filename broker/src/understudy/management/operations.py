@@ -15,11 +15,11 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Final
 
-from understudy.config.model import Permission
+from understudy.config.model import Configuration, Permission
 from understudy.errors import OperationNotFound
 
 #: The default of view-permission-method-match-pattern: these only need the view permission.
-_VIEW: Final = re.compile(r"(?:get|is|count|list|browse|query)")
+DEFAULT_VIEWS: Final = re.compile(Configuration().view_permission_method_match_pattern)
 _INT_MAX: Final = 2**31
 _LONG_MAX: Final = 2**63
 
@@ -98,10 +98,13 @@ class Operation:
     doc: str
     parameters: tuple[Parameter, ...] = ()
 
-    @property
-    def permission(self) -> Permission:
-        """What is needed of its own under ``management-message-rbac``."""
-        return Permission.VIEW if _VIEW.match(self.name) else Permission.EDIT
+    def permission(self, views: re.Pattern[str] = DEFAULT_VIEWS) -> Permission:
+        """What is needed of its own under ``management-message-rbac``.
+
+        Args:
+            views: Names of operations that only need the view permission (view-permission-method-match-pattern).
+        """
+        return Permission.VIEW if views.fullmatch(self.name) else Permission.EDIT
 
     @property
     def attribute(self) -> str | None:

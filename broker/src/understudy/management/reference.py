@@ -47,7 +47,8 @@ sent after the request are left alone.
 ## Who may
 
 The permission `manage` on the management address, and `send` on the reply address. With `management-message-rbac` also
-`view` (operations whose name begins with get, is, list, count, browse or query) or `edit` (all others) on
+`view` (operations whose name begins with get, is, list, count, browse or query, unless the element
+`view-permission-method-match-pattern` says otherwise) or `edit` (all others) on
 `mops.RESOURCE.OPERATION`, for instance `mops.queue.orders.removeMessages`; the prefix is `management-rbac-prefix`.
 An attribute counts as its getter. Every operation that needs `edit` is logged with its user.
 
@@ -104,7 +105,7 @@ def _resource(operations: Operations) -> Iterator[str]:
     if proper:
         yield "\n| operation | permission | |\n|---|---|---|\n"
         for row in proper:
-            permission = "view" if row.permission is Permission.VIEW else "edit"
+            permission = "view" if row.permission() is Permission.VIEW else "edit"
             yield f"| `{row.signature}` | {permission} | {row.doc} |\n"
 
 

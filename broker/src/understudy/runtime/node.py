@@ -19,7 +19,7 @@ from understudy.cluster.announcer import State as AnnouncerState
 from understudy.cluster.credentials import ClusterCredentials
 from understudy.cluster.topology import Topology
 from understudy.config.model import Configuration
-from understudy.errors import BrokerError, DiskFailed, StoreError, Unreachable
+from understudy.errors import BrokerError, ConfigError, DiskFailed, StoreError, Unreachable
 from understudy.ha.activation import Done
 from understudy.ha.shared_store import Event, Role, SharedStoreOptions, SharedStorePolicy, State
 from understudy.management.invocation import Reload
@@ -123,8 +123,12 @@ class BrokerNode:
 
         Raises:
             StoreError: the store cannot be used; the text says why.
+            ConfigError: a directory is missing that is not to be made.
         """
         disk = self.environment.disk
+        for element, directory in self.configuration.directories_not_made():
+            if not disk.exists(directory):
+                raise ConfigError(f"{directory} is missing and is not to be made", path=f"core/{element}")
         for directory in self.configuration.store_directories():
             disk.make_directory(directory)
         await self._open_lock()

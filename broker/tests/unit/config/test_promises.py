@@ -26,6 +26,8 @@ THROUGH_METHODS = {
     "large_messages_directory",
     "paging_directory",
     "wild_card_routing_enabled",
+    "create_bindings_dir",
+    "create_journal_dir",
     # the reader unmasks the passwords
     "mask_password",
     "password_codec",

@@ -529,3 +529,39 @@ def test_what_the_journal_is_told() -> None:
 def test_what_the_journal_has_no_use_for_says_why(element: str, value: str, why: str) -> None:
     (warning,) = read(f"<{element}>{value}</{element}>").warnings
     assert why in warning.message
+
+
+def test_an_outside_role_may_what_the_role_here_may() -> None:
+    body = """<security-settings>
+      <role-mapping from="cn=ops,dc=x" to="admin, viewer"/>
+      <role-mapping from="cn=all" to="viewer"/>
+      <security-setting match="#">
+        <permission type="send" roles="admin"/>
+        <permission type="browse" roles="viewer, other"/>
+        <permission type="consume" roles="other"/>
+      </security-setting>
+    </security-settings>"""
+    (setting,) = read(body).configuration.security_settings
+    assert setting.permissions == {
+        Permission.SEND: {"admin", "cn=ops,dc=x"},
+        Permission.BROWSE: {"viewer", "other", "cn=ops,dc=x", "cn=all"},
+        Permission.CONSUME: {"other"},
+    }
+
+
+def test_a_security_plugin_is_refused_by_its_class() -> None:
+    error = fails('<security-settings><security-setting-plugin class-name="com.example.Plugin"/></security-settings>')
+    assert "com.example.Plugin" in str(error)
+    assert error.hint is not None
+    assert "LegacyLDAPSecuritySettingPlugin" in error.hint
+
+
+def test_a_pattern_of_views_must_be_one() -> None:
+    body = "<view-permission-method-match-pattern>(</view-permission-method-match-pattern>"
+    assert "no regular expression" in str(fails(body))
+
+
+def test_directories_that_are_not_to_be_made() -> None:
+    body = "<create-journal-dir>false</create-journal-dir><journal-directory>j</journal-directory>"
+    assert read(body).configuration.directories_not_made() == (("create-journal-dir", "/srv/node/j"),)
+    assert Configuration().directories_not_made() == ()

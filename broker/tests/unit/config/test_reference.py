@@ -27,4 +27,4 @@ def test_every_row_and_attribute_is_in_it() -> None:
 def test_no_cell_breaks_the_table() -> None:
     for line in render().splitlines():
         if line.startswith("| `"):
-            assert line.count("|") == 6, line
+            assert line.replace("\\|", "").count("|") == 6, line

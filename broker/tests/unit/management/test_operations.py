@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from understudy.config.model import Permission
@@ -60,6 +62,12 @@ def test_attributes_are_getters_without_parameters() -> None:
 
 
 def test_what_looks_needs_view_and_the_rest_edit() -> None:
-    assert ROWS.find("getSize", []).permission is Permission.VIEW
-    assert ROWS.find("isPaused", []).permission is Permission.VIEW
-    assert ROWS.find("move", ["a"]).permission is Permission.EDIT
+    assert ROWS.find("getSize", []).permission() is Permission.VIEW
+    assert ROWS.find("isPaused", []).permission() is Permission.VIEW
+    assert ROWS.find("move", ["a"]).permission() is Permission.EDIT
+
+
+def test_which_operations_are_views_is_configurable() -> None:
+    views = re.compile("move|get.*")
+    assert ROWS.find("move", ["a"]).permission(views) is Permission.VIEW
+    assert ROWS.find("isPaused", []).permission(views) is Permission.EDIT
