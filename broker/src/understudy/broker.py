@@ -77,7 +77,7 @@ class Broker:
             wake=wake,
             entropy=entropy,
         )
-        registry = SessionRegistry()
+        registry = SessionRegistry(configuration.resource_limits)
         self.settings = NodeSettings(self.post_office, security.settings, registry, store)
         self.settings.restore(store.state)
         self.post_office.restore(store.state)

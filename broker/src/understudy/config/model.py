@@ -209,6 +209,10 @@ class AddressConfiguration:
     queues: tuple[QueueConfiguration, ...] = ()
 
 
+ADD_HEADERS_TRANSFORMER: Final = "org.apache.activemq.artemis.core.server.transformer.AddHeadersTransformer"
+"""Sets properties of messages. Java classes cannot be loaded; this one is built in, under its Artemis name."""
+
+
 class DivertRouting(Enum):
     """Routing type of what a divert forwards (manual, diverts)."""
 
@@ -234,6 +238,10 @@ class DivertConfiguration:
     exclusive: bool = False
     """Move instead of copy."""
     routing_type: DivertRouting = DivertRouting.STRIP
+    transformer_class_name: str | None = None
+    """``ADD_HEADERS_TRANSFORMER``, the only one there is; None changes nothing."""
+    transformer_properties: Mapping[str, str] = field(default_factory=dict)
+    """Text properties that it sets in each copy."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -323,6 +331,15 @@ class AddressSettingsConfiguration:
     auto_delete_jms_queues: bool | None = None
     auto_create_jms_topics: bool | None = None
     auto_delete_jms_topics: bool | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ResourceLimits:
+    """What one user may hold; -1 is no limit."""
+
+    max_sessions: int = -1
+    max_queues: int = -1
+    """Queues that the user's clients made."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -487,6 +504,8 @@ class Configuration:
     """In file order; every ``match`` once."""
     security_settings: tuple[SecuritySettingConfiguration, ...] = ()
     """In file order; every ``match`` once."""
+    resource_limits: Mapping[str, ResourceLimits] = field(default_factory=dict)
+    """By user."""
     wildcards: WildcardConfiguration = WildcardConfiguration()
 
     def store_directories(self) -> tuple[str, ...]:

@@ -31,6 +31,7 @@ from understudy.config.model import (
     MessageLoadBalancing,
     Permission,
     QueueConfiguration,
+    ResourceLimits,
     Role,
     RoutingType,
     SecuritySettingConfiguration,
@@ -141,6 +142,7 @@ class _Reader:
             cluster_connections=cluster_connections,
             ha_policy=self._ha_policy(core),
             addresses=tuple(self._addresses(core)),
+            resource_limits=self._resource_limits(core),
             diverts=tuple(self._diverts(core)),
             address_settings=tuple(self._address_settings(core, wildcards)),
             security_settings=tuple(self._security_settings(core, wildcards)),
@@ -343,6 +345,18 @@ class _Reader:
                     queues_at[queue.name] = queue_node.line
                     queues.append(queue)
             yield AddressConfiguration(name, frozenset(types), tuple(queues))
+        for node, name in self._list(core, "queues", "queue"):
+            if name in queues_at:
+                raise self._error(node, f"queue {name!r} stands twice, first on line {queues_at[name]}")
+            own = node.child("address")
+            address = str(own.value) if own is not None and own.value else name
+            self._check_name(own or node, address)
+            queue = self._queue(node, address, RoutingType.MULTICAST)
+            yield AddressConfiguration(address, frozenset({RoutingType.MULTICAST}), (queue,))
+
+    def _resource_limits(self, core: Node) -> dict[str, ResourceLimits]:
+        nodes = self._list(core, "resource-limit-settings", "resource-limit-setting", "match")
+        return {user: ResourceLimits(**self._plain(node, ResourceLimits)) for node, user in nodes}
 
     def _queue(self, node: Node, address: str, routing_type: RoutingType) -> QueueConfiguration:
         name = str(node.attributes["name"])
@@ -351,6 +365,7 @@ class _Reader:
             key.replace("-", "_"): value for key, value in node.attributes.items() if key != "name"
         }
         values.update(self._plain(node, QueueConfiguration))
+        values.pop("address", None)
         return QueueConfiguration(
             name=name, address=address, routing_type=routing_type, filter=self._filter(node), **values
         )
@@ -377,7 +392,25 @@ class _Reader:
                     if not each.strip():
                         raise self._error(child, "an address in the list is empty")
             values["routing_type"] = DivertRouting(values.get("routing_type", "STRIP"))
+            values.update(self._transformer(node))
             yield DivertConfiguration(name=name, filter=self._filter(node), **values)
+
+    def _transformer(self, node: Node) -> dict[str, Any]:
+        """The class of a divert and its properties. An older form names the class alone."""
+        holder = node.child("transformer")
+        named = node.child("transformer-class-name") if holder is None else holder.child("class-name")
+        if named is None:
+            return {}
+        if named.value != model.ADD_HEADERS_TRANSFORMER:
+            hint = f"only {model.ADD_HEADERS_TRANSFORMER} is built in"
+            raise self._error(named, f"class {named.value!r} cannot be loaded here", hint=hint)
+        properties = () if holder is None else holder.all("property")
+        return {
+            "transformer_class_name": str(named.value),
+            "transformer_properties": {
+                str(each.attributes["key"]): str(each.attributes["value"]) for each in properties
+            },
+        }
 
     def _check_name(self, node: Node, name: str) -> None:
         if "::" in name:

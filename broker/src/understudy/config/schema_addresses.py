@@ -65,7 +65,7 @@ _QUEUE: Final = container(
     "One queue.",
     FILTER,
     row("durable", BOOLEAN, "true", "The queue outlives a restart."),
-    *not_yet(row("user", TEXT, None, "User the queue is accounted to.")),
+    row("user", TEXT, None, "User the queue is accounted to."),
     attributes=_QUEUE_ATTRIBUTES,
     repeated=True,
 )
@@ -83,21 +83,19 @@ ADDRESSES: Final = container(
     ),
 )
 
-OLD_QUEUES: Final = not_yet(
+OLD_QUEUES: Final = container(
+    "queues",
+    "Multicast queues in the old form; write them below addresses.",
     container(
-        "queues",
-        "Queues in the old form; write them below addresses.",
-        container(
-            "queue",
-            "One queue.",
-            row("address", TEXT, None, "Its address."),
-            row("user", TEXT, None, "User the queue is accounted to."),
-            FILTER,
-            row("durable", BOOLEAN, "true", "The queue outlives a restart."),
-            attributes=_QUEUE_ATTRIBUTES,
-            repeated=True,
-        ),
-    )
+        "queue",
+        "One queue.",
+        row("address", TEXT, None, "Its address; the name of the queue by default."),
+        row("user", TEXT, None, "User the queue is accounted to."),
+        FILTER,
+        row("durable", BOOLEAN, "true", "The queue outlives a restart."),
+        attributes=_QUEUE_ATTRIBUTES,
+        repeated=True,
+    ),
 )
 
 _DEAD_AND_EXPIRED: Final = (
@@ -234,8 +232,8 @@ _LIFE: Final = (
     *not_yet(
         row("redistribution-delay", MS, "-1", "Wait before messages without consumers move on; -1 is for ever."),
         row("message-counter-history-day-limit", INTEGER, "0", "Days of message counter history kept."),
-        row("enable-metrics", BOOLEAN, "true", "Publish metrics of the address."),
     ),
+    row("enable-metrics", BOOLEAN, "true", "Publish metrics of the queues of the address."),
     *no_effect(
         _REPLACED,
         row("auto-create-jms-queues", BOOLEAN, "true", "Make queues for JMS queues."),

@@ -337,11 +337,8 @@ _DIVERTS: Final = container(
     container(
         "divert",
         "One divert.",
-        *refused(
-            "classes cannot be loaded here, and messages that are not changed are not what was asked for",
-            row("transformer-class-name", TEXT, None, "Class that changes messages."),
-            _TRANSFORMER,
-        ),
+        row("transformer-class-name", TEXT, None, "Class that changes messages; as class-name of transformer."),
+        _TRANSFORMER,
         row("exclusive", BOOLEAN, "false", "Move instead of copy."),
         row("routing-name", TEXT, None, "Name of its binding; of diverts that share it one gets a message, in turn."),
         row("address", TEXT, None, "From here; may be a wildcard.", required=True),
@@ -495,20 +492,18 @@ _PLUGINS: Final = (
     ),
     *no_effect("metrics are at /metrics of the management server, all of them", _METRICS),
 )
-_LIMITS: Final = not_yet(
+_LIMITS: Final = container(
+    "resource-limit-settings",
+    "What one user may hold.",
     container(
-        "resource-limit-settings",
-        "What one user may hold.",
-        container(
-            "resource-limit-setting",
-            "Limits of one user.",
-            row("max-sessions", INTEGER, "-1", "Sessions; -1 is no limit.", aliases=("max-connections",)),
-            row("max-queues", INTEGER, "-1", "Queues; -1 is no limit."),
-            attributes=(named("User name.", "match"),),
-            repeated=True,
-        ),
-    )
+        "resource-limit-setting",
+        "Limits of one user.",
+        row("max-sessions", INTEGER, "-1", "Sessions; -1 is no limit.", aliases=("max-connections",)),
+        row("max-queues", INTEGER, "-1", "Queues made by the user; -1 is no limit."),
+        attributes=(named("User name.", "match"),),
+        repeated=True,
+    ),
 )
 
-OTHER_ROWS: Final[tuple[Element, ...]] = (*_DISCOVERY, _DIVERTS, *_BRIDGES, _STORE, *_PLUGINS, *_LIMITS)
+OTHER_ROWS: Final[tuple[Element, ...]] = (*_DISCOVERY, _DIVERTS, *_BRIDGES, _STORE, *_PLUGINS, _LIMITS)
 """Elements with a structure of their own that this version knows but does not serve."""

@@ -91,6 +91,8 @@ class QueueFacts:
     """Bytes of bodies that its address has in memory."""
     spilled_count: int
     """References of the queue that are in page files."""
+    measured: bool
+    """Whether it has metrics of its own (``enable-metrics``)."""
 
 
 class NodeView(Protocol):

@@ -2,7 +2,8 @@
 destroy diverts.
 
 A divert made here lasts through restarts and takeovers; one of broker.xml is made anew by each
-activation. Classes that transform messages cannot be loaded, so naming one is refused.
+activation. Of the classes that transform messages only that which adds headers is built in; naming
+another is refused.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
-from understudy.config.model import DivertConfiguration, DivertRouting
+from understudy.config.model import ADD_HEADERS_TRANSFORMER, DivertConfiguration, DivertRouting
 from understudy.errors import DivertNotFound, ManagementError, ResourceNotFound
 from understudy.management.invocation import Control, ManagedNode, Requester
 from understudy.management.operations import Operation, Operations, flag, mapping, operation, text
@@ -70,8 +71,7 @@ def create_divert(
     routing_type: str | None = None,
 ) -> None:
     """Raises DivertExists, ManagementError, InvalidQueueConfiguration, InvalidSelector, DiskFull."""
-    if transformer:
-        raise ManagementError(f"divert {name!r}: classes such as {transformer!r} cannot be loaded here")
+    _check_transformer(name, transformer)
     kind = _routing_of(name, routing_type or "STRIP")
     control.node.services.post_office.diverts.create(
         DivertConfiguration(
@@ -109,6 +109,11 @@ def create_divert_from_json(control: Control, text_of_it: str) -> None:
     )
 
 
+def _check_transformer(name: str, transformer: str | None) -> None:
+    if transformer and transformer != ADD_HEADERS_TRANSFORMER:
+        raise ManagementError(f"divert {name!r}: class {transformer!r} cannot be loaded here")
+
+
 def update_divert(
     control: Control,
     name: str,
@@ -121,8 +126,7 @@ def update_divert(
     """Raises DivertNotFound, ManagementError, and what a new divert may raise. Null leaves what it is about, but
     for the selector: without one everything is taken, as in Artemis.
     """
-    if transformer or transformer_properties:
-        raise ManagementError(f"divert {name!r}: classes such as {transformer!r} cannot be loaded here")
+    _check_transformer(name, transformer)
     diverts = control.node.services.post_office.diverts
     current = diverts.by_name.get(name)
     if current is None:
@@ -133,6 +137,10 @@ def update_divert(
         forwarding_address=forwarding_address or before.forwarding_address,
         filter=selector or None,
         routing_type=before.routing_type if routing_type is None else _routing_of(name, routing_type),
+        transformer_class_name=transformer or None,
+        transformer_properties={key: str(value) for key, value in (transformer_properties or {}).items()}
+        if transformer
+        else {},
     )
     diverts.change(name, wanted)
 

@@ -138,7 +138,7 @@ def _totals(queues: list[QueueFacts]) -> Iterator[Metric]:
 def _per_queue(queues: list[QueueFacts]) -> Iterator[Metric]:
     shown = nsmallest(
         QUEUES_SHOWN_MAX,
-        (queue for queue in queues if not queue.temporary),
+        (queue for queue in queues if queue.measured and not queue.temporary),
         key=lambda queue: (not queue.durable, queue.name),
     )
     yield _gauge("understudy_queues_not_shown", "Queues without series of their own.", len(queues) - len(shown))

@@ -81,6 +81,7 @@ _SCHEMAS: Final[dict[str, Schema]] = {
             "paging": _FLAG,
             "memory_bytes": _COUNT,
             "spilled_count": _COUNT,
+            "measured": _FLAG,
         }
     ),
     "Node": _object(

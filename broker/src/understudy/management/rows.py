@@ -45,6 +45,7 @@ def queue_facts(queue: Queue) -> QueueFacts:
         paging=queue.address.paging,
         memory_bytes=queue.address.memory_bytes,
         spilled_count=queue.waiting.spilled_count,
+        measured=queue.address.settings.enable_metrics,
     )
 
 

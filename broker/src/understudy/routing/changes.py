@@ -46,6 +46,7 @@ CHANGEABLE: Final = frozenset(
         "enabled",
         "paused",
         "configuration_managed",
+        "user",
     }
 )
 

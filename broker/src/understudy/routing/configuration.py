@@ -57,7 +57,7 @@ class QueueConfiguration:
     """An operator's pause that lasts; None = never paused."""
     configuration_managed: bool = False
     user: str = ""
-    """Whose client made it. Not kept in the log."""
+    """Whose client made it, or whom the configuration accounts it to."""
 
     def with_plain_name(self) -> QueueConfiguration:
         """The same where the name was ``address::queue``; ``::queue`` leaves the address as it is."""

@@ -144,4 +144,5 @@ def _configured(entry: ConfiguredQueue, address: str) -> QueueConfiguration:
         ring_size=entry.ring_size,
         enabled=entry.enabled,
         configuration_managed=True,
+        user=entry.user or "",
     )

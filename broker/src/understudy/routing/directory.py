@@ -382,13 +382,16 @@ class Directory:
 
     # -- on demand ------------------------------------------------------------------------------
 
-    def for_send(self, name: str, routing_type: RoutingType | None, permit: Permit | None = None) -> Address | None:
+    def for_send(
+        self, name: str, routing_type: RoutingType | None, permit: Permit | None = None, user: str = ""
+    ) -> Address | None:
         """The address a producer named, made if it is missing and may be; None if it may not.
 
         Args:
             name: Of the address.
             routing_type: That the message asks for.
             permit: Asked before anything is made for it, raises NotAuthorized; None = all may be.
+            user: The queue that is made for it is accounted to.
 
         Raises:
             AddressNotFound: an anycast message would be confirmed and lost: it has no queue and the settings
@@ -427,7 +430,9 @@ class Directory:
             if permit is not None:
                 permit(Permission.CREATE_DURABLE_QUEUE, name, name)
             self.create_queue(
-                QueueConfiguration(name=name, address=name, routing_type=RoutingType.ANYCAST, auto_created=True)
+                QueueConfiguration(
+                    name=name, address=name, routing_type=RoutingType.ANYCAST, auto_created=True, user=user
+                )
             )
         return address
 
@@ -476,10 +481,12 @@ def queue_record(queue_id: int, address_id: int, full: QueueConfiguration) -> Qu
             kept[name] = value
     if full.internal:
         kept["internal"] = True
+    if full.user:
+        kept["user"] = full.user
     return QueueRecord(queue_id, address_id, full.name, int(full.routing_type or 0), full.filter, full.durable, kept)
 
 
-_KEPT_TYPES: Final = {name: get_type_hints(QueueConfiguration)[name] for name in (*KEPT_ATTRIBUTES, "internal")}
+_KEPT_TYPES: Final = {name: get_type_hints(QueueConfiguration)[name] for name in (*KEPT_ATTRIBUTES, "internal", "user")}
 _IS_FLAG: Final = {name: isinstance(True, hint) and not isinstance(2, hint) for name, hint in _KEPT_TYPES.items()}
 
 

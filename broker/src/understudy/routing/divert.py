@@ -98,6 +98,8 @@ class Divert:
             properties.pop(ROUTING_TYPE, None)
         elif routing is not DivertRouting.PASS:
             properties.set_typed(ROUTING_TYPE, BYTE, int(_GIVEN_TYPES[routing]))
+        for name, value in self.configuration.transformer_properties.items():
+            properties[name] = value
         return message.replace(address=target, properties=properties, message_id=message_id)
 
 

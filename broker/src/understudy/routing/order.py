@@ -22,15 +22,17 @@ Done = Callable[[BrokerError | None], None]
 class Order:
     """The order one session's operations are released in."""
 
-    __slots__ = ("permit", "sequence")
+    __slots__ = ("permit", "sequence", "user")
 
-    def __init__(self, permit: Permit | None = None) -> None:
+    def __init__(self, permit: Permit | None = None, user: str = "") -> None:
         """Args:
         permit: Asked before an address or queue is made for a message of the session.
+        user: Such a queue is accounted to.
         """
         self.sequence = 0
         """Log sequence that the latest operation waits for."""
         self.permit = permit
+        self.user = user
 
 
 class RoutingTransaction(Protocol):

@@ -546,7 +546,7 @@ class PostOffice:
             known = self._addresses.get(name)
             if known is not None and (wanted is None or known.has_queues):
                 return known, only
-        address = self.directory.for_send(name, wanted, order.permit)
+        address = self.directory.for_send(name, wanted, order.permit, order.user)
         if address is None:
             raise AddressNotFound(f"no address {name!r} and the settings do not allow to make it")
         if wanted is not None and wanted not in address.routing_types:

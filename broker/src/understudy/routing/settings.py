@@ -119,6 +119,8 @@ class AddressSettings:
     slow_consumer_policy: SlowConsumerPolicy = SlowConsumerPolicy.NOTIFY
     slow_consumer_check_period: int = 5
     """Seconds."""
+    enable_metrics: bool = True
+    """Queues of the address have metrics of their own."""
     id_cache_size: int | None = None
     """Duplicate ids remembered; None = the broker's id-cache-size."""
 

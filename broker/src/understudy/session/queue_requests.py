@@ -29,16 +29,18 @@ from understudy.session.queries import (
 from understudy.session.visibility import check_own, check_visible, find_visible, queue_names, visible_queue
 
 if TYPE_CHECKING:
+    from understudy.session.registry import SessionRegistry
     from understudy.session.session import ServerSession
 
 
 class QueueRequests:
     """The addresses and queues side of one session."""
 
-    __slots__ = ("_directory", "_office", "_session")
+    __slots__ = ("_directory", "_office", "_registry", "_session")
 
-    def __init__(self, session: ServerSession, office: PostOffice) -> None:
+    def __init__(self, session: ServerSession, office: PostOffice, registry: SessionRegistry) -> None:
         self._session = session
+        self._registry = registry
         self._office = office
         self._directory = office.directory
 
@@ -70,9 +72,17 @@ class QueueRequests:
         if configuration.temporary:
             configuration = replace(configuration, durable=False)
         self._check_creation(configuration)
+        self._registry.check_queues(self._session.security.user, self._directory.queues.values())
         queue = self._directory.create_queue(replace(configuration, user=self._session.security.user))
         if configuration.temporary:
             self._session.connection.temporary_queues[configuration.name] = queue
+
+    def permit(self, permission: Permission, address: str, queue: str | None = None) -> None:
+        """Before an address or queue is made for a message of the session. Raises NotAuthorized."""
+        security = self._session.security
+        security.check(permission, address, queue)
+        if permission is Permission.CREATE_DURABLE_QUEUE:
+            self._registry.check_queues(security.user, self._directory.queues.values())
 
     def _unprefixed(self, configuration: QueueConfiguration) -> QueueConfiguration:
         """The configuration without prefixes; that of the address says the routing type."""

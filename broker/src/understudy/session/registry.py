@@ -6,12 +6,14 @@ durable subscriptions.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Protocol
 
-from understudy.errors import DuplicateMetadata
+from understudy.config.model import ResourceLimits
+from understudy.errors import DuplicateMetadata, NotAuthorized, SessionRejected
 
 if TYPE_CHECKING:
+    from understudy.routing.queue import Queue
     from understudy.session.session import ServerSession
 
 
@@ -26,7 +28,9 @@ class SessionListener(Protocol):
 class SessionRegistry:
     """Sessions that are open."""
 
-    def __init__(self) -> None:
+    def __init__(self, limits: Mapping[str, ResourceLimits] | None = None) -> None:
+        """``limits``: of users that have some, by name (manual, "Resource Limits")."""
+        self._limits = limits or {}
         self.listeners: list[SessionListener] = []
         self.total = 0
         """Sessions made since the activation."""
@@ -38,6 +42,22 @@ class SessionRegistry:
 
     def __iter__(self) -> Iterator[ServerSession]:
         return iter(list(self._by_name.values()))
+
+    def check_sessions(self, user: str) -> None:
+        """Whether a user may have one more session. Raises SessionRejected."""
+        limits = self._limits.get(user)
+        if limits is not None and limits.max_sessions >= 0:
+            count = sum(session.security.user == user for session in self._by_name.values())
+            if count >= limits.max_sessions:
+                raise SessionRejected(f"user {user!r} has {count} sessions, limit {limits.max_sessions}")
+
+    def check_queues(self, user: str, queues: Iterable[Queue]) -> None:
+        """Whether a user may make one more queue beside these. Raises NotAuthorized, as Artemis does."""
+        limits = self._limits.get(user)
+        if limits is not None and limits.max_queues >= 0:
+            count = sum(queue.configuration.user == user for queue in queues)
+            if count >= limits.max_queues:
+                raise NotAuthorized(f"user {user!r} has made {count} queues, limit {limits.max_queues}")
 
     def get(self, name: str) -> ServerSession | None:
         """The session of a name."""

@@ -88,6 +88,7 @@ class ServerSession:
         validated_users: ValidatedUsers = NO_VALIDATED_USERS,
         validated_user: str | None = None,
     ) -> None:
+        registry.check_sessions(security.user)
         self.name = name
         self.connection = connection
         self.metadata: dict[str, str] = {}
@@ -119,9 +120,9 @@ class ServerSession:
         self._clock = clock
         self._callback = callback
         self._registry = registry
-        self.order = Order(security.check)
+        self.queues = QueueRequests(self, post_office, registry)
+        self.order = Order(self.queues.permit, security.user)
         """In which its requests are answered."""
-        self.queues = QueueRequests(self, post_office)
         self.sends = (PreparedSends if prefixes or validated_users else SendRequests)(self, post_office, callback)
         self.send: Callable[..., None] = self.sends.send
         """``SendRequests.send``, without a step between: it is most of what a session does."""

@@ -39,6 +39,7 @@ def fake_queue(name: str = "orders", **changes: object) -> QueueFacts:
         "paging": True,
         "memory_bytes": 512,
         "spilled_count": 4,
+        "measured": True,
     }
     return QueueFacts(**(fields | changes))  # type: ignore[arg-type]
 

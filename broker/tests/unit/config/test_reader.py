@@ -8,6 +8,7 @@ import pytest
 
 from support.config import FILE, core, read
 from understudy.config.model import (
+    ADD_HEADERS_TRANSFORMER,
     AddressConfiguration,
     AddressFullPolicy,
     AddressSettingsConfiguration,
@@ -20,6 +21,7 @@ from understudy.config.model import (
     MessageLoadBalancing,
     Permission,
     QueueConfiguration,
+    ResourceLimits,
     Role,
     RoutingType,
     WildcardConfiguration,
@@ -357,6 +359,43 @@ def test_diverts() -> None:
     )
 
 
+def test_a_divert_adds_headers() -> None:
+    body = f"""<diverts><divert name="d"><address>a</address><forwarding-address>b</forwarding-address>
+      <transformer><class-name>{ADD_HEADERS_TRANSFORMER}</class-name>
+        <property key="colour" value="red"/><property key="size" value="7"/></transformer></divert>
+      <divert name="e"><address>a</address><forwarding-address>b</forwarding-address>
+        <transformer-class-name>{ADD_HEADERS_TRANSFORMER}</transformer-class-name></divert></diverts>"""
+    loaded = read(body)
+    assert not loaded.warnings
+    first, second = loaded.configuration.diverts
+    assert first.transformer_properties == {"colour": "red", "size": "7"}
+    assert (second.transformer_class_name, second.transformer_properties) == (ADD_HEADERS_TRANSFORMER, {})
+
+
+def test_queues_in_the_old_form() -> None:
+    loaded = read("""<addresses><address name="a"><multicast><queue name="x"><user>bob</user></queue></multicast>
+      </address></addresses><queues><queue name="q" max-consumers="2"><address>a</address><user>amy</user>
+      <filter string="n = 1"/><durable>false</durable></queue><queue name="alone"/></queues>""")
+    assert not loaded.warnings
+    multicast = frozenset({RoutingType.MULTICAST})
+    queue = QueueConfiguration("q", "a", RoutingType.MULTICAST, "n = 1", False, "amy", max_consumers=2)
+    assert loaded.configuration.addresses == (
+        AddressConfiguration("a", multicast, (QueueConfiguration("x", "a", RoutingType.MULTICAST, user="bob"),)),
+        AddressConfiguration("a", multicast, (queue,)),
+        AddressConfiguration("alone", multicast, (QueueConfiguration("alone", "alone", RoutingType.MULTICAST),)),
+    )
+    twice = '<addresses><address name="a"><anycast><queue name="q"/></anycast></address></addresses>'
+    assert "stands twice" in str(fails(f'{twice}<queues><queue name="q"/></queues>'))
+
+
+def test_resource_limits() -> None:
+    loaded = read("""<resource-limit-settings>
+      <resource-limit-setting match="amy"><max-connections>3</max-connections><max-queues>4</max-queues>
+      </resource-limit-setting><resource-limit-setting match="bob"/></resource-limit-settings>""")
+    assert not loaded.warnings
+    assert loaded.configuration.resource_limits == {"amy": ResourceLimits(3, 4), "bob": ResourceLimits()}
+
+
 @pytest.mark.parametrize(
     ("inside", "text"),
     [
@@ -369,12 +408,12 @@ def test_diverts() -> None:
         (
             """<address>a</address><forwarding-address>b</forwarding-address>
             <transformer-class-name>org.example.T</transformer-class-name>""",
-            "transformer-class-name is not available",
+            "transformer-class-name: class 'org.example.T' cannot be loaded here",
         ),
         (
             """<address>a</address><forwarding-address>b</forwarding-address>
             <transformer><class-name>org.example.T</class-name></transformer>""",
-            "transformer is not available",
+            "transformer/class-name: class 'org.example.T' cannot be loaded here",
         ),
     ],
 )

@@ -70,6 +70,7 @@ def test_an_active_node() -> None:
         "paging": True,
         "memory_bytes": 512,
         "spilled_count": 4,
+        "measured": True,
     }
 
 

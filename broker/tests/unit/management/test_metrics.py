@@ -95,3 +95,9 @@ def test_a_hostile_queue_name_breaks_no_line() -> None:
     name = 'a"} 1\nunderstudy_active 5\\\ud800'
     found = samples(FakeNodeView(queue_facts=[fake_queue(name)]))
     assert found["understudy_active"] == 1
+
+
+def test_a_queue_without_metrics_counts_in_the_totals_alone() -> None:
+    found = samples(FakeNodeView(queue_facts=[fake_queue("seen"), fake_queue("unseen", measured=False)]))
+    assert "unseen" not in str(found)
+    assert "seen" in str(found)

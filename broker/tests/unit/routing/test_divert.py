@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 
 import pytest
@@ -9,7 +10,7 @@ import pytest
 from support.large import Node, body_of, header_of, named
 from support.routing import World, callback_of, text
 from support.store import Rig
-from understudy.config.model import DivertConfiguration, DivertRouting, RoutingType
+from understudy.config.model import ADD_HEADERS_TRANSFORMER, DivertConfiguration, DivertRouting, RoutingType
 from understudy.errors import (
     AddressFull,
     AddressNotFound,
@@ -372,3 +373,22 @@ def test_large_messages_share_one_body_that_goes_with_the_last_reference() -> No
     second.acknowledge(0, copy[1].message_id)
     node.outlive()
     assert node.files() == []
+
+
+def test_a_divert_adds_headers_to_the_copy_alone() -> None:
+    """They win over what the message has (AddHeadersTransformer), and last over a restart."""
+    world = World()
+    queue, copies = world.queue(), world.queue("copy")
+    divert(
+        world,
+        "d",
+        transformer_class_name=ADD_HEADERS_TRANSFORMER,
+        transformer_properties={"colour": "red", "_AMQ_ORIG_QUEUE": "theirs"},
+    )
+    send(world, properties={"colour": "blue", "n": 1})
+    (original,), (copy,) = messages(queue), messages(copies)
+    assert dict(original.properties) == {"colour": "blue", "n": 1}
+    assert (copy.properties["colour"], copy.properties["n"], copy.properties["_AMQ_ORIG_QUEUE"]) == ("red", 1, "theirs")
+    again = World()
+    again.office.diverts.restore(json.loads(json.dumps(world.office.diverts.kept_for("q"))))
+    assert again.office.diverts.by_name["d"].configuration == world.office.diverts.by_name["d"].configuration
