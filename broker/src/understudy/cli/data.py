@@ -19,6 +19,7 @@ from rich.table import Table
 from understudy.cli.data_compact import compact_store
 from understudy.cli.data_compare import compare_stores
 from understudy.cli.data_replay import replay_messages
+from understudy.cli.data_salvage import salvage_store
 from understudy.cli.data_transfer import export_messages, import_messages
 from understudy.cli.stores import STORE, open_store
 from understudy.runtime.disk import RealDisk
@@ -40,6 +41,7 @@ data.add_command(compare_stores)
 data.add_command(export_messages)
 data.add_command(import_messages)
 data.add_command(replay_messages)
+data.add_command(salvage_store)
 
 
 @data.command("print")
@@ -119,7 +121,10 @@ def _text(value: object) -> str:
 @_JSON
 @click.pass_context
 def verify_store(context: click.Context, directory: str, as_json: bool) -> None:
-    """Check every byte of the journal in DIRECTORY. Exit code 1 if anything is damaged."""
+    """Check every byte of the journal in DIRECTORY, and list what is in its quarantine.
+
+    Exit code 1 if anything is damaged that was not set aside.
+    """
     disk = open_store(directory)
     report = _verify(disk, directory, show_progress=not as_json and sys.stderr.isatty())
     if as_json:
@@ -169,5 +174,8 @@ def _print_report(report: VerifyReport, output: TextIO) -> None:
     )
     for problem in report.problems:
         console.print(f"DAMAGED: {problem.file} at offset {problem.offset}: {problem.message}", soft_wrap=True)
-    if not report.problems:
+    for entry in report.quarantine:
+        queue = f" of queue {entry.queue!r}" if entry.queue else ""
+        console.print(f"SET ASIDE: {entry.entry_id}, {entry.kind}{queue}: {entry.reason}", soft_wrap=True, markup=False)
+    if not report.problems and not report.quarantine:
         console.print("no damage found")

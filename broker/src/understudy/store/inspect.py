@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 from zlib import crc32
 
@@ -20,6 +21,7 @@ from understudy.message import Message
 from understudy.ports import Disk, File
 from understudy.store.follower import Follower, recover
 from understudy.store.log_chain import Chain, Link, read_chain
+from understudy.store.quarantine import KnownDamage, QuarantineEntry, read_entries, read_known_damage
 from understudy.store.records import (
     HEADER,
     HEADER_BYTES,
@@ -110,11 +112,19 @@ class VerifyReport:
     live_messages: int
     """References in queues; 0 if the log cannot be read to its end."""
     problems: tuple[Problem, ...]
+    quarantine: tuple[QuarantineEntry, ...] = ()
+    """What was set aside, the oldest first. Its extents in the log are no problems."""
 
 
-def read_frames(file: File, seed: int, stop: int | None = None) -> Iterator[tuple[Frame, bytes]]:
+def _nothing_known(offset: int) -> int:
+    return 0
+
+
+def read_frames(
+    file: File, seed: int, stop: int | None = None, damaged_at: Callable[[int], int] = _nothing_known
+) -> Iterator[tuple[Frame, bytes]]:
     """The valid records of a segment from its beginning, with their bytes, up to the first that
-    is not, or up to the offset ``stop``.
+    is not, or up to the offset ``stop``. Damaged records whose length ``damaged_at`` knows are passed over.
     """
     origin = HEADER_BLOCK_BYTES
     want = _READ_BYTES
@@ -125,8 +135,9 @@ def read_frames(file: File, seed: int, stop: int | None = None) -> Iterator[tupl
         while (frame := read_frame(data, at, origin, seed)) is not None:
             yield frame, data[at : at + frame.length]
             at += frame.length
-        if at:
-            origin += at
+        passed = damaged_at(origin + at)
+        if at or passed:
+            origin += at + passed
             want = _READ_BYTES
             continue
         needed_bytes = HEADER.unpack_from(data)[1] if len(data) >= HEADER_BYTES else 0
@@ -159,11 +170,13 @@ def read_log(disk: Disk, directory: str) -> Iterator[LoggedRecord]:
     Raises:
         JournalCorrupt: a valid record that cannot be understood, or the chain is damaged.
     """
+    known = read_known_damage(disk, directory)
     for link in _log_links(disk, directory):
+        damaged_at = partial(known.length_at, link.number, link.epoch)
         path = f"{directory}/{link.name}"
         file = disk.open(path, read_only=True)
         try:
-            for frame, raw in read_frames(file, seed_of(link.number, link.epoch), link.end):
+            for frame, raw in read_frames(file, seed_of(link.number, link.epoch), link.end, damaged_at):
                 try:
                     record = decode(frame.kind, frame.flags, raw[HEADER_BYTES:])
                 except ValueError as error:
@@ -208,6 +221,8 @@ def verify(disk: Disk, directory: str, progress: Callable[[int, int], None] = la
         if chain is None:
             links = [(Link(p[0], p[1], None), False) for p in map(parse_name, disk.list(directory)) if p and p[2]]
     complete = follower.state.complete if follower is not None else 0
+    entries = [kept.entry for kept in read_entries(disk, directory)]
+    known = KnownDamage(entries)
     reports: list[SegmentReport] = []
     sequence = 0
     last = chain.links[-1] if chain is not None and chain.links else None
@@ -215,7 +230,7 @@ def verify(disk: Disk, directory: str, progress: Callable[[int, int], None] = la
         progress(done, len(links))
         # up to there segments may be missing in between
         follows = sequence if part_of_log and link.number > complete else 0
-        report = _verify_segment(disk, directory, link, part_of_log, follows, link == last)
+        report = _verify_segment(disk, directory, link, part_of_log, follows, link == last, known)
         reports.append(report)
         if report.problem is not None:
             _add(problems, report.problem)
@@ -235,6 +250,7 @@ def verify(disk: Disk, directory: str, progress: Callable[[int, int], None] = la
         sequence,
         sum(len(backlog) for backlog in follower.state.references.values()) if follower is not None else 0,
         tuple(problems),
+        tuple(sorted((entry for entry in entries if not entry.dropped), key=lambda entry: entry.found_ms)),
     )
 
 
@@ -286,7 +302,13 @@ def _bare(error: JournalCorrupt) -> str:
 
 
 def _verify_segment(
-    disk: Disk, directory: str, link: Link, part_of_log: bool, sequence: int, is_last: bool
+    disk: Disk,
+    directory: str,
+    link: Link,
+    part_of_log: bool,
+    sequence: int,
+    is_last: bool,
+    known: KnownDamage,
 ) -> SegmentReport:
     path = f"{directory}/{link.name}"
     seed = seed_of(link.number, link.epoch)
@@ -302,7 +324,12 @@ def _verify_segment(
         used = HEADER_BLOCK_BYTES
         seal: SealRecord | None = None
         offsets: list[int] = []
-        for frame, raw in read_frames(file, seed, link.end):
+        damaged_at = partial(known.length_at, link.number, link.epoch)
+        damaged = known.touches(link.number, link.epoch)
+        for frame, raw in read_frames(file, seed, link.end, damaged_at):
+            while sequence and used < frame.offset and damaged_at(used):
+                used += damaged_at(used)
+                sequence += 1
             if sequence and frame.sequence != sequence + 1:
                 problem = problem or Problem(path, frame.offset, f"sequence {frame.sequence} after {sequence}")
                 break
@@ -319,10 +346,13 @@ def _verify_segment(
             first = first or frame.sequence
             sequence = last = frame.sequence
             used = frame.offset + frame.length
+        while damaged_at(used):
+            used += damaged_at(used)
+            sequence += 1
         size = file.size()
         rest = file.read(used, max(size - used, 0)) if seal is None or link.end is None else b""
         tail_bytes = len(rest.rstrip(b"\0"))
-        if problem is None and seal is not None:
+        if problem is None and seal is not None and not damaged:
             problem = _check_seal(file, path, seal, used, offsets)
         if problem is None and link.end is not None and used != link.end:
             problem = Problem(path, used, f"record {sequence + 1} is damaged or missing")

@@ -85,3 +85,31 @@ def test_an_empty_directory_is_a_usage_error(tmp_path: Path) -> None:
         code, output = run(command, str(tmp_path))
         assert code == 2
         assert "holds no journal" in output
+
+
+def test_salvage_shows_and_then_writes(directory: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
+    target = tmp_path_factory.mktemp("new") / "journal"
+    before = {path: (path.read_bytes(), path.stat().st_mtime_ns) for path in sorted(directory.rglob("*"))}
+    shown = CliRunner().invoke(data, ["salvage", str(directory), "--json"])
+    assert shown.exit_code == 0, shown.output
+    report = json.loads(shown.output)
+    done = CliRunner().invoke(data, ["salvage", str(directory), "--to", str(target), "--json"])
+    assert done.exit_code == 0, done.output
+    assert json.loads(done.output) == report
+    assert {path: (path.read_bytes(), path.stat().st_mtime_ns) for path in sorted(directory.rglob("*"))} == before
+    verified = CliRunner().invoke(data, ["verify", str(target), "--json"])
+    assert verified.exit_code == 0, verified.output
+    assert json.loads(verified.output)["live_messages"] == report["messages"] > 0
+    again = CliRunner().invoke(data, ["salvage", str(directory), "--to", str(target)])
+    assert again.exit_code == 2, "it is not empty"
+
+
+def test_salvage_names_what_is_lost(directory: Path) -> None:
+    segment = sorted(directory.glob("segment-*.log"))[0]
+    content = bytearray(segment.read_bytes())
+    content[4096 + 200] ^= 0xFF
+    segment.write_bytes(content)
+    shown = CliRunner().invoke(data, ["salvage", str(directory)])
+    assert shown.exit_code == 1
+    assert f"LOST: {segment} at offset" in shown.output
+    assert "nothing was changed" in shown.output

@@ -15,6 +15,7 @@ from understudy.management import queue_messages as messages
 from understudy.ports import File
 from understudy.routing.quarantine import NEVER_MS
 from understudy.routing.queue import Queue
+from understudy.store.inspect import verify
 from understudy.store.quarantine import entry_names, quarantine_path, read_entries
 from understudy.store.reference import unpack_location
 from understudy.store.segment import parse_name
@@ -183,6 +184,10 @@ def test_a_damaged_message_is_set_aside_and_its_neighbours_are_served(node: Node
     if "move" not in meeting:
         assert books(queue) == (2, 2, 0)
     assert queue.address.message_count == queue.message_count
+
+    report = verify(node.rig.disk("look"), DIRECTORY)
+    assert report.problems == ()
+    assert report.quarantine == (entry,)
 
     # the damage is still in the segment: a cold restart, a follower and another restart must all do
     node.rig.die(power_loss=False)

@@ -1,0 +1,105 @@
+"""``understudy data salvage``: what a damaged journal still holds, shown first, then written into a new one.
+
+Exit codes: 0 nothing is lost, 1 something is lost (the list says what) or the new journal could not be written,
+2 usage, 3 the journal cannot be read at all.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import asdict
+
+import click
+
+from understudy.cli.stores import STORE, open_store
+from understudy.errors import BrokerError, StoreVersionUnsupported
+from understudy.runtime.environment import SystemClock
+from understudy.store.salvage import Salvage, SalvageReport, write
+from understudy.units import format_bytes
+
+
+@click.command("salvage")
+@click.argument("directory", type=STORE)
+@click.option(
+    "--to",
+    "target",
+    type=click.Path(file_okay=False, resolve_path=True),
+    help="New journal directory, which must not exist or be empty. Without it nothing is written.",
+)
+@click.option(
+    "--large-messages",
+    "large_directory",
+    type=click.Path(file_okay=False, resolve_path=True),
+    help="large-messages-directory; default: large-messages beside DIRECTORY.",
+)
+@click.option(
+    "--large-messages-to",
+    "large_target",
+    type=click.Path(file_okay=False, resolve_path=True),
+    help="Where bodies of large messages are copied; default: large-messages beside the new journal.",
+)
+@click.option("--json", "as_json", is_flag=True, help="JSON instead of text.")
+@click.pass_context
+def salvage_store(
+    context: click.Context,
+    directory: str,
+    target: str | None,
+    large_directory: str | None,
+    large_target: str | None,
+    as_json: bool,
+) -> None:
+    """Read what can still be read of the damaged journal in DIRECTORY, and list what is lost.
+
+    With --to, write the rest into a new journal from which a broker of the same node id can start. DIRECTORY is only
+    read. Stop its broker first.
+    """
+    disk = open_store(directory)
+    if target is not None and os.path.isdir(target) and os.listdir(target):
+        raise click.UsageError(f"{target} is not empty")
+    large_target = large_target or (f"{os.path.dirname(target)}/large-messages" if target is not None else None)
+    large_directory = large_directory or f"{os.path.dirname(directory)}/large-messages"
+    if large_target is not None and os.path.realpath(large_target) == os.path.realpath(large_directory):
+        raise click.UsageError(f"{large_target} holds the bodies of the old journal; --large-messages-to names another")
+    salvage = Salvage(disk, directory, large_directory)
+    try:
+        salvage.read()
+    except (StoreVersionUnsupported, BrokerError, OSError) as error:
+        click.echo(f"understudy: {error}", err=True)
+        context.exit(3)
+    report = salvage.report
+    node_id = salvage.node_id
+    if node_id is None:
+        click.echo(f"understudy: {directory}: no segment says which node it belongs to", err=True)
+        context.exit(3)
+    if target is not None and large_target is not None:
+        try:
+            write(salvage, disk, target, large_target, SystemClock(), node_id)
+        except (BrokerError, OSError) as error:
+            click.echo(f"understudy: {target} is not complete and of no use: {error}", err=True)
+            context.exit(1)
+    else:
+        salvage.count_messages()
+    click.echo(json.dumps(asdict(report)) if as_json else _text(report, target))
+    context.exit(1 if report.lost_count else 0)
+
+
+def _text(report: SalvageReport, target: str | None) -> str:
+    lines = [
+        f"LOST: {lost.file} at offset {lost.offset}, {format_bytes(lost.bytes)}"
+        f"{'' if lost.records is None else f', {lost.records} records'}: {lost.what}"
+        for lost in report.lost
+    ]
+    if report.lost_count > len(report.lost):
+        lines.append(f"... and {report.lost_count - len(report.lost)} more")
+    if report.doubtful_transactions:
+        lines.append(f"{report.doubtful_transactions} transactions without a known outcome: their messages are kept")
+    done = "are in" if target is not None else "can be salvaged (--to NEW_DIRECTORY writes them)"
+    lines.append(
+        f"{report.addresses} addresses, {report.queues} queues, {report.messages} messages and"
+        f" {report.prepared_transactions} prepared transactions {done}{f' {target}' if target is not None else ''};"
+        f" {report.messages_lost} messages cannot be read"
+    )
+    if target is None:
+        lines.append("nothing was changed")
+    return "\n".join(lines)

@@ -1,0 +1,107 @@
+"""What can still be read of a damaged store is written into a new one, and what is lost is said."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from support.store import DIRECTORY, NODE_ID, Rig, contents_of, order_of
+from understudy.store.follower import recover
+from understudy.store.inspect import read_log
+from understudy.store.records import RecordType
+from understudy.store.salvage import Salvage, write
+from unit.store.test_damage import frames
+
+NEW = "/new/journal"
+LARGE = f"{DIRECTORY}/large"
+
+
+def filled(seed: int, **options: object) -> Rig:
+    rig = Rig(random.Random(seed), id_cache_size=50, with_large=True, **options)  # type: ignore[arg-type]
+    for _ in range(3):
+        store = rig.activate("a")
+        for _ in range(80):
+            rig.operate()
+            store.flush()
+            rig.time.advance(10)
+        while store.context.durable < store.last_sequence or not rig.idle:
+            store.flush()
+            rig.time.advance(10)
+        rig.die(power_loss=False)
+        rig.model.crash(store.last_sequence)
+    return rig
+
+
+def salvaged(rig: Rig) -> tuple[Salvage, dict[str, object]]:
+    before = {path: rig.volume.content(path) for path in rig.volume.paths()}
+    salvage = Salvage(rig.disk("tool"), DIRECTORY, LARGE)
+    salvage.read()
+    write(salvage, rig.disk("tool"), NEW, "/new/large", rig.time, NODE_ID)
+    assert {path: rig.volume.content(path) for path in before} == before, "the old store is only read"
+    return salvage, contents_of(recover(rig.disk("look"), NEW).state)
+
+
+def without_prepared_ids(contents: dict[str, object]) -> dict[str, object]:
+    prepared = contents["prepared"]
+    assert isinstance(prepared, dict)
+    return contents | {"prepared": sorted(prepared.values(), key=str)}
+
+
+@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("consolidated", [0, 2])
+def test_a_whole_store_is_carried_over_whole(seed: int, consolidated: int) -> None:
+    rig = filled(seed, compact_segments_min=consolidated)
+    whole = contents_of(recover(rig.disk("look"), DIRECTORY).state)
+    salvage, new = salvaged(rig)
+    assert salvage.report.lost == []
+    assert without_prepared_ids(new) == without_prepared_ids(whole)
+    assert order_of(new) == order_of(whole)
+    state = recover(rig.disk("look"), NEW).state
+    assert state.epoch > recover(rig.disk("look"), DIRECTORY).state.epoch
+    assert state.node_id == NODE_ID
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_what_is_not_damaged_is_salvaged(seed: int) -> None:
+    """Half a kilobyte somewhere in the records is overwritten: every message outside of it is in the new store."""
+    rig = filled(100 + seed)
+    whole = contents_of(recover(rig.disk("look"), DIRECTORY).state)["messages"]
+    path, frame = rig.stream.choice(frames(rig)[3:])
+    begin, end = frame.offset, frame.offset + 512
+    hit = {
+        each.sequence
+        for where, each in frames(rig)
+        if where == path and each.offset < end and begin < each.offset + each.length
+    }
+    kinds = {RecordType(each.kind) for _, each in frames(rig) if each.sequence in hit}
+    lost_ids = ids_in(rig, hit)
+    file = rig.disk("vandal").open(path)
+    file.write(begin, (rig.stream.randbytes(min(512, file.size() - begin)),))
+    file.close()
+    salvage, new = salvaged(rig)
+    assert salvage.report.lost_count
+    kept = {(queue, message) for queue, entries in new["messages"].items() for message in entries}  # type: ignore[attr-defined]
+    for queue_id, entries in whole.items():
+        for message_id in entries:
+            if message_id not in lost_ids and not kinds & {RecordType.QUEUE_REMOVE, RecordType.QUEUE_ADD}:
+                assert (queue_id, message_id) in kept
+
+
+def ids_in(rig: Rig, sequences: set[int]) -> set[int]:
+    """Messages whose records these are."""
+    return {
+        getattr(logged.record, "message_id", 0)
+        for logged in read_log(rig.disk("look"), DIRECTORY)
+        if logged.frame.sequence in sequences
+    }
+
+
+def test_a_damaged_header_of_the_newest_epoch() -> None:
+    rig = filled(7)
+    whole = contents_of(recover(rig.disk("look"), DIRECTORY).state)
+    newest = max(rig.segments(), key=lambda path: path.rsplit("-", 1)[1])
+    rig.volume.flip_bit(newest, 3, 1)
+    salvage, new = salvaged(rig)
+    assert salvage.report.lost_count
+    assert new["messages"] == whole["messages"]
