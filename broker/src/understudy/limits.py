@@ -51,9 +51,19 @@ LIKE_TEXT_CHARACTERS_MAX = 64 * 1024
 #: Time a new connection has to show eight bytes of a known protocol (login). Acceptor
 #: parameter ``handshake-timeout``, seconds there.
 HANDSHAKE_TIMEOUT_MS = 10_000
-#: Time a connection that has shown its protocol has to create its first session, announce
-#: itself or subscribe (login); every further frame without one does not extend it.
+#: Time a connection that has shown its protocol has to prove who it is: with its first session or the cluster
+#: password (login). No frame and no subscription to the topology extends it.
 LOGIN_TIMEOUT_MS = 30_000
+#: Frames carried out for a connection that has not proved who it is (login).
+FRAMES_BEFORE_LOGIN_MAX = 256
+#: Bytes waiting in our memory for a connection that has not proved who it is and does not read (login).
+OUTGOING_BYTES_BEFORE_LOGIN_MAX = 64 * 1024
+#: Time a connection that is being closed has to take what was sent to it.
+CLOSE_TIMEOUT_MS = 10_000
+#: What is carried out of one connection's input in one turn of the loop, before the other connections have theirs.
+#: Each message, acknowledgement and grant of credits costs 1, every other frame ``FRAME_COST``.
+TURN_COST_MAX = 256
+FRAME_COST = 8
 #: Logins whose password check waits for its turn, per node and per host (login).
 LOGINS_WAITING_MAX = 10_000
 LOGINS_WAITING_OF_HOST_MAX = 2_000

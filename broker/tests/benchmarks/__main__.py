@@ -7,6 +7,7 @@ from collections.abc import Callable
 import click
 
 from benchmarks.consolidation import consolidation
+from benchmarks.fairness import fairness
 from benchmarks.group_commit import group_commit
 from benchmarks.logins import logins
 from benchmarks.memory import memory
@@ -18,6 +19,7 @@ from benchmarks.takeover import takeover
 
 BENCHMARKS: dict[str, click.Command | Callable[..., None]] = {
     "consolidation": consolidation,
+    "fairness": fairness,
     "group-commit": group_commit,
     "logins": logins,
     "memory": memory,

@@ -102,6 +102,22 @@ def test_a_flood_of_silent_connections_displaces_itself(node: Node) -> None:
     assert "too many that have not logged in" in node.log.read_text()
 
 
+def test_strangers_who_ask_and_never_read_hold_up_no_login(node: Node) -> None:
+    """SUBSCRIBE_TOPOLOGY again and again, without reading the answers: each is cut off after a few frames."""
+    subscribe = encode(p.SubscribeTopologyV2(False, 136), 0)
+    with ExitStack() as stack:
+        strangers = []
+        for _ in range(8):
+            stranger = stack.enter_context(socket.create_connection(("127.0.0.1", node.port), timeout=60))
+            strangers.append(stranger)
+            with suppress(OSError):
+                stranger.sendall(b"ARTEMIS" + subscribe * 10_000)
+        assert_serves(node)
+        for stranger in strangers:
+            assert closed_within(stranger)
+    assert "before a login" in node.log.read_text()
+
+
 def test_who_has_logged_in_is_never_displaced(node: Node) -> None:
     with ExitStack() as stack:
         clients = [Client(node) for _ in range(ALLOWED)]

@@ -16,6 +16,7 @@ from typing import Protocol, cast
 from understudy.config.model import AcceptorConfiguration
 from understudy.errors import BrokerError
 from understudy.limits import (
+    CLOSE_TIMEOUT_MS,
     CONNECTIONS_BEFORE_LOGIN_MAX,
     OUTGOING_BYTES_MAX,
     OUTGOING_BYTES_PAUSE,
@@ -49,7 +50,14 @@ class ConnectionHandler(Protocol):
 
     def congested(self) -> bool: ...
 
+    @property
+    def backlogged(self) -> bool:
+        """Whether it has input left over for ``receive_more``, because one turn takes a bounded part of it."""
+        ...
+
     def receive_data(self, data: bytes) -> None: ...
+
+    def receive_more(self) -> None: ...
 
     def connection_lost(self, reason: str) -> None: ...
 
@@ -206,7 +214,9 @@ class ServerConnection(asyncio.Protocol):
         self._out: list[bytes] = []
         self._out_bytes = 0
         self._closing = False
-        self._handshake_timer: asyncio.TimerHandle | None = None
+        self._reading = True
+        self._timer: asyncio.TimerHandle | None = None
+        """Ends it: no protocol was shown, or what was sent before closing was not taken."""
 
     # --- asyncio.Protocol ----------------------------------------------------------------------
 
@@ -221,7 +231,7 @@ class ServerConnection(asyncio.Protocol):
             self._transport.abort()
             return
         if acceptor.handshake_timeout_ms > 0:
-            self._handshake_timer = asyncio.get_running_loop().call_later(
+            self._timer = asyncio.get_running_loop().call_later(
                 acceptor.handshake_timeout_ms / 1000, self._handshake_timed_out
             )
 
@@ -233,6 +243,8 @@ class ServerConnection(asyncio.Protocol):
                 data = self._detect(data)
             if data and self.handler is not None:
                 self.handler.receive_data(data)
+            elif self.handler is not None:
+                self.handler.receive_more()
         except BrokerError as error:
             log.warning("connection dropped", extra={"peer": self._peer, "code": error.code, "error": str(error)})
             self.close()
@@ -244,21 +256,43 @@ class ServerConnection(asyncio.Protocol):
                 self.handler.forfeit()
             self.abort()
         self._turn.request()
-        if (self._acceptor.congested() or self.congested()) and self._transport is not None and not self._closing:
+        self._go_on_or_pause()
+
+    def _go_on_or_pause(self) -> None:
+        """Read on; not while the disk is behind, and not while there is input left over: other connections come
+        first, then that.
+        """
+        if self._closing or self._transport is None:
+            return
+        congested = self._acceptor.congested() or self.congested()
+        backlogged = self.handler is not None and self.handler.backlogged
+        if congested:
             self._acceptor.paused[self] = None
-            self._transport.pause_reading()
+        elif backlogged:
+            self._turn.after_this(self._receive_more)
+        reading = not congested and not backlogged
+        if reading is not self._reading:
+            self._reading = reading
+            if reading:
+                self._transport.resume_reading()
+            else:
+                self._transport.pause_reading()
+
+    def _receive_more(self) -> None:
+        if self not in self._acceptor.paused:
+            self.data_received(b"")
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._closing = True
         self._acceptor.forget(self)
-        if self._handshake_timer is not None:
-            self._handshake_timer.cancel()
+        if self._timer is not None:
+            self._timer.cancel()
         if self.handler is not None:
             handler, reason = self.handler, str(exc) if exc else "closed"
             self._turn.guarded(lambda: handler.connection_lost(reason))
             self._turn.request()
         # what refers back to this: without it, reference counts free the connection now
-        self.handler = self._handshake_timer = self._transport = None
+        self.handler = self._timer = self._transport = None
         self._first, self._out, self._out_bytes = b"", [], 0
 
     # --- ports.Connection ----------------------------------------------------------------------
@@ -285,6 +319,10 @@ class ServerConnection(asyncio.Protocol):
         self.flush()
         self._closing = True
         if self._transport is not None:
+            if self._transport.get_write_buffer_size():
+                if self._timer is not None:
+                    self._timer.cancel()
+                self._timer = asyncio.get_running_loop().call_later(CLOSE_TIMEOUT_MS / 1000, self.abort)
             self._transport.close()
 
     def abort(self) -> None:
@@ -321,8 +359,8 @@ class ServerConnection(asyncio.Protocol):
         return self.handler is not None and self.handler.congested()
 
     def resume_reading(self) -> None:
-        if self._transport is not None and not self._closing:
-            self._transport.resume_reading()
+        """The disk has caught up."""
+        self._go_on_or_pause()
 
     def resume_writing(self) -> None:
         self._resume_handler()
@@ -353,8 +391,8 @@ class ServerConnection(asyncio.Protocol):
         wire = detect(self._first)
         if wire is Wire.NEED_MORE:
             return b""
-        if self._handshake_timer is not None:
-            self._handshake_timer.cancel()
+        if self._timer is not None:
+            self._timer.cancel()
         if wire is not Wire.CORE:
             log.warning("protocol not served", extra={"peer": self._peer, "protocol": wire.name})
             self.close()

@@ -75,6 +75,10 @@ class Turn:
         if not self._working:
             self.request()
 
+    def after_this(self, call: Callable[[], object]) -> None:
+        """Call in the next turn of the loop, after what its sockets bring meanwhile or between that."""
+        self._loop.call_soon(call)
+
     def mark_dirty(self, connection: Flushable) -> None:
         """The connection has buffered something since its last flush."""
         self._dirty.append(connection)

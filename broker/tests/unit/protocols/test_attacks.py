@@ -19,13 +19,22 @@ from support.routing import FakeClock, text
 from understudy.cluster.credentials import NONCE_BYTES, ClusterCredentials
 from understudy.config.model import Permission, RoutingType, SecuritySettingConfiguration
 from understudy.errors import BrokerError, ClusterSecurityError, LimitExceeded, NotAuthorized, RemoteProtocolError
-from understudy.limits import FRAME_BYTES_BEFORE_LOGIN_MAX, FRAME_BYTES_MAX, LOGIN_TIMEOUT_MS
+from understudy.limits import (
+    FRAME_BYTES_BEFORE_LOGIN_MAX,
+    FRAME_BYTES_MAX,
+    FRAME_COST,
+    FRAMES_BEFORE_LOGIN_MAX,
+    LOGIN_TIMEOUT_MS,
+    OUTGOING_BYTES_BEFORE_LOGIN_MAX,
+    TURN_COST_MAX,
+)
 from understudy.security.authentication import Authenticator, Principal
 from understudy.security.authorization import RoleSecurity
 from understudy.security.settings import SecuritySettings
 from understudy.wire.core import packets as p
 from understudy.wire.core.codec import encode
 from understudy.wire.core.codes import code_of
+from understudy.wire.core.transport import TransportConfiguration
 
 #: What a stranger may ask: who is there, and to be let in.
 OPEN_TO_STRANGERS = {
@@ -118,6 +127,89 @@ def test_who_only_trickles_is_dropped_in_time() -> None:
     node.world.clock.advance(1000)
     with pytest.raises(RemoteProtocolError, match="no login"):
         stranger.handler.check()
+
+
+def test_a_subscription_is_no_proof_of_identity() -> None:
+    """A stranger who is told of the topology and pings has the same time to log in as any other."""
+    node = CoreNode()
+    stranger = node.client()
+    stranger.send(p.SubscribeTopologyV2(False, 136), 0)
+    node.world.clock.advance(LOGIN_TIMEOUT_MS)
+    stranger.send(p.Ping(600_000), 0)
+    stranger.handler.check()
+    node.world.clock.advance(1)
+    with pytest.raises(RemoteProtocolError, match="no login"):
+        stranger.handler.check()
+
+
+def test_one_connection_has_one_subscription() -> None:
+    node = CoreNode()
+    stranger = node.client()
+    for packet in (p.SubscribeTopologyV2(False, 136), p.SubscribeTopology(False), p.SubscribeTopologyV2(True, 136)):
+        stranger.send(packet, 0)
+    assert len(stranger.received()) == 1
+    node.services.topology.set_primary(NODE, TransportConfiguration("other", parameters={"host": "h"}), 5)
+    assert len(stranger.received()) == 1
+    stranger.lose()
+    assert not node.services.topology._listeners
+
+
+def receive_all(client: Any, data: bytes) -> None:
+    """As the socket does: what one turn leaves over is for the next ones."""
+    client.handler.receive_data(data)
+    while client.handler.backlogged:
+        client.handler.receive_more()
+
+
+@pytest.mark.parametrize("channel_id", [0, 2, 10], ids=["control", "unused", "session"])
+def test_frames_before_a_login_are_counted(channel_id: int) -> None:
+    node = CoreNode()
+    stranger = node.client()
+    frame = encode(p.Ping(60_000), channel_id)
+    receive_all(stranger, frame * (FRAMES_BEFORE_LOGIN_MAX - 100))
+    stranger.create_session()
+    receive_all(stranger, encode(p.Ping(60_000), 0) * 200)
+    other = node.client()
+    with pytest.raises(LimitExceeded, match="before a login"):
+        receive_all(other, frame * (FRAMES_BEFORE_LOGIN_MAX + 1))
+
+
+def test_a_stranger_that_does_not_read_is_dropped() -> None:
+    node = CoreNode()
+    stranger = node.client()
+    stranger.send(p.Ping(60_000), 0)
+    stranger.connection.outgoing = OUTGOING_BYTES_BEFORE_LOGIN_MAX + 1
+    stranger.send(p.Ping(60_000), 0)
+    assert stranger.connection.aborted
+    client = node.client()
+    client.create_session()
+    client.connection.outgoing = OUTGOING_BYTES_BEFORE_LOGIN_MAX + 1
+    client.send(p.Ping(60_000), 0)
+    assert not client.connection.aborted
+
+
+@pytest.mark.parametrize("sends", [False, True], ids=["pings", "sends"])
+def test_one_read_is_carried_out_in_bounded_parts(sends: bool) -> None:
+    """What comes together takes several turns of the loop, and nothing is lost or changes its place."""
+    node = CoreNode()
+    queue = node.world.queue("q")
+    client = node.client()
+    client.create_session(window=-1)
+    count = 3 * TURN_COST_MAX
+    if sends:
+        frames = [encode(p.SessionSend(text(str(number), "q"), True, number, 1), 10) for number in range(count)]
+    else:
+        frames = [encode(p.Ping(number), 0) for number in range(count)]
+    client.handler.receive_data(b"".join(frames) + frames[0][:5])
+    turns = [len(client.received())]
+    while client.handler.backlogged:
+        client.handler.receive_more()
+        turns.append(len(client.received()))
+    assert sum(turns) == count
+    assert max(turns) <= (TURN_COST_MAX if sends else TURN_COST_MAX // FRAME_COST)
+    assert client.handler.decoder.pending_bytes == 5
+    if sends:
+        assert queue.message_count == count
 
 
 #: What only other nodes say.

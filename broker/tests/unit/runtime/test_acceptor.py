@@ -21,6 +21,16 @@ class Transport:
     def abort(self) -> None:
         self.aborted = True
 
+    reading = True
+
+    def pause_reading(self) -> None:
+        assert self.reading
+        self.reading = False
+
+    def resume_reading(self) -> None:
+        assert not self.reading
+        self.reading = True
+
     def set_write_buffer_limits(self, high: int) -> None:
         pass
 
@@ -32,6 +42,7 @@ class Handler:
     """A ``ConnectionHandler`` that has a bug."""
 
     held_back = False
+    backlogged = False
     proved = False
     forfeited = False
     lost = ""
@@ -50,8 +61,16 @@ class Handler:
 
 
 class Loop:
+    def __init__(self) -> None:
+        self.calls: list[Any] = []
+
     def call_soon(self, call: Any) -> None:
-        pass
+        self.calls.append(call)
+
+    def turn(self) -> None:
+        calls, self.calls = self.calls, []
+        for call in calls:
+            call()
 
 
 def make(handlers: list[Handler], **options: Any) -> Acceptor:
@@ -111,3 +130,79 @@ def test_those_before_a_login_have_a_limit_of_their_own(monkeypatch: pytest.Monk
     acceptor = make([])
     transports = [connect(acceptor)[1] for _ in range(12)]
     assert [transport.aborted for transport in transports] == [True] * 7 + [False] * 5
+
+
+class Flooded(Handler):
+    """Has more input than one turn takes."""
+
+    def __init__(self, name: str, log: list[str], parts: int) -> None:
+        self._name, self._log, self._parts = name, log, parts
+        self.is_congested = False
+
+    @property
+    def backlogged(self) -> bool:  # type: ignore[override]
+        return self._parts > 0
+
+    def receive_data(self, data: bytes) -> None:
+        self.receive_more()
+
+    def receive_more(self) -> None:
+        self._log.append(self._name)
+        self._parts -= 1
+
+    def congested(self) -> bool:
+        return self.is_congested
+
+
+def test_connections_with_much_input_take_turns() -> None:
+    """A connection that has sent much is not read meanwhile, and others have theirs between its parts."""
+    acceptor, log = make([]), []
+    peers = []
+    for name in ("flood", "other"):
+        connection, transport = connect(acceptor)
+        connection.handler = cast(Any, Flooded(name, log, 3 if name == "flood" else 1))
+        peers.append((connection, transport))
+    loop = cast(Loop, acceptor.turn._loop)
+    (flooding, flood_socket), (other, other_socket) = peers
+    flooding.data_received(b"much")
+    assert not flood_socket.reading
+    other.data_received(b"little")
+    assert other_socket.reading
+    loop.turn()
+    assert not flood_socket.reading
+    loop.turn()
+    assert flood_socket.reading
+    loop.turn()
+    assert log == ["flood", "other", "flood", "flood"]
+
+
+def test_input_left_over_waits_for_the_disk_too() -> None:
+    acceptor, log = make([]), []
+    connection, transport = connect(acceptor)
+    handler = Flooded("flood", log, 2)
+    connection.handler = cast(Any, handler)
+    connection.data_received(b"much")
+    handler.is_congested = True
+    loop = cast(Loop, acceptor.turn._loop)
+    loop.turn()
+    for _ in range(3):
+        loop.turn()
+        acceptor.resume_paused()
+    assert log == ["flood", "flood"], "what was asked for before it was congested, and nothing after that"
+    handler._parts = 1
+    handler.is_congested = False
+    acceptor.resume_paused()
+    assert not transport.reading
+    loop.turn()
+    assert log == ["flood"] * 3
+    assert transport.reading
+
+
+def test_a_connection_lost_with_input_left_over_takes_no_more_turns() -> None:
+    acceptor, log = make([]), []
+    connection, _ = connect(acceptor)
+    connection.handler = cast(Any, Flooded("flood", log, 3))
+    connection.data_received(b"much")
+    connection.connection_lost(None)
+    cast(Loop, acceptor.turn._loop).turn()
+    assert log == ["flood"]

@@ -26,11 +26,14 @@ from understudy.errors import (
 from understudy.limits import (
     FRAME_BYTES_BEFORE_LOGIN_MAX,
     FRAME_BYTES_MAX,
+    FRAMES_BEFORE_LOGIN_MAX,
     LOGIN_HELD_BYTES_PAUSE,
     LOGIN_TIMEOUT_MS,
     NAME_UNITS_MAX,
+    OUTGOING_BYTES_BEFORE_LOGIN_MAX,
     OUTGOING_BYTES_PAUSE,
     SESSIONS_PER_CONNECTION_MAX,
+    TURN_COST_MAX,
 )
 from understudy.ports import Connection
 from understudy.protocols.core.channel import Event
@@ -78,13 +81,16 @@ class CoreConnection:
         """Of the peer, without its port."""
         self.decoder = FrameDecoder(role="server", limit_bytes=FRAME_BYTES_BEFORE_LOGIN_MAX)
         self.decoder.groups_sends = True
+        self.decoder.turn_cost_max = TURN_COST_MAX
         self._opened_ms = services.clock.monotonic_ms()
         self._last_data_ms = self._opened_ms
         override_ms = services.connection_ttl_override_ms
         self._ttl_ms = override_ms if override_ms >= 0 else DEFAULT_CONNECTION_TTL_MS
-        self._logged_in = False
         self.proved = False
         """Whether the peer has shown who it is."""
+        self._frames_before_login = 0
+        self._subscribed = False
+        """Whether the peer is told of changes of the topology."""
         self._version_known = False
         self._unsubscribe: Callable[[], None] = _nothing
         self._cluster = ClusterChannel(self)
@@ -107,12 +113,24 @@ class CoreConnection:
             ProtocolError: the stream cannot be followed any further; close the connection.
         """
         self._last_data_ms = self.services.clock.monotonic_ms()
+        self._receive(data)
+
+    def receive_more(self) -> None:
+        """Carry out more of what came: ``backlogged`` said that there is more. Raises as ``receive_data``."""
+        self._receive(b"")
+
+    @property
+    def backlogged(self) -> bool:
+        """Whether frames wait because one turn carries out a bounded number (``TURN_COST_MAX``)."""
+        return self.decoder.backlogged
+
+    def _receive(self, data: bytes) -> None:
         receive = self.receive_frame
         try:
             for frame in self.decoder.receive_data(data):
                 receive(frame)
         except BrokerError:
-            # whoever breaks the protocol has no sessions to come back to
+            # a peer that breaks the protocol has no sessions to come back to
             self._forfeited = True
             raise
 
@@ -121,10 +139,16 @@ class CoreConnection:
         session = self.sessions.get(frame.channel_id)
         if session is not None:
             session.receive(frame.packet, frame.size_bytes)
-        elif frame.channel_id == CONTROL_CHANNEL:
-            self._receive_control(frame.packet)
-        elif self._login.checking:
+            return
+        if frame.channel_id != CONTROL_CHANNEL and self._login.checking:
             self._login.hold(frame)
+            return
+        if not self.proved:
+            self._frames_before_login += 1
+            if self._frames_before_login > FRAMES_BEFORE_LOGIN_MAX:
+                raise LimitExceeded(f"more than {FRAMES_BEFORE_LOGIN_MAX} frames before a login")
+        if frame.channel_id == CONTROL_CHANNEL:
+            self._receive_control(frame.packet)
         elif frame.channel_id == SESSION_SETUP_CHANNEL:
             self._receive_session_setup(frame.packet)
         elif frame.channel_id == CLUSTER_CHANNEL:
@@ -170,7 +194,7 @@ class CoreConnection:
         if 0 < self._ttl_ms < now_ms - self._last_data_ms:
             self._forfeited = True
             raise RemoteProtocolError(f"nothing received for {now_ms - self._last_data_ms} ms (connection-ttl)")
-        if not self._logged_in and not self._login.checking and now_ms - self._opened_ms > LOGIN_TIMEOUT_MS:
+        if not self.proved and not self._login.checking and now_ms - self._opened_ms > LOGIN_TIMEOUT_MS:
             raise RemoteProtocolError(f"no login within {LOGIN_TIMEOUT_MS} ms")
         for session in self.sessions.values():
             session.channel.flush_confirmations()
@@ -246,6 +270,10 @@ class CoreConnection:
     # --- sending -------------------------------------------------------------------------------
 
     def send(self, packet: packets.Packet, channel_id: int) -> None:
+        if not self.proved and self.connection.outgoing_bytes() > OUTGOING_BYTES_BEFORE_LOGIN_MAX:
+            log.warning("connection dropped: it does not read before its login", extra={"peer": self.connection.peer})
+            self.connection.abort()
+            return
         self.connection.send(encode(packet, channel_id, self.decoder.version))
 
     # --- channels below the sessions -----------------------------------------------------------
@@ -264,12 +292,14 @@ class CoreConnection:
             raise UnsupportedPacket(f"{type(packet).__name__} on channel 0")
 
     def _subscribe(self) -> None:
-        self._unsubscribe()
+        if self._subscribed:
+            # clients ask once; it is told of every change already
+            return
+        self._subscribed = True
         members = self.services.topology.members() or [Member(self.services.node_id, 0)]
         for position, member in enumerate(members, start=1):
             self._send_member(member, last=position == len(members))
         self._unsubscribe = self.services.topology.listen(lambda member: self._send_member(member, last=False))
-        self._logged_in = True
 
     def _learn_version(self, client_version: int) -> None:
         """The first version a client states holds for the connection (facts 3.2)."""
@@ -386,7 +416,7 @@ class CoreConnection:
 
     def _proved(self) -> None:
         """The peer has shown who it is: by a login, a session's secret name or the cluster password."""
-        self._logged_in = self.proved = True
+        self.proved = True
         self.decoder.frame_limit_bytes = FRAME_BYTES_MAX
 
     def _reattach(self, packet: packets.ReattachSession) -> bool:

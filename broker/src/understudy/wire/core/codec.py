@@ -15,12 +15,13 @@ The packets that a busy connection consists of are read and written by functions
 from __future__ import annotations
 
 import struct
+import sys
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import ClassVar, Final, Literal, NamedTuple, Protocol
 
 from understudy.errors import LimitExceeded, LocalProtocolError, RemoteProtocolError, UnsupportedPacket
-from understudy.limits import FRAME_BYTES_BEFORE_LOGIN_MAX, FRAME_BYTES_MAX
+from understudy.limits import FRAME_BYTES_BEFORE_LOGIN_MAX, FRAME_BYTES_MAX, FRAME_COST
 from understudy.message import Message
 from understudy.wire.buffer import Reader, Writer
 from understudy.wire.core.packets import (
@@ -44,6 +45,7 @@ FRAME_HEAD_BYTES: Final = 13
 RECEIVE_OVERHEAD_BYTES: Final = 25
 #: Smallest value of the length field: type and channel.
 LENGTH_MIN: Final = 9
+_UNLIMITED: Final = sys.maxsize
 
 _HEAD = struct.Struct(">ibq")
 _I32 = struct.Struct(">i")
@@ -233,10 +235,16 @@ _DECODERS: Final[dict[int, _Decode]] = {
 }
 
 
+#: What frames of a busy connection count towards ``turn_cost_max``; all others ``FRAME_COST``.
+_COSTS: Final = dict.fromkeys((SessionSend.TYPE, Acknowledge.TYPE, IndividualAcknowledge.TYPE, FlowToken.TYPE), 1)
+
+
 class FrameDecoder:
     """The bytes of one direction of one connection, cut into frames."""
 
     __slots__ = (
+        "_backlog",
+        "_backlog_start",
         "_consumed_bytes",
         "_error",
         "_expects_magic",
@@ -244,6 +252,7 @@ class FrameDecoder:
         "_wanted_bytes",
         "frame_limit_bytes",
         "groups_sends",
+        "turn_cost_max",
         "version",
     )
 
@@ -262,6 +271,11 @@ class FrameDecoder:
         """Largest frame accepted, with its length field; raised after login, likewise."""
         self.groups_sends = False
         """Whether neighbouring ``SessionSend`` come as one ``SendRun``."""
+        self.turn_cost_max = _UNLIMITED
+        """Most that one call returns: the costs are those of ``_COSTS``, and 1 for each message of a run."""
+        self._backlog = b""
+        """Input that is not decoded yet, from ``_backlog_start`` on."""
+        self._backlog_start = 0
         self._pending = bytearray()
         self._wanted_bytes = 0
         self._consumed_bytes = 0
@@ -274,12 +288,24 @@ class FrameDecoder:
         return len(self._pending)
 
     def close(self) -> None:
-        """The connection has ended: release the incomplete frame and the error."""
+        """The connection has ended: release the incomplete frame, what was not decoded, and the error."""
         self._pending = bytearray()
+        self._backlog = b""
         self._error = None
+
+    @property
+    def backlogged(self) -> bool:
+        """Whether input waits for ``receive_more`` because ``turn_cost_max`` was reached."""
+        return bool(self._backlog)
+
+    def receive_more(self) -> list[Frame]:
+        """The next packets of the backlog. Raises as ``receive_data``."""
+        return self.receive_data(b"")
 
     def receive_data(self, data: bytes | bytearray | memoryview) -> list[Frame]:
         """The packets that ``data`` completes, in order; unknown channels are the caller's to drop.
+
+        At most those that ``turn_cost_max`` allows; ``backlogged`` says whether there may be more.
 
         Raises:
             RemoteProtocolError: the bytes are not the protocol. The connection is to be closed; the
@@ -291,6 +317,8 @@ class FrameDecoder:
             raise self._error
         if type(data) is not bytes:
             data = bytes(data)
+        if self._backlog:
+            return self._decode_backlog(data)
         pending = self._pending
         missing = 0
         if pending:
@@ -318,6 +346,15 @@ class FrameDecoder:
             self._pending = bytearray()
             raise
 
+    def _decode_backlog(self, data: bytes) -> list[Frame]:
+        backlog, start, self._backlog = self._backlog, self._backlog_start, b""
+        self._consumed_bytes -= start
+        try:
+            return self._decode(backlog + data, start)
+        except RemoteProtocolError as error:
+            self._error = error
+            raise
+
     def _receive_magic(self, data: bytes) -> list[Frame]:
         # As a length the magic would be over 1 GiB, so no frame starts with it.
         if data[:7] != MAGIC[: len(data)]:
@@ -335,13 +372,19 @@ class FrameDecoder:
         append = frames.append
         unpack_head = _HEAD.unpack_from
         decoder_of = _DECODERS.get
+        cost_of = _COSTS.get
         version = self.version
         limit = self.frame_limit_bytes
         grouped = self.groups_sends and version >= 134
         available = len(data)
         packet_type = 0
+        cost_left = self.turn_cost_max
         try:
             while available - offset >= FRAME_HEAD_BYTES:
+                if cost_left <= 0:
+                    self._consumed_bytes += offset
+                    self._backlog, self._backlog_start = data, offset
+                    return frames
                 length, packet_type, channel_id = unpack_head(data, offset)
                 size = length + 4
                 if length < LENGTH_MIN or size > limit:
@@ -353,11 +396,13 @@ class FrameDecoder:
                 if decode is None:
                     raise UnsupportedPacket(f"type {packet_type}", packet_type=packet_type)
                 if grouped and packet_type == _TYPE_SEND and data[end + 4 : end + 13] == data[offset + 4 : offset + 13]:
-                    run, end = self._decode_run(data, offset)
+                    run, end = self._decode_run(data, offset, cost_left)
                     append(_frame((channel_id, run, end - offset)))
+                    cost_left -= len(run.messages)
                 else:
                     packet = decode(data, offset + FRAME_HEAD_BYTES, end, version)
                     append(_frame((channel_id, packet, size)))
+                    cost_left -= cost_of(packet_type, FRAME_COST)
                 offset = end
         except UnsupportedPacket as error:
             place = self._consumed_bytes + offset
@@ -370,7 +415,7 @@ class FrameDecoder:
         self._keep(data, offset)
         return frames
 
-    def _decode_run(self, data: bytes, start: int) -> tuple[SendRun, int]:
+    def _decode_run(self, data: bytes, start: int, messages_max: int) -> tuple[SendRun, int]:
         """The ``SessionSend`` at ``start``, which is whole, and those of the same channel that follow it as
         whole frames and want an answer or none as it does; and the offset behind them.
         """
@@ -396,6 +441,8 @@ class FrameDecoder:
                 messages.append(decode(data, offset + FRAME_HEAD_BYTES, tail))
                 correlation_ids.append(correlation_id)
                 offset = end
+                if len(messages) >= messages_max:
+                    break
         except RemoteProtocolError:
             # the caller names the place by the frame that it began with
             self._consumed_bytes += offset - start
