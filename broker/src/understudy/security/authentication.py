@@ -28,6 +28,8 @@ from understudy.ports import Clock, Entropy
 
 #: Longest user name or password that is looked at. Characters.
 CREDENTIAL_CHARACTERS_MAX: Final = 4096
+#: Passwords that were right, remembered as keyed digests until the users file is read again.
+RIGHT_PASSWORDS_MAX: Final = 10_000
 _SALT_BYTES: Final = 16
 _HASH_BYTES: Final = 32
 #: scrypt memory is 128 * N * r bytes; more than this is refused in a users file.
@@ -208,7 +210,7 @@ class Guest:
 class PasswordCheck:
     """One password whose hash has to be computed before anybody knows whether it is right."""
 
-    __slots__ = ("_authenticator", "_hash", "_known", "_password", "_user", "key")
+    __slots__ = ("_authenticator", "_hash", "_known", "_password", "_user", "key", "was_right")
 
     def __init__(self, authenticator: Authenticator, user: str, password: str, key: bytes) -> None:
         self._authenticator = authenticator
@@ -219,6 +221,8 @@ class PasswordCheck:
         self._hash = stored or authenticator.decoy
         self.key = key
         """Equal for the same user with the same password, and says nothing of either."""
+        self.was_right = authenticator.was_right(key)
+        """Whether it was right before; it is checked again all the same."""
 
     def run(self) -> bool:
         """Whether it is right. Slow; may be called on any thread, and touches nothing shared."""
@@ -236,6 +240,7 @@ class PasswordCheck:
         """
         self._password = ""
         if not right:
+            self._authenticator.forget(self.key)
             return self._authenticator.refuse(f"user {self._user!r} is unknown or the password is wrong")
         return self._authenticator.remember(self._user, self.key)
 
@@ -277,6 +282,9 @@ class Authenticator:
         self._cache_ms = cache_ms
         self._verified: OrderedDict[bytes, tuple[Principal, int]] = OrderedDict()
         """Token to principal and the monotonic time until which it counts; the one used last at the end."""
+        self._right: OrderedDict[bytes, None] = OrderedDict()
+        """Tokens of passwords that were right, the latest at the end. They prove nothing: they only are not refused
+        unseen because of wrong ones (``login_guard``)."""
         costs = Counter(each.parameters for each in users.values())
         cost = costs.most_common(1)[0][0] if costs else DEFAULT_PARAMETERS
         self.decoy = PasswordHash(cost, entropy.token(_SALT_BYTES), entropy.token(_HASH_BYTES))
@@ -324,8 +332,20 @@ class Authenticator:
             return self._guest.principal
         raise AuthenticationFailed(reason)
 
+    def was_right(self, token: bytes) -> bool:
+        """Whether a password was right at its last check, however long ago."""
+        return token in self._right
+
+    def forget(self, token: bytes) -> None:
+        """A password was wrong."""
+        self._right.pop(token, None)
+
     def remember(self, user: str, token: bytes) -> Principal:
         """The user's principal; the check need not be done again for a while."""
+        self._right[token] = None
+        self._right.move_to_end(token)
+        if len(self._right) > RIGHT_PASSWORDS_MAX:
+            self._right.popitem(last=False)
         principal = self._principals[user]
         if self._cache_size > 0 and self._cache_ms > 0:
             # using it does not renew it: a password that was taken away works no longer than this

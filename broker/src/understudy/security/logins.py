@@ -3,8 +3,9 @@
 A check costs tens of milliseconds of a processor (``authentication``), so it never runs on the loop.
 Logins with the same user and password share one check, which is what makes a thousand clients that
 come back at once cost one. Hosts take turns, so that a host which guesses cannot keep others
-waiting; and a host that has failed too often (``login_guard``) is refused at its turn too, before its
-next password is looked at.
+waiting; and where too many have failed (``login_guard``) a password is refused before it is looked at,
+when it is asked for and again at its turn. That does not hold for a password that was right before, nor for
+another session of the same user on a connection that has logged in.
 
 Invariant: every login that was taken is told exactly once, on the loop, unless it is cancelled.
 """
@@ -29,10 +30,15 @@ Told = Callable[[Principal | BrokerError], None]
 class Login:
     """One login that waits to be told."""
 
-    __slots__ = ("host", "told")
+    __slots__ = ("exempt", "host", "on_proved", "told", "user")
 
-    def __init__(self, host: str, told: Told) -> None:
+    def __init__(self, host: str, user: str, told: Told, *, exempt: bool, on_proved: bool) -> None:
         self.host = host
+        self.user = user
+        self.exempt = exempt
+        """Whether earlier failures of others do not count."""
+        self.on_proved = on_proved
+        """Whether its connection has logged in before."""
         self.told: Told | None = told
 
     def cancel(self) -> None:
@@ -76,26 +82,37 @@ class Logins:
         """Logins that were not told yet."""
         return self._waiting.total()
 
-    def ask(self, host: str, user: str | None, password: str | None, told: Told) -> Principal | Login:
+    def ask(
+        self, host: str, user: str | None, password: str | None, told: Told, *, proved_user: str | None = None
+    ) -> Principal | Login:
         """Who somebody is, if that is known without a check; otherwise ``told`` is called later.
 
+        Args:
+            host: Address of the client.
+            user: Who it says it is.
+            password: Its password.
+            told: Called with the outcome, unless that is returned or raised.
+            proved_user: As whom the client's connection has logged in before; None = it has not.
+
         Raises:
-            AuthenticationFailed: it cannot be right, or the host has failed too often.
+            AuthenticationFailed: it cannot be right, or too many logins have failed.
             SessionRejected: too many logins wait.
         """
-        self._guard.check(host)
         try:
             found = self._policy.begin(user, password)
         except AuthenticationFailed:
-            self._guard.failed(host)
+            self._guard.failed(host, user)
             self.failed_count += 1
             raise
         if isinstance(found, Principal):
+            # also one who was checked a short while ago: no failure of others keeps it out
             self.succeeded_count += self._policy.checks
             return found
+        same_user = proved_user is not None and proved_user == user
+        login = Login(host, user or "", told, exempt=found.was_right or same_user, on_proved=proved_user is not None)
+        self._check_guard(login)
         if self._waiting[host] >= LOGINS_WAITING_OF_HOST_MAX or self.waiting_count >= LOGINS_WAITING_MAX:
             raise SessionRejected(f"{self._waiting[host]} logins of {host} wait already, try again")
-        login = Login(host, told)
         self._waiting[host] += 1
         check = self._checks.get(found.key)
         if check is None:
@@ -124,12 +141,17 @@ class Logins:
                 self._forget(login)
                 continue
             try:
-                self._guard.check(login.host)
+                self._check_guard(login)
                 wanted.append(login)
             except AuthenticationFailed as error:
                 self._tell(login, error)
         check.logins = wanted
         return bool(wanted)
+
+    def _check_guard(self, login: Login) -> None:
+        """Raises AuthenticationFailed while too many logins like this have failed."""
+        if not login.exempt:
+            self._guard.check(login.host, login.user, proved=login.on_proved)
 
     def _run(self, check: _Check) -> None:
         answer: list[bool] = []
@@ -149,7 +171,7 @@ class Logins:
             outcome = failure
         for login in check.logins:
             if isinstance(outcome, AuthenticationFailed):
-                self._guard.failed(login.host)
+                self._guard.failed(login.host, login.user)
                 self.failed_count += 1
             else:
                 self.succeeded_count += isinstance(outcome, Principal)

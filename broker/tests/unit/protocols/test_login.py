@@ -10,8 +10,10 @@ from support.core import NAME, Client, CoreNode
 from understudy import limits
 from understudy.config.model import Permission, SecuritySettingConfiguration
 from understudy.errors import RemoteProtocolError
+from understudy.protocols.core.login import FAILURES_OF_PROVED_MAX
 from understudy.security.authentication import Authenticator, HashParameters, PasswordHash
 from understudy.security.authorization import RoleSecurity
+from understudy.security.login_guard import FAILURES_OF_USER_MAX
 from understudy.security.settings import SecuritySettings
 from understudy.wire.core import packets
 from understudy.wire.core.codec import encode
@@ -88,6 +90,31 @@ def test_what_comes_behind_a_login_is_carried_out_in_order_behind_it() -> None:
     assert kinds(client) == [packets.CreateSessionResponse, packets.QueueQueryResponseV3]
     (queue,) = node.world.office.queues()
     assert queue.message_count == 2
+
+
+def test_wrong_passwords_from_its_address_keep_no_second_session_out() -> None:
+    """On a connection that has logged in; not when the wrong passwords come from that connection."""
+    node = secured()
+    client, stranger = node.client(), node.client("10.0.0.1:6000")
+    client.send(create(), 1)
+    node.worker.work()
+    for attempt in range(FAILURES_OF_USER_MAX):
+        stranger.send(create(password=f"wrong {attempt}"), 1)
+        node.worker.work()
+    node.world.clock.advance(5_000)
+    client.received()
+    client.send(create(password="also wrong", channel_id=11), 1)
+    node.worker.work()
+    client.send(create(channel_id=11), 1)
+    node.worker.work()
+    assert kinds(client) == [packets.ExceptionResponse, packets.CreateSessionResponse]
+    for attempt in range(FAILURES_OF_PROVED_MAX):
+        client.send(create(password=f"also wrong {attempt}", channel_id=12), 1)
+        node.worker.work()
+    client.received()
+    client.send(create(password="not looked at", channel_id=12), 1)
+    refusal = client.received_one(packets.ExceptionResponse)
+    assert "too many failed logins" in (refusal.message or "")
 
 
 def test_other_sessions_of_the_connection_go_on() -> None:

@@ -14,7 +14,7 @@ from understudy.errors import AuthenticationFailed, BrokerError, SessionRejected
 from understudy.security import logins as logins_module
 from understudy.security.authentication import Authenticator, HashParameters, PasswordHash, Principal
 from understudy.security.authorization import RoleSecurity
-from understudy.security.login_guard import FAILURES_MAX, WINDOW_MS, LoginGuard
+from understudy.security.login_guard import FAILURES_OF_USER_MAX, WINDOW_MS, LoginGuard
 from understudy.security.logins import Login, Logins
 from understudy.security.settings import SecuritySettings
 
@@ -42,9 +42,15 @@ class Rig:
         )
         self.told: list[tuple[str, Principal | BrokerError]] = []
 
-    def ask(self, user: str, password: str, host: str = "h", name: str = "") -> Principal | Login:
+    def ask(
+        self, user: str, password: str, host: str = "h", name: str = "", proved_user: str | None = None
+    ) -> Principal | Login:
         return self.logins.ask(
-            host, user, password, lambda outcome: self.told.append((name or f"{user}@{host}", outcome))
+            host,
+            user,
+            password,
+            lambda outcome: self.told.append((name or f"{user}@{host}", outcome)),
+            proved_user=proved_user,
         )
 
     @property
@@ -73,11 +79,11 @@ def test_a_thousand_clients_that_come_back_cost_one_check() -> None:
 
 def test_a_wrong_password_is_told_to_all_who_gave_it_and_counts_for_their_hosts() -> None:
     rig = Rig()
-    for _ in range(FAILURES_MAX):
+    for _ in range(FAILURES_OF_USER_MAX):
         rig.ask("ann", "wrong", host="bad")
     rig.ask("ann", "wrong", host="other")
     rig.worker.work()
-    assert len(rig.told) == FAILURES_MAX + 1
+    assert len(rig.told) == FAILURES_OF_USER_MAX + 1
     assert all(isinstance(outcome, AuthenticationFailed) for _, outcome in rig.told)
     with pytest.raises(AuthenticationFailed, match="failed logins"):
         rig.ask("ann", "ann", host="bad")
@@ -95,10 +101,10 @@ def test_hosts_take_turns() -> None:
 
 def test_a_host_that_fails_too_often_is_refused_at_its_turn_without_a_check() -> None:
     rig = Rig()
-    for number in range(FAILURES_MAX + 5):
+    for number in range(FAILURES_OF_USER_MAX + 5):
         rig.ask("ann", f"guess {number}")
-    assert rig.worker.work() == FAILURES_MAX
-    assert len(rig.told) == FAILURES_MAX + 5
+    assert rig.worker.work() == FAILURES_OF_USER_MAX
+    assert len(rig.told) == FAILURES_OF_USER_MAX + 5
     assert "failed logins" in str(rig.told[-1][1])
     rig.clock.advance(WINDOW_MS)
     rig.ask("ann", "ann")
@@ -108,14 +114,71 @@ def test_a_host_that_fails_too_often_is_refused_at_its_turn_without_a_check() ->
 
 def test_a_host_that_failed_does_not_take_others_along() -> None:
     rig = Rig()
-    for number in range(FAILURES_MAX):
+    for number in range(FAILURES_OF_USER_MAX):
         rig.ask("ann", f"guess {number}", host="bad")
-    rig.ask("cat", "cat", host="bad", name="refused")
-    rig.ask("cat", "cat", host="good", name="let in")
+    rig.ask("ann", "ann", host="bad", name="refused")
+    rig.ask("ann", "ann", host="good", name="let in")
+    rig.ask("cat", "cat", host="bad", name="another user")
     rig.worker.work()
     outcomes = dict(rig.told)
     assert isinstance(outcomes["refused"], AuthenticationFailed)
-    assert outcomes["let in"] == Principal("cat")
+    assert outcomes["let in"] == Principal("ann")
+    assert outcomes["another user"] == Principal("cat")
+
+
+def fail_often(rig: Rig, host: str = "h", user: str = "ann") -> None:
+    """Until a password of the user is not looked at any more."""
+    for number in range(FAILURES_OF_USER_MAX):
+        rig.ask(user, f"guess {number}", host=host)
+    rig.worker.work()
+    with pytest.raises(AuthenticationFailed, match="too many"):
+        rig.ask(user, "another guess", host=host)
+    rig.told.clear()
+
+
+def test_a_remembered_success_is_let_in_whatever_failed_since() -> None:
+    rig = Rig()
+    rig.ask("ann", "ann")
+    rig.worker.work()
+    fail_often(rig)
+    assert rig.ask("ann", "ann") == Principal("ann")
+
+
+def test_a_password_that_was_right_before_is_checked_and_not_refused_unseen() -> None:
+    """The success is too old to be remembered, so it is checked again, beside the guesses."""
+    rig = Rig()
+    rig.ask("ann", "ann")
+    rig.worker.work()
+    rig.clock.advance(3_600_000)
+    fail_often(rig)
+    assert isinstance(rig.ask("ann", "ann", host="elsewhere"), Login)
+    assert isinstance(rig.ask("ann", "ann"), Login)
+    rig.worker.work()
+    assert [outcome for _, outcome in rig.told] == [Principal("ann")] * 2
+
+
+def test_another_session_of_a_connection_that_has_logged_in_is_not_refused_unseen() -> None:
+    """As the same user. As another one it is guessing like any other."""
+    rig = Rig(cache_ms=0)
+    fail_often(rig)
+    assert isinstance(rig.ask("ann", "ann", proved_user="ann"), Login)
+    with pytest.raises(AuthenticationFailed, match="too many"):
+        rig.ask("ann", "guess", proved_user="ben")
+
+
+def test_a_guess_now_and_then_keeps_nobody_out() -> None:
+    """One wrong password in 0.8 s from the address, and right ones between, also of users that come first then."""
+    rig = Rig(cache_ms=1_000)
+    outcomes = []
+    for second in range(100):
+        rig.ask("ann", f"guess {second}", name="guess")
+        user = USERS[second // 10 % 3]
+        found = rig.ask(user, user, name="right")
+        rig.worker.work()
+        outcomes.append(found if isinstance(found, Principal) else dict(rig.told)["right"])
+        rig.told.clear()
+        rig.clock.advance(800)
+    assert all(isinstance(outcome, Principal) for outcome in outcomes)
 
 
 def test_a_client_that_left_is_neither_told_nor_checked() -> None:

@@ -88,6 +88,8 @@ class CoreConnection:
         self._ttl_ms = override_ms if override_ms >= 0 else DEFAULT_CONNECTION_TTL_MS
         self.proved = False
         """Whether the peer has shown who it is."""
+        self.user: str | None = None
+        """As whom it has logged in, the last time."""
         self._frames_before_login = 0
         self._subscribed = False
         """Whether the peer is told of changes of the topology."""
@@ -387,6 +389,7 @@ class CoreConnection:
         self.sessions[packet.session_channel_id] = handler
         services.reattachments.add(handler, self.host)
         self._proved()
+        self.user = principal.user
         self.send(packets.CreateSessionResponse(SERVER_VERSION), SESSION_SETUP_CHANNEL)
 
     def _make_session(
@@ -440,6 +443,7 @@ class CoreConnection:
         old.session_ended(found)
         self.sessions[channel.channel_id] = found
         self._proved()
+        self.user = found.session.security.user
         log.info("session reattached", extra={"peer": self.connection.peer, "from": old.connection.peer})
         # what is held behind a large message is carried out first: until then nobody can say what the
         # client must send again

@@ -58,6 +58,9 @@ _TABLE: Final = table(
     otherwise={Event.ASK: ILLEGAL, Event.ANSWER: ILLEGAL, Event.CLOSE: ILLEGAL},
 )
 
+#: Wrong passwords on a connection that has logged in, after which it is treated like any other.
+FAILURES_OF_PROVED_MAX: Final = 5
+
 Create = packets.CreateSession | packets.CreateSessionV2
 
 
@@ -74,6 +77,8 @@ class LoginStep(Machine[State, Event]):
         self._connection = connection
         self._login: Login | None = None
         self._packet: Create | None = None
+        self._failures = 0
+        """Logins of the connection whose password was wrong."""
         self._held: deque[Frame] = deque()
         self.held_bytes = 0
         """Of frames that wait."""
@@ -90,7 +95,13 @@ class LoginStep(Machine[State, Event]):
             AuthenticationFailed, SessionRejected: it is refused at once.
         """
         connection = self._connection
-        found = connection.services.logins.ask(connection.host, packet.user, packet.password, self._told)
+        found = connection.services.logins.ask(
+            connection.host,
+            packet.user,
+            packet.password,
+            self._told,
+            proved_user=connection.user if self._failures < FAILURES_OF_PROVED_MAX else None,
+        )
         if isinstance(found, Principal):
             connection.open_session(packet, found)
         else:
@@ -125,6 +136,7 @@ class LoginStep(Machine[State, Event]):
         self._packet = self._login = None
         assert packet is not None
         if isinstance(outcome, BrokerError):
+            self._failures += 1
             connection.refuse_session(outcome, packet.user)
         else:
             try:
