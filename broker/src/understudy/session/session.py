@@ -451,6 +451,7 @@ class ServerSession:
         """Its protocol has ended it and asks nothing any more: drop the parts that refer back to it, so that
         reference counts free the session. Answers under way need none of them.
         """
+        self.order.permit = None
         del self.send, self.send_run, self.sends, self.queues, self.branches, self.large
 
     def check_open(self) -> None:
