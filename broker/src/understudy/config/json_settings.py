@@ -21,7 +21,7 @@ from understudy.config.model import (
 )
 from understudy.config.reader import SETTING_ENUMS
 from understudy.config.schema import element_at
-from understudy.config.wildcard import check_match, is_wild
+from understudy.config.wildcard import check_match, is_wild, literal_of
 
 _ROWS: Final = element_at("core/address-settings/address-setting").children
 #: Elements whose JSON name is not their own in camel case.
@@ -108,7 +108,7 @@ def without_effect(values: Mapping[str, object]) -> list[str]:
 
 def check_setting_match(match: str, wildcards: WildcardConfiguration) -> None:
     """Raises ValueError for what cannot be the match of an address setting."""
-    complaint = check_match(match, wildcards)
+    complaint = None if literal_of(match, wildcards) else check_match(match, wildcards)
     if complaint is not None:
         raise ValueError(f"match {match!r}: {complaint}")
 

@@ -360,6 +360,10 @@ class WildcardConfiguration:
     delimiter: str = _WILDCARDS.text("delimiter")
     any_words: str = _WILDCARDS.text("any-words")
     single_word: str = _WILDCARDS.text("single-word")
+    literal_markers: str = _CORE.text("literal-match-markers")
+    """Two characters around the match of an address setting in which wildcards mean themselves; empty = none."""
+    uuid_namespace: str = _CORE.text("uuid-namespace")
+    """Words before a name that is a UUID, under which its settings are looked up; empty = the name itself."""
 
 
 @dataclass(frozen=True, slots=True)

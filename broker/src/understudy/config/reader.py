@@ -39,7 +39,7 @@ from understudy.config.model import (
 )
 from understudy.config.password_codec import KEY_VARIABLE, codec_of, is_masked
 from understudy.config.transport import read_acceptor, read_connector
-from understudy.config.wildcard import check_match, is_wild
+from understudy.config.wildcard import check_match, is_wild, literal_of
 from understudy.errors import ConfigError, InvalidSelector
 from understudy.limits import NAME_UNITS_MAX
 from understudy.selector import parse_selector
@@ -424,6 +424,13 @@ class _Reader:
         values = self._plain(node, WildcardConfiguration) if node is not None else {}
         if switch is not None:
             values.setdefault("routing_enabled", switch.value)
+        markers, namespace = core.child("literal-match-markers"), core.child("uuid-namespace")
+        if markers is not None:
+            values["literal_markers"] = str(markers.value)
+            if len(values["literal_markers"]) not in (0, 2):
+                raise self._error(markers, f"{markers.value!r}: two characters are wanted")
+        if namespace is not None:
+            values["uuid_namespace"] = str(namespace.value)
         wildcards = WildcardConfiguration(**values)
         signs = (wildcards.delimiter, wildcards.any_words, wildcards.single_word)
         if node is not None and (any(len(sign) != 1 for sign in signs) or len(set(signs)) != 3):
@@ -431,7 +438,7 @@ class _Reader:
         return wildcards
 
     def _check_match(self, node: Node, match: str, wildcards: WildcardConfiguration) -> None:
-        complaint = check_match(match, wildcards)
+        complaint = None if literal_of(match, wildcards) else check_match(match, wildcards)
         if complaint is not None:
             raise self._error(node, f"match {match!r}: {complaint}")
 

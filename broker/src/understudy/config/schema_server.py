@@ -56,14 +56,14 @@ _IDENTITY: Final[tuple[Element, ...]] = (
         row("memory-warning-threshold", PERCENT, "25", "Free memory below which a warning is logged.", maximum=100),
         row("memory-measure-interval", MS, "-1", "How often memory is measured; -1 is never."),
     ),
+    row(
+        "uuid-namespace",
+        TEXT,
+        "",
+        "Words before a name that is a UUID (temporary queues) when its settings are looked up.",
+        aliases=("temporary-queue-namespace",),
+    ),
     *not_yet(
-        row(
-            "uuid-namespace",
-            TEXT,
-            "",
-            "Where settings of UUID-named resources are looked up.",
-            aliases=("temporary-queue-namespace",),
-        ),
         row("amqp-use-core-subscription-naming", BOOLEAN, "false", "Name AMQP subscriptions as CORE does."),
         row("message-counter-enabled", BOOLEAN, "false", "Keep a history of message counts for each queue."),
         row("message-counter-sample-period", MS, "10000", "Sample period of message counters."),
@@ -110,8 +110,11 @@ _SECURITY: Final[tuple[Element, ...]] = (
         "Regular expression of the operations that need only the view permission; all others need edit.",
     ),
     row("management-rbac-prefix", TEXT, "mops", "Address prefix of permissions for management operations."),
-    *not_yet(
-        row("literal-match-markers", TEXT, "", "Two characters around a match that is to be taken literally."),
+    row(
+        "literal-match-markers",
+        TEXT,
+        "",
+        "Two characters around the match of an address-setting that is to be taken literally.",
     ),
     row(
         "populate-validated-user",

@@ -9,9 +9,12 @@ Not here: routing by wildcard, and what the matches are for.
 
 from __future__ import annotations
 
+from typing import Final
+
 from understudy.config.model import WildcardConfiguration
 
 DEFAULT_WILDCARDS = WildcardConfiguration()
+_HEX: Final = frozenset("0123456789abcdefABCDEF-")
 
 
 def check_match(match: str, wildcards: WildcardConfiguration = DEFAULT_WILDCARDS) -> str | None:
@@ -36,6 +39,28 @@ def is_wild(match: str, wildcards: WildcardConfiguration = DEFAULT_WILDCARDS) ->
     """Whether a match has a wildcard in it."""
     words = match.split(wildcards.delimiter)
     return wildcards.any_words in words or wildcards.single_word in words
+
+
+def literal_of(match: str, wildcards: WildcardConfiguration = DEFAULT_WILDCARDS) -> str | None:
+    """The address that a match between literal markers stands for; None for any other match."""
+    markers = wildcards.literal_markers
+    if markers and len(match) > 1 and match[0] == markers[0] and match[-1] == markers[1]:
+        return match[1:-1]
+    return None
+
+
+def looked_up_name(address: str, wildcards: WildcardConfiguration = DEFAULT_WILDCARDS) -> str:
+    """The name under which the settings of an address are looked up: behind the ``uuid-namespace`` if it is a UUID, as
+    clients name temporary queues.
+    """
+    if wildcards.uuid_namespace and _is_uuid(address):
+        return f"{wildcards.uuid_namespace}{wildcards.delimiter}{address}"
+    return address
+
+
+def _is_uuid(name: str) -> bool:
+    groups = name.split("-")
+    return [len(group) for group in groups] == [8, 4, 4, 4, 12] and _HEX.issuperset(name)
 
 
 def matches(match: str, address: str, wildcards: WildcardConfiguration = DEFAULT_WILDCARDS) -> bool:
@@ -80,10 +105,12 @@ def _fit(part: list[str], words: list[str], start: int, wildcards: WildcardConfi
 def specificity(match: str, wildcards: WildcardConfiguration = DEFAULT_WILDCARDS) -> tuple[object, ...]:
     """Sort key among matches that fit one address: the most specific comes first.
 
-    The order is that of Artemis (HierarchicalObjectRepository): no wildcard; ``*`` only, where the
+    The order is that of Artemis (HierarchicalObjectRepository): no wildcard; a literal match; ``*`` only, where the
     one with a plain word further left wins; with ``#``, where the longer text wins. Ties, which
     Artemis leaves open, are settled by fewer ``*`` and then by the text.
     """
+    if literal_of(match, wildcards) is not None:
+        return (0, 1, 0, (), match)
     words = match.split(wildcards.delimiter)
     singles = tuple(word == wildcards.single_word for word in words)
     if wildcards.any_words in words:

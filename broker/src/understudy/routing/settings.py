@@ -23,7 +23,7 @@ from understudy.config.model import (
     SlowConsumerUnit,
     WildcardConfiguration,
 )
-from understudy.config.wildcard import DEFAULT_WILDCARDS, matches, specificity
+from understudy.config.wildcard import DEFAULT_WILDCARDS, literal_of, looked_up_name, matches, specificity
 
 #: Manual: "Setting this to 0 means max-redelivery-delay = 10 x redelivery-delay".
 _MAX_REDELIVERY_FACTOR: Final = 10
@@ -215,8 +215,11 @@ class AddressSettingsRepository:
         found = self._cache.get(address)
         if found is None:
             values: dict[str, object] = {}
+            name = looked_up_name(address, self.wildcards)
             for match in self._order:
-                if match == address or matches(match, address, self.wildcards):
+                literal = literal_of(match, self.wildcards)
+                fits = literal == name if literal is not None else matches(match, name, self.wildcards)
+                if match == name or fits:
                     values.update(self._blocks[match])
             found = AddressSettings(**values)  # type: ignore[arg-type]  # put() checked the names
             if len(self._cache) >= _CACHE_MAX:

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable
 from typing import Final
 
 from understudy.config.model import SecuritySettingConfiguration, WildcardConfiguration
-from understudy.config.wildcard import DEFAULT_WILDCARDS, is_wild, matches, specificity
+from understudy.config.wildcard import DEFAULT_WILDCARDS, is_wild, looked_up_name, matches, specificity
 
 FQQN_SEPARATOR: Final = "::"
 """Between address and queue in a fully qualified queue name."""
@@ -89,6 +89,7 @@ class SecuritySettings:
             setting = self._exact.get(f"{address}{FQQN_SEPARATOR}{queue}")
             if setting is not None:
                 return setting
+        address = looked_up_name(address, self.wildcards)
         setting = self._exact.get(address)
         if setting is not None:
             return setting

@@ -26,6 +26,9 @@ THROUGH_METHODS = {
     "large_messages_directory",
     "paging_directory",
     "wild_card_routing_enabled",
+    # methods of ``wildcards``
+    "literal_match_markers",
+    "uuid_namespace",
     "create_bindings_dir",
     "create_journal_dir",
     # the reader unmasks the passwords

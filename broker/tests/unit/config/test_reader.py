@@ -388,6 +388,18 @@ def test_queues_in_the_old_form() -> None:
     assert "stands twice" in str(fails(f'{twice}<queues><queue name="q"/></queues>'))
 
 
+def test_how_matches_are_written() -> None:
+    loaded = read("""<uuid-namespace>temp</uuid-namespace><literal-match-markers>()</literal-match-markers>
+      <address-settings><address-setting match="(a.#.b)"/></address-settings>""")
+    assert not loaded.warnings
+    wildcards = loaded.configuration.wildcards
+    assert (wildcards.uuid_namespace, wildcards.literal_markers) == ("temp", "()")
+    assert "two characters" in str(fails("<literal-match-markers>(</literal-match-markers>"))
+    assert "only possible at the end" in str(
+        fails('<address-settings><address-setting match="a.#.b"/></address-settings>')
+    )
+
+
 def test_resource_limits() -> None:
     loaded = read("""<resource-limit-settings>
       <resource-limit-setting match="amy"><max-connections>3</max-connections><max-queues>4</max-queues>

@@ -21,7 +21,13 @@ from understudy.errors import ConfigError
 
 VALUED = [(path, row) for path, row in ROWS if row.kind not in (Kind.CONTAINER, Kind.TEXT, Kind.PATH)]
 #: Values that become a part of others.
-USED_BY_THE_READER = {"wild-card-routing-enabled", "mask-password", "password-codec"}
+USED_BY_THE_READER = {
+    "wild-card-routing-enabled",
+    "literal-match-markers",
+    "uuid-namespace",
+    "mask-password",
+    "password-codec",
+}
 Rows = list[tuple[str, Element]]
 Check = Callable[[str, Element], None]
 

@@ -4,7 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from understudy.config.model import AddressFullPolicy, AddressSettingsConfiguration, PageFullPolicy, RoutingType
+from understudy.config.model import (
+    AddressFullPolicy,
+    AddressSettingsConfiguration,
+    PageFullPolicy,
+    RoutingType,
+    WildcardConfiguration,
+)
 from understudy.routing.settings import AddressSettings, AddressSettingsRepository
 
 
@@ -83,3 +89,29 @@ def test_redelivery_delays_are_varied_within_their_share() -> None:
     )
     assert capped.redelivery_delay_ms(1, 1.0) == 1100
     assert AddressSettings(redelivery_delay=1000).redelivery_delay_ms(1, 1.0) == 1000
+
+
+def test_a_literal_match_is_for_the_address_that_is_named_like_a_wildcard() -> None:
+    wildcards = WildcardConfiguration(literal_markers="()")
+    blocks: dict[str, dict[str, object]] = {
+        "a.#": {"redelivery_delay": 1, "max_delivery_attempts": 1},
+        "(a.#)": {"redelivery_delay": 2, "expiry_address": "literal"},
+        "(b)": {"redelivery_delay": 3},
+        "b": {"redelivery_delay": 4},
+    }
+    settings = AddressSettingsRepository(blocks.items(), wildcards)
+    assert (settings.of("a.b").redelivery_delay, settings.of("a.b").expiry_address) == (1, None)
+    found = settings.of("a.#")
+    assert (found.redelivery_delay, found.max_delivery_attempts, found.expiry_address) == (2, 1, "literal")
+    assert settings.of("b").redelivery_delay == 4, "no wildcard goes before a literal match, as in Artemis"
+    assert AddressSettingsRepository(blocks.items()).of("a.#").redelivery_delay == 1
+
+
+@pytest.mark.parametrize("name", ["0f8fad5b-d9cb-469f-a165-70867728950e", "0F8FAD5B-D9CB-469F-A165-70867728950E"])
+def test_settings_of_a_name_that_is_a_uuid_are_those_of_the_namespace(name: str) -> None:
+    blocks: dict[str, dict[str, object]] = {"temp.#": {"redelivery_delay": 1}, "#": {"redelivery_delay": 2}}
+    settings = AddressSettingsRepository(blocks.items(), WildcardConfiguration(uuid_namespace="temp"))
+    assert settings.of(name).redelivery_delay == 1
+    for other in (name[:-1], name[:-1] + "g", name.replace("-", "", 1) + "0", "temp", ""):
+        assert settings.of(other).redelivery_delay == (1 if other == "temp" else 2)
+    assert AddressSettingsRepository(blocks.items()).of(name).redelivery_delay == 2
