@@ -58,6 +58,13 @@ class RealFile:
     def path(self) -> str:
         return self._path
 
+    def _name(self) -> str:
+        """What the file is called now: segments get their name once they are whole, and stay open."""
+        try:
+            return os.readlink(f"/proc/self/fd/{self._descriptor}")
+        except OSError:
+            return self._path
+
     def size(self) -> int:
         with _errors("cannot stat", self._path):
             return os.fstat(self._descriptor).st_size
@@ -84,7 +91,7 @@ class RealFile:
             for start in range(0, len(buffers), _IOV_MAX):
                 offset += self._write(offset, buffers[start : start + _IOV_MAX])
         except OSError as error:
-            raise _failure(error, "cannot write", self._path) from error
+            raise _failure(error, "cannot write", self._name()) from error
 
     def _write(self, offset: int, buffers: Sequence[bytes]) -> int:
         total = sum(map(len, buffers))
@@ -123,7 +130,7 @@ class RealFile:
         try:
             os.fdatasync(self._descriptor)
         except OSError as error:
-            raise _failure(error, "cannot sync", self._path) from error
+            raise _failure(error, "cannot sync", self._name()) from error
 
     def close(self) -> None:
         descriptor, self._descriptor = self._descriptor, -1

@@ -80,7 +80,7 @@ class SegmentCopy:
         try:
             while origin < use.end:
                 data = yield read_job(file, origin, min(want, use.end - origin))
-                if self._journal.spares.no_space:
+                if self._journal.no_space:
                     raise DiskFull(f"no room to copy messages out of {path}")
                 at = 0
                 length = 0

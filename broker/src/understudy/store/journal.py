@@ -8,8 +8,10 @@ sync has covered as the beginning of their batch, so that a torn tail can still 
 
 Segments: the next ones (``spare_segments``) are prepared through the writer while the current one
 fills. The current one is sealed only when the spare is ready, so the reserve exists whenever the disk
-fills up: then ``spares.no_space`` is set, callers refuse new messages, and what frees space
-(acknowledgements, commits) goes on in the spare.
+fills up: then ``no_space`` is set, callers refuse new messages, and what frees space
+(acknowledgements, commits) goes on in the spare. A file system that copies on write may be full
+within an allocated segment, too: then the batch is written again, every second, until there is room, and
+everything waits for it.
 
 Invariants: batches of one journal reach the disk in order, one at a time; sequences are
 consecutive; a failed write or sync is final (``failure``), nothing is released after it, and
@@ -21,6 +23,7 @@ Not here: what records mean, activation (``activation``), who may append when th
 
 from __future__ import annotations
 
+import logging
 import posixpath
 from array import array
 from collections import deque
@@ -35,6 +38,7 @@ from understudy.ports import Clock, Disk, LogWriter
 from understudy.store.log_chain import newest_epoch
 from understudy.store.operation_context import OperationContext
 from understudy.store.records import HEADER_BYTES, SEAL_FIXED_BYTES, RecordType, SealRecord
+from understudy.store.reserve import give_up_reserve
 from understudy.store.retention import PRUNE_EVERY_MS, Retention
 from understudy.store.segment import (
     HEADER_BLOCK_BYTES,
@@ -44,8 +48,10 @@ from understudy.store.segment import (
     parse_name,
     seed_of,
 )
-from understudy.store.spare_segments import Readiness, Segment, SpareSegments
+from understudy.store.spare_segments import PREPARE_RETRY_MS, Readiness, Segment, SpareSegments
 from understudy.store.state import SegmentUse
+
+log = logging.getLogger(__name__)
 
 #: Most bytes in one batch, unless one record is larger: bounds what may be unsynced at a crash.
 BATCH_BYTES_MAX: Final = 8 * 1024 * 1024
@@ -82,6 +88,8 @@ class _Batch:
     size_bytes: int
     last_sequence: int
     sync: bool = True
+    digest: int = 0
+    """Of its segment before it; set when it is handed to the writer."""
 
 
 @dataclass(slots=True)
@@ -146,7 +154,7 @@ class Journal:
             retention: Takes the segments that leave the log; None if they just go.
             on_failure: Told once, when a write has failed for good.
             on_segment: Called with number and first sequence when another segment begins.
-            on_space: Called when ``spares.no_space`` has changed.
+            on_space: Called when ``no_space`` has changed.
         """
         self._disk = disk
         self._directory = directory
@@ -167,6 +175,8 @@ class Journal:
         self._under_way: _Batch | _Seal | None = None
         self._queued_bytes = 0
         self._sealed_bytes = 0
+        self._stalled_until_ms: int | None = None
+        """Set while a batch waits for room within its segment: when it is written again."""
         self._closing: Callable[[], None] | None = None
         self._asked_at_close = False
         self._closed = False
@@ -367,6 +377,8 @@ class Journal:
         """Hand the next batch to the writer if none is under way; called once per turn."""
         if self._under_way is not None or self.failure is not None:
             return
+        if self._stalled_until_ms is not None and self._clock.monotonic_ms() < self._stalled_until_ms:
+            return
         if self.spares.no_space:
             self.spares.retry()
         if not self._queue:
@@ -388,6 +400,7 @@ class Journal:
         self._under_way = item
         file = item.segment.file
         assert file is not None
+        item.digest = file.digest
         self._writer.submit(file if item.sync else UnsyncedFile(file), item.offset, item.parts, self._written)
 
     @staticmethod
@@ -402,9 +415,16 @@ class Journal:
         item = self._under_way
         assert item is not None
         self._under_way = None
+        if isinstance(error, DiskFull) and self._may_write_again(item):
+            self._stall(item, error)
+            return
         if error is not None:
             self.fail(error)
             return
+        if self._stalled_until_ms is not None:
+            self._stalled_until_ms = None
+            log.info("the journal goes on: there is room", extra={"path": self._directory})
+            self._on_space()
         if isinstance(item, _Batch):
             self._queued_bytes -= item.size_bytes
         try:
@@ -417,6 +437,36 @@ class Journal:
                 self.flush()
                 if isinstance(item, _Batch) and item.size_bytes <= _SMALL_BATCH_BYTES and self._under_way is None:
                     self.spares.zero()
+
+    @property
+    def no_space(self) -> bool:
+        """Whether the next segment could not be allocated, or a batch could not be written for want of room."""
+        return self.spares.no_space or self._stalled_until_ms is not None
+
+    def retry(self) -> None:
+        """Ask again for the room that was missing; now and then."""
+        self.spares.retry()
+        if self._stalled_until_ms is not None:
+            self.flush()
+
+    def _may_write_again(self, item: _Batch | _Seal) -> bool:
+        """Whether a full disk loses nothing: all bytes since the last sync are in the batch, and nothing is closed."""
+        return self._closing is None and self._sync is Sync.ALWAYS and item.segment.file is not None
+
+    def _stall(self, item: _Batch | _Seal, error: DiskFull) -> None:
+        """The disk is full where room was reserved: a file system that copies on write. The item goes first again."""
+        if isinstance(item, _Batch) and item.segment.file is not None:
+            item.segment.file.take_back(item.offset, item.digest)
+        self._queue.appendleft(item)
+        if self._stalled_until_ms is None:
+            log.error("the journal waits for room", extra={"error": str(error)})
+            # what cannot be removed is no worse than before
+            self._writer.run(self._give_up_reserve, lambda failed: None)
+        self._stalled_until_ms = self._clock.monotonic_ms() + PREPARE_RETRY_MS
+        self._on_space()
+
+    def _give_up_reserve(self) -> None:
+        give_up_reserve(self._disk, self._directory)
 
     def fail(self, error: BaseException) -> None:
         """A write or sync has failed, here or in other work on the store's files: nothing is released any more."""
@@ -488,6 +538,8 @@ class Journal:
         self._closing = done
         self.room = -1
         self.spares.stop()
+        # once more at once, and then what waits for room is given up
+        self._stalled_until_ms = None
         if self.failure is not None:
             self._finish_close()
             return

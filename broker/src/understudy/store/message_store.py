@@ -548,7 +548,7 @@ class MessageStore:
             DiskFailed: a disk cannot be asked.
         """
         self._usage.look()
-        self._journal.spares.retry()
+        self._journal.retry()
         self.large.flush()
         self._journal.prune_retention()
         self.quarantine.retry()
@@ -572,7 +572,7 @@ class MessageStore:
         return self._usage.problem or f"{self._directory}: no room for the next segment of the journal"
 
     def _update_full(self) -> None:
-        self.full = bool(self._usage.problem) or self._journal.spares.no_space
+        self.full = bool(self._usage.problem) or self._journal.no_space
 
     def close(self, done: Callable[[], None]) -> None:
         """Write what was appended, seal the segment, then call ``done``. Nothing may be stored

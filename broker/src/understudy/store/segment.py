@@ -20,7 +20,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
 
-from understudy.errors import DiskFailed, JournalCorrupt, LockLost, StoreError, StoreVersionUnsupported
+from understudy.errors import DiskFailed, DiskFull, JournalCorrupt, LockLost, StoreError, StoreVersionUnsupported
 from understudy.ids import NodeId, uuid_bytes, uuid_text
 from understudy.ports import Disk, File
 from understudy.store.records import (
@@ -193,12 +193,18 @@ class SegmentFile:
         return self._file.read(offset, length)
 
     def write(self, offset: int, buffers: Sequence[bytes]) -> None:
-        """Append; one buffer, because one large crc and one large write release the interpreter."""
+        """Append; one buffer, because one large crc and one large write release the interpreter. After DiskFull the
+        same bytes may be written again.
+        """
         assert offset == self._position, f"{self.path}: write at {offset}, expected {self._position}"
         data = b"".join(buffers)
+        self._ask(self._file.write, offset, (data,))
         self.digest = zlib.crc32(data, self.digest)
         self._position += len(data)
-        self._ask(self._file.write, offset, (data,))
+
+    def take_back(self, offset: int, digest: int) -> None:
+        """What was written behind ``offset`` met a full disk and is written again; ``digest`` is that of before."""
+        self._position, self.digest = offset, digest
 
     def zero(self, offset: int, length: int) -> None:
         """Overwrite what was allocated and not written yet with the zeros that it reads as, and sync."""
@@ -239,7 +245,7 @@ class SegmentFile:
         Raises:
             DiskFull, DiskFailed: as the file does.
         """
-        at = self._position
+        at, digest = self._position, self.digest
         if sys.byteorder == "big":
             offsets = offsets[:]
             offsets.byteswap()
@@ -257,11 +263,15 @@ class SegmentFile:
         )
         payload = encode_seal(complete, at, offsets.tobytes())
         parts = frame(RecordType.SEAL, SEAL_CLOSED if record.closed else 0, sequence, at, seed, payload)
-        self.write(at, parts)
-        # first the seal, then the cut: a short file without a seal would look damaged
-        self.sync()
-        self.truncate(self._position)
-        self.sync()
+        try:
+            self.write(at, parts)
+            # first the seal, then the cut: a short file without a seal would look damaged
+            self.sync()
+            self.truncate(self._position)
+            self.sync()
+        except DiskFull:
+            self.take_back(at, digest)
+            raise
 
 
 class UnsyncedFile:

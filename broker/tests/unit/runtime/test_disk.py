@@ -152,3 +152,16 @@ def test_what_is_made_is_private(tmp_path: Path) -> None:
     RealDisk().open(str(tmp_path / "journal" / "segment"), create=True).close()
     assert (tmp_path / "journal").stat().st_mode & 0o777 == 0o700
     assert (tmp_path / "journal" / "segment").stat().st_mode & 0o777 == 0o600
+
+
+def test_an_error_names_the_file_as_it_is_called_now(tmp_path: Path) -> None:
+    """A segment is made under a temporary name and stays open when it gets its own."""
+    disk = RealDisk()
+    made = disk.open(f"{tmp_path}/a.new", create=True)
+    disk.rename(f"{tmp_path}/a.new", f"{tmp_path}/a")
+    made._descriptor, writable = os.open(f"{tmp_path}/a", os.O_RDONLY), made._descriptor
+    os.close(writable)
+    with pytest.raises(DiskFailed) as caught:
+        made.write(0, (b"x",))
+    assert f"cannot write {tmp_path}/a: " in str(caught.value)
+    made.close()

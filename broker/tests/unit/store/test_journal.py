@@ -15,7 +15,7 @@ from understudy.store.journal import BATCH_BYTES_MAX, SEGMENT_BYTES_MIN
 from understudy.store.message_store import MessageStore
 from understudy.store.records import AcknowledgeRecord, SealRecord
 from understudy.store.reserve import RESERVE_NAME, give_up_reserve, keep_reserve
-from understudy.testing.sim_disk import SimVolume
+from understudy.testing.sim_disk import SimFile, SimVolume
 
 
 def store_with(rig: Rig) -> MessageStore:
@@ -178,3 +178,45 @@ def test_a_reserve_cut_short_by_a_crash_is_completed() -> None:
     volume.capacity_bytes = 999
     keep_reserve(disk, DIRECTORY, 1000)
     assert volume.paths() == []
+
+
+@pytest.mark.parametrize("operation", ["write", "sync"])
+def test_a_disk_that_is_full_within_an_allocated_segment_holds_everything_until_there_is_room(
+    monkeypatch: pytest.MonkeyPatch, operation: str
+) -> None:
+    """As on a file system that copies on write: no node ends, nothing is confirmed early, nothing is lost."""
+    rig = Rig(random.Random(1))
+    store = store_with(rig)
+    full = True
+    original = getattr(SimFile, operation)
+
+    def refuse(self: SimFile, *arguments: object) -> None:
+        if full and "segment-" in self.path:
+            raise DiskFull(f"cannot {operation} {self.path}: No space left on device")
+        original(self, *arguments)
+
+    monkeypatch.setattr(SimFile, operation, refuse)
+    released: list[int] = []
+    sent = [send(rig, 100) for _ in range(3)]
+    store.context.when_durable(store.last_sequence, released.append, 1)
+    store.flush()
+    rig.time.advance(100)
+    assert (store.full, released, rig.failures) == (True, [], [])
+    with pytest.raises(DiskFull):
+        send(rig, 100)
+    rig.store.store_acknowledge(rig.queue_ids[0], sent[0])
+    for _ in range(3):
+        rig.time.advance(1_100)
+        store.check_disk()
+        store.flush()
+    assert (released, rig.failures) == ([], [])
+    full = False
+    rig.time.advance(1_100)
+    store.check_disk()
+    rig.settle()
+    assert (store.full, released) == (False, [1])
+    send_until_full(rig)
+    rig.die(power_loss=True)
+    state = recover(rig.disk("judge"), DIRECTORY).state
+    ids = [reference.message_id for reference in state.references[rig.queue_ids[0]].references()]
+    assert ids[:2] == sent[1:]
