@@ -370,8 +370,52 @@ _DESTROYED: Final = (
     ask("broker", "deleteAddress", "all", True),
 )
 
+_TWENTY_TWO: Final = ("DLA", "EXP", 5, True, 3, 10_000, 1_000, 5, 70, 1.5, 80, -1, True, "DROP", -1, 5, "NOTIFY", True,
+                      True, True, True)  # fmt: skip
+_SETTINGS: Final = (
+    ask(
+        "broker",
+        "addAddressSettings",
+        "set.#",
+        json.dumps(
+            {
+                "redeliveryDelay": 5,
+                "maxDeliveryAttempts": 3,
+                "addressFullMessagePolicy": "FAIL",
+                "redeliveryMultiplier": 2.5,
+                "deadLetterAddress": "dead",
+                "autoDeleteQueues": False,
+            }
+        ),
+    ),
+    ask("broker", "getAddressSettingsAsJSON", "set.x"),
+    ask("broker", "addAddressSettings", "set.x", *_TWENTY_TWO),
+    ask("broker", "getAddressSettingsAsJSON", "set.x"),
+    ask("broker", "addAddressSettings", "set.y", json.dumps({"maxSizeBytes": 10, "pageSizeBytes": 20})),
+    ask("broker", "addAddressSettings", "set.z", json.dumps({"notASetting": 1})),
+    ask("broker", "removeAddressSettings", "set.x"),
+    ask("broker", "removeAddressSettings", "set.#"),
+    ask("broker", "removeAddressSettings", "never.set"),
+    ask("broker", "addSecuritySettings", "sec.#", "a, b", "b", "", "", "", "", "a", "", "b", ""),
+    ask("broker", "getRolesAsJSON", "sec.x"),
+    ask("broker", "getRoles", "sec.x"),
+    ask("broker", "removeSecuritySettings", "sec.#"),
+    ask("broker", "getRolesAsJSON", "sec.x"),
+    ask("broker", "createQueue", "pausing", "ANYCAST", "pausing", None, True, -1, False, True),
+    ask("address.pausing", "pause"),
+    ask("address.pausing", "isPaused"),
+    ask("queue.pausing", "isPaused"),
+    ask("queue.pausing", "resume"),
+    ask("queue.pausing", "isPaused"),
+    ask("address.pausing", "pause", True),
+    ask("queue.pausing", "isPersistedPause"),
+    ask("address.pausing", "resume"),
+    ask("queue.pausing", "isPaused"),
+    ask("broker", "deleteAddress", "pausing", True),
+)
+
 STEPS: Final[tuple[Step, ...]] = (
-    *_ADDRESSES, *_CREATED, *_LISTED, *_WRONG, *_LOOKED_AT, *_MOVED, *_SENT, *_DIVERTED, *_DESTROYED,
+    *_ADDRESSES, *_CREATED, *_LISTED, *_WRONG, *_LOOKED_AT, *_MOVED, *_SENT, *_DIVERTED, *_DESTROYED, *_SETTINGS,
 )  # fmt: skip
 
 #: Attributes that differ by nature: of them only the type counts.
@@ -392,6 +436,9 @@ EXPECTED: Final = (
     (r"\.(msgSent|msgSizeSent|lastProducedMessageID)", "counters"),
     (r"browse\(", "browse"),
     (r"getAddressSettingsAsJSON", "settings"),
+    (r"notASetting", "added settings"),
+    # defaults that Artemis shows for every setting
+    (r"addAddressSettings\(.*\.(managementBrowsePageSize|slowConsumerThresholdMeasurementUnit)", "settings"),
     (r"createQueue\(.*\.enabled:|createQueue\(.*, true\)\.", "queue"),
     (r"listBindingsForAddress", "bindings"),
     (r"divert.e.getRoutingName", "divert"),
@@ -400,7 +447,7 @@ EXPECTED: Final = (
     (r"prefetchPageMessages", "prefetch"),
     (r"(copyMessage|moveMessages?)\(.*\"absent\"", "target"),
     (r"broker.Status\.", "node"),
-    (r"MessagesReplaced", "more"),
+    (r"MessagesReplaced|QuarantinedMessageCount", "more"),
     (r"updateQueue\(\"short\", \"MULTICAST\"", "routing"),
     (r"getMessagesKilled", "removed"),
     (r"sendMessage\(.*null, null\):", "sender"),

@@ -19,7 +19,8 @@ DIFFERENCES: Final[dict[str, str]] = {
     "lists leave `messagesDeliveredSize`, `messagesAcknowledgedAwaitingCommit`, `lastDeliveredTime`, "
     "`lastAcknowledgedTime`, `msgSent`, `msgSizeSent` and `lastProducedMessageID` out.",
     "browse": "`browse` answers with JSON, not with serialised objects of Java; `listMessages` is the same in both.",
-    "settings": "`getAddressSettingsAsJSON` shows all that holds for an address, not only what was set.",
+    "settings": "`getAddressSettingsAsJSON` shows all that holds for an address, not only what was set; "
+    "`addAddressSettings` answers with what was set, and no defaults beside it.",
     "added settings": "A setting that is removed gives way to that of `broker.xml` for the same match at once, in "
     "Artemis at the next start. `addAddressSettings` refuses names that it does not know, which Artemis leaves aside.",
     "queue": "A queue as JSON is always whole: with `enabled`, and as it is when `ignoreIfExists` found it.",
@@ -36,7 +37,8 @@ DIFFERENCES: Final[dict[str, str]] = {
     "sender": "`sendMessage` without a user sends as whoever asks, with security, too.",
     "internal": "The address of notifications is internal, and what nobody listens to is not counted as unrouted.",
     "routing": "A routing type that an address does not take has one number, whether a queue is made or changed.",
-    "more": "Attributes that Artemis' management does not have: `MessagesReplaced` of a queue.",
+    "more": "Attributes that Artemis' management does not have: `MessagesReplaced` of a queue, "
+    "`QuarantinedMessageCount` of the broker.",
     "node": "`getVersion` is that of this broker, `getActivationSequence` the epoch of the log; `getStatus` tells no "
     "checksums of the configuration, and the name as `identity`.",
     "absent": "What is kept in files here is not changed by management: users (`artemis user`). There are no bridges "
