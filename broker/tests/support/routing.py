@@ -95,6 +95,7 @@ class FakeStore:
         self.context = OperationContext()
         self.automatic = automatic
         self.full = False
+        self.full_reason = "no room"
         self.epoch = 1
         self.disk_used_percent = 0.0
         self.last_sequence = 0

@@ -142,8 +142,12 @@ _FULL: Final = (
         "-1",
         "Size at which BLOCK turns into refusing; -1: only who goes on without credits is refused, at max-size-*.",
     ),
-    *not_yet(
-        row("disk-full-policy", CHOICE, None, "What a full disk does.", choices=("DROP", "FAIL", "BLOCK")),
+    row(
+        "disk-full-policy",
+        CHOICE,
+        None,
+        "What a full disk does: messages are dropped, refused, or producers wait (default).",
+        choices=("DROP", "FAIL", "BLOCK"),
     ),
     row("page-size-bytes", BYTES, "10M", "Size of a page file; it goes when nothing in it is needed. 64K to 1G."),
     row("max-read-page-messages", INTEGER, "-1", "Paged messages read ahead at a time for each queue; -1 is no limit."),

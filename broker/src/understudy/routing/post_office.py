@@ -213,7 +213,8 @@ class PostOffice:
         while memory is full of bodies that it does not have (yet).
         """
         if self.store.full:
-            return AddressFullPolicy.BLOCK
+            wanted = address.settings.disk_full_policy
+            return None if wanted is AddressFullPolicy.DROP else wanted or AddressFullPolicy.BLOCK
         policy = self._full_policy(address)
         if policy is AddressFullPolicy.BLOCK or policy is AddressFullPolicy.FAIL:
             return policy
@@ -253,11 +254,19 @@ class PostOffice:
             waiters.pop(waiter, None)
 
     def admits(self, address: Address, message: Message, credited: bool) -> bool:
-        """Whether to take a message for a limited address. False = drop it silently.
+        """Whether to take a message for a limited address, or for any while the disk is full. False = drop it
+        silently.
 
         Raises:
             AddressFull: the policy says so, or the producer goes on without credits.
         """
+        if self.store.full:
+            wanted = address.settings.disk_full_policy
+            if wanted is AddressFullPolicy.DROP:
+                address.messages_dropped += 1
+                return False
+            if wanted is AddressFullPolicy.FAIL:
+                raise AddressFull(f"address {address.name!r}: {self.store.full_reason}", hint="disk-full-policy FAIL")
         policy = self._full_policy(address)
         if policy is None:
             return True
@@ -321,7 +330,7 @@ class PostOffice:
                 # Confirmed, but only when the original is safe.
                 self.answer(order, done, known)
                 return
-        if address.limited and not self.admits(address, message, credited):
+        if (address.limited or self.store.full) and not self.admits(address, message, credited):
             self.answer(order, done)
             return
         if address.alters_messages:

@@ -44,6 +44,8 @@ class AddressSettings:
     page_limit_messages: int = -1
     page_full_policy: AddressFullPolicy | None = None
     """DROP or FAIL; None = no limit is enforced."""
+    disk_full_policy: AddressFullPolicy | None = None
+    """DROP, FAIL or BLOCK: what happens to producers and messages while the disk is full; None = BLOCK."""
     page_size_bytes: int = 10 * 1024 * 1024
     """Size of a page file."""
     max_read_page_bytes: int = 20 * 1024 * 1024
@@ -144,7 +146,7 @@ class AddressSettings:
 
 
 _FIELDS: Final = tuple(field.name for field in fields(AddressSettings))
-_POLICIES: Final = frozenset({"address_full_policy", "page_full_policy"})
+_POLICIES: Final = frozenset({"address_full_policy", "page_full_policy", "disk_full_policy"})
 _ENUMS: Final[dict[str, type[Enum]]] = {
     "slow_consumer_policy": SlowConsumerPolicy,
     "slow_consumer_threshold_measurement_unit": SlowConsumerUnit,

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from understudy.errors import BrokerError, IllegalState
+from understudy.errors import AddressFull, BrokerError, IllegalState
 from understudy.message import LargeMessage, Message
 from understudy.routing.post_office import Done
 from understudy.session.transaction import Transaction
@@ -81,6 +81,8 @@ class LargeRequests:
             transaction = self._session.sending_transaction
             if message is not None:
                 self._send(message, done, transaction)
+            elif isinstance(error, AddressFull) and self._session.sends.drop_when_full(upload.header.address, done):
+                pass
             else:
                 self._session.failed(error or IllegalState("no large message"), done, transaction)
             if waiting:

@@ -120,6 +120,18 @@ class SendRequests:
         """A message as it is routed, before it is looked at. Raises IllegalState: it is refused."""
         return message
 
+    def drop_when_full(self, name: str | None, done: Done | None) -> bool:
+        """Whether a message whose body found no room on the disk is dropped, and then answered
+        (``disk-full-policy``).
+        """
+        office = self._office
+        fqqn = split_fqqn(name or "")
+        settings = office.directory.settings.of(fqqn[0] if fqqn is not None else name or "")
+        if not office.store.full or settings.disk_full_policy is not AddressFullPolicy.DROP:
+            return False
+        office.answer(self._session.order, done)
+        return True
+
     def addressed(self, message: Message) -> Message:
         """The message with the session's default address. Raises AddressNotFound, ObjectClosed."""
         session = self._session

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from support.routing import World, callback_of, text
+from understudy.config.model import DivertConfiguration
 from understudy.errors import AddressFull
 from understudy.session.session import ServerSession
 from understudy.store.pages import Pages
@@ -161,3 +162,63 @@ def test_a_request_that_finds_room_before_those_who_wait_are_told_is_the_answer_
     assert callback_of(full.producer).credits == [("q", 100), ("q", 120)]
     full.producer.close(failed=True)
     assert not any(full.world.office.starved.values())
+
+
+def full_disk(policy: str | None) -> tuple[World, ServerSession]:
+    """A world whose disk is full, and a session that may send."""
+    world = World({"#": {} if policy is None else {"disk_full_policy": policy}})
+    world.queue()
+    session = world.session()
+    world.store.full = True
+    return world, session
+
+
+@pytest.mark.parametrize("durable", [True, False])
+def test_a_full_disk_drops(durable: bool) -> None:
+    world, session = full_disk("DROP")
+    address = world.office.directory.addresses["q"]
+    session.send(text("m", durable=durable), world.answers.of("dropped"))
+    session.send_run([text("m", durable=durable)] * 2, [1, 2], None)
+    session.sends.request_credits("q", 70)
+    assert world.answers.error("dropped") is None
+    assert (world.office.queues()[0].message_count, address.messages_dropped) == (0, 3)
+    assert callback_of(session).credits == [("q", 70)]
+    world.store.full = False
+    session.send(text("fits again", durable=durable))
+    assert world.office.queues()[0].message_count == 1
+
+
+@pytest.mark.parametrize("durable", [True, False])
+def test_a_full_disk_fails(durable: bool) -> None:
+    world, session = full_disk("FAIL")
+    session.send(text("m", durable=durable), world.answers.of("refused"))
+    session.sends.request_credits("q", 70)
+    assert isinstance(world.answers.error("refused"), AddressFull)
+    assert callback_of(session).refused == [("q", 70)]
+    assert world.office.queues()[0].message_count == 0
+
+
+@pytest.mark.parametrize("policy", [None, "BLOCK"])
+def test_a_full_disk_makes_producers_wait(policy: str | None) -> None:
+    world, session = full_disk(policy)
+    session.sends.request_credits("q", 70)
+    assert callback_of(session).credits == []
+    session.send(text("durable"), world.answers.of("durable"))
+    assert isinstance(world.answers.error("durable"), AddressFull)
+    session.send(text("not durable", durable=False), world.answers.of("not durable"))
+    assert world.answers.error("not durable") is None
+    world.store.full = False
+    world.turn()
+    assert callback_of(session).credits == [("q", 70)]
+
+
+def test_a_copy_of_a_divert_meets_the_policy_of_its_own_address() -> None:
+    world = World({"copy": {"disk_full_policy": "DROP"}})
+    queue = world.queue(durable=False)
+    world.queue("copy")
+    world.office.diverts.create(DivertConfiguration("d", "q", "copy"))
+    world.store.full = True
+    world.session().send(text("m", durable=False), world.answers.of("sent"))
+    assert world.answers.error("sent") is None
+    assert queue.message_count == 1
+    assert world.office.directory.addresses["copy"].messages_dropped == 1

@@ -10,7 +10,7 @@ from support.large import FOLDER, Node, body_of, header_of, named, seen_by
 from support.routing import FakeCallback, FakeSecurity, text
 from support.store import Rig
 from understudy import limits
-from understudy.config.model import Permission, RoutingType
+from understudy.config.model import AddressSettingsConfiguration, DiskFullPolicy, Permission, RoutingType
 from understudy.errors import (
     AddressFull,
     DiskFull,
@@ -181,6 +181,20 @@ def test_a_disk_that_is_kept_free_refuses_before_it_writes(node: Node) -> None:
     node.store.full = False
     node.settle()
     assert node.files() == []
+
+
+def test_a_disk_that_is_kept_free_drops_what_is_to_be_dropped(node: Node) -> None:
+    settings = AddressSettingsConfiguration("q", disk_full_policy=DiskFullPolicy.DROP)
+    node.world.office.directory.settings.add(settings)
+    session = node.world.session()
+    node.store.full = True
+    node.send(session, header_of("m"), body_of("m"), "m")
+    node.settle()
+    assert node.world.answers.error("m") is None
+    node.store.full = False
+    node.settle()
+    assert node.files() == []
+    assert [queue.message_count for queue in node.world.office.queues() if queue.name == "q"] == [0]
 
 
 def test_a_failed_sync_refuses_the_message_and_not_the_node(node: Node) -> None:
