@@ -38,6 +38,8 @@
             JournalCorrupt          file and offset of the first bad byte
             StoreVersionUnsupported written by a newer Understudy
             WrongNode               the store belongs to another node id
+            WrongStore              the store is not the one that this instance uses
+            StoreBehind             the store is older than what this node has seen of it
             DiskFull | DiskFailed
                 DescriptorsExhausted    no file could be opened: too many are open
             LockLost | LockTimedOut
@@ -417,6 +419,18 @@ class WrongNode(StoreError):
     """The store belongs to another node id."""
 
     code = "wrong-node"
+
+
+class WrongStore(StoreError):
+    """The store has another identity than the instance directory notes, or none: it may not be mounted."""
+
+    code = "wrong-store"
+
+
+class StoreBehind(StoreError):
+    """The store's log ends before a position that this node has seen: an older copy, or newest epochs deleted."""
+
+    code = "store-behind"
 
 
 class DiskFull(StoreError):

@@ -12,6 +12,7 @@ from dataclasses import replace
 
 import pytest
 
+from understudy.ha import shared_store
 from understudy.store.message_store import MessageStore
 from understudy.testing.checkers import Violation
 from understudy.testing.fault_plan import ACTIVE, PASSIVE, Fault, FaultKind
@@ -186,6 +187,24 @@ def test_a_broker_that_confirms_before_it_syncs_is_found():
 
 def test_two_active_brokers_are_found():
     assert found(LocklessRun, {"two-active"}, 3)
+
+
+def short_zombie(seed: int) -> list[Violation]:
+    """The active node is frozen for one to three seconds while the other one gets its locks."""
+    faults = tuple(
+        Fault(number, 2.0 + 5.0 * number, FaultKind.SHORT_ZOMBIE, ACTIVE, 0.0, number / 2, 0) for number in range(3)
+    )
+    return list(run_plan(replace(draw_plan(seed), faults=faults, heal_s=20.0)).violations)
+
+
+def test_a_node_that_was_frozen_for_a_moment_confirms_nothing_on_an_old_proof():
+    assert [violation for seed in range(6) for violation in short_zombie(seed)] == []
+
+
+def test_a_node_that_trusts_a_proof_of_three_seconds_is_found(monkeypatch):
+    monkeypatch.setattr(shared_store, "LOCK_PROOF_MS", 3_000)
+    checks = {violation.check for seed in range(6) for violation in short_zombie(seed)}
+    assert "zombie" in checks
 
 
 def test_a_broker_that_does_not_write_acknowledgements_is_found(monkeypatch):

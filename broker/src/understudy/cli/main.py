@@ -17,6 +17,7 @@ from understudy import __version__
 from understudy.errors import BrokerError, CallTimedOut, ConfigError, ConnectionFailed, FailoverTimedOut
 
 _COMMANDS: Final = {
+    "accept-store": "understudy.cli.accept_store:accept_store",
     "browse": "understudy.cli.browse:browse",
     "consume": "understudy.cli.consume:consume",
     "create": "understudy.cli.create:create",

@@ -143,7 +143,7 @@ def run(
             click.echo(f"{config}: does not exist; `understudy run` writes a usable one")
             return
         create_instance(directory, default_options())
-    loaded = _read(config, directory, properties, quarantine)
+    loaded = read_configuration(config, directory, properties, quarantine)
     if check:
         warnings = [*map(str, loaded.warnings), *check_security(loaded.configuration, config.resolve().parent)]
         for text in warnings:
@@ -154,11 +154,24 @@ def run(
     for warning in loaded.warnings:
         log.warning("configuration", extra={"detail": str(warning)})
     place = Instance(directory, config.resolve(), http, http_token_file or token_of(config), greets=default)
-    read = partial(_read, config, directory, properties, quarantine)
+    read = partial(read_configuration, config, directory, properties, quarantine)
     sys.exit(uvloop.run(_serve(loaded.configuration, place, http_allow_remote, read)))
 
 
-def _read(config: Path, directory: Path, properties: tuple[str, ...], quarantine: bool = False) -> LoadedConfig:
+def read_configuration(
+    config: Path, directory: Path, properties: tuple[str, ...], quarantine: bool = False
+) -> LoadedConfig:
+    """The configuration of a node.
+
+    Args:
+        config: Its broker.xml.
+        directory: Instance directory, base of relative paths.
+        properties: ``NAME=VALUE`` for ``${NAME}`` in the file.
+        quarantine: Whether damaged records are set aside, whatever the file says.
+
+    Raises:
+        ConfigError: the file cannot be read or used.
+    """
     try:
         data = config.read_bytes()
     except OSError as error:
@@ -180,7 +193,8 @@ async def _serve(
     security = _security(configuration, place.config.parent)
     _check_modes(configuration, place)
     listener = _listen_for_management(place, allow_remote)
-    node = BrokerNode(configuration, system_environment(loop, Descriptors(raise_soft_limit())), security)
+    environment = system_environment(loop, Descriptors(raise_soft_limit()))
+    node = BrokerNode(configuration, environment, security, instance_directory=str(place.directory))
     files = _watched(node, security, place, read)
     _write_run_files(place, configuration)
     stopping: list[asyncio.Task[None]] = []

@@ -34,6 +34,8 @@ class Environment:
     """Makes the worker of one activation."""
     memory_bytes: int = 1 << 30
     """Memory that the process may use."""
+    lock_clock: Clock | None = None
+    """What the age of a lock's proof is measured with; None: ``clock``."""
     descriptors: Descriptors | None = None
     """Of the process; None: they are not counted, and listening sockets are not placed."""
     critical_paths: list[CriticalPath] = field(default_factory=list)
@@ -48,6 +50,13 @@ class SystemClock:
 
     def monotonic_ms(self) -> int:
         return time.monotonic_ns() // 1_000_000
+
+
+class BootClock(SystemClock):
+    """The machine's clocks; the monotonic one goes on while the machine is suspended (``CLOCK_BOOTTIME``)."""
+
+    def monotonic_ms(self) -> int:
+        return time.clock_gettime_ns(time.CLOCK_BOOTTIME) // 1_000_000
 
 
 class LoopTimers:
@@ -80,6 +89,7 @@ def system_environment(loop: asyncio.AbstractEventLoop, descriptors: Descriptors
 
     return Environment(
         clock=SystemClock(),
+        lock_clock=BootClock(),
         timers=LoopTimers(loop),
         entropy=SystemEntropy(),
         disk=disk,

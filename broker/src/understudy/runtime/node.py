@@ -27,6 +27,7 @@ from understudy.runtime.acceptor import Acceptor
 from understudy.runtime.connector import LoopDialer
 from understudy.runtime.descriptors import ConnectionBudget
 from understudy.runtime.environment import Environment
+from understudy.runtime.store_watch import StoreWatch
 from understudy.runtime.turn import Turn, TurningLogWriter, TurningTimers, TurningWorker
 from understudy.security.authorization import SecurityPolicy
 from understudy.session.prefixes import prefixes_of
@@ -74,6 +75,7 @@ class BrokerNode:
         security: SecurityPolicy,
         *,
         on_active: Callable[[], None] | None = None,
+        instance_directory: str | None = None,
     ) -> None:
         self.configuration = configuration
         self.environment = environment
@@ -88,6 +90,7 @@ class BrokerNode:
         self._on_active = on_active
         self._loop = asyncio.get_running_loop()
         self.started_ms = environment.clock.monotonic_ms()
+        self._watch = StoreWatch(environment.disk, configuration, instance_directory)
         self._turn = Turn(self._loop)
         self._timers = TurningTimers(environment.timers, self._turn)
         self._ended: asyncio.Future[BrokerError | None] = self._loop.create_future()
@@ -126,6 +129,7 @@ class BrokerNode:
             ConfigError: a directory is missing that is not to be made.
         """
         disk = self.environment.disk
+        self._watch.check()
         for element, directory in self.configuration.directories_not_made():
             if not disk.exists(directory):
                 raise ConfigError(f"{directory} is missing and is not to be made", path=f"core/{element}")
@@ -242,7 +246,7 @@ class BrokerNode:
         delay_ms = FOLLOW_POLL_MS
         try:
             if self.follower is None:
-                self.follower = self._follower()
+                self.follower = self._watch.follower()
             self.follower.poll(FOLLOW_STEP_BYTES)
             self.following_error = None
             if not self.follower.caught_up:
@@ -271,7 +275,7 @@ class BrokerNode:
             done(error)
             return
         except OSError as error:
-            done(Unreachable(f"cannot listen: {error}"))
+            done(DiskFailed(f"cannot activate: {error}"))
             return
         finally:
             self._activation = None
@@ -292,7 +296,8 @@ class BrokerNode:
         if self._follow_timer is not None:
             self._follow_timer.cancel()
             self._follow_timer = None
-        follower = self.follower or self._follower()
+        self._watch.check()
+        follower = self.follower or self._watch.follower()
         self.follower = None
         while follower.poll(FOLLOW_STEP_BYTES) and not follower.caught_up:
             await asyncio.sleep(0)
@@ -323,6 +328,7 @@ class BrokerNode:
             ),
             on_failure=self._store_failed,
         )
+        self._watch.activated(self.store)
         self.store.watch((configuration.large_messages_directory, configuration.paging_directory))
         self._worker = TurningWorker(environment.worker(), self._turn)
         self.broker = Broker(
@@ -370,7 +376,10 @@ class BrokerNode:
                 budget=budget,
                 descriptors=descriptors,
             )
-            await acceptor.open()
+            try:
+                await acceptor.open()
+            except OSError as error:
+                raise Unreachable(f"cannot listen: {error}") from error
             self.acceptors.append(acceptor)
 
     def reconfigure(self, configuration: Configuration) -> None:
@@ -440,6 +449,7 @@ class BrokerNode:
             closed: asyncio.Future[None] = self._loop.create_future()
             store.close(lambda: closed.set_result(None))
             await closed
+            self._watch.closed(store)
         if self._large_writer is not None:
             self._large_writer.close()
             self._large_writer = None
@@ -512,14 +522,6 @@ class BrokerNode:
         configured = self.configuration.global_max_size_bytes
         return configured if configured >= 0 else self.environment.memory_bytes // 2
 
-    def _follower(self) -> Follower:
-        return Follower(
-            self.environment.disk,
-            self.configuration.journal_directory,
-            id_cache_size=self.configuration.id_cache_size,
-            quarantine=self.configuration.quarantine_damaged_records,
-        )
-
     def _cluster_credentials(self) -> ClusterCredentials | None:
         if not self.configuration.cluster_connections:
             return None
@@ -558,7 +560,8 @@ class _NodePolicy(SharedStorePolicy):
     """The policy with its transitions visible to whoever waits for a state."""
 
     def __init__(self, node: BrokerNode, options: SharedStoreOptions) -> None:
-        super().__init__(options, node, node.lock, node.environment.clock, node.environment.timers)
+        environment = node.environment
+        super().__init__(options, node, node.lock, environment.lock_clock or environment.clock, environment.timers)
         self._owner = node
 
     def state_changed(self, origin: State, target: State, event: Event) -> None:

@@ -12,6 +12,7 @@ from __future__ import annotations
 import logging
 from contextlib import suppress
 from dataclasses import dataclass
+from typing import Final
 
 from understudy.errors import DiskFailed, DiskFull, StoreError, WrongNode
 from understudy.ids import NodeId, uuid_bytes
@@ -36,6 +37,10 @@ from understudy.store.snapshot import temporary_names
 from understudy.store.state import StoreState
 
 log = logging.getLogger(__name__)
+
+
+#: How often the segments may change while the end of the log is read.
+_FINISH_ATTEMPTS: Final = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +78,7 @@ def begin_epoch(
         DiskFailed: the store is not writable.
     """
     disk.make_directory(directory)
-    follower.finish()
+    _finish(follower)
     follower.close()
     if follower.torn is not None:
         file_cut, offset, size_bytes = follower.torn
@@ -119,6 +124,19 @@ def begin_epoch(
     removable = state.removable.items()
     state.removable = {number: of for number, of in removable if segment_name(number, of) in present}
     return Epoch(state, file, number, position, len(follower.damage.passed))
+
+
+def _finish(follower: Follower) -> None:
+    """Read to the end of the log. A node that was active before and has not noticed yet that it is not any more may
+    rename or remove segments that it prepared and never used, between listing and opening them: they are listed anew.
+    """
+    for _ in range(_FINISH_ATTEMPTS):
+        try:
+            follower.finish()
+            return
+        except FileNotFoundError as error:
+            vanished = error
+    raise DiskFailed(f"segments disappear while the log is read: {vanished}")
 
 
 def _create_first_segment(

@@ -28,6 +28,8 @@ from understudy.testing.sim_storage import CrashPoint, SharedStorage
 
 PORT: Final = 61616
 STORE: Final = "/store"
+#: Instance directories of the nodes, one below it for each.
+INSTANCES: Final = "/instances"
 QUEUE: Final = "orders"
 
 _BROKER_XML: Final = """\
@@ -238,6 +240,7 @@ class SimCluster:
             environment,
             NoSecurity(),
             on_active=lambda: self._became_active(node, process),
+            instance_directory=f"{INSTANCES}/{node.name}",
         )
         try:
             await node.server.start()

@@ -30,6 +30,9 @@ class FaultKind(Enum):
     LEASE_LOST = "lease-lost"
     """Freeze a node for longer than the storage server keeps its locks, then let it go on: the
     zombie test."""
+    SHORT_ZOMBIE = "short-zombie"
+    """Freeze a node for one to three seconds and give its locks away meanwhile: whatever it confirms afterwards
+    needs a fresh proof of its lock."""
     SYNC_FAILS = "sync-fails"
     """The next sync of a file, whoever asks for it, fails and loses what it should have kept."""
     DISK_FULL = "disk-full"
@@ -65,6 +68,9 @@ WEIGHTS: Final = {
     FaultKind.KILL_CLIENT: 2,
     FaultKind.SLOW_STORE: 2,
 }
+
+#: Kinds drawn from a stream of their own, so that the rest of a seed's plan stays what it was, and how often.
+LATER_KINDS: Final = {FaultKind.SHORT_ZOMBIE: 0.15}
 
 _WITHOUT_TARGET: Final = frozenset(
     {
@@ -112,7 +118,7 @@ def draw_faults(
     begin_s: float,
     end_s: float,
     count: int,
-    kinds: Sequence[FaultKind] = tuple(FaultKind),
+    kinds: Sequence[FaultKind] = tuple(WEIGHTS),
     clients: Sequence[str] = (),
 ) -> tuple[Fault, ...]:
     """Faults between two moments; often close together, because the second fault hits recovery.
@@ -132,6 +138,18 @@ def draw_faults(
         _draw_fault(stream, number, moment, stream.choices(usable, weights)[0], clients)
         for number, moment in enumerate(sorted(moments))
     )
+
+
+def draw_later_faults(
+    stream: random.Random, faults: tuple[Fault, ...], *, begin_s: float, end_s: float
+) -> tuple[Fault, ...]:
+    """``faults`` and, now and then, one of each of ``LATER_KINDS``; numbers follow those of ``faults``."""
+    more: list[Fault] = []
+    for kind, chance in LATER_KINDS.items():
+        if stream.random() < chance:
+            at_s = stream.uniform(begin_s, end_s)
+            more.append(_draw_fault(stream, len(faults) + len(more), at_s, kind, ()))
+    return tuple(sorted((*faults, *more), key=lambda fault: fault.at_s))
 
 
 def _draw_fault(stream: random.Random, number: int, at_s: float, kind: FaultKind, clients: Sequence[str]) -> Fault:

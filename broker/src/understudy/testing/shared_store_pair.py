@@ -12,12 +12,13 @@ import random
 from collections import Counter
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import ClassVar, Final
 
 from understudy.errors import BrokerError, DiskFailed, DiskFull, LockLost, StoreError
 from understudy.testing.checkers import Violation, judge_failures, judge_ledger, judge_refused
 from understudy.testing.cluster import PORT, QUEUE, STORE, PairOptions, SimCluster, SimNode, pair_configuration
-from understudy.testing.fault_plan import Fault, FaultKind, draw_faults
+from understudy.testing.fault_plan import Fault, FaultKind, draw_faults, draw_later_faults
 from understudy.testing.sim_environment import WALL_START_MS, Skew
 from understudy.testing.sim_loop import Death, SimLoop, SimProcess, SimulationStuck
 from understudy.testing.sim_network import Conditions, SimNetwork
@@ -72,6 +73,7 @@ def draw_plan(seed: int) -> Plan:
     stream = random.Random(f"{seed}/plan")
     # of its own, so that the rest of a seed's plan stays what it was
     consolidation = random.Random(f"{seed}/consolidation")
+    later = random.Random(f"{seed}/later faults")
     end_s = stream.uniform(5.0, 20.0)
     producers = tuple(_draw_producer(stream, f"p{number}", end_s) for number in range(stream.randint(1, 3)))
     consumers = tuple(_draw_consumer(stream, f"c{number}") for number in range(stream.choice((1, 1, 2))))
@@ -101,7 +103,12 @@ def draw_plan(seed: int) -> Plan:
         consumers=consumers,
         network=Conditions(split_chance=stream.choice((0.02, 0.3)), spike_chance=stream.choice((0.0, 0.02))),
         storage=StorageConditions(step_ms_max=stream.choice((0, 2, 20))),
-        faults=draw_faults(stream, begin_s=0.0, end_s=end_s, count=stream.randint(1, 7), clients=clients),
+        faults=draw_later_faults(
+            later,
+            draw_faults(stream, begin_s=0.0, end_s=end_s, count=stream.randint(1, 7), clients=clients),
+            begin_s=0.0,
+            end_s=end_s,
+        ),
         heal_s=end_s + stream.uniform(0.0, 3.0),
     )
 
@@ -270,13 +277,16 @@ class PairRun:
             assert process is not None
             process.pause()
             self._later(fault.duration_s, process.resume)
-        elif kind is FaultKind.LEASE_LOST:
+        elif kind in (FaultKind.LEASE_LOST, FaultKind.SHORT_ZOMBIE):
             self._expected |= {LockLost}
             process = node.process
             assert process is not None
             process.pause()
-            self._later(LEASE_S, lambda: self._lose_lease(process))
-            self._later(LEASE_S + fault.duration_s, process.resume)
+            lost_s, more_s = LEASE_S, fault.duration_s
+            if kind is FaultKind.SHORT_ZOMBIE:
+                lost_s, more_s = 0.01, 1.0 + 2.0 * fault.choice
+            self._later(lost_s, partial(self._lose_lease, process))
+            self._later(lost_s + more_s, process.resume)
         else:
             node.down_s = fault.duration_s
             if kind is FaultKind.KILL:

@@ -225,6 +225,22 @@ class SimVolume:
         other._ticks = self._ticks
         return other
 
+    def replace_files(self, below: str, other: SimVolume) -> None:
+        """Put what ``other`` holds below a directory in the place of what is there, everything synced: another copy is
+        mounted, or restored. Open files stay what they were.
+        """
+        prefix = below.rstrip("/") + "/"
+        self._pending_names = [
+            change
+            for change in self._pending_names
+            if not any(path is not None and path.startswith(prefix) for path in (change.source, change.target))
+        ]
+        source = other.copy()
+        for names in (self._names, self._stable_names):
+            for path in [path for path in names if path.startswith(prefix)]:
+                del names[path]
+            names.update((path, inode) for path, inode in source._names.items() if path.startswith(prefix))
+
     def used_bytes(self) -> int:
         """Room taken by all files."""
         return sum(len(inode.visible) for inode in self._names.values())

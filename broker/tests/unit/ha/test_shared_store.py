@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from understudy.errors import BrokerError, DiskFailed, LockLost, LockTimedOut, MachineError
+from understudy.errors import BrokerError, DescriptorsExhausted, DiskFailed, LockLost, LockTimedOut, MachineError
 from understudy.ha.activation import Done
 from understudy.ha.shared_store import (
     FAILBACK_GRACE_MS,
+    LOCK_ANSWER_MS,
     LOCK_CHECK_MS,
     LOCK_PROOF_ATTEMPTS,
     LOCK_PROOF_MS,
@@ -278,6 +279,7 @@ def test_lost_lock_ends_the_node_and_leaves_the_store_owned(time: ManualTime) ->
 def test_nothing_is_confirmed_on_an_old_proof(time: ManualTime) -> None:
     """A process that was stopped for long asks for its lock before it confirms what it wrote."""
     _, one, _ = pair(time)
+    assert one.policy.why_not_confirm() is None
     one.lost_reason = "another node activated"
     assert one.policy.why_not_confirm() is None, "the last proof is fresh"
     one.policy._cancel()  # the process is stopped: its timers do not run
@@ -296,7 +298,7 @@ def test_a_proof_is_as_old_as_the_question(time: ManualTime, slow_answers: int) 
     def lost() -> None:
         asked.append(time.monotonic_ms())
         if len(asked) <= slow_answers:
-            time.advance(LOCK_PROOF_MS + 1)
+            time.advance(LOCK_ANSWER_MS + 1)
 
     one.lost = lost  # type: ignore[method-assign]
     found = one.policy.why_not_confirm()
@@ -319,6 +321,36 @@ def test_a_slow_check_is_no_proof_for_what_was_written_meanwhile(time: ManualTim
     one.policy._check_lock()
     assert time.monotonic_ms() > began_ms + LOCK_PROOF_MS
     assert isinstance(one.policy.why_not_confirm(), LockLost)
+
+
+@pytest.mark.parametrize("stopped_ms", [LOCK_PROOF_MS + 1, 900, 1_100, 2_900])
+def test_a_process_that_was_stopped_between_two_checks_proves_its_lock_again(time: ManualTime, stopped_ms: int) -> None:
+    _, one, _ = pair(time)
+    assert one.policy.why_not_confirm() is None
+    one.policy._cancel()
+    time.advance(stopped_ms)
+    one.lost_reason = "another node activated"
+    assert isinstance(one.policy.why_not_confirm(), LockLost)
+
+
+def test_no_descriptor_left_is_not_a_lost_lock(time: ManualTime) -> None:
+    """Nothing is confirmed without a proof, the node goes on, and the lock is asked about again."""
+    _, one, _ = pair(time)
+
+    def exhausted() -> str | None:
+        raise DescriptorsExhausted("too many open files")
+
+    one.lost = exhausted  # type: ignore[method-assign]
+    time.advance(5 * LOCK_CHECK_MS)
+    assert one.serving
+    assert isinstance(one.policy.why_not_confirm(), DescriptorsExhausted)
+    del one.lost  # type: ignore[attr-defined]
+    time.advance(LOCK_CHECK_MS)
+    assert one.policy.why_not_confirm() is None
+    assert one.serving
+    one.lost_reason = "server.lock was replaced"
+    time.advance(LOCK_CHECK_MS + 10)
+    assert isinstance(one.ended[0], LockLost)
 
 
 def test_unreadable_store_ends_the_active_node(time: ManualTime) -> None:

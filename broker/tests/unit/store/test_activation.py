@@ -10,7 +10,7 @@ from tests.support.store import DIRECTORY, NODE_ID, Crashed, Rig
 from understudy.errors import DiskFailed, DiskFull, LockLost
 from understudy.ports import File
 from understudy.store.activation import begin_epoch
-from understudy.store.follower import recover
+from understudy.store.follower import Follower, recover
 from understudy.store.inspect import read_log
 from understudy.store.records import EpochRecord
 from understudy.store.segment import parse_name, segment_name
@@ -139,3 +139,32 @@ def test_the_first_segment_has_its_record_when_it_has_its_name() -> None:
     rig.volume.before_operation = look
     rig.activate("a")
     assert seen[0][4096 + 20] == 1
+
+
+class VanishingDisk(SimDisk):
+    """Segments that hold no record yet are removed by another node between being listed and being opened."""
+
+    removals = 0
+
+    def open(self, path: str, *, create: bool = False, read_only: bool = False) -> File:
+        if read_only and not create and path in self.spares:
+            self.spares.remove(path)
+            self.remove(path)
+            self.removals += 1
+        return super().open(path, create=create, read_only=read_only)
+
+    spares: list[str]
+
+
+def test_segments_that_a_zombie_removes_meanwhile_do_not_stop_an_activation() -> None:
+    rig = Rig(random.Random(5))
+    store = rig.activate("a")
+    rig.queue()
+    rig.settle()
+    used = {segment_name(number, 1) for number in store.state.segments}
+    spares = [name for name in rig.disk("j").list(DIRECTORY) if parse_name(name) is not None and name not in used]
+    assert spares
+    disk = VanishingDisk(rig.volume, "b")
+    disk.spares = [f"{DIRECTORY}/{name}" for name in spares]
+    begin_epoch(Follower(disk, DIRECTORY), disk, DIRECTORY, rig.time, NODE_ID, 65536)
+    assert disk.removals

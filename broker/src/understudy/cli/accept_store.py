@@ -1,0 +1,53 @@
+"""``understudy accept-store``: let a node start with a store that is behind what it has seen, or another one.
+
+Exit codes: 0 accepted, 1 the store cannot be read, 2 usage or configuration.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from understudy.cli.run import read_configuration
+from understudy.errors import StoreError
+from understudy.runtime.disk import RealDisk
+from understudy.store.follower import recover
+from understudy.store.seen import SeenPosition, position_of
+
+
+@click.command("accept-store")
+@click.option(
+    "--instance",
+    type=click.Path(path_type=Path, exists=True, file_okay=False, resolve_path=True),
+    required=True,
+    help="Instance directory of the node.",
+)
+@click.option(
+    "--config", type=click.Path(path_type=Path), help="The node's broker.xml; default: etc/broker.xml of the instance."
+)
+@click.option("--property", "properties", multiple=True, metavar="NAME=VALUE", help="Value for ${NAME} in broker.xml.")
+def accept_store(instance: Path, config: Path | None, properties: tuple[str, ...]) -> None:
+    """Accept the store as it is now, although this node has seen a later state of it.
+
+    A node refuses a store that is behind what it has seen: messages that it confirmed are missing there. Run this on
+    each node of the pair, as the user of the broker, while the node is stopped.
+    """
+    configuration = read_configuration(config or instance / "etc" / "broker.xml", instance, properties).configuration
+    disk = RealDisk()
+    seen = SeenPosition(disk, str(instance))
+    before = disk.exists(seen.path)
+    follower = recover(disk, configuration.journal_directory)
+    follower.close()
+    found = position_of(follower)
+    click.echo(f"in the store: {found}")
+    try:
+        noted = str(seen.read() or "nothing")
+    except StoreError as error:
+        noted = str(error)
+    click.echo(f"noted before: {noted}")
+    if found.epoch:
+        seen.accept(found)
+    elif before:
+        disk.remove(seen.path)
+    click.echo(f"accepted; {seen.path} is changed")

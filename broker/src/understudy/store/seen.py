@@ -1,0 +1,273 @@
+"""The highest position of its store that a node has seen, and the refusal of a store that is behind it.
+
+A store that was rolled back to an older copy, or that lost its newest epochs, looks whole: it is only shorter than it
+was. So each node keeps the highest (epoch, sequence) that it knows to be durable in a file of its instance directory,
+outside of the store, and refuses a store that is behind, at its start and before it activates. An operator who wants
+the older state accepts it with ``understudy accept-store``. ADR 0031.
+
+What counts as durable: a node that is active notes what its syncs have confirmed. A node that follows notes a batch
+once a later one is in the log: a batch is begun when the one before is synced. Where the configuration does not sync
+every batch, only the beginning of an epoch is noted.
+
+The same directory holds ``etc/store-seen.json``, written by the Ansible collection: the identity of the store that the
+node uses. ``check_identity`` compares it with ``store.json`` beside the store's directories.
+
+Not here: when a position is noted (``runtime.node``).
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import posixpath
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Final
+
+from understudy.errors import StoreBehind, StoreError, WrongStore
+from understudy.ports import Disk
+from understudy.store.follower import Follower
+from understudy.store.log_chain import newest_epoch
+
+log = logging.getLogger(__name__)
+
+#: Below the instance directory.
+POSITION_FILE: Final = "run/store-position.json"
+IDENTITY_NOTE: Final = "etc/store-seen.json"
+#: Beside the directories of the store.
+IDENTITY_FILE: Final = "store.json"
+#: Every record of a position has this size, so that it is replaced by one write of one sector.
+_RECORD_BYTES: Final = 256
+_FILE_BYTES_MAX: Final = 64 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Position:
+    """How far a log goes."""
+
+    node_id: str
+    """Of the store; empty for a store without any segment."""
+    epoch: int
+    sequence: int
+
+    def __str__(self) -> str:
+        return f"epoch {self.epoch}, sequence {self.sequence} of node {self.node_id or '(none)'}"
+
+
+class SeenPosition:
+    """The position file of one instance directory."""
+
+    def __init__(self, disk: Disk, instance: str) -> None:
+        """Nothing is read yet.
+
+        Args:
+            disk: Where the instance directory is.
+            instance: Absolute path of the instance directory; ``run`` below it is made when it is missing.
+        """
+        self._disk = disk
+        self._instance = instance
+        self.path = f"{instance}/{POSITION_FILE}"
+        self._noted: Position | None = None
+        self._failed = False
+
+    def read(self) -> Position | None:
+        """The highest position seen; None if there is none yet.
+
+        Raises:
+            StoreError: the file cannot be read, or is not one.
+        """
+        data = _read_file(self._disk, self.path)
+        if data is None or not data.strip(b"\0"):
+            # blank: the power failed while it was made, before anything was noted
+            return None
+        try:
+            fields = json.loads(data)
+            position = Position(str(fields["node_id"]), int(fields["epoch"]), int(fields["sequence"]))
+        except (ValueError, KeyError, TypeError) as error:
+            raise StoreError(
+                f"{self.path} holds no position of a store", hint="remove it if the store is known to be the right one"
+            ) from error
+        self._noted = position
+        return position
+
+    def check(self, found: Position) -> None:
+        """Raises StoreBehind when the store is not the one that was seen, or is behind it."""
+        seen = self.read()
+        if seen is None:
+            return
+        if seen.node_id == found.node_id and found.epoch >= seen.epoch and found.sequence >= seen.sequence:
+            return
+        raise StoreBehind(
+            f"the store has {found}, but this node has seen {seen} ({self.path})",
+            hint=f"mount the right store, or accept this one: understudy accept-store --instance {self._instance}",
+        )
+
+    def check_epoch(self, names: Sequence[str], directory: str) -> None:
+        """The part of ``check`` that the names of the segments tell, before anything is opened or made.
+
+        Raises:
+            StoreBehind: the newest segments that were seen are missing.
+        """
+        seen = self.read()
+        if seen is not None and (epoch := newest_epoch(list(names))) < seen.epoch:
+            raise StoreBehind(
+                f"the newest epoch in {directory} is {epoch or 'none'}, but this node has seen {seen} ({self.path})",
+                hint=f"is the store mounted? To accept it: understudy accept-store --instance {self._instance}",
+            )
+
+    def note(self, position: Position, *, sync: bool = False) -> None:
+        """Remember a position if it is higher than the one that was noted last.
+
+        A file that cannot be written is logged once; the node goes on.
+
+        Args:
+            position: Durable in the store.
+            sync: Make it durable here, too; else it may be lost with the machine's power.
+        """
+        noted = self._noted
+        if noted is not None and noted.node_id == position.node_id:
+            if position.epoch < noted.epoch or position.sequence < noted.sequence:
+                return
+            if position == noted and not sync:
+                return
+        try:
+            self.accept(position, sync=sync)
+            self._failed = False
+        except (StoreError, OSError) as error:
+            if not self._failed:
+                log.warning("the position of the store cannot be noted", extra={"error": str(error)})
+            self._failed = True
+
+    def accept(self, position: Position, *, sync: bool = True) -> None:
+        """Replace what is noted, also by something lower.
+
+        Raises:
+            StoreError: the file cannot be written.
+        """
+        text = json.dumps({"node_id": position.node_id, "epoch": position.epoch, "sequence": position.sequence})
+        record = (text.ljust(_RECORD_BYTES - 1) + "\n").encode()
+        made = not self._disk.exists(self.path)
+        if made:
+            self._disk.make_directory(posixpath.dirname(self.path))
+        file = self._disk.open(self.path, create=made)
+        try:
+            file.write(0, (record,))
+            if sync or made:
+                file.sync()
+        finally:
+            file.close()
+        if made:
+            self._disk.sync_directory(posixpath.dirname(self.path))
+        self._noted = position
+
+
+class WatchedFollower(Follower):
+    """A follower that notes what it read, and whose end must not be behind what was seen before."""
+
+    def __init__(
+        self,
+        disk: Disk,
+        directory: str,
+        seen: SeenPosition,
+        *,
+        syncs: bool,
+        id_cache_size: int,
+        quarantine: bool = False,
+    ) -> None:
+        """As ``Follower``.
+
+        Args:
+            disk: Where the store is.
+            directory: Absolute path of the store.
+            seen: Is checked by ``finish``.
+            syncs: Whether every batch of this log is synced before the next is begun.
+            id_cache_size: Duplicate ids kept per address.
+            quarantine: Whether damaged records are set aside.
+        """
+        super().__init__(disk, directory, id_cache_size=id_cache_size, quarantine=quarantine)
+        self._seen = seen
+        self._syncs = syncs
+        self._sample: tuple[Position, tuple[int, int]] | None = None
+        """A position and the batch it ends in: durable once another batch follows."""
+        self._sample_restarts = 0
+
+    def poll(self, max_bytes: int) -> int:
+        applied = super().poll(max_bytes)
+        if applied and self._syncs:
+            self._note_read()
+        return applied
+
+    def finish(self) -> None:
+        """As ``Follower.finish``.
+
+        Raises:
+            StoreBehind: the log ends before the position that was seen.
+        """
+        super().finish()
+        self._seen.check(position_of(self))
+
+    def _note_read(self) -> None:
+        cursor, node_id = self._cursor, self.chain.node_id
+        if cursor is None or node_id is None or not cursor.sequence:
+            return
+        batch = (cursor.number, cursor.batch)
+        sample = self._sample if self._sample_restarts == self.restarts else None
+        if sample is not None and sample[1] == batch:
+            return
+        if sample is not None:
+            self._seen.note(sample[0])
+        self._sample, self._sample_restarts = (Position(node_id, cursor.epoch, cursor.sequence), batch), self.restarts
+
+
+def check_identity(disk: Disk, instance: str, directories: Sequence[str]) -> None:
+    """Compare the identity that the instance directory notes with the one beside each directory of the store.
+
+    Args:
+        disk: Where all of them are.
+        instance: Instance directory; without ``IDENTITY_NOTE`` in it nothing is checked.
+        directories: Directories of the store; ``IDENTITY_FILE`` is expected in the parent of each.
+
+    Raises:
+        WrongStore: there is no identity, or another one.
+        StoreError: a file cannot be read.
+    """
+    note_path = f"{instance}/{IDENTITY_NOTE}"
+    noted = _store_id(disk, note_path)
+    if noted is None:
+        return
+    for path in dict.fromkeys(f"{posixpath.dirname(directory)}/{IDENTITY_FILE}" for directory in directories):
+        found = _store_id(disk, path)
+        if found != noted:
+            what = f"{path} is missing" if found is None else f"{path} names the store {found}"
+            raise WrongStore(
+                f"{what}, but {note_path} says that this node uses the store {noted}",
+                hint="is the store mounted? If it was given up on purpose, remove the note",
+            )
+
+
+def _store_id(disk: Disk, path: str) -> str | None:
+    data = _read_file(disk, path)
+    if data is None:
+        return None
+    with suppress(ValueError, KeyError, TypeError):
+        return str(json.loads(data)["store_id"])
+    raise WrongStore(f"{path} holds no identity of a store")
+
+
+def _read_file(disk: Disk, path: str) -> bytes | None:
+    try:
+        file = disk.open(path, read_only=True)
+    except FileNotFoundError:
+        return None
+    try:
+        return file.read(0, _FILE_BYTES_MAX)
+    finally:
+        file.close()
+
+
+def position_of(follower: Follower) -> Position:
+    """The position that a follower has read up to."""
+
+    # not the state's node id: a log that begins with a snapshot need not have an EPOCH record any more
+    return Position(follower.chain.node_id or "", follower.chain.epoch, follower.state.sequence)

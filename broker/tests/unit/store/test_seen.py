@@ -1,0 +1,148 @@
+"""Goal: a store that is behind what was seen, or another one, is refused by name; the one that was used never is."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from understudy.errors import StoreBehind, StoreError, WrongStore
+from understudy.store.seen import Position, SeenPosition, check_identity
+from understudy.testing.sim_disk import SimDisk, SimVolume
+
+NODE = "0f1e2d3c-4b5a-4697-8897-a6b5c4d3e2f1"
+SEEN = Position(NODE, 5, 1_000)
+
+
+@pytest.fixture
+def volume() -> SimVolume:
+    return SimVolume()
+
+
+def write(disk: SimDisk, path: str, text: str) -> None:
+    disk.make_directory(path.rpartition("/")[0])
+    file = disk.open(path, create=not disk.exists(path))
+    file.write(0, (text.encode(),))
+    file.close()
+
+
+def test_nothing_is_refused_before_anything_was_seen(volume: SimVolume) -> None:
+    seen = SeenPosition(volume.disk("a"), "/instance")
+    seen.check(SEEN)
+    seen.check_epoch([], "/store/journal")
+    assert seen.read() is None
+
+
+@pytest.mark.parametrize(
+    "found",
+    [
+        Position(NODE, 4, 1_000),
+        Position(NODE, 5, 999),
+        # started anew from an older copy, which another node accepted
+        Position(NODE, 7, 800),
+        Position("another", 5, 1_000),
+        Position("", 0, 0),
+    ],
+)
+def test_a_store_that_is_behind_is_refused_and_both_are_named(volume: SimVolume, found: Position) -> None:
+    SeenPosition(volume.disk("a"), "/instance").note(SEEN)
+    with pytest.raises(StoreBehind) as caught:
+        SeenPosition(volume.disk("a"), "/instance").check(found)
+    text = str(caught.value)
+    assert f"epoch {found.epoch}, sequence {found.sequence}" in text
+    assert "epoch 5, sequence 1000" in text
+    assert "understudy accept-store --instance /instance" in text
+
+
+@pytest.mark.parametrize("found", [SEEN, Position(NODE, 5, 1_001), Position(NODE, 6, 1_000)])
+def test_a_store_that_is_not_behind_is_taken(volume: SimVolume, found: Position) -> None:
+    SeenPosition(volume.disk("a"), "/instance").note(SEEN)
+    SeenPosition(volume.disk("a"), "/instance").check(found)
+
+
+def test_what_is_lower_is_not_noted_and_can_be_accepted(volume: SimVolume) -> None:
+    seen = SeenPosition(volume.disk("a"), "/instance")
+    seen.note(SEEN)
+    seen.note(Position(NODE, 4, 2_000))
+    seen.note(Position(NODE, 5, 10))
+    assert SeenPosition(volume.disk("a"), "/instance").read() == SEEN
+    older = Position(NODE, 3, 500)
+    seen.accept(older)
+    seen = SeenPosition(volume.disk("a"), "/instance")
+    seen.check(older)
+    seen.check_epoch(["segment-000000000001-0000000003.log"], "/store/journal")
+
+
+def test_missing_epochs_are_noticed_by_the_names_alone(volume: SimVolume) -> None:
+    seen = SeenPosition(volume.disk("a"), "/instance")
+    seen.note(SEEN)
+    with pytest.raises(StoreBehind, match="newest epoch in /store/journal is 4"):
+        seen.check_epoch(["segment-000000000009-0000000004.log"], "/store/journal")
+    with pytest.raises(StoreBehind, match="is none"):
+        seen.check_epoch([], "/store/journal")
+
+
+def test_a_blank_file_is_none_and_any_other_text_is_refused(volume: SimVolume) -> None:
+    seen = SeenPosition(volume.disk("a"), "/instance")
+    write(volume.disk("a"), seen.path, "\0" * 256)
+    assert seen.read() is None
+    for text in ("no json" + " " * 300, json.dumps({"epoch": 1}) + " " * 300, "[]" + " " * 300):
+        write(volume.disk("a"), seen.path, text)
+        with pytest.raises(StoreError, match="holds no position"):
+            seen.read()
+
+
+def test_a_disk_that_refuses_the_note_is_logged_and_stops_nothing(
+    volume: SimVolume, caplog: pytest.LogCaptureFixture
+) -> None:
+    seen = SeenPosition(volume.disk("a"), "/instance")
+    seen.note(SEEN)
+    volume.fail_next_sync(2)
+    seen.note(Position(NODE, 6, 1_001), sync=True)
+    seen.note(Position(NODE, 6, 1_002), sync=True)
+    assert caplog.text.count("cannot be noted") == 1
+
+
+class Identities:
+    """A store with its identity, and a note of it."""
+
+    def __init__(self, volume: SimVolume) -> None:
+        self.disk = volume.disk("a")
+        self.write("/store/store.json", "one")
+        self.write("/instance/etc/store-seen.json", "one")
+
+    def write(self, path: str, store_id: str) -> None:
+        write(self.disk, path, json.dumps({"store_id": store_id, "cluster": "c", "pair": "p"}))
+
+    def check(self) -> None:
+        check_identity(self.disk, "/instance", ("/store/journal", "/store/lock"))
+
+
+def test_the_store_that_was_noted_is_taken(volume: SimVolume) -> None:
+    Identities(volume).check()
+
+
+def test_without_a_note_any_store_is_taken(volume: SimVolume) -> None:
+    identities = Identities(volume)
+    identities.disk.remove("/instance/etc/store-seen.json")
+    identities.disk.remove("/store/store.json")
+    identities.check()
+
+
+def test_a_store_without_identity_or_with_another_is_refused(volume: SimVolume) -> None:
+    identities = Identities(volume)
+    identities.write("/store/store.json", "two")
+    with pytest.raises(WrongStore, match=r"/store/store\.json names the store two, .* uses the store one"):
+        identities.check()
+    identities.disk.remove("/store/store.json")
+    with pytest.raises(WrongStore, match=r"/store/store\.json is missing, .*is the store mounted"):
+        identities.check()
+    write(identities.disk, "/store/store.json", "{}")
+    with pytest.raises(WrongStore, match="holds no identity"):
+        identities.check()
+
+
+def test_every_directory_is_looked_at(volume: SimVolume) -> None:
+    identities = Identities(volume)
+    with pytest.raises(WrongStore, match=r"/elsewhere/store\.json is missing"):
+        check_identity(identities.disk, "/instance", ("/store/journal", "/elsewhere/lock"))
