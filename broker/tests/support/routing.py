@@ -110,6 +110,7 @@ class FakeStore:
         self.prepared: dict[int, bytes] = {}
         self.reads = 0
         self.quarantine = Quarantine(SimVolume().disk("fake"), "/store", AtOnce())
+        self.read_back = SimpleNamespace(place_of=lambda location: None)
         self.failed: list[BaseException] = []
         self.fail = self.failed.append
         self._last_id = 0

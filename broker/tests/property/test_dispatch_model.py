@@ -1,0 +1,143 @@
+"""A dispatch that fails at any step leaves counts and queue as they were, or has the message set aside.
+
+Method: every function that a dispatch calls may raise once, at a call that Hypothesis chooses: reading a body back,
+writing to a client, the acknowledgement of a pre-acknowledging consumer, a departure. Whatever is raised, each message
+is in exactly one place afterwards, the counts are the sums of those places, and with the cause gone everything is
+delivered in order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+from unittest.mock import patch
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from support.routing import FakeCallback, World, callback_of, text
+from understudy.errors import DiskFailed, JournalCorrupt
+from understudy.routing.delivery import dispatch
+from understudy.routing.paging import Paging
+from understudy.routing.post_office import PostOffice
+from understudy.routing.queue import Queue
+from understudy.session.consumer import ServerConsumer
+
+ERRORS: dict[str, Callable[[], BaseException]] = {
+    "store": lambda: DiskFailed("cannot write: Input/output error"),
+    "damage": lambda: JournalCorrupt("message is damaged", file="/x", offset=1),
+    "bug": lambda: RuntimeError("a bug"),
+    "interrupt": KeyboardInterrupt,
+}
+#: Where a dispatch may fail: class and function.
+STEPS: tuple[tuple[type, str], ...] = (
+    (Paging, "read"),
+    (FakeCallback, "deliver"),
+    (FakeCallback, "deliver_run"),
+    (Queue, "acknowledge"),
+    (Queue, "expire_waiting"),
+    (Queue, "may_go_on"),
+    (ServerConsumer, "deliver"),
+    (ServerConsumer, "deliver_run"),
+    (ServerConsumer, "writable"),
+    (PostOffice, "now_ms"),
+)
+
+
+def places(queue: Queue, office: PostOffice, consumers: list[ServerConsumer]) -> list[int]:
+    """Message ids in every place that holds some."""
+    return sorted(
+        [reference.message_id for reference in queue.waiting]
+        + [reference.message_id for reference in office.scheduled.of(queue)]
+        + [message_id for consumer in consumers for message_id in consumer.delivering]
+    )
+
+
+@given(
+    step=st.sampled_from(STEPS),
+    kind=st.sampled_from(sorted(ERRORS)),
+    at=st.integers(1, 6),
+    selector=st.sampled_from([None, "odd = 1 OR odd = 0"]),
+    paged=st.booleans(),
+    runs=st.booleans(),
+    pre_acknowledge=st.booleans(),
+    lends=st.booleans(),
+    groups=st.booleans(),
+    count=st.integers(1, 6),
+)
+def test_any_error_at_any_step_of_a_dispatch(
+    step: tuple[type, str],
+    kind: str,
+    at: int,
+    selector: str | None,
+    paged: bool,
+    runs: bool,
+    pre_acknowledge: bool,
+    lends: bool,
+    groups: bool,
+    count: int,
+) -> None:
+    world = World({"#": {"max_size_bytes": 0 if paged else -1}})
+    office = world.office
+    queue = world.queue("q", non_destructive=lends)
+    producer = world.session()
+    for number in range(count):
+        properties: dict[str, Any] = {"odd": number % 2}
+        if groups and number % 3 == 2:
+            properties["_AMQ_GROUP_ID"] = "g"
+        producer.send(text(str(number), properties=properties))
+    sessions = [world.session(callback=FakeCallback(runs=runs), pre_acknowledge=pre_acknowledge) for _ in range(2)]
+    for session in sessions:
+        session.create_consumer(0, "q", selector)
+        session.receive_consumer_credits(0, -1)
+    consumers = [session.consumers[0] for session in sessions]
+    before = {reference.message_id for reference in queue.waiting}
+    owner, name = step
+    original = getattr(owner, name)
+    calls = 0
+
+    def failing(*arguments: Any, **options: Any) -> Any:
+        nonlocal calls
+        calls += 1
+        if calls == at:
+            raise ERRORS[kind]()
+        return original(*arguments, **options)
+
+    with patch.object(owner, name, failing):
+        try:
+            queue.read_back_left = queue.looks_left = 1_000
+            dispatch(queue, office.now_ms())
+        except (DiskFailed, JournalCorrupt, RuntimeError, KeyboardInterrupt):
+            pass
+    aside = len(office.scheduled.of(queue))
+    held = [consumer.delivering for consumer in consumers]
+    assert queue.scheduled_count == aside
+    assert queue.delivering_count == sum(map(len, held))
+    gone = {entry.message_id for entry in world.store.quarantine.entries() if not entry.held}
+    assert len(gone) == queue.messages_killed
+    waiting = {reference.message_id for reference in (*queue.waiting, *office.scheduled.of(queue))}
+    if lends:
+        assert queue.message_count == len(queue.waiting) + aside == len(before - gone)
+        assert waiting == before - gone
+    else:
+        found = places(queue, office, consumers)
+        assert len(found) == len(set(found)) == queue.message_count
+        assert pre_acknowledge or set(found) == before - gone
+        assert queue.message_count == len(before - gone) - queue.messages_acknowledged
+    # the cause is gone: what waits is delivered, in order
+    order = [int(callback_of_message) for callback_of_message in [*map(bytes, waiting_bodies(world, queue))]]
+    assert order == sorted(order)
+    for session in sessions:
+        session.close(failed=True)
+    heir = world.session()
+    heir.create_consumer(0, "q")
+    heir.receive_consumer_credits(0, -1)
+    world.turn()
+    delivered = [int(body) for body in callback_of(heir).bodies()]
+    assert delivered == sorted(delivered)
+    assert len(delivered) == queue.message_count - queue.scheduled_count
+
+
+def waiting_bodies(world: World, queue: Queue) -> list[bytes]:
+    """Bodies of what waits, in the order of delivery."""
+    return [bytes(queue.read(reference).body) for _, reference in queue.browse((9, -1))]
