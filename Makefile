@@ -56,7 +56,8 @@ test: $(VENV)/.complete $(VENV)/.spark ## All checks of a change, at most 25 min
 	  "spark=$(MAKE) --no-print-directory spark" \
 	  "interop-short=$(MAKE) --no-print-directory interop-short" \
 	  "collection=$(MAKE) --no-print-directory collection" \
-	  "molecule=$(MAKE) --no-print-directory molecule-default"
+	  "molecule=$(MAKE) --no-print-directory molecule-default" \
+	  "ssh=$(PY) .ci/ssh_hosts.py --check && $(MAKE) --no-print-directory ssh"
 
 .PHONY: test-all
 test-all: $(VENV)/.complete $(VENV)/.spark ## make test, new examples, every interop scenario and 2,000 seeds
@@ -66,6 +67,7 @@ test-all: $(VENV)/.complete $(VENV)/.spark ## make test, new examples, every int
 	  "long=EXAMPLES=random $(PYTEST) -m long broker/tests/property broker/tests/integration" \
 	  "fuzz=$(MAKE) --no-print-directory fuzz" \
 	  "interop=$(MAKE) --no-print-directory interop" \
+	  "ssh-drill=$(PY) .ci/ssh_hosts.py --check && $(MAKE) --no-print-directory ssh-drill" \
 	  "seeds=$(MAKE) --no-print-directory simulation-long"
 
 .PHONY: static

@@ -87,3 +87,14 @@ collection-sanity: $(VENV)/.complete
 .PHONY: molecule-default
 molecule-default: $(VENV)/.complete $(COLLECTION) ## Deploy, kill, fail back and remove a pair, as an operator would
 	$(ANSIBLE) molecule test --scenario-name default
+
+# Hosts reached by ssh as an unprivileged user, with sudo, without a package index, and with Debian's own Python.
+SSH_HOSTS := $(ANSIBLE) .ci/ssh_hosts.py 2 $(SCRATCH)/ssh
+
+.PHONY: ssh
+ssh: $(VENV)/.complete $(COLLECTION) ## Deploy with security on over real ssh with become
+	@$(SSH_HOSTS) tests/ssh/deploy.sh
+
+.PHONY: ssh-drill
+ssh-drill: $(VENV)/.complete $(COLLECTION) ## Deploy a pair over ssh twice, and drill it
+	@$(SSH_HOSTS) tests/ssh/deploy.sh drill

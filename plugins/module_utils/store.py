@@ -22,6 +22,8 @@ STORES = ("bindings", "journal", "large-messages", "paging")
 LOCKS = "lock"
 IDENTITY = "store.json"
 NOTE = "etc/store-seen.json"
+POSITION = "run/store-position.json"
+"""Where the broker notes how far it has seen the log; it refuses a store that is behind."""
 
 
 class StoreError(Exception):
@@ -122,7 +124,7 @@ def judge(store: Path, instance: Path, wanted: StoreIdentity) -> StoreIdentity |
     if found is None and noted is not None:
         raise StoreError(
             f"{store} is empty of the store {noted.store_id} that this host used before; is it mounted? "
-            f"If the store was given up on purpose, remove {instance / NOTE}"
+            f"If the store was given up on purpose, remove {instance / NOTE} and {instance / POSITION}"
         )
     if found is None:
         foreign = [name for name in STORES if (store / name).is_dir() and any((store / name).iterdir())]

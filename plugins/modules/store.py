@@ -90,6 +90,7 @@ from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.understudy.broker.plugins.module_utils.mounts import MOUNTINFO, Mount, mount_of, read_mounts
 from ansible_collections.understudy.broker.plugins.module_utils.store import (
     IDENTITY,
+    NOTE,
     Elsewhere,
     StoreError,
     StoreIdentity,
@@ -120,6 +121,12 @@ def make_directory(module: AnsibleModule, path: Path, *, create: bool = True) ->
 def set_owner(module: AnsibleModule, path: Path) -> bool:
     """Files of the store belong to the owner of its directories, and are nobody's to run."""
     arguments = module.load_file_common_arguments({**module.params, "mode": FILE_MODE}, path=str(path))
+    return bool(module.set_fs_attributes_if_different(arguments, False))
+
+
+def set_group(module: AnsibleModule, path: Path) -> bool:
+    """The broker compares the note with its store at every start: its group may read it, whatever the umask."""
+    arguments = module.load_file_common_arguments({**module.params, "owner": None, "mode": FILE_MODE}, path=str(path))
     return bool(module.set_fs_attributes_if_different(arguments, False))
 
 
@@ -154,6 +161,7 @@ def prepare(
         found, changed = claim(store, wanted), True
     changed |= set_owner(module, store / IDENTITY)
     changed |= note(instance, found, write_whole)
+    changed |= set_group(module, instance / NOTE)
     return changed, judge(store, instance, wanted)
 
 

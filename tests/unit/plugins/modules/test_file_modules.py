@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 import tarfile
 from pathlib import Path
@@ -138,6 +139,14 @@ class TestStore:
         assert result["failed"]
         assert "does not exist; mount the store" in result["msg"]
         assert not (tmp_path / "store").exists()
+
+    def test_the_note_can_be_read_by_the_broker_whatever_the_umask(self, tmp_path: Path, run_module: Any) -> None:
+        before = os.umask(0o077)
+        try:
+            run_module(store, **self.arguments(tmp_path))
+        finally:
+            os.umask(before)
+        assert (tmp_path / "instance/etc/store-seen.json").stat().st_mode & 0o777 == 0o640
 
     def test_nothing_is_made_where_another_host_has_the_path_mounted(self, tmp_path: Path, run_module: Any) -> None:
         deeper = {"point": str(tmp_path / "store" / "mounted" / "deep"), "kind": "nfs4", "source": "s:/x"}
