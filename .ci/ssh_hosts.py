@@ -12,8 +12,8 @@ ssh: the ProxyCommand of DIRECTORY/ssh_config starts ``sshd -i`` inside the host
 The hosts are named h1, h2, ...; the environment of COMMAND has UNDERSTUDY_SSH_CONFIG, the file for ``ssh -F``. When the
 command has ended, the hosts and everything that runs in them are killed, and DIRECTORY is removed.
 
-``--check`` sets nothing up. Exit code: that of the command; 77 where this machine cannot have such hosts, with the reason
-as the last line.
+``--check`` sets nothing up. Exit code: that of the command; 77 where this machine cannot have such hosts, with the
+reason as the last line.
 """
 
 from __future__ import annotations
