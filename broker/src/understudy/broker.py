@@ -24,6 +24,7 @@ from understudy.protocols.core.reattachment import Reattachments
 from understudy.protocols.core.services import CoreServices
 from understudy.routing.deployment import check_deployable, deploy
 from understudy.routing.post_office import PostOffice
+from understudy.routing.retroactive import Retroactive
 from understudy.routing.settings import AddressSettingsRepository
 from understudy.security.authorization import SecurityPolicy
 from understudy.security.login_guard import LoginGuard
@@ -86,6 +87,7 @@ class Broker:
         self.resources = self._resources(configuration, clock, timers)
         self.resources.restore(store.state)
         self.post_office.settle()
+        Retroactive(self.post_office, configuration.internal_naming_prefix)
         deploy(self.post_office, configuration.addresses, configuration.diverts)
         self.post_office.auto_deletion.sweep_at_activation()
         self.services = CoreServices(

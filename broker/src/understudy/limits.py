@@ -152,3 +152,6 @@ QUARANTINE_ENTRIES_MAX = 10_000
 QUARANTINE_BYTES_MAX = 1024 * 1024 * 1024
 #: Entries of the quarantine in one answer of management.
 QUARANTINE_SHOWN_MAX = 1_000
+
+#: Most messages that a retroactive address keeps: a new queue gets them all at once. Messages.
+RETROACTIVE_MESSAGES_MAX = 10_000

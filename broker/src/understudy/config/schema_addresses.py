@@ -9,7 +9,7 @@ from typing import Final
 
 from understudy.config.grammar import INT_MAX as _INT
 from understudy.config.grammar import Attribute, Kind, container, named, no_effect, not_yet, refused, row
-from understudy.limits import ID_CACHE_SIZE
+from understudy.limits import ID_CACHE_SIZE, RETROACTIVE_MESSAGES_MAX
 
 BOOLEAN, INTEGER, LONG, TEXT = Kind.BOOLEAN, Kind.INTEGER, Kind.LONG, Kind.TEXT
 MS, BYTES, CHOICE, DECIMAL = Kind.MILLISECONDS, Kind.BYTES, Kind.CHOICE, Kind.DECIMAL
@@ -229,9 +229,12 @@ _LIFE: Final = (
         "diverts of this file are made anew by each activation",
         row("config-delete-diverts", CHOICE, "OFF", "Whether diverts gone from it go.", choices=("OFF", "FORCE")),
     ),
-    *refused(
-        "queues made later would miss what they are promised",
-        row("retroactive-message-count", LONG, "0", "Messages kept for queues made later."),
+    row(
+        "retroactive-message-count",
+        LONG,
+        "0",
+        "Last messages of the address that each queue made later gets; 0 is none.",
+        maximum=RETROACTIVE_MESSAGES_MAX,
     ),
     *not_yet(
         row("redistribution-delay", MS, "-1", "Wait before messages without consumers move on; -1 is for ever."),

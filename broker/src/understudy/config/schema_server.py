@@ -80,8 +80,11 @@ _IDENTITY: Final[tuple[Element, ...]] = (
     row("suppress-session-notifications", BOOLEAN, "false", "Send no notification when sessions come and go."),
     row("management-address", TEXT, "activemq.management", "Address that takes management requests as messages."),
     row("management-notification-address", TEXT, "activemq.notifications", "Address notifications are sent to."),
-    *not_yet(
-        row("internal-naming-prefix", TEXT, "$.activemq.internal.", "Prefix of what the broker names itself."),
+    row(
+        "internal-naming-prefix",
+        TEXT,
+        "$.activemq.internal.",
+        "Prefix of what the broker names itself: the address, queues and divert of a retroactive address.",
     ),
 )
 

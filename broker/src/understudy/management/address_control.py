@@ -80,7 +80,7 @@ _ATTRIBUTES: Final = (
     ("isAutoCreated", "autoCreated", "Whether it was made on demand."),
     ("isInternal", "internal", "Whether it is the broker's own."),
     ("isTemporary", "temporary", "Whether it goes with a connection."),
-    ("isRetroactiveResource", "retroactiveResource", "Retroactive addresses do not exist here."),
+    ("isRetroactiveResource", "retroactiveResource", "Whether it keeps messages of a retroactive address."),
     ("getCurrentDuplicateIdCacheSize", "currentDuplicateIdCacheSize", "Duplicate ids it remembers."),
 )
 _C = AddressControl

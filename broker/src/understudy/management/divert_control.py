@@ -29,6 +29,12 @@ class DivertControl(Control):
 
     divert: Divert
 
+    @property
+    def retroactive(self) -> bool:
+        """Whether it keeps the messages of a retroactive address."""
+        known = self.node.services.post_office.directory.retroactive
+        return known is not None and known.is_resource(self.divert.name)
+
 
 class DivertControls:
     """Finds diverts by name."""
@@ -48,7 +54,7 @@ class DivertControls:
             operation("getRoutingType", lambda c: c.divert.configuration.routing_type.name, "Of what it forwards."),
             operation("getTransformerClassName", lambda control: None, "Classes cannot be loaded here."),
             operation("getTransformerPropertiesAsJSON", lambda control: "{}", "For the same reason."),
-            operation("isRetroactiveResource", lambda control: False, "Retroactive diverts do not exist here."),
+            operation("isRetroactiveResource", lambda c: c.retroactive, "Whether it serves a retroactive address."),
         ],
     )
 

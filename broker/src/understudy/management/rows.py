@@ -122,7 +122,7 @@ def address_row(address: Address, global_max_size_bytes: int) -> dict[str, objec
         "autoCreated": address.auto_created,
         "paused": address.paused,
         "currentDuplicateIdCacheSize": len(address.duplicate_ids),
-        "retroactiveResource": False,
+        "retroactiveResource": address.retroactive_resource,
         "unroutedMessageCount": address.messages_unrouted,
         "routedMessageCount": address.messages_routed,
         "messageCount": address.message_count,

@@ -63,6 +63,7 @@ class Address:
         "pages",
         "pause_stored",
         "paused",
+        "retroactive_resource",
         "routing_types",
         "settings",
         "size_bytes",
@@ -107,6 +108,8 @@ class Address:
         """Messages of ``message_count`` whose body is not in memory."""
         self.pages: PageChain | None = None
         """Where it spills to; None = nowhere."""
+        self.retroactive_resource = False
+        """Whether it keeps the messages of a retroactive address."""
         self.messages_routed = 0
         self.messages_unrouted = 0
         self.messages_dropped = 0

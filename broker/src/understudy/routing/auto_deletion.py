@@ -47,7 +47,7 @@ class AutoDeletion:
                 else:
                     idle[queue] = queue.consumers_left_ms
         for address in list(self._directory.addresses.values()):
-            if _address_idle(address, now_ms):
+            if _unbound(self._directory, address) and _address_idle(address, now_ms):
                 if self._candidates.get(address) == address.empty_since_ms:
                     self._directory.delete_address(address.name)
                 else:
@@ -78,11 +78,17 @@ def delete_unbound(directory: Directory, address: Address) -> None:
         address.auto_created
         and settings.auto_delete_addresses
         and not settings.auto_delete_addresses_delay
-        and not address.bindings
-        and not address.diverts
+        and _unbound(directory, address)
         and directory.addresses.get(address.name) is address
     ):
         directory.delete_address(address.name)
+
+
+def _unbound(directory: Directory, address: Address) -> bool:
+    """Whether an address has no queues, and no diverts but that of its own retroactive messages."""
+    retroactive = directory.retroactive
+    own = None if retroactive is None else retroactive.names(address.name).divert
+    return not address.bindings and all(divert.name == own for divert in address.diverts)
 
 
 def _may_go(queue: Queue) -> bool:
@@ -108,8 +114,6 @@ def _address_idle(address: Address, now_ms: int) -> bool:
     return (
         address.auto_created
         and (address.used or settings.auto_delete_addresses_skip_usage_check)
-        and not address.bindings
-        and not address.diverts
         and settings.auto_delete_addresses
         and now_ms - address.empty_since_ms >= settings.auto_delete_addresses_delay
     )

@@ -37,6 +37,7 @@ from understudy.store.records import AddressRecord, QueueRecord
 
 if TYPE_CHECKING:
     from understudy.routing.post_office import PostOffice
+    from understudy.routing.retroactive import Retroactive
 
 #: Attributes of a queue that its record keeps in ``settings``, None left out.
 KEPT_ATTRIBUTES: Final = (
@@ -107,6 +108,8 @@ class Directory:
         self.transient_queues: set[str] = set()
         """Shared queues that go with their last consumer."""
         self.listeners: list[RoutingListener] = []
+        self.retroactive: Retroactive | None = None
+        """Once everything of the log was taken over: it is told of what is made and deleted from then on."""
 
     # -- addresses ------------------------------------------------------------------------------
 
@@ -134,6 +137,8 @@ class Directory:
             self._store.store_address(_address_record(address_id, name, routing_types, auto_created, internal))
         address = self.adopt_address(address_id, name, routing_types, auto_created=auto_created, internal=internal)
         address.stored = durable
+        if self.retroactive is not None:
+            self.retroactive.address_created(address)
         return address
 
     def adopt_address(
@@ -264,6 +269,8 @@ class Directory:
             address.pages.close()
         for listener in self.listeners:
             listener.address_removed(address)
+        if self.retroactive is not None:
+            self.retroactive.address_deleted(name)
 
     # -- queues ---------------------------------------------------------------------------------
 
@@ -330,7 +337,10 @@ class Directory:
             if not address.stored:
                 self.store_address(address)
             self._store.store_queue(queue_record(queue_id, address.address_id, full))
-        return self.adopt_queue(queue_id, full, address)
+        queue = self.adopt_queue(queue_id, full, address)
+        if self.retroactive is not None:
+            self.retroactive.queue_created(queue)
+        return queue
 
     def adopt_queue(self, queue_id: int, full: QueueConfiguration, address: Address) -> Queue:
         """A queue that the log has already (or never will)."""

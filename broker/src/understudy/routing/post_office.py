@@ -203,6 +203,8 @@ class PostOffice:
     def apply_settings(self) -> None:
         """The address settings changed: they count from now on, and producers that waited may have room."""
         self.directory.apply_settings()
+        if self.directory.retroactive is not None:
+            self.directory.retroactive.settings_changed()
         if self._wake is not None:
             self._wake()
 

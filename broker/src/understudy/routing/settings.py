@@ -121,6 +121,8 @@ class AddressSettings:
     slow_consumer_policy: SlowConsumerPolicy = SlowConsumerPolicy.NOTIFY
     slow_consumer_check_period: int = 5
     """Seconds."""
+    retroactive_message_count: int = 0
+    """Last messages of the address that a queue made later gets."""
     enable_metrics: bool = True
     """Queues of the address have metrics of their own."""
     id_cache_size: int | None = None
