@@ -10,7 +10,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 
-INVARIANTS = ("lost", "duplicated", "reordered", "unexplained")
+INVARIANTS = ("lost", "duplicated", "reordered", "unexplained", "corrupted", "refused", "partial", "unresolved")
 """The counts of a ledger report that must be zero."""
 
 OUTAGES = ("kill_outage_ms", "failback_outage_ms")
@@ -29,6 +29,11 @@ class Round:
     duplicated: int
     reordered: int
     unexplained: int
+    corrupted: int
+    refused: int
+    partial: int
+    unresolved: int
+    """Messages of which the ledgers cannot say whether they were lost: the queue was not seen drained."""
     kill_outage_ms: int
     """Longest time without a confirmation around the kill."""
     failback_outage_ms: int

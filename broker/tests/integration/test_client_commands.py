@@ -9,13 +9,13 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
 
 from support.fake_broker import FakeBroker, Store
-from understudy.ledger import Kind, check, read
+from understudy.ledger import Kind, Reason, check, encode, read
 from understudy.wire.core.packets import Commit, Packet, SessionSend
 
 COMMAND = [sys.executable, "-c", "from understudy.cli.main import main; main()"]
@@ -83,7 +83,30 @@ def test_every_message_once(place: Place, tmp_path: Path, ack: str) -> None:
     assert rest["acknowledged"] == 150
     findings(sent, received)
     kinds = [row.kind for row in read(received.read_text().splitlines())]
-    assert kinds.count(Kind.DELIVERED) == kinds.count(Kind.ACKNOWLEDGED) == 250
+    assert kinds.count(Kind.DELIVERED) == kinds.count(Kind.ACKNOWLEDGING) == kinds.count(Kind.ACKNOWLEDGED) == 250
+    assert kinds[-1] is Kind.DRAINED
+    assert kinds.count(Kind.DRAINED) == 1
+
+
+def test_a_message_that_vanishes_after_its_delivery_is_lost(place: Place, tmp_path: Path) -> None:
+    ledger, seen = tmp_path / "p.jsonl", tmp_path / "b.jsonl"
+    options = ["--queue", "q", "--ledger", str(ledger)]
+    place.run("produce", *options, "--count", "3", "--producer", "p")
+    place.run("browse", "--queue", "q", "--ledger", str(seen))
+    assert [row.kind for row in read(seen.read_text().splitlines())] == [Kind.REMAINING] * 3 + [Kind.DRAINED]
+    findings(ledger, seen)
+    delivered = [
+        replace(row, kind=Kind.DELIVERED, consumer="c")
+        for row in read(seen.read_text().splitlines())
+        if row.kind is Kind.REMAINING
+    ]
+    ledger.write_text(ledger.read_text() + "".join(map(encode, delivered)))
+    del place.broker.store.queues["q"][2]
+    seen.unlink()
+    place.run("browse", "--queue", "q", "--ledger", str(seen))
+    report = check([row for file in (ledger, seen) for row in read(file.read_text().splitlines())])
+    assert [(one.number, one.reason) for one in report.lost] == [(2, Reason.NEVER_ACKNOWLEDGED)]
+    assert (report.counts.findings, report.counts.remaining) == (1, 2)
 
 
 def test_promises_hold_through_cut_connections(place: Place, tmp_path: Path) -> None:

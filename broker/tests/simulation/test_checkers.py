@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Collection
 
 from understudy.errors import AddressFull, SendOutcomeUnknown
-from understudy.ledger import Kind, Row
-from understudy.testing.checkers import EpochChecker, judge_failures, judge_ledger, judge_refused
+from understudy.ledger import Kind, Row, digest_of
+from understudy.testing.checkers import EpochChecker, judge_failures, judge_ledger
 from understudy.testing.sim_loop import Failure
 from understudy.testing.workload import LedgerBook, _outcome, body_of
 
@@ -59,13 +60,27 @@ def test_a_zombie_is_found_only_for_what_it_wrote_after_the_younger_epoch_began(
 
 def test_ledger_findings_become_violations_by_sort():
     sent = [row(kind, number) for number in range(4) for kind in (Kind.SENT, Kind.CONFIRMED)]
-    assert judge_ledger([*sent, *map(delivery, range(4))]) == []
-    assert checks(judge_ledger([*sent, *map(delivery, (0, 1, 3))])) == ["lost"]
-    assert checks(judge_ledger([*sent, *map(delivery, (0, 2, 1, 3))])) == ["reordered"]
-    assert judge_ledger([*sent, *map(delivery, (0, 2, 1, 3))], unordered={"q"}) == []
+    sent.append(Row(Kind.DRAINED, "", 0, "q", 9000, "observer", "q"))
+
+    def story(deliveries: list[Row], missing: Collection[int] = ()) -> list[Row]:
+        taken = {delivered.number for delivered in deliveries} - set(missing)
+        return [*sent, *deliveries, *(row(Kind.ACKNOWLEDGED, each, consumer="c", queue="q") for each in taken)]
+
+    def found(rows: list[Row], **options) -> list[str]:
+        return checks(judge_ledger(rows, **options))
+
+    assert found(story([*map(delivery, range(4))])) == []
+    assert found(story([*map(delivery, (0, 1, 3))])) == ["lost"]
+    assert found(story([*map(delivery, range(4))], missing=[2])) == ["lost"]
+    undrained = [each for each in story([*map(delivery, (0, 1, 3))]) if each.kind is not Kind.DRAINED]
+    assert found(undrained) == ["unresolved"]
+    assert found(undrained, drained=False) == []
+    assert found(story([*map(delivery, (0, 2, 1, 3))])) == ["reordered"]
+    assert found(story([*map(delivery, (0, 2, 1, 3))]), unordered={"q"}) == []
     twice = [delivery(number, message_id=number + 1) for number in range(4)] + [delivery(0, message_id=9)]
-    assert checks(judge_ledger([*sent, *twice])) == ["duplicated"]
-    assert checks(judge_ledger([*sent, *map(delivery, range(5))])) == ["unexplained"]
+    assert found(story(twice)) == ["duplicated"]
+    assert found(story([*map(delivery, range(5))])) == ["unexplained"]
+    assert found([*story([*map(delivery, range(4))]), row(Kind.REFUSED, 3)]) == ["unexplained", "refused"]
 
 
 def test_a_delivery_after_an_acknowledgement_counts_unless_it_was_fetched_before():
@@ -81,12 +96,6 @@ def test_a_delivery_after_an_acknowledgement_counts_unless_it_was_fetched_before
     assert story("c", 1000) == ["duplicated"], "to the same consumer"
     twice = Row(Kind.ACKNOWLEDGED, "p", 0, "q", 1040, "d", "q", 7)
     assert story("d", 1019, twice) == ["duplicated"], "and acknowledged twice"
-
-
-def test_what_was_refused_must_stay_unseen():
-    rows = [row(Kind.SENT, 1), delivery(2)]
-    assert judge_refused(rows, {("p", 1)}) == []
-    assert checks(judge_refused(rows, {("p", 1), ("p", 2)})) == ["refused"]
 
 
 def test_failures_are_violations():
@@ -106,8 +115,9 @@ class Received:
 
 def test_the_book_notes_deliveries_and_finds_changed_bodies():
     book = LedgerBook(lambda: 5)
-    delivered = book.delivered(Received("p", 3, body_of("p", 3, 50)), "c", 2)
-    assert delivered == Row(Kind.DELIVERED, "p", 3, "q", 5, "c", "q", 7, 2)
+    body = body_of("p", 3, 50)
+    delivered = book.delivered(Received("p", 3, body), "c", 2)
+    assert delivered == Row(Kind.DELIVERED, "p", 3, "q", 5, "c", "q", 7, 2, digest=digest_of(body))
     assert book.sessions == {delivered: 2}
     book.acknowledged(delivered)
     assert book.rows == [delivered, Row(Kind.ACKNOWLEDGED, "p", 3, "q", 5, "c", "q", 7)]
@@ -133,6 +143,5 @@ def test_outcomes_of_sends_are_noted():
             _outcome(book, "p", number, "q")(future)
     finally:
         loop.close()
-    assert book.rows == [Row(Kind.CONFIRMED, "p", 0, "q", 5)]
-    assert book.refused == {("p", 1)}
+    assert book.rows == [Row(Kind.CONFIRMED, "p", 0, "q", 5), Row(Kind.REFUSED, "p", 1, "q", 5)]
     assert [violation.text for violation in book.violations] == ["send of p 3 ended with ValueError('oops')"]

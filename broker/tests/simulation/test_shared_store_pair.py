@@ -1,10 +1,9 @@
-"""The scenario ``shared_store_pair``: many seeds keep every promise, planted bugs are found, and a
+"""The scenario ``shared_store_pair``: many seeds keep every promise, and a
 seed is a bug report: it replays exactly.
 """
 
 from __future__ import annotations
 
-import asyncio
 import os
 import subprocess
 import sys
@@ -13,12 +12,9 @@ from dataclasses import replace
 import pytest
 
 from understudy.ha import shared_store
-from understudy.store.message_store import MessageStore
 from understudy.testing.checkers import Violation
 from understudy.testing.fault_plan import ACTIVE, PASSIVE, Fault, FaultKind
 from understudy.testing.shared_store_pair import PairRun, draw_plan, run_plan, run_seed
-from understudy.testing.sim_disk import SimLogWriter
-from understudy.testing.sim_storage import SharedStorage, StorageConditions
 from understudy.testing.simulate import quiet_logging
 
 SEEDS = 100
@@ -126,69 +122,6 @@ def test_faults_can_be_left_out_of_a_run():
     assert (outcome.faults, outcome.activations, outcome.ok) == (0, 1, True)
 
 
-# --- planted bugs --------------------------------------------------------------------------------
-
-
-class HastyLogWriter(SimLogWriter):
-    """Reports a batch as durable before it is written."""
-
-    def submit(self, file, offset, buffers, done):
-        super().submit(file, offset, buffers, lambda error: None)
-        asyncio.get_running_loop().call_soon(done, None)
-
-
-class HastyStorage(SharedStorage):
-    def make_log_writer(self, timers, stream):
-        return HastyLogWriter(timers, stream)
-
-
-class OpenLock:
-    """A lock that everybody gets."""
-
-    def try_acquire(self) -> bool:
-        return True
-
-    def release(self) -> None:
-        pass
-
-    def verify(self) -> bool:
-        return True
-
-
-class LocklessStorage(SharedStorage):
-    def make_lock(self, process, path, disk):
-        return OpenLock()
-
-
-class HastyRun(PairRun):
-    storage_class = HastyStorage
-
-    def __init__(self, plan, loop):
-        # a slow medium leaves more of what was confirmed to be lost
-        super().__init__(replace(plan, storage=StorageConditions(step_ms_max=100)), loop)
-
-
-class LocklessRun(PairRun):
-    storage_class = LocklessStorage
-
-
-def found(run_class: type[PairRun], checks: set[str], seeds: int) -> bool:
-    """Whether one of the checks fails within so many seeds."""
-    return any(
-        violation.check in checks
-        for seed in range(seeds)
-        for violation in run_seed(seed, run_class=run_class).violations
-    )
-
-
-def test_a_broker_that_confirms_before_it_syncs_is_found():
-    assert found(HastyRun, {"lost"}, 60)
-
-
-def test_two_active_brokers_are_found():
-    assert found(LocklessRun, {"two-active"}, 3)
-
-
 def short_zombie(seed: int) -> list[Violation]:
     """The active node is frozen for one to three seconds while the other one gets its locks."""
     faults = tuple(
@@ -205,9 +138,3 @@ def test_a_node_that_trusts_a_proof_of_three_seconds_is_found(monkeypatch):
     monkeypatch.setattr(shared_store, "LOCK_PROOF_MS", 3_000)
     checks = {violation.check for seed in range(6) for violation in short_zombie(seed)}
     assert "zombie" in checks
-
-
-def test_a_broker_that_does_not_write_acknowledgements_is_found(monkeypatch):
-    monkeypatch.setattr(MessageStore, "store_acknowledge", lambda self, *arguments, **options: None)
-    monkeypatch.setattr(MessageStore, "store_acknowledges", lambda self, *arguments, **options: None)
-    assert found(PairRun, {"duplicated", "left-over"}, 10)

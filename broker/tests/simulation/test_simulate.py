@@ -48,3 +48,9 @@ def test_one_seed_prints_its_plan_and_can_be_traced(tmp_path):
 )
 def test_wrong_usage_ends_with_two(arguments):
     assert invoke(*arguments).exit_code == 2
+
+
+def test_a_planted_bug_is_run_on_demand():
+    result = invoke("--seeds", "0-0", "--plant", "dropped-on-arrival")
+    assert result.exit_code == 1, result.output
+    assert "confirmed, never delivered" in result.output

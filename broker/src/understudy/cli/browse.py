@@ -11,7 +11,18 @@ import click
 from rich.table import Table
 from rich.text import Text
 
-from understudy.cli.load import LEDGER_NUMBER, LEDGER_PRODUCER, connected, connection_options, read_password, run
+from understudy.cli.load import (
+    LedgerFile,
+    body_digest,
+    connected,
+    connection_options,
+    default_identity,
+    identity_of,
+    now_ms,
+    origin_of,
+    read_password,
+    run,
+)
 from understudy.cli.report import console
 from understudy.client import aio
 from understudy.client.consumer_state import ReceivedMessage
@@ -42,10 +53,9 @@ def describe(received: ReceivedMessage) -> dict[str, Any]:
         },
         "preview": _preview(received),
     }
-    producer, number = message.properties.get(LEDGER_PRODUCER), message.properties.get(LEDGER_NUMBER)
-    if isinstance(producer, str) and isinstance(number, int):
-        found["producer"] = producer
-        found["number"] = number
+    identity = identity_of(received)
+    if identity is not None:
+        found["producer"], found["number"] = identity
     return found
 
 
@@ -77,11 +87,16 @@ async def _browse(
     filter_text: str | None,
     limit: int | None,
     as_json: bool,
-) -> None:
+    ledger: LedgerFile,
+) -> bool:
+    """Whether the ledger, if there is one, now says that the queue was seen completely."""
     rows: list[dict[str, Any]] = []
+    whole = True
 
     async def use(connection: aio.Connection) -> None:
+        nonlocal whole
         session = await connection.session()
+        asked_ms, observer = now_ms(), default_identity("browser")
         browser = await session.browser(queue, filter=filter_text)
         if limit == 0:
             return
@@ -90,6 +105,7 @@ async def _browse(
             count = 0
             async for received in messages:
                 count += 1
+                _note_remaining(ledger, received, queue, observer, asked_ms)
                 if as_json:
                     click.echo(json.dumps(describe(received)))
                 else:
@@ -98,10 +114,31 @@ async def _browse(
                     break
         finally:
             await messages.aclose()
+        if ledger.rows is not None:
+            answer = await session.query_queue(queue)
+            whole = answer.message_count == count
+            if whole:
+                ledger.rows.drained(answer.address or queue, asked_ms, consumer=observer, queue=queue)
+            else:
+                click.echo(
+                    f"understudy: {queue} has {answer.message_count:,} messages and showed {count:,}: others are in"
+                    " delivery or scheduled, so the ledger does not say that the queue was seen completely",
+                    err=True,
+                )
 
     await connected(parse_url(url), user, password, use)
     if not as_json:
         _print_table(queue, rows)
+    return whole
+
+
+def _note_remaining(ledger: LedgerFile, received: ReceivedMessage, queue: str, observer: str, at_ms: int) -> None:
+    identity = identity_of(received)
+    if ledger.rows is not None and identity is not None:
+        ledger.rows.remaining(
+            *identity, received.message.address or "", at_ms, consumer=observer, queue=queue,
+            message_id=received.message_id, digest=body_digest(received), origin=origin_of(received),
+        )  # fmt: skip
 
 
 def _print_table(queue: str, rows: list[dict[str, Any]]) -> None:
@@ -129,6 +166,10 @@ def _print_table(queue: str, rows: list[dict[str, Any]]) -> None:
 @click.option("--filter", "filter_text", help="Selector; only matching messages.")
 @click.option("--limit", type=click.IntRange(min=0), help="At most this many messages.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object per message and line.")
+@click.option(
+    "--ledger", "ledger_file", type=click.Path(dir_okay=False, path_type=Path),
+    help="Append a row for each message, and one that says that the queue was seen completely.",
+)  # fmt: skip
 def browse(
     url: str,
     user: str | None,
@@ -137,10 +178,16 @@ def browse(
     filter_text: str | None,
     limit: int | None,
     as_json: bool,
+    ledger_file: Path | None,
 ) -> None:
     """Show the messages of a queue; they stay in it.
 
-    Exit codes: 0 done, 1 no such queue, 2 usage, 3 nobody there.
+    Exit codes: 0 done, 1 no such queue or --ledger could not see the whole queue, 2 usage, 3 no broker reached.
     """
+    if ledger_file is not None and (filter_text is not None or limit is not None):
+        raise click.UsageError("--ledger needs the whole queue: give neither --filter nor --limit")
     password = read_password(password_file)
-    run(lambda: _browse(url, user, password, queue, filter_text, limit, as_json))
+    with LedgerFile(ledger_file) as ledger:
+        whole = run(lambda: _browse(url, user, password, queue, filter_text, limit, as_json, ledger))
+    if not whole:
+        raise SystemExit(1)

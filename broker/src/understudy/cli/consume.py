@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -10,14 +11,15 @@ from typing import Any
 import click
 
 from understudy.cli.load import (
-    LEDGER_NUMBER,
-    LEDGER_PRODUCER,
     LedgerFile,
     Meter,
+    body_digest,
     connected,
     connection_options,
     default_identity,
+    identity_of,
     now_ms,
+    origin_of,
     print_summary,
     read_password,
     run,
@@ -28,6 +30,7 @@ from understudy.client import aio
 from understudy.client.consumer_state import AcknowledgeMode, ReceivedMessage
 from understudy.client.url import parse_url
 from understudy.errors import CallTimedOut, CommitOutcomeUnknown, TransactionRolledBack
+from understudy.ledger import LedgerWriter
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +71,8 @@ class Consumption:
         """Batches undone by a failover; their messages come again."""
         self.unknown = 0
         """Batches whose acknowledgement or commit was cut off before its answer."""
+        self._settlement_undone = False
+        """The broker has rolled the last batch back for certain."""
 
     async def receive_all(self, connection: aio.Connection) -> None:
         """Receive until the count, silence or an interrupt ends it."""
@@ -77,9 +82,22 @@ class Consumption:
         painter = asyncio.create_task(show_progress(self._meter, connection))
         try:
             consumer = await session.consumer(intake.queue, filter=intake.filter)
-            await until_interrupted(self._receive(session, consumer))
+            if not await until_interrupted(self._receive(session, consumer)):
+                await self._note_drained(session, consumer)
         finally:
             painter.cancel()
+
+    async def _note_drained(self, session: aio.Session, consumer: aio.Consumer) -> None:
+        """Write that the queue is empty, if the broker counts no message in it, delivered ones included."""
+        if self._rows is None:
+            return
+        await consumer.close()
+        asked_ms = now_ms()
+        answer = await session.query_queue(self._intake.queue)
+        if answer.exists and answer.message_count == 0:
+            name = self._intake.queue
+            self._rows.drained(answer.address or name, asked_ms, consumer=self._intake.consumer, queue=name)
+            self._ledger.flush()
 
     async def _receive(self, session: aio.Session, consumer: aio.Consumer) -> None:
         while True:
@@ -96,10 +114,14 @@ class Consumption:
             batch: list[ReceivedMessage] = [first]
             self._delivered(first)
             await self._fill(consumer, batch, wanted)
-            self._ledger.flush()  # DELIVERED is in the file before the acknowledgement leaves
+            self._write(batch, LedgerWriter.acknowledging)
+            self._ledger.flush()  # in the file before the acknowledgement leaves
             if await self._settle(session, batch[-1]):
                 self._meter.add(len(batch))
-                self._acknowledged(batch)
+                self._write(batch, LedgerWriter.acknowledged)
+                self._ledger.flush()
+            elif self._settlement_undone:
+                self._write(batch, LedgerWriter.refused)
 
     def _wanted(self) -> int:
         """Size of the next batch."""
@@ -120,6 +142,7 @@ class Consumption:
 
     async def _settle(self, session: aio.Session, last: ReceivedMessage) -> bool:
         """Acknowledge the batch; whether the broker confirmed it."""
+        self._settlement_undone = False
         try:
             if self._intake.mode is AcknowledgeMode.CLIENT:
                 confirmed = await session.acknowledge(last)
@@ -128,6 +151,7 @@ class Consumption:
             await session.commit()
         except TransactionRolledBack:
             self.rolled_back += 1
+            self._settlement_undone = True
             return False
         except (CommitOutcomeUnknown, CallTimedOut):
             # Also a failover longer than callFailoverTimeout: go on when it ends.
@@ -138,7 +162,7 @@ class Consumption:
     def _delivered(self, received: ReceivedMessage) -> None:
         self.delivered += 1
         self.redelivered += received.redelivered
-        identity = _identity(received)
+        identity = identity_of(received)
         if self._rows is not None and identity is not None:
             producer, number = identity
             self._rows.delivered(
@@ -150,32 +174,23 @@ class Consumption:
                 queue=self._intake.queue,
                 message_id=received.message_id,
                 delivery_count=received.delivery_count,
+                digest=body_digest(received),
+                origin=origin_of(received),
             )
 
-    def _acknowledged(self, batch: list[ReceivedMessage]) -> None:
+    def _write(self, batch: list[ReceivedMessage], write: Callable[..., None]) -> None:
+        """A row of one kind for each message of the batch."""
         if self._rows is None:
             return
         for received in batch:
-            identity = _identity(received)
+            identity = identity_of(received)
             if identity is not None:
                 producer, number = identity
-                self._rows.acknowledged(
-                    producer,
-                    number,
-                    received.message.address or "",
-                    now_ms(),
-                    consumer=self._intake.consumer,
-                    queue=self._intake.queue,
-                    message_id=received.message_id,
-                )
-        self._ledger.flush()
-
-
-def _identity(received: ReceivedMessage) -> tuple[str, int] | None:
-    """Producer and number of a message made by ``produce``."""
-    producer = received.properties.get(LEDGER_PRODUCER)
-    number = received.properties.get(LEDGER_NUMBER)
-    return (producer, number) if isinstance(producer, str) and isinstance(number, int) else None
+                address = received.message.address or ""
+                write(
+                    self._rows, producer, number, address, now_ms(),
+                    consumer=self._intake.consumer, queue=self._intake.queue,
+                )  # fmt: skip
 
 
 async def _consume(
@@ -259,6 +274,8 @@ def consume(
     """Receive messages; every acknowledgement is confirmed by the broker.
 
     A failover in between is survived; put reconnectAttempts=-1 into the URL.
+    When --count or --idle-timeout ends it and the broker counts no message in the queue any more, the ledger
+    says so (DRAINED); without that, ``ledger check`` calls what was not acknowledged unresolved, not lost.
     Exit codes: 0 done, 1 fewer than --count, 2 usage, 3 nobody there, 4 no failover in time.
     """
     if until is not None and idle_timeout_s is None:

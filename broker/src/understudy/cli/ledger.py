@@ -9,7 +9,7 @@ from pathlib import Path
 
 import click
 
-from understudy.cli.report import console, print_report
+from understudy.cli.report import console, exit_code_of_report, print_report
 from understudy.errors import ConfigError, LedgerDamaged
 from understudy.ledger import WINDOW_MS, Row, check, read
 
@@ -91,19 +91,24 @@ def ledger() -> None:
 @click.option(
     "--remaining-file",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    help="JSON lines with producer and number of messages still in a queue.",
+    help="JSON lines with producer and number of ALL messages the queues held in the end.",
 )
 def check_command(
     files: tuple[Path, ...], as_json: bool, window_ms: int, clock_skew_ms: int, remaining_file: Path | None
 ) -> None:
-    """Check ledger FILES together: lost, duplicated, reordered, unexplained.
+    """Check ledger FILES together: lost, duplicated, reordered, unexplained, corrupted, refused, partial.
 
-    Exit codes: 0 nothing found, 1 something found, 2 a file cannot be read (named with its line).
+    A message that was neither acknowledged nor seen in a queue is lost only if the ledgers show that its
+    queue was drained (understudy consume and browse write that into --ledger), or with --remaining-file;
+    otherwise it is unresolved.
+
+    Exit codes: 0 every promise kept, 1 a promise broken, 2 a file cannot be read (named with its line),
+    3 nothing broken, but messages are unresolved.
     """
     refuse_twice(files)
     rows = LedgerFiles(files)
     try:
-        remaining = frozenset[tuple[str, int]]() if remaining_file is None else read_remaining(remaining_file)
+        remaining = None if remaining_file is None else read_remaining(remaining_file)
         report = check(rows, remaining=remaining, window_ms=window_ms, clock_skew_ms=clock_skew_ms)
     except LedgerDamaged as error:
         raise ConfigError(str(error)) from error
@@ -114,4 +119,4 @@ def check_command(
     else:
         print_report(console(), report, rows.torn)
     if not report.ok:
-        raise SystemExit(1)
+        raise SystemExit(exit_code_of_report(report))

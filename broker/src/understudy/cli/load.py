@@ -27,9 +27,10 @@ from rich.text import Text
 from understudy.cli.defaults import DEFAULT_URL
 from understudy.cli.report import console
 from understudy.client import aio
+from understudy.client.consumer_state import ReceivedMessage
 from understudy.client.options import ClientUrl
 from understudy.errors import ConfigError
-from understudy.ledger import LedgerWriter
+from understudy.ledger import ORIGIN_PROPERTY, LedgerWriter, digest_of
 
 T = TypeVar("T")
 F = TypeVar("F", bound=Callable[..., Any])
@@ -77,6 +78,24 @@ def default_identity(role: str) -> str:
 def now_ms() -> int:
     """Wall clock, epoch milliseconds."""
     return time.time_ns() // 1_000_000
+
+
+def identity_of(received: ReceivedMessage) -> tuple[str, int] | None:
+    """Producer and number of a message made by ``produce``; None for any other."""
+    producer = received.properties.get(LEDGER_PRODUCER)
+    number = received.properties.get(LEDGER_NUMBER)
+    return (producer, number) if isinstance(producer, str) and isinstance(number, int) else None
+
+
+def body_digest(received: ReceivedMessage) -> int:
+    """``digest_of`` the body; 0 for a large one, which is not read as a whole."""
+    return digest_of(received.body) if received.stream is None else 0
+
+
+def origin_of(received: ReceivedMessage) -> str:
+    """The queue a dead-lettered, expired or moved message comes from; empty for any other."""
+    origin = received.properties.get(ORIGIN_PROPERTY)
+    return origin if isinstance(origin, str) else ""
 
 
 class LedgerFile:

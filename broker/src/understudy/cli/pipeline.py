@@ -9,7 +9,7 @@ from pathlib import Path
 import click
 
 from understudy.cli.ledger import refuse_twice
-from understudy.cli.report import console, print_report
+from understudy.cli.report import console, exit_code_of_report, print_report
 from understudy.errors import BrokerError, ConfigError, LedgerDamaged
 from understudy.ledger import WINDOW_MS
 from understudy.spark.session import open_session, require_spark
@@ -47,7 +47,7 @@ def pipeline() -> None:
 @click.option(
     "--remaining-file",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    help="JSON lines with producer and number of messages still in a queue.",
+    help="JSON lines with producer and number of ALL messages the queues held in the end.",
 )
 @click.option(
     "--work-dir",
@@ -65,7 +65,8 @@ def audit(
 ) -> None:
     """Check LEDGERs together, as ``understudy ledger check`` does, at any size.
 
-    Exit codes: 0 nothing found, 1 something found, 2 a file or Spark cannot be used.
+    Exit codes: 0 every promise kept, 1 a promise broken, 2 a file or Spark cannot be used, 3 nothing broken,
+    but messages are unresolved.
     """
     refuse_twice(ledgers)
     require_spark()
@@ -91,4 +92,4 @@ def audit(
     else:
         print_report(console(), found.report, found.torn)
     if not found.report.ok:
-        raise SystemExit(1)
+        raise SystemExit(exit_code_of_report(found.report))

@@ -31,6 +31,7 @@ from understudy.cli.load import (
 from understudy.client import aio
 from understudy.client.url import parse_url
 from understudy.errors import ConfigError
+from understudy.ledger import digest_of
 from understudy.limits import FRAME_BYTES_MAX
 
 #: Longest wait for open confirmations after an interrupt.
@@ -142,7 +143,9 @@ class Production:
     def _send_one(self, producer: aio.Producer, number: int, body: bytes) -> None:
         load = self._load
         if self._rows is not None:
-            self._rows.sent(load.producer, number, load.address, now_ms(), durable=load.durable)
+            if body is not self._body:
+                self._body, self._digest = body, digest_of(body)
+            self._rows.sent(load.producer, number, load.address, now_ms(), durable=load.durable, digest=self._digest)
         self.sent += 1
         self._last = producer.send_nowait(
             body, properties={LEDGER_PRODUCER: load.producer, LEDGER_NUMBER: number}, durable=load.durable
@@ -150,6 +153,9 @@ class Production:
         self._last.add_done_callback(partial(self._done, number))
 
     _last: asyncio.Future[None] | None = None
+    #: The body whose digest is known: most runs send one body again and again.
+    _body: bytes | None = None
+    _digest = 0
 
     def _done(self, number: int, future: asyncio.Future[None]) -> None:
         error = None if future.cancelled() else future.exception()

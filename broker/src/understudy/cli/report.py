@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from understudy.ledger import FINDING_SORTS, Finding, Latency, Report, Row
+from understudy.ledger import LISTED_SORTS, SORT_OF_REASON, Finding, Latency, Report, Row
 
 #: Columns of a table where nobody says how wide the terminal is: a pipe folds nothing.
 PIPE_WIDTH: Final = 200
@@ -24,10 +24,20 @@ def console() -> Console:
     return Console(width=None if sys.stdout.isatty() else PIPE_WIDTH, highlight=False)
 
 
+def exit_code_of_report(report: Report) -> int:
+    """0 every promise kept, 1 one broken, 3 none broken but not everything could be judged."""
+    return {"kept": 0, "broken": 1, "unresolved": 3}[report.verdict]
+
+
 def print_report(console: Console, report: Report, torn: Mapping[str, int]) -> None:
     """The verdict first, then numbers, then what was found."""
     counts = report.counts
-    verdict = "no promise was broken" if report.ok else f"{counts.findings} findings"
+    if counts.findings:
+        verdict = f"{counts.findings} findings"
+    elif counts.unresolved:
+        verdict = f"no promise was broken, {counts.unresolved} messages unresolved"
+    else:
+        verdict = "no promise was broken"
     console.print(Text(f"Ledger: {verdict}", style="bold green" if report.ok else "bold red"))
     for file, line in sorted(torn.items()):
         console.print(_text(f"note: {file}:{line}: half-written last line of a killed writer left out"))
@@ -36,9 +46,12 @@ def print_report(console: Console, report: Report, torn: Mapping[str, int]) -> N
     table.add_column(justify="right")
     for name in ("messages", "sent", "confirmed", "delivered", "acknowledged", "unconfirmed", "redelivered"):
         table.add_row(name, f"{getattr(counts, name):,}")
-    for sort in FINDING_SORTS:
+    for sort in LISTED_SORTS:
         count = getattr(counts, sort)
         table.add_row(sort, Text(f"{count:,}", style="bold red" if count else "green"))
+        for reason, number in report.reasons:
+            if SORT_OF_REASON.get(reason, "unresolved") == sort:
+                table.add_row(f"  {reason.value}", f"{number:,}")
     table.add_row("sent to confirmed", _latency(report.confirm_latency))
     table.add_row("sent to delivered", _latency(report.delivery_latency))
     table.add_row(f"windows over {report.window_ms} ms", f"{counts.windows:,}")
@@ -49,7 +62,7 @@ def print_report(console: Console, report: Report, torn: Mapping[str, int]) -> N
     if report.order_not_judged:
         names = ", ".join(report.order_not_judged[:SHOWN_MAX])
         console.print(_text(f"note: consumers competed on {names}: order there was not judged"))
-    for sort in FINDING_SORTS:
+    for sort in LISTED_SORTS:
         for finding in getattr(report, sort)[:SHOWN_MAX]:
             _print_finding(console, sort, finding)
 
@@ -73,6 +86,12 @@ def _row(row: Row) -> str:
         parts.append(f"id {row.message_id}")
     if row.delivery_count:
         parts.append(f"delivery {row.delivery_count}")
+    if row.digest:
+        parts.append(f"body {row.digest:016x}")
+    if row.transaction:
+        parts.append(f"in transaction {row.transaction}")
+    if row.origin:
+        parts.append(f"moved from {row.origin}")
     return " ".join(parts)
 
 

@@ -1,31 +1,46 @@
 """The delivery ledger: what producers and consumers saw, and the promises judged over it.
 
 A ledger is a sequence of rows written by clients while they work. ``check`` judges any number
-of them together and says which promises of the broker were broken. It is the one judge of the
-simulation, the lab tests, ``understudy ledger check`` and, as the reference, of the Spark audit.
-It is not a log of the broker: nothing here knows sessions, journals or failovers, so a broker
-cannot talk itself out of a finding.
+of them together and reports which promises of the broker were broken. It is the judge of the
+simulation, the lab tests and ``understudy ledger check``, and the reference of the Spark audit.
+It uses no log of the broker: nothing here knows sessions, journals or failovers.
 
-Rows (design s. 3.5). A message is identified by (producer, number).
+Rows (design s. 3.5, ADR 0022). A message is identified by (producer, number); a number is sent once.
 
-* ``SENT``: written and flushed *before* the send leaves the client. A transacted producer writes
-  it just before its commit, so that a send it rolled back has no SENT row and, if it ever shows
-  up, counts as never sent.
+* ``SENT``: written and flushed *before* the send leaves the client, with the digest of the body. A
+  transacted producer writes it just before its commit, with the name of the transaction, so that a
+  send it rolled back has no SENT row and counts as never sent if it is ever delivered.
 * ``CONFIRMED``: the broker has confirmed the send (or the commit that held it).
-* ``DELIVERED``: handed to the application, before it is acknowledged.
+* ``DELIVERED``: handed to the application, before it is acknowledged, with the digest of the body.
+* ``ACKNOWLEDGING``: the acknowledgement (or the commit that holds it) is about to leave the client.
 * ``ACKNOWLEDGED``: the broker has *confirmed* the acknowledgement (or the commit that held it).
+* ``REFUSED``: the broker has refused the send for certain, alone or with its transaction. With a
+  consumer and a queue: the same for an acknowledgement, which then had no effect.
+* ``REMAINING``: the queue still holds the message, with the digest of the body.
+* ``DRAINED``: at ``at_ms`` the queue was seen completely: it holds the messages of its REMAINING rows
+  and no other, none is in delivery, and no client that could still settle one is at work.
+
+A row of DELIVERED or REMAINING has an ``origin`` if the broker moved the copy there from another queue
+(dead letter, expiry, management). Rows have a version. Lines of version 1 have no ACKNOWLEDGING
+rows: there, a delivery without acknowledgement may have been acknowledged without the answer.
 
 Order of rows: rows with the same consumer name come in the order in which that consumer wrote
-them; nothing is assumed between different writers. Only where two *different* consumers meet are
+them; nothing is assumed between different writers. Only where two *different* writers meet are
 their clocks compared, with ``clock_skew_ms`` in the broker's favour.
 
 Findings:
 
-* **lost**: CONFIRMED, durable, never DELIVERED on any queue and not in ``remaining``. Sent without
-  confirmation is an unknown outcome: both delivered and not delivered are right.
+* **lost**: CONFIRMED and durable, and (a) without a DELIVERED row, although the queues of its address
+  were drained after the confirmation (``DRAINED`` names the address, the queue, or both as
+  ``address::queue``, as the producer named it); or (b) DELIVERED on a queue that was drained after the
+  confirmation and never ACKNOWLEDGED on it. Not lost is what is REMAINING on any queue, or was moved
+  away from the queue, or has more ACKNOWLEDGING than REFUSED rows on the queue: the answer to an
+  acknowledgement was cut off, and both outcomes are right. Sent without confirmation is an unknown
+  outcome as well: both delivered and not delivered are right.
 * **duplicated**, per (queue, producer, number): *stored twice*, that is DELIVERED with two
   different broker message ids; or *delivered after acknowledgement*, that is ACKNOWLEDGED and then
-  DELIVERED again, to the same consumer (later row) or to another one (later by the clocks). Any
+  DELIVERED again, to the same consumer (later row) or to another one (later by the clocks); or
+  *remaining after acknowledgement*, that is REMAINING later than ACKNOWLEDGED by the clocks. Any
   other repeated delivery is an explained redelivery, whatever its delivery count: a broker that
   failed over may have forgotten that it had delivered, never that it had taken an acknowledgement.
 * **reordered**, per (queue, producer): the *course* of a queue is all its DELIVERED rows, consumer
@@ -36,8 +51,17 @@ Findings:
   those are no first deliveries, so going back is fine and what follows must continue in order.
   A queue whose consumers overlap in time is *shared*: competing consumers have no common order,
   it is not judged and named in ``order_not_judged``.
-* **unexplained**: DELIVERED or CONFIRMED but never SENT (a ghost), or ACKNOWLEDGED on a queue that
-  never DELIVERED it.
+* **unexplained**: DELIVERED, REMAINING or CONFIRMED but never SENT, ACKNOWLEDGED on a queue that
+  never DELIVERED it, or both CONFIRMED and REFUSED.
+* **corrupted**, per (queue, producer, number): DELIVERED or REMAINING with a digest that no SENT row of
+  the message has, although one has a digest.
+* **refused**: REFUSED, and DELIVERED or REMAINING on any queue.
+* **partial**: SENT in a transaction, durable, and neither CONFIRMED nor DELIVERED nor REMAINING, although
+  another message of the transaction is one of these, no message of it is REFUSED, and the queues of
+  its address were drained later than both its SENT row and the first of these rows.
+
+**Unresolved** is what would be lost or partial if its queue had been drained, and case (b) of lost with
+a DELIVERED row of version 1. A run with unresolved messages has not passed.
 
 Windows without service (pauses between confirmations of one producer) are measured, not judged.
 Percentiles are nearest-rank: the value at position ceil(n * p) of n sorted values.
@@ -50,7 +74,9 @@ from understudy.ledger.report import (
     EXAMPLE_ROWS_MAX,
     FINDING_SORTS,
     FINDINGS_LISTED_MAX,
+    LISTED_SORTS,
     QUEUES_LISTED_MAX,
+    SORT_OF_REASON,
     WINDOW_MS,
     WINDOWS_LISTED_MAX,
     Counts,
@@ -61,6 +87,7 @@ from understudy.ledger.report import (
     Window,
     latency_of,
     rank_of,
+    row_counts,
     with_examples,
 )
 from understudy.ledger.rows import (
@@ -68,11 +95,14 @@ from understudy.ledger.rows import (
     FLAT_OBJECT,
     INTEGER_MAX,
     KIND_ORDER,
+    ORIGIN_PROPERTY,
     REPLACEMENT,
     TIME_MS_MAX,
+    VERSION,
     Kind,
     LedgerWriter,
     Row,
+    digest_of,
     encode,
     parse,
     read,
@@ -87,9 +117,13 @@ __all__ = [
     "FLAT_OBJECT",
     "INTEGER_MAX",
     "KIND_ORDER",
+    "LISTED_SORTS",
+    "ORIGIN_PROPERTY",
     "QUEUES_LISTED_MAX",
     "REPLACEMENT",
+    "SORT_OF_REASON",
     "TIME_MS_MAX",
+    "VERSION",
     "WINDOWS_LISTED_MAX",
     "WINDOW_MS",
     "Counts",
@@ -102,11 +136,13 @@ __all__ = [
     "Row",
     "Window",
     "check",
+    "digest_of",
     "encode",
     "latency_of",
     "parse",
     "rank_of",
     "read",
+    "row_counts",
     "sort_key",
     "with_examples",
 ]

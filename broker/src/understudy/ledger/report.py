@@ -5,13 +5,13 @@ both make these; nothing here judges.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from heapq import nsmallest
-from typing import Final
+from typing import Any, Final
 
-from understudy.ledger.rows import Row, encode, sort_key
+from understudy.ledger.rows import Kind, Row, encode, sort_key
 
 #: Findings of one sort listed in a report; the totals count all of them.
 FINDINGS_LISTED_MAX: Final = 100
@@ -35,11 +35,44 @@ class Reason(Enum):
     DELIVERED_NEVER_SENT = "delivered, never sent"
     CONFIRMED_NEVER_SENT = "confirmed, never sent"
     ACKNOWLEDGED_NEVER_DELIVERED = "acknowledged, never delivered"
+    NEVER_ACKNOWLEDGED = "delivered, never acknowledged, and no longer in the drained queue"
+    REMAINING_AFTER_ACKNOWLEDGEMENT = "still in the queue after its confirmed acknowledgement"
+    REMAINING_NEVER_SENT = "in a queue, never sent"
+    CONFIRMED_AND_REFUSED = "both confirmed and refused"
+    ANOTHER_BODY = "delivered with another body than was sent"
+    VISIBLE_AFTER_REFUSAL = "delivered or in a queue, although refused or rolled back"
+    PART_OF_A_TRANSACTION = "missing, although others of its transaction took effect"
+    DELIVERY_NOT_SEEN = "confirmed and not delivered; its queue was not seen drained"
+    ACKNOWLEDGEMENT_NOT_SEEN = "delivered and not acknowledged; its queue was not seen drained"
+    TRANSACTION_NOT_SEEN = "not seen, unlike others of its transaction; its queue was not seen drained"
+
+
+#: The sort of each reason; what is in none of them stays unresolved.
+SORT_OF_REASON: Final = {
+    Reason.NEVER_DELIVERED: "lost",
+    Reason.NEVER_ACKNOWLEDGED: "lost",
+    Reason.STORED_TWICE: "duplicated",
+    Reason.DELIVERED_AFTER_ACKNOWLEDGEMENT: "duplicated",
+    Reason.REMAINING_AFTER_ACKNOWLEDGEMENT: "duplicated",
+    Reason.OUT_OF_ORDER: "reordered",
+    Reason.DELIVERED_NEVER_SENT: "unexplained",
+    Reason.CONFIRMED_NEVER_SENT: "unexplained",
+    Reason.ACKNOWLEDGED_NEVER_DELIVERED: "unexplained",
+    Reason.REMAINING_NEVER_SENT: "unexplained",
+    Reason.CONFIRMED_AND_REFUSED: "unexplained",
+    Reason.ANOTHER_BODY: "corrupted",
+    Reason.VISIBLE_AFTER_REFUSAL: "refused",
+    Reason.PART_OF_A_TRANSACTION: "partial",
+}
+#: Sorts of broken promises.
+FINDING_SORTS: Final = tuple(dict.fromkeys(SORT_OF_REASON.values()))
+#: The same, and what could not be judged.
+LISTED_SORTS: Final = (*FINDING_SORTS, "unresolved")
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One broken promise."""
+    """One broken promise, or one that could not be judged."""
 
     producer: str
     number: int
@@ -94,6 +127,10 @@ class Counts:
     confirmed: int = 0
     delivered: int = 0
     acknowledged: int = 0
+    acknowledging: int = 0
+    refused_rows: int = 0
+    remaining: int = 0
+    drained: int = 0
     messages: int = 0
     """Different (producer, number) sent."""
     unconfirmed: int = 0
@@ -104,11 +141,16 @@ class Counts:
     duplicated: int = 0
     reordered: int = 0
     unexplained: int = 0
+    corrupted: int = 0
+    refused: int = 0
+    partial: int = 0
+    unresolved: int = 0
     windows: int = 0
 
     @property
     def findings(self) -> int:
-        return self.lost + self.duplicated + self.reordered + self.unexplained
+        """Broken promises."""
+        return sum(getattr(self, sort) for sort in FINDING_SORTS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,6 +162,13 @@ class Report:
     duplicated: tuple[Finding, ...] = ()
     reordered: tuple[Finding, ...] = ()
     unexplained: tuple[Finding, ...] = ()
+    corrupted: tuple[Finding, ...] = ()
+    refused: tuple[Finding, ...] = ()
+    partial: tuple[Finding, ...] = ()
+    unresolved: tuple[Finding, ...] = ()
+    """Not broken for all that is known, and not shown to be kept either: a queue was not seen drained."""
+    reasons: tuple[tuple[Reason, int], ...] = ()
+    """How many findings there are for each reason that has any, in the order of ``Reason``."""
     confirm_latency: Latency | None = None
     """First SENT to first CONFIRMED of each message that has both."""
     delivery_latency: Latency | None = None
@@ -131,16 +180,25 @@ class Report:
 
     @property
     def ok(self) -> bool:
-        """No promise was broken."""
-        return self.counts.findings == 0
+        """Every promise was judged, and none was broken."""
+        return self.counts.findings == 0 and self.counts.unresolved == 0
+
+    @property
+    def verdict(self) -> str:
+        """``kept``, ``broken``, or ``unresolved`` when nothing is broken and not everything could be judged."""
+        if self.counts.findings:
+            return "broken"
+        return "unresolved" if self.counts.unresolved else "kept"
 
     def to_json(self) -> dict[str, object]:
         """Plain data for ``json.dumps``; the shape of every ``--json`` of the ledger commands."""
         counts = {name: getattr(self.counts, name) for name in Counts.__dataclass_fields__}
         return {
             "ok": self.ok,
+            "verdict": self.verdict,
             "counts": counts,
-            **{sort: [_finding_json(one) for one in getattr(self, sort)] for sort in FINDING_SORTS},
+            "reasons": {reason.value: dict(self.reasons).get(reason, 0) for reason in Reason},
+            **{sort: [_finding_json(one) for one in getattr(self, sort)] for sort in LISTED_SORTS},
             "confirm_latency": _latency_json(self.confirm_latency),
             "delivery_latency": _latency_json(self.delivery_latency),
             "window_ms": self.window_ms,
@@ -155,9 +213,6 @@ class Report:
             ],
             "order_not_judged": list(self.order_not_judged),
         }
-
-
-FINDING_SORTS: Final = ("lost", "duplicated", "reordered", "unexplained")
 
 
 def _finding_json(finding: Finding) -> dict[str, object]:
@@ -208,7 +263,7 @@ def belongs(row: Row, finding: Finding) -> bool:
 
 def with_examples(report: Report, rows: Iterable[Row]) -> Report:
     """The report with the first rows, by time, of every listed finding."""
-    listed = [finding for sort in FINDING_SORTS for finding in getattr(report, sort)]
+    listed = [finding for sort in LISTED_SORTS for finding in getattr(report, sort)]
     wanted: dict[tuple[str, int], list[int]] = {}
     for place, finding in enumerate(listed):
         for number in {finding.number, finding.after} - {-1}:
@@ -225,10 +280,10 @@ def with_examples(report: Report, rows: Iterable[Row]) -> Report:
         finding.key: replace(finding, rows=tuple(nsmallest(EXAMPLE_ROWS_MAX, kept, key=sort_key)))
         for finding, kept in zip(listed, examples, strict=True)
     }
-    return replace(
-        report,
-        lost=tuple(complete[one.key] for one in report.lost),
-        duplicated=tuple(complete[one.key] for one in report.duplicated),
-        reordered=tuple(complete[one.key] for one in report.reordered),
-        unexplained=tuple(complete[one.key] for one in report.unexplained),
-    )
+    lists: dict[str, Any] = {sort: tuple(complete[one.key] for one in getattr(report, sort)) for sort in LISTED_SORTS}
+    return replace(report, **lists)
+
+
+def row_counts(rows: Mapping[Kind, int]) -> dict[str, int]:
+    """Rows of each kind by the name of their field in ``Counts``."""
+    return {"refused_rows" if kind is Kind.REFUSED else kind.value.lower(): rows[kind] for kind in Kind}

@@ -1,4 +1,4 @@
-"""Rows of a delivery ledger and their JSON lines. What they mean is said in ``understudy.ledger``."""
+"""Rows of a delivery ledger and their JSON lines. ``understudy.ledger`` defines what each kind states."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from enum import Enum
 from functools import lru_cache
+from hashlib import blake2b
 from typing import Final, NoReturn
 
 from understudy.errors import LedgerDamaged
@@ -18,6 +19,9 @@ INTEGER_MAX: Final = 2**63 - 1
 TIME_MS_MAX: Final = 2**48 - 1
 #: Largest delivery count.
 DELIVERY_COUNT_MAX: Final = 2**31 - 1
+#: Version of the rows written here. Lines without a version are of version 1, whose consumers did not write down
+#: their attempts to acknowledge; such lines are still read.
+VERSION: Final = 2
 #: What a decoder puts in the place of bytes that are no text; writers escape it.
 REPLACEMENT: Final = "\ufffd"
 #: A whole line: one object without objects or arrays in it. Linear: every quantifier is possessive.
@@ -32,6 +36,10 @@ class Kind(Enum):
     CONFIRMED = "CONFIRMED"
     DELIVERED = "DELIVERED"
     ACKNOWLEDGED = "ACKNOWLEDGED"
+    ACKNOWLEDGING = "ACKNOWLEDGING"
+    REFUSED = "REFUSED"
+    REMAINING = "REMAINING"
+    DRAINED = "DRAINED"
 
 
 KIND_ORDER: Final = {kind: place for place, kind in enumerate(Kind)}
@@ -57,6 +65,23 @@ class Row:
     """DELIVERED only: above 1 the broker says it had delivered it before; 0 unknown."""
     durable: bool = True
     """SENT and CONFIRMED only: a message that may not survive its broker says False."""
+    digest: int = 0
+    """SENT, DELIVERED and REMAINING only: ``digest_of`` the body; 0 when the writer does not know it."""
+    transaction: str = ""
+    """SENT, CONFIRMED and REFUSED only: name of the producer's transaction; empty outside transactions."""
+    origin: str = ""
+    """DELIVERED and REMAINING only: the queue this copy was moved from (dead letter, expiry, move); else empty."""
+    version: int = VERSION
+    """Version of the row's format."""
+
+
+#: Property in which the broker names the queue that a dead-lettered, expired or moved message comes from.
+ORIGIN_PROPERTY: Final = "_AMQ_ORIG_QUEUE"
+
+
+def digest_of(body: bytes) -> int:
+    """Digest of a body, 1 .. INTEGER_MAX: the upper 63 bits of its 64-bit BLAKE2b."""
+    return int.from_bytes(blake2b(body, digest_size=8).digest()) >> 1 or 1
 
 
 def sort_key(row: Row) -> tuple[object, ...]:
@@ -72,6 +97,10 @@ def sort_key(row: Row) -> tuple[object, ...]:
         row.delivery_count,
         row.address,
         row.durable,
+        row.digest,
+        row.transaction,
+        row.origin,
+        row.version,
     )
 
 
@@ -91,6 +120,14 @@ def encode(row: Row) -> str:
         line += f',"delivery_count":{row.delivery_count}'
     if not row.durable:
         line += ',"durable":false'
+    if row.digest:
+        line += f',"digest":{row.digest}'
+    if row.transaction:
+        line += f',"transaction":{_quoted(row.transaction)}'
+    if row.origin:
+        line += f',"origin":{_quoted(row.origin)}'
+    if row.version > 1:
+        line += f',"version":{row.version}'
     return line + "}\n"
 
 
@@ -113,11 +150,32 @@ class LedgerWriter:
     def append(self, row: Row) -> None:
         self._write(encode(row))
 
-    def sent(self, producer: str, number: int, address: str, at_ms: int, *, durable: bool = True) -> None:
-        self.append(Row(Kind.SENT, producer, number, address, at_ms, durable=durable))
+    def sent(
+        self,
+        producer: str,
+        number: int,
+        address: str,
+        at_ms: int,
+        *,
+        durable: bool = True,
+        digest: int = 0,
+        transaction: str = "",
+    ) -> None:
+        self.append(
+            Row(Kind.SENT, producer, number, address, at_ms, durable=durable, digest=digest, transaction=transaction)
+        )
 
-    def confirmed(self, producer: str, number: int, address: str, at_ms: int, *, durable: bool = True) -> None:
-        self.append(Row(Kind.CONFIRMED, producer, number, address, at_ms, durable=durable))
+    def confirmed(
+        self, producer: str, number: int, address: str, at_ms: int, *, durable: bool = True, transaction: str = ""
+    ) -> None:
+        self.append(Row(Kind.CONFIRMED, producer, number, address, at_ms, durable=durable, transaction=transaction))
+
+    def refused(
+        self, producer: str, number: int, address: str, at_ms: int, *, transaction: str = "", queue: str = "",
+        consumer: str = "",
+    ) -> None:  # fmt: skip
+        """With a consumer and a queue, of an acknowledgement; without, of a send."""
+        self.append(Row(Kind.REFUSED, producer, number, address, at_ms, consumer, queue, transaction=transaction))
 
     def delivered(
         self,
@@ -130,10 +188,27 @@ class LedgerWriter:
         queue: str,
         message_id: int = 0,
         delivery_count: int = 0,
+        digest: int = 0,
+        origin: str = "",
     ) -> None:
-        self.append(Row(Kind.DELIVERED, producer, number, address, at_ms, consumer, queue, message_id, delivery_count))
+        self.append(
+            Row(
+                Kind.DELIVERED, producer, number, address, at_ms, consumer, queue, message_id, delivery_count,
+                digest=digest, origin=origin,
+            )
+        )  # fmt: skip
+
+    def acknowledging(
+        self, producer: str, number: int, address: str, at_ms: int, *, consumer: str, queue: str, message_id: int = 0
+    ) -> None:
+        self.append(Row(Kind.ACKNOWLEDGING, producer, number, address, at_ms, consumer, queue, message_id))
 
     def acknowledged(
+        self, producer: str, number: int, address: str, at_ms: int, *, consumer: str, queue: str, message_id: int = 0
+    ) -> None:
+        self.append(Row(Kind.ACKNOWLEDGED, producer, number, address, at_ms, consumer, queue, message_id))
+
+    def remaining(
         self,
         producer: str,
         number: int,
@@ -143,8 +218,18 @@ class LedgerWriter:
         consumer: str,
         queue: str,
         message_id: int = 0,
+        digest: int = 0,
+        origin: str = "",
     ) -> None:
-        self.append(Row(Kind.ACKNOWLEDGED, producer, number, address, at_ms, consumer, queue, message_id))
+        self.append(
+            Row(
+                Kind.REMAINING, producer, number, address, at_ms, consumer, queue, message_id,
+                digest=digest, origin=origin,
+            )
+        )  # fmt: skip
+
+    def drained(self, address: str, at_ms: int, *, consumer: str, queue: str) -> None:
+        self.append(Row(Kind.DRAINED, "", 0, address, at_ms, consumer, queue))
 
 
 def read(
@@ -209,6 +294,9 @@ def parse(text: str, *, file: str = "<ledger>", line: int = 1) -> Row:
         durable = fields.get("durable", True)
         if type(durable) is not bool:
             raise ValueError("durable is neither true nor false")
+        version = _integer(fields, "version", INTEGER_MAX, 1)
+        if not 1 <= version <= VERSION:
+            raise ValueError(f"version {version} is not one of 1..{VERSION}; a newer release wrote it")
         return Row(
             kind,
             _text(fields, "producer"),
@@ -220,6 +308,10 @@ def parse(text: str, *, file: str = "<ledger>", line: int = 1) -> Row:
             _integer(fields, "message_id", INTEGER_MAX, 0),
             _integer(fields, "delivery_count", DELIVERY_COUNT_MAX, 0),
             durable,
+            _integer(fields, "digest", INTEGER_MAX, 0),
+            _text(fields, "transaction", ""),
+            _text(fields, "origin", ""),
+            version,
         )
     except (ValueError, RecursionError) as error:
         raise LedgerDamaged(f"no ledger row: {error}", file=file, line=line) from None

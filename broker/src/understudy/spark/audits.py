@@ -10,12 +10,13 @@ rows on a queue: a single hot producer does not become a single task.
 
 from __future__ import annotations
 
+from functools import reduce
 from typing import Final
 
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812
 
-from understudy.ledger import EXAMPLE_ROWS_MAX, FINDINGS_LISTED_MAX, Kind, Reason
+from understudy.ledger import EXAMPLE_ROWS_MAX, FINDINGS_LISTED_MAX, SORT_OF_REASON, Kind, Reason
 
 MESSAGE: Final = ["producer", "number"]
 COPY: Final = ["queue", "producer", "number"]
@@ -42,49 +43,194 @@ def _finding(sort: str, reason: Reason | Column, *, queue: bool, after: Column |
     ]
 
 
+def _sorted_finding(reason: Column, *, queue: bool) -> list[Column]:
+    """A finding whose sort follows from its reason."""
+    sort = F.lit("unresolved")
+    for one, name in SORT_OF_REASON.items():
+        sort = F.when(reason == one.value, F.lit(name)).otherwise(sort)
+    return [sort.alias("sort"), *_finding("", reason, queue=queue)[1:]]
+
+
+def _is_seen() -> Column:
+    return is_kind(Kind.DELIVERED) | is_kind(Kind.REMAINING)
+
+
 def messages(rows: DataFrame) -> DataFrame:
-    """One row per message: its first times, whether it may be lost, and how many rows of each kind."""
-    unsafe = (is_kind(Kind.SENT) | is_kind(Kind.CONFIRMED)) & ~F.col("durable")
-    return rows.groupBy(MESSAGE).agg(
-        F.min(F.when(is_kind(Kind.SENT), F.col("at_ms"))).alias("sent_at"),
-        F.min(F.when(is_kind(Kind.CONFIRMED), F.col("at_ms"))).alias("confirmed_at"),
-        F.min(F.when(is_kind(Kind.DELIVERED), F.col("at_ms"))).alias("delivered_at"),
-        F.max(unsafe).alias("transient"),
-        *[F.count(F.when(is_kind(kind), F.lit(1))).alias(f"{kind.value.lower()}_rows") for kind in Kind],
+    """One row per message: its first times, address and digests, and whether it may be lost or was refused."""
+    of_producer = is_kind(Kind.SENT) | is_kind(Kind.CONFIRMED)
+    with_digest = F.col("digest") > 0
+    return (
+        rows.where(~is_kind(Kind.DRAINED))
+        .groupBy(MESSAGE)
+        .agg(
+            F.min(F.when(is_kind(Kind.SENT), F.col("at_ms"))).alias("sent_at"),
+            F.min(F.when(is_kind(Kind.CONFIRMED), F.col("at_ms"))).alias("confirmed_at"),
+            F.min(F.when(is_kind(Kind.DELIVERED), F.col("at_ms"))).alias("delivered_at"),
+            F.min(F.when(is_kind(Kind.REMAINING), F.col("at_ms"))).alias("remaining_at"),
+            F.min(F.when(of_producer, F.col("address"))).alias("address"),
+            F.max(of_producer & ~F.col("durable")).alias("transient"),
+            F.max(is_kind(Kind.REFUSED) & (F.col("queue") == "")).alias("refused"),
+            F.collect_set(F.when(is_kind(Kind.SENT) & with_digest, F.col("digest"))).alias("sent_digests"),
+            F.collect_set(F.when(_is_seen() & with_digest, F.struct("queue", "digest"))).alias("seen_digests"),
+        )
     )
 
 
-def lost(messages: DataFrame, remaining: DataFrame | None) -> DataFrame:
-    """Confirmed, durable, never delivered, not in a queue any more."""
-    found = messages.where("confirmed_at IS NOT NULL AND delivered_at IS NULL AND NOT transient")
-    if remaining is not None:
-        found = found.join(remaining, on=MESSAGE, how="left_anti")
-    return found.select(_finding("lost", Reason.NEVER_DELIVERED, queue=False))
+def address_drains(rows: DataFrame) -> DataFrame:
+    """When all queues of an address were last seen completely, by every name a producer may use: address, seen_at."""
+    names = F.array("address", "queue", F.concat("address", F.lit("::"), "queue"))
+    return (
+        rows.where(is_kind(Kind.DRAINED))
+        .select(F.explode(names).alias("address"), "at_ms")
+        .groupBy("address")
+        .agg(F.max("at_ms").alias("seen_at"))
+    )
+
+
+def queue_drains(rows: DataFrame) -> DataFrame:
+    """When each queue was last seen completely: queue, seen_at."""
+    return rows.where(is_kind(Kind.DRAINED)).groupBy("queue").agg(F.max("at_ms").alias("seen_at"))
+
+
+def _judged(
+    found: DataFrame, drains: DataFrame, since: str, remaining: DataFrame | None, clock_skew_ms: int,
+    *, on: str, yes: Reason, no: Reason,
+) -> DataFrame:  # fmt: skip
+    """The findings about messages that are in no queue.
+
+    Args:
+        remaining: When given, it lists all messages of all queues at the end, so ``drains`` does not matter.
+        since: Column with the time after which the queue must have been seen.
+    """
+    if remaining is None:
+        seen = F.coalesce(F.col("seen_at") >= F.col(since) + F.lit(clock_skew_ms), F.lit(False))
+        judged = found.join(F.broadcast(drains), on=on, how="left").withColumn("drained", seen)
+    else:
+        judged = found.join(remaining, on=MESSAGE, how="left_anti").withColumn("drained", F.lit(True))
+    certain = F.col("drained") & ~F.col("old") if "old" in found.columns else F.col("drained")
+    reason = F.when(certain, F.lit(yes.value)).otherwise(F.lit(no.value))
+    return judged.select(_sorted_finding(reason, queue="queue" in found.columns))
+
+
+def undelivered(messages: DataFrame, drains: DataFrame, remaining: DataFrame | None, clock_skew_ms: int) -> DataFrame:
+    """Confirmed durable messages that no consumer and no queue has."""
+    found = messages.where(
+        "confirmed_at IS NOT NULL AND delivered_at IS NULL AND remaining_at IS NULL AND NOT transient"
+    ).select(*MESSAGE, "address", "confirmed_at")
+    return _judged(
+        found, drains, "confirmed_at", remaining, clock_skew_ms,
+        on="address", yes=Reason.NEVER_DELIVERED, no=Reason.DELIVERY_NOT_SEEN,
+    )  # fmt: skip
+
+
+def unacknowledged(
+    rows: DataFrame, messages: DataFrame, copies: DataFrame, drains: DataFrame, remaining: DataFrame | None,
+    clock_skew_ms: int,
+) -> DataFrame:  # fmt: skip
+    """Confirmed durable messages that were delivered on a queue and neither acknowledged there nor kept."""
+    moved = rows.where(_is_seen() & (F.col("origin") != "")).select(F.col("origin").alias("queue"), *MESSAGE).distinct()
+    confirmed = messages.where("confirmed_at IS NOT NULL AND remaining_at IS NULL AND NOT transient")
+    found = (
+        copies.where("deliveries > 0 AND first_acknowledgement_ms IS NULL AND attempts <= 0")
+        .select(*COPY, "old")
+        .join(moved, on=COPY, how="left_anti")
+        .join(confirmed.select(*MESSAGE, "confirmed_at"), on=MESSAGE, how="inner")
+    )
+    return _judged(
+        found, drains, "confirmed_at", remaining, clock_skew_ms,
+        on="queue", yes=Reason.NEVER_ACKNOWLEDGED, no=Reason.ACKNOWLEDGEMENT_NOT_SEEN,
+    )  # fmt: skip
+
+
+def incomplete(
+    rows: DataFrame, messages: DataFrame, drains: DataFrame, remaining: DataFrame | None, clock_skew_ms: int
+) -> DataFrame:
+    """Unconfirmed messages that are nowhere although others of their transaction took effect."""
+    key = ["producer", "transaction"]
+    members = (
+        rows.where(is_kind(Kind.SENT) & (F.col("transaction") != ""))
+        .select(*key, "number")
+        .distinct()
+        .join(messages, on=MESSAGE, how="inner")
+        .select(
+            *key, "number", "address", "sent_at", "transient", "refused",
+            F.least("confirmed_at", "delivered_at", "remaining_at").alias("effect_at"),
+        )
+    )  # fmt: skip
+    effective = (
+        members.groupBy(key)
+        .agg(F.min("effect_at").alias("first_effect"), F.max("refused").alias("any_refused"))
+        .where("first_effect IS NOT NULL AND NOT any_refused")
+    )
+    found = (
+        members.where("effect_at IS NULL AND NOT transient")
+        .join(effective, on=key, how="inner")
+        .select(*MESSAGE, "address", F.greatest("sent_at", "first_effect").alias("since"))
+    )
+    return _judged(
+        found, drains, "since", remaining, clock_skew_ms,
+        on="address", yes=Reason.PART_OF_A_TRANSACTION, no=Reason.TRANSACTION_NOT_SEEN,
+    )  # fmt: skip
 
 
 def ghosts(messages: DataFrame) -> DataFrame:
-    """Delivered or confirmed, never sent."""
+    """Delivered, remaining or confirmed and never sent, or both confirmed and refused."""
     unsent = messages.where("sent_at IS NULL")
-    delivered = unsent.where("delivered_at IS NOT NULL")
-    confirmed = unsent.where("confirmed_at IS NOT NULL")
-    return delivered.select(_finding("unexplained", Reason.DELIVERED_NEVER_SENT, queue=False)).unionByName(
-        confirmed.select(_finding("unexplained", Reason.CONFIRMED_NEVER_SENT, queue=False))
+    found = [
+        (unsent.where("delivered_at IS NOT NULL"), Reason.DELIVERED_NEVER_SENT),
+        (unsent.where("remaining_at IS NOT NULL"), Reason.REMAINING_NEVER_SENT),
+        (unsent.where("confirmed_at IS NOT NULL"), Reason.CONFIRMED_NEVER_SENT),
+        (messages.where("confirmed_at IS NOT NULL AND refused"), Reason.CONFIRMED_AND_REFUSED),
+    ]
+    return reduce(
+        DataFrame.unionByName,
+        [frame.select(_finding("unexplained", reason, queue=False)) for frame, reason in found],
+    )
+
+
+def refused(messages: DataFrame, remaining: DataFrame | None) -> DataFrame:
+    """Refused or rolled back for certain, and delivered or in a queue."""
+    seen = messages.where("refused AND (delivered_at IS NOT NULL OR remaining_at IS NOT NULL)").select(MESSAGE)
+    if remaining is not None:
+        kept = messages.where("refused").select(MESSAGE).join(remaining, on=MESSAGE, how="left_semi")
+        seen = seen.unionByName(kept).distinct()
+    return seen.select(_finding("refused", Reason.VISIBLE_AFTER_REFUSAL, queue=False))
+
+
+def corrupted(messages: DataFrame) -> DataFrame:
+    """Delivered or in a queue with a body that was not sent."""
+
+    def was_sent(seen: Column) -> Column:
+        return ~F.array_contains("sent_digests", seen["digest"])
+
+    return (
+        messages.where("size(sent_digests) > 0 AND size(seen_digests) > 0")
+        .select(*MESSAGE, F.explode(F.filter("seen_digests", was_sent)).alias("seen"))
+        .select(*MESSAGE, "seen.queue")
+        .distinct()
+        .select(_finding("corrupted", Reason.ANOTHER_BODY, queue=True))
     )
 
 
 def consumptions(rows: DataFrame) -> DataFrame:
     """One row per message, queue and consumer: what that consumer did with it."""
     delivered, acknowledged = is_kind(Kind.DELIVERED), is_kind(Kind.ACKNOWLEDGED)
+    refused = is_kind(Kind.REFUSED) & (F.col("queue") != "")
+    attempts = F.when(is_kind(Kind.ACKNOWLEDGING), F.lit(1)).when(refused, F.lit(-1)).otherwise(F.lit(0))
     known_id = F.when(delivered & (F.col("message_id") > 0), F.col("message_id"))
     return (
-        rows.where(delivered | acknowledged)
+        rows.where(delivered | acknowledged | is_kind(Kind.ACKNOWLEDGING) | refused | is_kind(Kind.REMAINING))
         .groupBy(*COPY, "consumer")
         .agg(
             F.count(F.when(delivered, F.lit(1))).alias("deliveries"),
+            F.count(F.when(delivered | acknowledged, F.lit(1))).alias("consumed"),
             F.max(F.when(delivered, F.col("ordinal"))).alias("last_delivery"),
             F.min(F.when(acknowledged, F.col("ordinal"))).alias("first_acknowledgement"),
             F.max(F.when(delivered, F.col("at_ms"))).alias("last_delivery_ms"),
             F.min(F.when(acknowledged, F.col("at_ms"))).alias("first_acknowledgement_ms"),
+            F.max(F.when(is_kind(Kind.REMAINING), F.col("at_ms"))).alias("last_remaining_ms"),
+            F.sum(attempts).alias("attempts"),
+            F.max(delivered & (F.col("version") < 2)).alias("old"),
             F.min(known_id).alias("least_id"),
             F.max(known_id).alias("greatest_id"),
         )
@@ -97,8 +243,12 @@ def copies(consumptions: DataFrame) -> DataFrame:
     """
     again = F.col("last_delivery") > F.col("first_acknowledgement")
     return consumptions.groupBy(COPY).agg(
-        F.count(F.lit(1)).alias("consumers"),
+        F.count(F.when(F.col("consumed") > 0, F.lit(1))).alias("consumers"),
         F.sum("deliveries").alias("deliveries"),
+        F.sum("attempts").alias("attempts"),
+        F.max("old").alias("old"),
+        F.min("first_acknowledgement_ms").alias("first_acknowledgement_ms"),
+        F.max("last_remaining_ms").alias("last_remaining_ms"),
         F.coalesce(F.max(again), F.lit(False)).alias("again"),
         F.coalesce(F.min("least_id") < F.max("greatest_id"), F.lit(False)).alias("stored_twice"),
     )
@@ -121,6 +271,13 @@ def crossed(consumptions: DataFrame, copies: DataFrame, clock_skew_ms: int) -> D
     return tales.where(F.exists("tales", taken_before)).select(COPY)
 
 
+def remaining_after_acknowledgement(copies: DataFrame, clock_skew_ms: int) -> DataFrame:
+    """In the queue later than the confirmation of the acknowledgement."""
+    return copies.where(F.col("last_remaining_ms") > F.col("first_acknowledgement_ms") + F.lit(clock_skew_ms)).select(
+        _finding("duplicated", Reason.REMAINING_AFTER_ACKNOWLEDGEMENT, queue=True)
+    )
+
+
 def duplicated(copies: DataFrame, crossed: DataFrame) -> DataFrame:
     """Stored twice, or delivered after a confirmed acknowledgement."""
     stored = copies.where("deliveries > 0 AND stored_twice")
@@ -136,7 +293,7 @@ def duplicated(copies: DataFrame, crossed: DataFrame) -> DataFrame:
 
 def unfounded(copies: DataFrame) -> DataFrame:
     """Acknowledged on a queue that never delivered it."""
-    return copies.where("deliveries = 0").select(
+    return copies.where("deliveries = 0 AND first_acknowledgement_ms IS NOT NULL").select(
         _finding("unexplained", Reason.ACKNOWLEDGED_NEVER_DELIVERED, queue=True)
     )
 
@@ -248,10 +405,14 @@ def latencies(messages: DataFrame) -> DataFrame:
     return ranked.groupBy("end").agg(F.max("total").alias("count"), *percentiles, F.max("value_ms").alias("max_ms"))
 
 
+def row_counts(rows: DataFrame) -> DataFrame:
+    """Rows of each kind: kind, count."""
+    return rows.groupBy("kind").count()
+
+
 def message_counts(messages: DataFrame) -> DataFrame:
-    """One row: rows of each kind, messages sent, and of those the unconfirmed."""
+    """One row: messages sent, and of those the unconfirmed."""
     return messages.agg(
-        *[F.coalesce(F.sum(f"{kind.value.lower()}_rows"), F.lit(0)).alias(kind.value.lower()) for kind in Kind],
         F.count("sent_at").alias("messages"),
         F.count(F.when(F.col("sent_at").isNotNull() & F.col("confirmed_at").isNull(), F.lit(1))).alias("unconfirmed"),
     )
@@ -276,7 +437,7 @@ def examples(rows: DataFrame, listed: DataFrame) -> DataFrame:
     ).where("number >= 0")
     by_time = Window.partitionBy("sort", "place").orderBy(
         "at_ms", "kind_order", "producer", "number", "queue", "consumer", "message_id", "delivery_count", "address",
-        "durable",
+        "durable", "digest", "transaction", "origin", "version",
     )  # fmt: skip
     return (
         rows.join(F.broadcast(wanted), on=MESSAGE, how="inner")

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import reduce
 from pathlib import Path
+from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import Row as SparkRow
@@ -13,6 +15,7 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from understudy.errors import LedgerDamaged
 from understudy.ledger import (
+    LISTED_SORTS,
     QUEUES_LISTED_MAX,
     WINDOW_MS,
     WINDOWS_LISTED_MAX,
@@ -25,6 +28,7 @@ from understudy.ledger import (
     Row,
     Window,
     parse,
+    row_counts,
 )
 from understudy.spark import audits, ledgers
 
@@ -57,15 +61,22 @@ def audit(
         torn = _refuse_bad_lines(parsed, paths)
         rows = ledgers.rows_of(parsed)
         messages, consumptions = audits.messages(rows), audits.consumptions(rows)
+        by_address, by_queue = audits.address_drains(rows), audits.queue_drains(rows)
         with _kept(messages), _kept(audits.copies(consumptions)) as copies, _kept(audits.spans(rows)) as spans:
             crossed = audits.crossed(consumptions, copies, clock_skew_ms)
-            findings = (
-                audits.lost(messages, kept)
-                .unionByName(audits.ghosts(messages))
-                .unionByName(audits.unfounded(copies))
-                .unionByName(audits.duplicated(copies, crossed))
-                .unionByName(audits.reordered(audits.first_deliveries(rows, spans)))
+            parts = (
+                audits.undelivered(messages, by_address, kept, clock_skew_ms),
+                audits.unacknowledged(rows, messages, copies, by_queue, kept, clock_skew_ms),
+                audits.incomplete(rows, messages, by_address, kept, clock_skew_ms),
+                audits.ghosts(messages),
+                audits.unfounded(copies),
+                audits.duplicated(copies, crossed),
+                audits.remaining_after_acknowledgement(copies, clock_skew_ms),
+                audits.reordered(audits.first_deliveries(rows, spans)),
+                audits.corrupted(messages),
+                audits.refused(messages, kept),
             )
+            findings = reduce(DataFrame.unionByName, parts)
             with _kept(findings):
                 report = _report(rows, messages, copies, spans, findings, window_ms)
     return Audit(report, torn)
@@ -110,35 +121,36 @@ def _report(
     counts = audits.message_counts(messages).first()
     assert counts is not None
     first_deliveries = copies.where("deliveries > 0").count()
-    totals = {one["sort"]: one["count"] for one in findings.groupBy("sort").count().collect()}
+    kinds = {Kind(one["kind"]): one["count"] for one in audits.row_counts(rows).collect()}
+    totals = dict.fromkeys(LISTED_SORTS, 0)
+    reasons: dict[Reason, int] = {}
+    for one in findings.groupBy("sort", "reason").count().collect():
+        totals[one["sort"]] += one["count"]
+        reasons[Reason(one["reason"])] = one["count"]
     windows = audits.windows(rows, window_ms)
-    found = _findings(rows, findings) if totals else {}
+    found = _findings(rows, findings) if reasons else {}
     latencies = {one["end"]: _latency(one) for one in audits.latencies(messages).collect()}
     shared = audits.shared_queues(spans).orderBy("queue").limit(QUEUES_LISTED_MAX).collect()
     with _kept(windows):
         window_count = windows.count()
         longest = windows.orderBy(F.desc("duration_ms"), "producer", "start_ms").limit(WINDOWS_LISTED_MAX).collect()
+    lists: dict[str, Any] = {sort: tuple(found.get(sort, ())) for sort in LISTED_SORTS}
     return Report(
         Counts(
-            **{name: counts[name] for name in ("sent", "confirmed", "delivered", "acknowledged")},
+            **row_counts({kind: kinds.get(kind, 0) for kind in Kind}),
             messages=counts["messages"],
             unconfirmed=counts["unconfirmed"],
-            redelivered=counts["delivered"] - first_deliveries,
-            lost=totals.get("lost", 0),
-            duplicated=totals.get("duplicated", 0),
-            reordered=totals.get("reordered", 0),
-            unexplained=totals.get("unexplained", 0),
+            redelivered=kinds.get(Kind.DELIVERED, 0) - first_deliveries,
             windows=window_count,
+            **totals,
         ),
-        tuple(found.get("lost", ())),
-        tuple(found.get("duplicated", ())),
-        tuple(found.get("reordered", ())),
-        tuple(found.get("unexplained", ())),
-        latencies.get("confirmed"),
-        latencies.get("delivered"),
-        window_ms,
-        tuple(Window(one["producer"], one["start_ms"], one["end_ms"]) for one in longest),
-        tuple(one["queue"] for one in shared),
+        **lists,
+        reasons=tuple((reason, reasons[reason]) for reason in Reason if reason in reasons),
+        confirm_latency=latencies.get("confirmed"),
+        delivery_latency=latencies.get("delivered"),
+        window_ms=window_ms,
+        windows=tuple(Window(one["producer"], one["start_ms"], one["end_ms"]) for one in longest),
+        order_not_judged=tuple(one["queue"] for one in shared),
     )
 
 
@@ -176,6 +188,10 @@ def _row(one: SparkRow) -> Row:
         one["message_id"],
         one["delivery_count"],
         one["durable"],
+        one["digest"],
+        one["transaction"],
+        one["origin"],
+        one["version"],
     )
 
 

@@ -26,13 +26,15 @@ from understudy.ledger import (
     KIND_ORDER,
     REPLACEMENT,
     TIME_MS_MAX,
+    VERSION,
     Kind,
 )
 
 #: Fields of a row as JSON gives them; ``_corrupt`` holds a line that is no such object.
 ROW_SCHEMA: Final = (
     "kind string, producer string, number bigint, address string, at_ms bigint, consumer string, queue string,"
-    " message_id bigint, delivery_count bigint, durable boolean, _corrupt string"
+    " message_id bigint, delivery_count bigint, durable boolean, digest bigint, transaction string, origin string,"
+    " version bigint, _corrupt string"
 )
 _JSON_OPTIONS: Final = {
     "mode": "PERMISSIVE",
@@ -42,8 +44,8 @@ _JSON_OPTIONS: Final = {
 }
 #: Spark would turn a number into a text and null into a default; a row has neither.
 _WRONG_TYPES: Final = (
-    r'"(?:kind|producer|address|consumer|queue)"[ \t]*:[ \t]*[^" \t]'
-    r'|"(?:number|at_ms|message_id|delivery_count)"[ \t]*:[ \t]*[^0-9 \t-]'
+    r'"(?:kind|producer|address|consumer|queue|transaction|origin)"[ \t]*:[ \t]*[^" \t]'
+    r'|"(?:number|at_ms|message_id|delivery_count|digest|version)"[ \t]*:[ \t]*[^0-9 \t-]'
     r'|"durable"[ \t]*:[ \t]*[^tf \t]'
 )
 #: Spark unpacks by name, and cannot cut what it unpacks into pieces; the reference does not unpack.
@@ -140,6 +142,10 @@ def parse_lines(lines: DataFrame) -> DataFrame:
         F.coalesce("row.message_id", F.lit(0)).alias("message_id"),
         F.coalesce("row.delivery_count", F.lit(0)).alias("delivery_count"),
         F.coalesce("row.durable", F.lit(True)).alias("durable"),
+        F.coalesce("row.digest", F.lit(0)).alias("digest"),
+        F.coalesce("row.transaction", F.lit("")).alias("transaction"),
+        F.coalesce("row.origin", F.lit("")).alias("origin"),
+        F.coalesce("row.version", F.lit(1)).alias("version"),
         F.col("row._corrupt").alias("corrupt"),
     )
     judged = fields.withColumn("bad", ~_is_row()).drop("corrupt")
@@ -161,6 +167,8 @@ def _is_row() -> Column:
         & F.col("at_ms").between(0, TIME_MS_MAX)
         & F.col("message_id").between(0, INTEGER_MAX)
         & F.col("delivery_count").between(0, DELIVERY_COUNT_MAX)
+        & F.col("digest").between(0, INTEGER_MAX)
+        & F.col("version").between(1, VERSION)
     )
     return F.coalesce(good, F.lit(False))
 
@@ -199,6 +207,10 @@ def rows_of(parsed: DataFrame) -> DataFrame:
         "message_id",
         "delivery_count",
         "durable",
+        "digest",
+        "transaction",
+        "origin",
+        "version",
         order.alias("kind_order"),
     )
 

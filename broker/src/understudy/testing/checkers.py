@@ -1,10 +1,10 @@
-"""Judges of a simulated run: they watch from outside and trust nothing a node says of itself.
+"""Checks of a simulated run. They use what clients and the store show, not what a node says of itself.
 
-- ``EpochChecker``: epochs only grow, nobody becomes active while another node serves, and nothing
+- ``EpochChecker``: epochs only grow, no node becomes active while another one serves, and nothing
   that a node wrote after a younger epoch had begun is ever confirmed.
-- ``judge_run``: the ledger's promises (``understudy.ledger``) over what the clients saw; nothing
-  refused was delivered; at the end, with everything healed and drained, nothing is left over,
-  nobody waits, and no exception reached a loop.
+- ``judge_ledger``: the promises of ``understudy.ledger`` over what the clients saw. A run drains its
+  queue at the end, so what the ledger leaves unresolved is a violation too.
+- ``judge_failures``: no exception reached the loop.
 
 A violation carries the name of its check, so that a test can ask for the one it planted.
 """
@@ -15,7 +15,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from understudy.ledger import FINDING_SORTS, Finding, Kind, Reason, Row, check
+from understudy.ledger import LISTED_SORTS, Finding, Kind, Reason, Row, check
 from understudy.testing.sim_loop import Failure
 
 #: Findings of one sort that are spelled out.
@@ -27,8 +27,8 @@ class Violation:
     """One broken promise."""
 
     check: str
-    """``lost``, ``duplicated``, ``reordered``, ``unexplained``, ``refused``, ``corrupt``, ``client``,
-    ``two-active``, ``epoch``, ``zombie``, ``stuck``, ``left-over``, ``store``, ``ended`` or ``failure``.
+    """A sort of findings of the ledger or ``unresolved``; ``corrupt``, ``client``, ``two-active``, ``epoch``,
+    ``zombie``, ``stuck``, ``left-over``, ``store``, ``ended`` or ``failure``.
     """
     text: str
 
@@ -89,11 +89,16 @@ class EpochChecker:
 
 
 def judge_ledger(
-    rows: Sequence[Row], *, unordered: Collection[str] = (), sessions: Mapping[Row, int] | None = None
+    rows: Sequence[Row],
+    *,
+    unordered: Collection[str] = (),
+    sessions: Mapping[Row, int] | None = None,
+    drained: bool = True,
 ) -> list[Violation]:
     """The promises of the ledger over all rows.
 
     Args:
+        drained: The run came to its end, so nothing may be unresolved.
         unordered: Queues whose order is not judged.
         sessions: When the session began through which a DELIVERED row came. A message that a client
             had fetched before its connection broke may reach its application after another
@@ -101,11 +106,12 @@ def judge_ledger(
     """
     report = check(rows)
     violations: list[Violation] = []
-    for sort in FINDING_SORTS:
+    for sort in LISTED_SORTS:
         findings: list[Finding] = [
             finding
             for finding in getattr(report, sort)
-            if not (sort == "reordered" and finding.queue in unordered)
+            if not (sort == "unresolved" and not drained)
+            and not (sort == "reordered" and finding.queue in unordered)
             and not (
                 finding.reason is Reason.DELIVERED_AFTER_ACKNOWLEDGEMENT
                 and sessions is not None
@@ -141,12 +147,6 @@ def _was_fetched_before(rows: Sequence[Row], finding: Finding, sessions: Mapping
         elif acknowledged is not None and (row.consumer == acknowledged.consumer or sessions[row] > acknowledged.at_ms):
             return False
     return True
-
-
-def judge_refused(rows: Sequence[Row], refused: Collection[tuple[str, int]]) -> list[Violation]:
-    """Nothing that was refused or rolled back for certain is ever delivered."""
-    seen = sorted({(row.producer, row.number) for row in rows if row.queue} & set(refused))
-    return [Violation("refused", f"{len(seen)} delivered: {seen[:_LISTED_MAX]}")] if seen else []
 
 
 def judge_failures(failures: Sequence[Failure]) -> list[Violation]:

@@ -16,14 +16,14 @@ from functools import partial
 from typing import ClassVar, Final
 
 from understudy.errors import BrokerError, DiskFailed, DiskFull, LockLost, StoreError
-from understudy.testing.checkers import Violation, judge_failures, judge_ledger, judge_refused
+from understudy.testing.checkers import Violation, judge_failures, judge_ledger
 from understudy.testing.cluster import PORT, QUEUE, STORE, PairOptions, SimCluster, SimNode, pair_configuration
 from understudy.testing.fault_plan import Fault, FaultKind, draw_faults, draw_later_faults
 from understudy.testing.sim_environment import WALL_START_MS, Skew
 from understudy.testing.sim_loop import Death, SimLoop, SimProcess, SimulationStuck
 from understudy.testing.sim_network import Conditions, SimNetwork
 from understudy.testing.sim_storage import SharedStorage, StorageConditions
-from understudy.testing.workload import ClientPlan, ConsumerJob, LedgerBook, ProducerJob, consume, produce
+from understudy.testing.workload import ClientPlan, ConsumerJob, LedgerBook, ProducerJob, consume, observe, produce
 
 NAME: Final = "shared_store_pair"
 
@@ -34,6 +34,8 @@ LIVENESS_S: Final = 240.0
 LEASE_S: Final = 4.0
 #: Virtual seconds after which a node has noticed that a connection TTL is over.
 _NOTICED_S: Final = 5.0
+#: The client that looks at the queue in the end.
+_OBSERVER: Final = "observer"
 #: Virtual seconds a node has to stop cleanly at the end.
 STOP_S: Final = 60.0
 
@@ -77,6 +79,9 @@ def draw_plan(seed: int) -> Plan:
     end_s = stream.uniform(5.0, 20.0)
     producers = tuple(_draw_producer(stream, f"p{number}", end_s) for number in range(stream.randint(1, 3)))
     consumers = tuple(_draw_consumer(stream, f"c{number}") for number in range(stream.choice((1, 1, 2))))
+    rollbacks = random.Random(f"{seed}/rollbacks")
+    producers = tuple(replace(job, rollback_every=rollbacks.choice((0, 0, 3, 5))) for job in producers)
+    consumers = tuple(replace(job, rollback_every=rollbacks.choice((0, 0, 3, 5))) for job in consumers)
     clients = [job.name for job in producers] + [job.name for job in consumers]
     ttl_ms = stream.choice((2_000, 6_000))
     for job in consumers:
@@ -171,6 +176,8 @@ class PairRun:
     """One run of the scenario. Tests subclass it to plant a bug."""
 
     storage_class: ClassVar[type[SharedStorage]] = SharedStorage
+    liveness_s: ClassVar[float] = LIVENESS_S
+    """Virtual seconds the clients have to finish; less where a planted bug shows before."""
 
     def __init__(self, plan: Plan, loop: SimLoop) -> None:
         self.plan = plan
@@ -216,8 +223,9 @@ class PairRun:
         """Everything that was wrong."""
         found = [*self.violations, *self.book.violations, *self.cluster.epochs.violations]
         found += judge_failures(self.loop.failures)
-        found += judge_ledger(self.book.rows, unordered=self.book.unordered, sessions=self.book.sessions)
-        found += judge_refused(self.book.rows, self.book.refused)
+        found += judge_ledger(
+            self.book.rows, unordered=self.book.unordered, sessions=self.book.sessions, drained=not self._working
+        )
         ends = [
             f"{node.name} ended with {type(error).__name__}: {error}"
             for node in self.cluster.nodes.values()
@@ -361,15 +369,29 @@ class PairRun:
         self._later(1.0, lambda: self._start_client(name))
 
     async def _finish_clients(self) -> None:
-        deadline = self.loop.time() + LIVENESS_S
+        deadline = self.loop.time() + self.liveness_s
         if await self._wait(lambda: not self._working & self._producers.keys(), deadline):
             for job in self._consumers.values():
                 job.draining_since_s = self.loop.time()
             await self._wait(lambda: not self._working, deadline)
+        if not self._working and not await self._observe(deadline):
+            self.violations.append(Violation("left-over", f"messages in delivery {self.liveness_s} s after healing"))
         if self._working:
             states = {name: node.state for name, node in self.cluster.nodes.items()}
             waiting = ", ".join(sorted(self._working))
-            self.violations.append(Violation("stuck", f"{waiting} did not finish in {LIVENESS_S} s; nodes: {states}"))
+            self.violations.append(
+                Violation("stuck", f"{waiting} did not finish in {self.liveness_s} s; nodes: {states}")
+            )
+
+    async def _observe(self, deadline: float) -> bool:
+        """Note in the ledger what the queue holds when all clients have ended."""
+        process = self.loop.new_process(_OBSERVER)
+        self.network.add_host(_OBSERVER)
+        entropy = self.loop.random(f"entropy {process.label}").randbytes
+        task = process.create_task(
+            observe(ClientPlan(self.plan.url, self.book.now_ms, entropy, self.book), QUEUE, _OBSERVER)
+        )
+        return await self._wait(task.done, deadline)
 
     async def _wait(self, condition: Callable[[], bool], deadline: float) -> bool:
         while not condition():
@@ -434,7 +456,7 @@ def run_plan(
         run = run_class(plan, loop)
         task = loop.create_task(run.run())
         try:
-            loop.run_until(task.done, deadline=plan.heal_s + 2 * LIVENESS_S)
+            loop.run_until(task.done, deadline=plan.heal_s + 2 * run_class.liveness_s)
         except SimulationStuck as stuck:
             run.violations.append(Violation("stuck", f"in phase {run.phase}: {stuck}"))
         if task.done() and not task.cancelled() and (error := task.exception()) is not None:

@@ -21,7 +21,8 @@ from rich.progress import Progress
 from rich.table import Table
 
 from understudy.testing import shared_store_pair
-from understudy.testing.shared_store_pair import Outcome, run_seed
+from understudy.testing.planted_bugs import BUGS
+from understudy.testing.shared_store_pair import Outcome, PairRun, run_seed
 from understudy.testing.sim_loop import SimLoop
 
 SCENARIOS = {shared_store_pair.NAME: run_seed}
@@ -61,11 +62,14 @@ def quiet_logging(out: TextIO | None = None) -> Iterator[None]:
         logger.setLevel(level)
 
 
-def run_quietly(scenario: str, without: frozenset[int], seed: int) -> tuple[Outcome, float]:
+def run_quietly(
+    scenario: str, without: frozenset[int], seed: int, *, run_class: type[PairRun] | None = None
+) -> tuple[Outcome, float]:
     """One seed and the seconds it took; top level, so that worker processes can be asked."""
+    options = {} if run_class is None else {"run_class": run_class}
     began = time.perf_counter()
     with quiet_logging():
-        outcome = SCENARIOS[scenario](seed, without=without)
+        outcome = SCENARIOS[scenario](seed, without=without, **options)
     return outcome, time.perf_counter() - began
 
 
@@ -96,6 +100,7 @@ def _seeds_option(context: click.Context, parameter: click.Parameter, value: str
 @click.option("--jobs", default=1, show_default=True, help="Processes at work.")
 @click.option("--trace", type=click.File("w"), help="Write everything that happens in --seed to a file.")
 @click.option("--without", multiple=True, type=int, help="Leave out the fault of this number, with --seed.")
+@click.option("--plant", type=click.Choice(sorted(BUGS)), help="Plant this bug, in one process.")
 @click.option("--all", "show_all", is_flag=True, help="List every seed, not only violations.")
 def main(
     seeds: range,
@@ -104,28 +109,33 @@ def main(
     jobs: int,
     trace: TextIO | None,
     without: tuple[int, ...],
+    plant: str | None,
     show_all: bool,
 ) -> None:
-    """See the module's text."""
-    if seed is None:
-        if trace or without:
-            raise click.UsageError("--trace and --without need --seed")
-        outcomes = _run_all(scenario, seeds, jobs)
-    else:
-        plan = shared_store_pair.draw_plan(seed)
-        click.echo("\n".join(plan.describe()))
-        with quiet_logging(trace):
-            outcomes = [
-                SCENARIOS[scenario](seed, without=without, write_trace=trace.write if trace is not None else None)
-            ]
-        show_all = True
+    """Run seeds of a scenario, report, and say how to replay."""
+    if plant is not None:
+        jobs = 1
+        click.echo(f"planted: {BUGS[plant].text}")
+    with nullcontext(None) if plant is None else BUGS[plant].planted() as run_class:
+        if seed is None:
+            if trace or without:
+                raise click.UsageError("--trace and --without need --seed")
+            outcomes = _run_all(scenario, seeds, jobs, run_class)
+        else:
+            plan = shared_store_pair.draw_plan(seed)
+            click.echo("\n".join(plan.describe()))
+            options = {} if run_class is None else {"run_class": run_class}
+            write_trace = trace.write if trace is not None else None
+            with quiet_logging(trace):
+                outcomes = [SCENARIOS[scenario](seed, without=without, write_trace=write_trace, **options)]
+            show_all = True
     _report(scenario, outcomes, show_all)
     sys.exit(0 if all(outcome.ok for outcome in outcomes) else 1)
 
 
-def _run_all(scenario: str, seeds: range, jobs: int) -> list[Outcome]:
+def _run_all(scenario: str, seeds: range, jobs: int, run_class: type[PairRun] | None) -> list[Outcome]:
     began = time.perf_counter()
-    run = partial(run_quietly, scenario, frozenset[int]())
+    run = partial(run_quietly, scenario, frozenset[int](), run_class=run_class)
     outcomes: list[Outcome] = []
     seconds = 0.0
     console = Console(stderr=True)

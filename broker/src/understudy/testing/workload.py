@@ -3,7 +3,7 @@
 They do what a careful application does. A send whose outcome stays unknown is not repeated under
 its number; work after a lost connection goes on as a new producer or consumer, under a new name,
 so that the ledger's order stays meaningful. Every body can be recomputed from its producer and
-number and is compared on receipt.
+number and is compared on receipt; its digest is in the ledger.
 
 What they may meet and must cope with is written in ``_TRYING_AGAIN_HELPS``; any other error is the
 client's or the broker's fault and fails the run.
@@ -12,7 +12,7 @@ client's or the broker's fault and fails the run.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -28,7 +28,7 @@ from understudy.errors import (
     OutcomeUnknown,
     TransactionRolledBack,
 )
-from understudy.ledger import Kind, Row
+from understudy.ledger import Kind, Row, digest_of
 from understudy.testing.checkers import Violation
 
 PRODUCER_PROPERTY: Final = "ledger_producer"
@@ -49,29 +49,27 @@ class LedgerBook:
     rows: list[Row] = field(default_factory=list)
     sessions: dict[Row, int] = field(default_factory=dict)
     """Of each DELIVERED row, when the session began through which it came."""
-    refused: set[tuple[str, int]] = field(default_factory=set)
-    """Messages the broker refused for certain, alone or with their transaction."""
     unordered: set[str] = field(default_factory=set)
     """Queues with a consumer whose predecessor did not say goodbye: until the broker has noticed
     (connection TTL), it has two consumers there and promises no order."""
     violations: list[Violation] = field(default_factory=list)
     """What a client saw that no later judgement could find."""
 
-    def sent(self, producer: str, number: int, queue: str) -> None:
-        self.rows.append(Row(Kind.SENT, producer, number, queue, self.now_ms()))
+    def sent(self, producer: str, number: int, queue: str, body: bytes, transaction: str = "") -> None:
+        self.rows.append(
+            Row(Kind.SENT, producer, number, queue, self.now_ms(), digest=digest_of(body), transaction=transaction)
+        )
 
-    def confirmed(self, producer: str, number: int, queue: str) -> None:
-        self.rows.append(Row(Kind.CONFIRMED, producer, number, queue, self.now_ms()))
+    def confirmed(self, producer: str, number: int, queue: str, transaction: str = "") -> None:
+        self.rows.append(Row(Kind.CONFIRMED, producer, number, queue, self.now_ms(), transaction=transaction))
+
+    def refused(self, producer: str, number: int, queue: str, transaction: str = "") -> None:
+        """The broker refused the message for certain, alone or with its transaction."""
+        self.rows.append(Row(Kind.REFUSED, producer, number, queue, self.now_ms(), transaction=transaction))
 
     def delivered(self, received: ReceivedMessage, consumer: str, began_ms: int) -> Row:
         """Note a delivery through a session that began at ``began_ms``; the row names the message from then on."""
-        properties = received.properties
-        producer, number = properties.get(PRODUCER_PROPERTY), properties.get(NUMBER_PROPERTY)
-        if not isinstance(producer, str) or not isinstance(number, int):
-            self.violations.append(Violation("corrupt", f"{consumer} received a message without ledger properties"))
-            producer, number = "?", 0
-        elif received.body != body_of(producer, number, len(received.body)):
-            self.violations.append(Violation("corrupt", f"{consumer} received {producer} {number} with another body"))
+        producer, number = self._identity(received, consumer)
         row = Row(
             Kind.DELIVERED,
             producer,
@@ -82,15 +80,38 @@ class LedgerBook:
             received.queue,
             received.message_id,
             received.delivery_count,
+            digest=digest_of(received.body),
         )
         self.rows.append(row)
         self.sessions[row] = began_ms
         return row
 
+    def _identity(self, received: ReceivedMessage, consumer: str) -> tuple[str, int]:
+        properties = received.properties
+        producer, number = properties.get(PRODUCER_PROPERTY), properties.get(NUMBER_PROPERTY)
+        if not isinstance(producer, str) or not isinstance(number, int):
+            self.violations.append(Violation("corrupt", f"{consumer} received a message without ledger properties"))
+            return "?", 0
+        if received.body != body_of(producer, number, len(received.body)):
+            self.violations.append(Violation("corrupt", f"{consumer} received {producer} {number} with another body"))
+        return producer, number
+
+    def acknowledging(self, delivered: Row) -> None:
+        """The acknowledgement of the delivery is about to leave the client."""
+        self._settling(Kind.ACKNOWLEDGING, delivered)
+
     def acknowledged(self, delivered: Row) -> None:
+        """The broker has confirmed it."""
+        self._settling(Kind.ACKNOWLEDGED, delivered)
+
+    def acknowledgement_refused(self, delivered: Row) -> None:
+        """The broker rolled it back for certain."""
+        self._settling(Kind.REFUSED, delivered)
+
+    def _settling(self, kind: Kind, delivered: Row) -> None:
         self.rows.append(
             Row(
-                Kind.ACKNOWLEDGED,
+                kind,
                 delivered.producer,
                 delivered.number,
                 delivered.address,
@@ -100,6 +121,25 @@ class LedgerBook:
                 delivered.message_id,
             )
         )
+
+    def drained(self, queue: str, observer: str, at_ms: int, remaining: Sequence[ReceivedMessage]) -> None:
+        """The whole content of the queue was seen at ``at_ms``."""
+        for received in remaining:
+            producer, number = self._identity(received, observer)
+            self.rows.append(
+                Row(
+                    Kind.REMAINING,
+                    producer,
+                    number,
+                    queue,
+                    at_ms,
+                    observer,
+                    queue,
+                    received.message_id,
+                    digest=digest_of(received.body),
+                )
+            )
+        self.rows.append(Row(Kind.DRAINED, "", 0, queue, at_ms, observer, queue))
 
 
 def body_of(producer: str, number: int, size_bytes: int) -> bytes:
@@ -139,6 +179,10 @@ class ProducerJob:
     """Messages of a transaction; 0 sends without."""
     hasty: bool = False
     """Commits without having waited for the sends of the transaction."""
+    rollback_every: int = 0
+    """Each transaction of so many is rolled back on purpose; 0 for none."""
+    transactions: int = 0
+    """Transactions begun."""
     done: int = 0
     names: int = 0
     """Names used so far; each start over takes a new one."""
@@ -156,6 +200,10 @@ class ConsumerJob:
     """Messages per acknowledgement or transaction."""
     pause_s: float = 0.0
     """Work on one message."""
+    rollback_every: int = 0
+    """Each transaction of so many is rolled back on purpose; 0 for none."""
+    transactions: int = 0
+    """Transactions ended."""
     idle_s: float = 3.0
     draining_since_s: float | None = None
     """When it was told that nothing more is sent; it ends after ``idle_s`` of silence from then on."""
@@ -187,10 +235,11 @@ async def _produce_confirmed(plan: ClientPlan, job: ProducerJob, name: str, conn
     number = 0
     while job.done < job.count:
         await producer.wait_sendable()
-        plan.book.sent(name, number, job.queue)
+        body = body_of(name, number, job.size_bytes)
+        plan.book.sent(name, number, job.queue, body)
         job.done += 1
         future = producer.send_nowait(
-            body_of(name, number, job.size_bytes),
+            body,
             properties={PRODUCER_PROPERTY: name, NUMBER_PROPERTY: number},
         )
         future.add_done_callback(_outcome(plan.book, name, number, job.queue))
@@ -212,7 +261,7 @@ def _outcome(book: LedgerBook, name: str, number: int, queue: str) -> Callable[[
         if error is None:
             book.confirmed(name, number, queue)
         elif isinstance(error, AddressFull):
-            book.refused.add((name, number))
+            book.refused(name, number, queue)
         elif not isinstance(error, _TRYING_AGAIN_HELPS):
             book.violations.append(Violation("client", f"send of {name} {number} ended with {error!r}"))
 
@@ -226,37 +275,61 @@ async def _produce_transacted(plan: ClientPlan, job: ProducerJob, name: str, con
     while job.done < job.count:
         numbers = range(number, number + min(job.batch, job.count - job.done))
         number = numbers.stop
+        job.transactions += 1
         try:
-            sends = []
-            for each in numbers:
-                await producer.wait_sendable()
-                sends.append(
-                    producer.send_nowait(
-                        body_of(name, each, job.size_bytes),
-                        properties={PRODUCER_PROPERTY: name, NUMBER_PROPERTY: each},
-                    )
-                )
-                if not job.hasty:
-                    await sends[-1]
-            for each in numbers:
-                plan.book.sent(name, each, job.queue)
-            await session.commit()
-            await asyncio.gather(*sends, return_exceptions=True)
-        except TransactionRolledBack:
-            plan.book.refused.update((name, each) for each in numbers)
+            job.done += await _transact(plan, job, name, session, producer, numbers)
         except AddressFull:
-            plan.book.refused.update((name, each) for each in numbers)
+            _note_refused(plan.book, job, name, numbers)
             await session.rollback()
             await asyncio.sleep(_START_OVER_S)
-        except CommitOutcomeUnknown:
-            job.done += len(numbers)
-        else:
-            job.done += len(numbers)
-            for each in numbers:
-                plan.book.confirmed(name, each, job.queue)
         if job.pause_s:
             await asyncio.sleep(job.pause_s)
     await session.close()
+
+
+async def _transact(
+    plan: ClientPlan, job: ProducerJob, name: str, session: aio.Session, producer: aio.Producer, numbers: range
+) -> int:
+    """One transaction. Returns how many messages have been dealt with: 0 after a rollback.
+
+    Raises:
+        AddressFull: the broker refused one of the messages; the transaction is open.
+    """
+    transaction = f"{name}/{numbers.start}"
+    sends: list[asyncio.Future[None]] = []
+    try:
+        for each in numbers:
+            await producer.wait_sendable()
+            sends.append(
+                producer.send_nowait(
+                    body_of(name, each, job.size_bytes),
+                    properties={PRODUCER_PROPERTY: name, NUMBER_PROPERTY: each},
+                )
+            )
+            if not job.hasty:
+                await sends[-1]
+        if job.rollback_every and job.transactions % job.rollback_every == 0:
+            await session.rollback()
+            await asyncio.gather(*sends, return_exceptions=True)
+            _note_refused(plan.book, job, name, numbers)
+            return 0
+        for each in numbers:
+            plan.book.sent(name, each, job.queue, body_of(name, each, job.size_bytes), transaction)
+        await session.commit()
+        await asyncio.gather(*sends, return_exceptions=True)
+    except TransactionRolledBack:
+        _note_refused(plan.book, job, name, numbers)
+        return 0
+    except CommitOutcomeUnknown:
+        return len(numbers)
+    for each in numbers:
+        plan.book.confirmed(name, each, job.queue, transaction)
+    return len(numbers)
+
+
+def _note_refused(book: LedgerBook, job: ProducerJob, name: str, numbers: range) -> None:
+    for each in numbers:
+        book.refused(name, each, job.queue, f"{name}/{numbers.start}")
 
 
 async def consume(plan: ClientPlan, job: ConsumerJob) -> None:
@@ -294,13 +367,16 @@ async def _consume(plan: ClientPlan, job: ConsumerJob, name: str, connection: ai
 
     connection.add_failure_listener(failed_over)
     while True:
+        if job.mode == "auto" and taken:
+            # asking for the next message acknowledges the one before
+            plan.book.acknowledging(taken.pop()[1])
         received = await consumer.receive(timeout_s=_RECEIVE_S)
         if received is not None:
             taken.append((received, plan.book.delivered(received, name, began_ms)))
             last = loop.time()
             if job.pause_s:
                 await asyncio.sleep(job.pause_s)
-        if taken and (received is None or len(taken) >= job.batch):
+        if job.mode != "auto" and taken and (received is None or len(taken) >= job.batch):
             await _settle(plan, job, session, taken)
             taken = []
         if connection.failing_over or connection.failovers > failovers:
@@ -315,24 +391,60 @@ async def _consume(plan: ClientPlan, job: ConsumerJob, name: str, connection: ai
 async def _settle(
     plan: ClientPlan, job: ConsumerJob, session: aio.Session, taken: list[tuple[ReceivedMessage, Row]]
 ) -> None:
-    """Acknowledge what was taken; a row is written only for what the broker has confirmed."""
-    if job.mode == "auto":
-        return
+    """Acknowledge what was taken: rows before it leaves, and rows for what the broker has confirmed."""
+    book, confirmed = plan.book, taken
     if job.mode == "transacted":
+        job.transactions += 1
+        if job.rollback_every and job.transactions % job.rollback_every == 0:
+            await session.rollback()
+            return
+        for _, row in taken:
+            book.acknowledging(row)
         try:
             await session.commit()
-        except (TransactionRolledBack, CommitOutcomeUnknown):
+        except CommitOutcomeUnknown:
             return
-        confirmed = taken
+        except TransactionRolledBack:
+            for _, row in taken:
+                book.acknowledgement_refused(row)
+            return
     elif job.mode == "client":
         # cumulative, but only what was delivered by the present session is covered
         last = taken[-1][0]
         covered = [entry for entry in taken if entry[0].generation == last.generation]
+        for _, row in covered:
+            book.acknowledging(row)
         confirmed = covered if await session.acknowledge(last) else []
     else:
-        confirmed = [entry for entry in taken if await session.acknowledge(entry[0])]
+        confirmed = []
+        for entry in taken:
+            book.acknowledging(entry[1])
+            if await session.acknowledge(entry[0]):
+                confirmed.append(entry)
     for _, row in confirmed:
-        plan.book.acknowledged(row)
+        book.acknowledged(row)
+
+
+async def observe(plan: ClientPlan, queue: str, name: str) -> None:
+    """Note everything the queue holds, once none of it is in delivery; trying again as often as it takes."""
+    while True:
+        try:
+            connection = await plan.connect()
+        except _TRYING_AGAIN_HELPS:
+            await asyncio.sleep(_START_OVER_S)
+            continue
+        try:
+            session = await connection.session()
+            at_ms = plan.book.now_ms()
+            seen = [received async for received in await session.browser(queue)]
+            if (await session.query_queue(queue)).message_count == len(seen):
+                plan.book.drained(queue, name, at_ms, seen)
+                return
+        except _TRYING_AGAIN_HELPS:
+            pass
+        finally:
+            await _close(connection)
+        await asyncio.sleep(_START_OVER_S)
 
 
 async def _close(connection: aio.Connection) -> None:

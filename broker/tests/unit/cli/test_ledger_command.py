@@ -16,6 +16,8 @@ from understudy.ledger import Kind, Row, check, encode
 SENT = Row(Kind.SENT, "p", 0, "a", 1_000)
 CONFIRMED = Row(Kind.CONFIRMED, "p", 0, "a", 1_010)
 DELIVERED = Row(Kind.DELIVERED, "p", 0, "a", 1_020, "c", "q", 7, 1)
+ACKNOWLEDGED = Row(Kind.ACKNOWLEDGED, "p", 0, "a", 1_030, "c", "q", 7)
+DRAINED = Row(Kind.DRAINED, "", 0, "a", 2_000, "c", "q")
 
 
 def write(path: Path, *rows: Row, tail: str = "") -> str:
@@ -33,13 +35,23 @@ def invoke(*arguments: str) -> tuple[int, Result]:
 
 
 def test_a_clean_ledger(tmp_path: Path) -> None:
-    code, result = invoke(write(tmp_path / "p", SENT, CONFIRMED), write(tmp_path / "c", DELIVERED))
+    code, result = invoke(write(tmp_path / "p", SENT, CONFIRMED), write(tmp_path / "c", DELIVERED, ACKNOWLEDGED))
     assert code == 0
     assert "no promise was broken" in result.output
 
 
+def test_what_could_not_be_judged_is_exit_code_3(tmp_path: Path) -> None:
+    code, result = invoke(write(tmp_path / "p", SENT, CONFIRMED), write(tmp_path / "c", DELIVERED))
+    assert code == 3
+    assert "1 messages unresolved" in result.output
+    assert "unresolved: p #0 on q: delivered and not acknowledged" in result.output
+    code, result = invoke(write(tmp_path / "p", SENT, CONFIRMED), write(tmp_path / "c", DELIVERED, DRAINED))
+    assert code == 1
+    assert "lost: p #0 on q: delivered, never acknowledged" in result.output
+
+
 def test_a_loss_is_exit_code_1_and_shown_with_its_rows(tmp_path: Path) -> None:
-    code, result = invoke(write(tmp_path / "p", SENT, CONFIRMED))
+    code, result = invoke(write(tmp_path / "p", SENT, CONFIRMED, DRAINED))
     assert code == 1
     assert "1 findings" in result.output
     assert "lost: p #0: confirmed, never delivered" in result.output
@@ -47,10 +59,10 @@ def test_a_loss_is_exit_code_1_and_shown_with_its_rows(tmp_path: Path) -> None:
 
 
 def test_json_is_the_report(tmp_path: Path) -> None:
-    code, result = invoke(write(tmp_path / "p", SENT, CONFIRMED, tail='{"kind"'), "--json", "--window-ms", "9")
+    code, result = invoke(write(tmp_path / "p", SENT, CONFIRMED, DRAINED, tail='{"kind"'), "--json", "--window-ms", "9")
     assert code == 1
-    torn = {str(tmp_path / "p"): 3}
-    assert json.loads(result.stdout) == check([SENT, CONFIRMED], window_ms=9).to_json() | {"torn": torn}
+    torn = {str(tmp_path / "p"): 4}
+    assert json.loads(result.stdout) == check([SENT, CONFIRMED, DRAINED], window_ms=9).to_json() | {"torn": torn}
 
 
 def test_a_torn_tail_is_said(tmp_path: Path) -> None:

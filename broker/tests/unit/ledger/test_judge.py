@@ -41,6 +41,27 @@ def without(rows: list[Row], kind: Kind, number: int) -> list[Row]:
     return [row for row in rows if (row.kind, row.number) != (kind, number)]
 
 
+def drained(at_ms: int = 5000, address: str = "a", queue: str = "q") -> Row:
+    return Row(Kind.DRAINED, "", 0, address, at_ms, "drain", queue)
+
+
+def acknowledging(number: int, at_ms: int = 0, consumer: str = "c") -> Row:
+    return replace(acknowledged(number, at_ms, consumer), kind=Kind.ACKNOWLEDGING)
+
+
+def remaining(number: int, at_ms: int = 4000, **more: object) -> Row:
+    return replace(Row(Kind.REMAINING, "p", number, "a", at_ms, "drain", "q", 100 + number), **more)  # type: ignore[arg-type]
+
+
+def refused(number: int, transaction: str = "") -> Row:
+    return Row(Kind.REFUSED, "p", number, "a", 1011, transaction=transaction)
+
+
+def check_unsettled(rows: Iterable[Row]) -> Report:
+    """Judge a history whose unacknowledged messages are all still in their queue."""
+    return check(rows, remaining={("p", number) for number in range(10)})
+
+
 def only(report: Report, sort: str) -> list[tuple[int, Reason]]:
     """The findings of one sort, after proving that there are no others."""
     found = getattr(report, sort)
@@ -57,7 +78,7 @@ def test_a_clean_history_has_no_findings() -> None:
 
 
 def test_confirmed_and_never_delivered_is_lost_and_shows_its_rows() -> None:
-    rows = without(without(clean(), Kind.DELIVERED, 2), Kind.ACKNOWLEDGED, 2)
+    rows = [*without(without(clean(), Kind.DELIVERED, 2), Kind.ACKNOWLEDGED, 2), drained()]
     report = check(rows)
     assert only(report, "lost") == [(2, Reason.NEVER_DELIVERED)]
     assert [row.kind for row in report.lost[0].rows] == [Kind.SENT, Kind.CONFIRMED]
@@ -81,9 +102,9 @@ def test_sent_without_confirmation_may_arrive_or_not(was_delivered: bool) -> Non
 
 
 def test_a_message_that_is_not_durable_may_be_lost() -> None:
-    assert check([sent(0, durable=False), confirmed(0, durable=False)]).ok
-    assert check([sent(0, durable=False), confirmed(0)]).ok
-    assert not check([sent(0), confirmed(0)]).ok
+    assert check([drained(), sent(0, durable=False), confirmed(0, durable=False)]).ok
+    assert check([drained(), sent(0, durable=False), confirmed(0)]).ok
+    assert not check([drained(), sent(0), confirmed(0)]).ok
 
 
 def test_delivered_and_never_sent_is_a_ghost() -> None:
@@ -138,9 +159,9 @@ def test_delivered_again_without_acknowledgement_is_explained(count: int) -> Non
 @pytest.mark.parametrize("count", [1, 2])
 def test_two_message_ids_mean_stored_twice(count: int) -> None:
     rows = without(clean(), Kind.ACKNOWLEDGED, 3)
-    report = check([*rows, delivered(3, 2000, message_id=999, count=count)])
+    report = check_unsettled([*rows, delivered(3, 2000, message_id=999, count=count)])
     assert only(report, "duplicated") == [(3, Reason.STORED_TWICE)]
-    assert check([*rows, delivered(3, 2000, message_id=0)]).ok
+    assert check_unsettled([*rows, delivered(3, 2000, message_id=0)]).ok
 
 
 def test_copies_on_two_queues_are_no_duplicates() -> None:
@@ -150,7 +171,7 @@ def test_copies_on_two_queues_are_no_duplicates() -> None:
 
 def test_a_first_delivery_that_goes_back_is_reordered() -> None:
     rows = [*map(sent, range(4)), *map(confirmed, range(4)), *map(delivered, (0, 2, 1, 3))]
-    report = check(rows)
+    report = check_unsettled(rows)
     assert only(report, "reordered") == [(1, Reason.OUT_OF_ORDER)]
     assert report.reordered[0].after == 2
     assert {row.number for row in report.reordered[0].rows} == {1, 2}
@@ -158,18 +179,18 @@ def test_a_first_delivery_that_goes_back_is_reordered() -> None:
 
 def test_a_rewind_may_go_back_and_must_continue_in_order() -> None:
     base = [*map(sent, range(6)), *map(confirmed, range(6)), *map(delivered, (0, 1, 2, 3))]
-    assert check([*base, *map(delivered, (2, 3, 4, 5))]).ok
-    report = check([*base, *map(delivered, (2, 3, 5, 4))])
+    assert check_unsettled([*base, *map(delivered, (2, 3, 4, 5))]).ok
+    report = check_unsettled([*base, *map(delivered, (2, 3, 5, 4))])
     assert only(report, "reordered") == [(4, Reason.OUT_OF_ORDER)]
 
 
 def test_a_redelivery_unknown_to_the_ledger_is_left_out_of_the_order() -> None:
     """A killed consumer's last rows may be missing; its successor sees the tail flagged."""
     base = [*map(sent, range(4)), *map(confirmed, range(4)), *map(delivered, (0, 3))]
-    assert check([*base, delivered(1, count=2), delivered(2, count=2)]).ok
-    assert not check([*base, delivered(1, count=2), delivered(2)]).ok
+    assert check_unsettled([*base, delivered(1, count=2), delivered(2, count=2)]).ok
+    assert not check_unsettled([*base, delivered(1, count=2), delivered(2)]).ok
     first_seen_flagged = [delivered(3, count=2), delivered(0), delivered(1), delivered(2)]
-    assert check([*map(sent, range(4)), *first_seen_flagged]).ok
+    assert check_unsettled([*map(sent, range(4)), *first_seen_flagged]).ok
 
 
 def test_the_course_of_a_queue_runs_through_consumers_that_follow_each_other() -> None:
@@ -177,14 +198,14 @@ def test_the_course_of_a_queue_runs_through_consumers_that_follow_each_other() -
     first = [delivered(number, 2000 + number, consumer="z") for number in (0, 2)]
     second = [delivered(number, 3000 + number, consumer="b") for number in (1, 3)]
     for rows in (first + second, second + first):
-        assert only(check(base + rows), "reordered") == [(1, Reason.OUT_OF_ORDER)]
+        assert only(check_unsettled(base + rows), "reordered") == [(1, Reason.OUT_OF_ORDER)]
 
 
 def test_order_of_competing_consumers_is_not_judged_and_that_is_said() -> None:
     base = [*map(sent, range(4)), *map(confirmed, range(4))]
     first = [delivered(0, 2000), delivered(3, 2010), delivered(1, 2020)]
     other = [delivered(2, 2005, consumer="d")]
-    report = check(base + first + other)
+    report = check_unsettled(base + first + other)
     assert report.ok
     assert report.order_not_judged == ("q",)
 
@@ -220,7 +241,7 @@ def test_latencies_run_from_the_first_of_each() -> None:
 
 def test_a_flood_of_findings_is_counted_whole_and_listed_in_part() -> None:
     count = 40 * FINDINGS_LISTED_MAX
-    report = check([row for number in range(count) for row in (sent(number), confirmed(number))])
+    report = check([row for number in range(count) for row in (sent(number), confirmed(number))], remaining=())
     assert report.counts.lost == count
     assert [one.number for one in report.lost] == list(range(FINDINGS_LISTED_MAX))
 
@@ -229,7 +250,7 @@ def test_numbers_far_apart_do_not_mix() -> None:
     far = [0, 255, 256, 2**40, 2**63 - 1]
     rows = [replace(row, number=far[row.number]) for row in clean(range(5))]
     assert check(rows).ok
-    assert only(check([*rows, sent(1), confirmed(1)]), "lost") == [(1, Reason.NEVER_DELIVERED)]
+    assert only(check([*rows, sent(1), confirmed(1), drained()]), "lost") == [(1, Reason.NEVER_DELIVERED)]
 
 
 def test_the_report_as_json_carries_everything_a_script_needs() -> None:
@@ -240,3 +261,126 @@ def test_the_report_as_json_carries_everything_a_script_needs() -> None:
     assert finding["reason"] == Reason.DELIVERED_AFTER_ACKNOWLEDGEMENT.value
     assert finding["rows"][0]["kind"] == "SENT"
     assert fields["confirm_latency"]["p50_ms"] == 10  # type: ignore[index]
+    assert fields["verdict"] == "broken"
+    assert fields["reasons"][Reason.DELIVERED_AFTER_ACKNOWLEDGEMENT.value] == 1  # type: ignore[index]
+
+
+# --- what became of a message that was delivered -------------------------------------------------
+
+
+def unsettled(number: int = 2) -> list[Row]:
+    """A history in which one message was delivered and not acknowledged."""
+    return without(clean(), Kind.ACKNOWLEDGED, number)
+
+
+def test_a_delivered_message_that_is_gone_without_acknowledgement_is_lost() -> None:
+    report = check([*unsettled(), drained()])
+    assert only(report, "lost") == [(2, Reason.NEVER_ACKNOWLEDGED)]
+    assert report.lost[0].queue == "q"
+    assert [row.kind for row in report.lost[0].rows] == [Kind.SENT, Kind.CONFIRMED, Kind.DELIVERED]
+    assert report.reasons == ((Reason.NEVER_ACKNOWLEDGED, 1),)
+    assert only(check(unsettled(), remaining=()), "lost") == [(2, Reason.NEVER_ACKNOWLEDGED)]
+
+
+def test_an_acknowledgement_whose_answer_was_cut_off_may_have_been_taken() -> None:
+    assert check([*unsettled(), acknowledging(2), drained()]).ok
+    report = check([*unsettled(), acknowledging(2), replace(acknowledging(2), kind=Kind.REFUSED), drained()])
+    assert only(report, "lost") == [(2, Reason.NEVER_ACKNOWLEDGED)], "rolled back, so it had no effect"
+
+
+def test_a_message_that_is_still_in_the_queue_or_was_moved_is_not_lost() -> None:
+    assert check([*unsettled(), remaining(2), drained()]).ok
+    assert check([*unsettled(), remaining(2, queue="DLQ", message_id=7), drained()]).ok
+    moved = replace(delivered(2, 4000), queue="DLQ", origin="q", message_id=7)
+    done = replace(acknowledged(2, 4001), queue="DLQ", message_id=7)
+    assert check([*unsettled(), moved, done, drained()]).ok
+    assert not check([*unsettled(), replace(moved, origin="other"), done, drained()]).ok
+
+
+def test_a_copy_is_lost_on_its_own_queue_whatever_became_of_the_other() -> None:
+    other = [replace(row, queue="q2", message_id=7) for row in clean() if row.queue]
+    report = check([*unsettled(), *other, drained()])
+    assert [(one.queue, one.reason) for one in report.lost] == [("q", Reason.NEVER_ACKNOWLEDGED)]
+
+
+@pytest.mark.parametrize("drains", [[], [drained(1011)], [drained(5000, "b", "r")]])
+def test_without_a_drain_after_the_confirmation_a_message_is_unresolved(drains: list[Row]) -> None:
+    report = check([*unsettled(), *drains])
+    assert (report.ok, report.verdict, report.counts.findings) == (False, "unresolved", 0)
+    assert [(one.number, one.reason) for one in report.unresolved] == [(2, Reason.ACKNOWLEDGEMENT_NOT_SEEN)]
+    report = check([sent(1), confirmed(1, 1012), *drains])
+    assert [(one.number, one.reason) for one in report.unresolved] == [(1, Reason.DELIVERY_NOT_SEEN)]
+
+
+@pytest.mark.parametrize("address", ["a", "q", "a::q"])
+def test_a_drain_covers_the_names_a_producer_may_use(address: str) -> None:
+    rows = [sent(1, address=address), confirmed(1, address=address)]
+    assert check([*rows, drained()]).counts.lost == 1
+    assert check(rows).counts.unresolved == 1
+
+
+def test_clock_skew_makes_a_drain_that_is_hardly_later_none() -> None:
+    assert check([*unsettled(), drained(1020)], clock_skew_ms=8).counts.lost == 1
+    assert check([*unsettled(), drained(1020)], clock_skew_ms=9).counts.unresolved == 1
+
+
+def test_an_old_ledger_cannot_prove_a_loss_after_delivery() -> None:
+    old = [replace(row, version=1) for row in unsettled()]
+    assert check([*old, drained()]).verdict == "unresolved"
+    assert check([replace(row, version=1) for row in clean()]).ok
+
+
+def test_in_the_queue_after_its_acknowledgement_is_a_duplicate() -> None:
+    assert only(check([*clean(), remaining(2)]), "duplicated") == [(2, Reason.REMAINING_AFTER_ACKNOWLEDGEMENT)]
+    assert check([*clean(), remaining(2, 1032)]).ok
+    assert check([*clean(), remaining(2, 1040)], clock_skew_ms=8).ok
+
+
+def test_in_the_queue_and_never_sent_is_unexplained() -> None:
+    assert only(check([*clean(), remaining(8)]), "unexplained") == [(8, Reason.REMAINING_NEVER_SENT)]
+
+
+# --- bodies and transactions -----------------------------------------------------------------------
+
+
+def test_another_body_than_was_sent_is_corrupted() -> None:
+    rows = [replace(row, digest=row.number + 1) if row.kind in (Kind.SENT, Kind.DELIVERED) else row for row in clean()]
+    assert check(rows).ok
+    swapped = [replace(row, digest=1) if (row.kind, row.number) == (Kind.DELIVERED, 2) else row for row in rows]
+    for history in (swapped, swapped[::-1]):
+        report = check(history, remaining=())
+        assert (2, Reason.ANOTHER_BODY) in [(one.number, one.reason) for one in report.corrupted]
+    assert only(check(swapped), "corrupted") == [(2, Reason.ANOTHER_BODY)]
+    unknown = [replace(row, digest=0) if row.kind is Kind.SENT else row for row in swapped]
+    assert check(unknown).ok, "nothing to compare with"
+
+
+def test_what_was_refused_must_stay_unseen() -> None:
+    assert check([*clean(), sent(9), refused(9)]).ok
+    rows = [*clean(), sent(9), refused(9)]
+    assert only(check([*rows, delivered(9)]), "refused") == [(9, Reason.VISIBLE_AFTER_REFUSAL)]
+    assert only(check([*rows, remaining(9)]), "refused") == [(9, Reason.VISIBLE_AFTER_REFUSAL)]
+    both = check([*clean(), refused(1)])
+    assert (both.counts.unexplained, both.counts.refused) == (1, 1)
+
+
+def in_transaction(*numbers: int) -> list[Row]:
+    return [sent(number, transaction="t") for number in numbers]
+
+
+def test_a_transaction_of_unknown_outcome_takes_effect_as_a_whole() -> None:
+    whole = [*in_transaction(0, 1), delivered(0), delivered(1), acknowledged(0), acknowledged(1)]
+    assert check([*whole, drained()]).ok
+    assert check([*in_transaction(0, 1), drained()]).ok
+    half = [row for row in whole if row.number == 0] + in_transaction(1)
+    assert only(check([*half, drained()]), "partial") == [(1, Reason.PART_OF_A_TRANSACTION)]
+    assert check(half).verdict == "unresolved"
+    assert check([*half, remaining(1), drained()]).ok
+    confirmed_half = [*in_transaction(0, 1), confirmed(0, transaction="t"), remaining(0), drained()]
+    assert only(check(confirmed_half), "partial") == [(1, Reason.PART_OF_A_TRANSACTION)]
+
+
+def test_a_drain_before_the_transaction_took_effect_proves_nothing() -> None:
+    half = [*in_transaction(0, 1), confirmed(0, 2000), remaining(0, 2500)]
+    assert check([*half, drained(1999)]).counts.unresolved == 1
+    assert check([*half, drained(2000)]).counts.partial == 1

@@ -7,9 +7,9 @@ import json
 import pytest
 
 from understudy.errors import LedgerDamaged
-from understudy.ledger import Kind, LedgerWriter, Row, encode, parse, read
+from understudy.ledger import Kind, LedgerWriter, Row, digest_of, encode, parse, read
 
-ROW = Row(Kind.DELIVERED, "p\n\"ü'", 5, "a", 17, "c", "q", 9, 2, False)
+ROW = Row(Kind.DELIVERED, "p\n\"ü'", 5, "a", 17, "c", "q", 9, 2, False, 2**63 - 1, "t\n1", "o", 2)
 GOOD = '{"kind":"SENT","producer":"p","number":0,"address":"a","at_ms":1}'
 
 
@@ -20,22 +20,44 @@ def test_a_row_survives_its_line() -> None:
 
 
 def test_defaults_are_left_out() -> None:
-    assert json.loads(encode(Row(Kind.SENT, "p", 0, "a", 1))) == json.loads(GOOD)
-    assert encode(Row(Kind.SENT, "p", 0, "a", 1)) == GOOD + "\n"
+    assert json.loads(encode(Row(Kind.SENT, "p", 0, "a", 1))) == json.loads(GOOD) | {"version": 2}
+    assert encode(Row(Kind.SENT, "p", 0, "a", 1, version=1)) == GOOD + "\n"
+
+
+def test_a_line_without_a_version_is_of_version_1() -> None:
+    assert parse(GOOD) == Row(Kind.SENT, "p", 0, "a", 1, version=1)
+    assert parse(encode(parse(GOOD))).version == 1
+    with pytest.raises(LedgerDamaged, match="a newer release wrote it"):
+        parse(GOOD.replace("}", ',"version":3}'))
+
+
+def test_a_digest_is_never_0_and_differs_for_other_bodies() -> None:
+    assert len({digest_of(bytes([number])) for number in range(256)}) == 256
+    assert all(0 < digest_of(bytes(size)) < 2**63 for size in (0, 1, 5000))
 
 
 def test_the_writer_writes_what_read_reads() -> None:
     lines: list[str] = []
     writer = LedgerWriter(lines.append)
-    writer.sent("p", 1, "a", 10, durable=False)
-    writer.confirmed("p", 1, "a", 11)
-    writer.delivered("p", 1, "a", 12, consumer="c", queue="q", message_id=7, delivery_count=1)
+    writer.sent("p", 1, "a", 10, durable=False, digest=5, transaction="t")
+    writer.confirmed("p", 1, "a", 11, transaction="t")
+    writer.refused("p", 2, "a", 11, transaction="t")
+    writer.delivered("p", 1, "a", 12, consumer="c", queue="q", message_id=7, delivery_count=1, digest=5, origin="r")
+    writer.acknowledging("p", 1, "a", 13, consumer="c", queue="q", message_id=7)
     writer.acknowledged("p", 1, "a", 13, consumer="c", queue="q", message_id=7)
+    writer.refused("p", 1, "a", 14, consumer="c", queue="q")
+    writer.remaining("p", 1, "a", 15, consumer="d", queue="q", message_id=7, digest=5, origin="r")
+    writer.drained("a", 16, consumer="d", queue="q")
     assert list(read(lines)) == [
-        Row(Kind.SENT, "p", 1, "a", 10, durable=False),
-        Row(Kind.CONFIRMED, "p", 1, "a", 11),
-        Row(Kind.DELIVERED, "p", 1, "a", 12, "c", "q", 7, 1),
+        Row(Kind.SENT, "p", 1, "a", 10, durable=False, digest=5, transaction="t"),
+        Row(Kind.CONFIRMED, "p", 1, "a", 11, transaction="t"),
+        Row(Kind.REFUSED, "p", 2, "a", 11, transaction="t"),
+        Row(Kind.DELIVERED, "p", 1, "a", 12, "c", "q", 7, 1, digest=5, origin="r"),
+        Row(Kind.ACKNOWLEDGING, "p", 1, "a", 13, "c", "q", 7),
         Row(Kind.ACKNOWLEDGED, "p", 1, "a", 13, "c", "q", 7),
+        Row(Kind.REFUSED, "p", 1, "a", 14, "c", "q"),
+        Row(Kind.REMAINING, "p", 1, "a", 15, "d", "q", 7, digest=5, origin="r"),
+        Row(Kind.DRAINED, "", 0, "a", 16, "d", "q"),
     ]
 
 

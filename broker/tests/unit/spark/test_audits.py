@@ -6,6 +6,7 @@ Method: frames of a few rows; what they mean together is the property test's bus
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 
 import pytest
 from pyspark.sql import DataFrame, SparkSession
@@ -17,7 +18,8 @@ pytestmark = pytest.mark.spark
 
 SCHEMA = (
     "ordinal bigint, kind string, producer string, number bigint, address string, at_ms bigint, consumer string,"
-    " queue string, message_id bigint, delivery_count bigint, durable boolean, kind_order int"
+    " queue string, message_id bigint, delivery_count bigint, durable boolean, digest bigint, transaction string,"
+    " origin string, version bigint, kind_order int"
 )
 
 Frame = Callable[[Iterable[Row]], DataFrame]
@@ -29,7 +31,8 @@ def frame(spark: SparkSession) -> Frame:
         data = [
             (
                 place, row.kind.value, row.producer, row.number, row.address, row.at_ms, row.consumer, row.queue,
-                row.message_id, row.delivery_count, row.durable, KIND_ORDER[row.kind],
+                row.message_id, row.delivery_count, row.durable, row.digest, row.transaction, row.origin, row.version,
+                KIND_ORDER[row.kind],
             )
             for place, row in enumerate(rows)
         ]  # fmt: skip
@@ -62,22 +65,39 @@ def test_messages_hold_the_first_of_each_time(frame: Frame) -> None:
     rows = [sent(1, 9), sent(1, 5), confirmed(1, 8, durable=False), delivered(1, 7), delivered(1, 6), sent(2, 1)]
     first, second = audits.messages(frame(rows)).orderBy("number").collect()
     assert (first["sent_at"], first["confirmed_at"], first["delivered_at"], first["transient"]) == (5, 8, 6, True)
-    assert (first["sent_rows"], first["delivered_rows"], first["acknowledged_rows"]) == (2, 2, 0)
     assert (second["confirmed_at"], second["transient"]) == (None, False)
 
 
-def test_lost_and_ghosts(frame: Frame, spark: SparkSession) -> None:
+def test_undelivered_and_ghosts(frame: Frame, spark: SparkSession) -> None:
     rows = [sent(1), confirmed(1), sent(2), confirmed(2, durable=False), confirmed(3), delivered(4), sent(5), sent(6),
-            confirmed(6)]  # fmt: skip
-    messages = audits.messages(frame(rows))
+            confirmed(6, 6), Row(Kind.DRAINED, "", 0, "a", 5, "d", "q")]  # fmt: skip
+    data = frame(rows)
+    messages, drains = audits.messages(data), audits.address_drains(data)
     remaining = spark.createDataFrame([("p", 6), ("x", 1)], "producer string, number bigint")
-    never = Reason.NEVER_DELIVERED.value
-    assert keys(audits.lost(messages, remaining)) == {(1, never, -1), (3, never, -1)}
-    assert keys(audits.lost(messages, None)) == {(1, never, -1), (3, never, -1), (6, never, -1)}
+    never, unseen = Reason.NEVER_DELIVERED.value, Reason.DELIVERY_NOT_SEEN.value
+    assert keys(audits.undelivered(messages, drains, remaining, 0)) == {(1, never, -1), (3, never, -1)}
+    assert keys(audits.undelivered(messages, drains, None, 0)) == {(1, never, -1), (3, never, -1), (6, unseen, -1)}
     assert keys(audits.ghosts(messages)) == {
         (3, Reason.CONFIRMED_NEVER_SENT.value, -1),
         (4, Reason.DELIVERED_NEVER_SENT.value, -1),
     }
+
+
+def test_delivered_and_gone(frame: Frame) -> None:
+    gone = [row for number in range(1, 6) for row in (sent(number), confirmed(number), delivered(number))]
+    more = [
+        replace(acknowledged(2), kind=Kind.ACKNOWLEDGING),
+        replace(delivered(3), kind=Kind.REMAINING, queue="r"),
+        replace(delivered(4), queue="r", origin="q"),
+        replace(acknowledged(4), queue="r"),
+        acknowledged(5),
+        Row(Kind.DRAINED, "", 0, "a", 5, "d", "q"),
+    ]
+    data = frame([*gone, *more])
+    copies = audits.copies(audits.consumptions(data))
+    found = audits.unacknowledged(data, audits.messages(data), copies, audits.queue_drains(data), None, 0)
+    assert keys(found) == {(1, Reason.NEVER_ACKNOWLEDGED.value, -1)}
+    assert {one["sort"] for one in found.collect()} == {"lost"}
 
 
 def test_duplicates(frame: Frame) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from ansible_collections.understudy.broker.plugins.module_utils.drill import percentile, report
+from ansible_collections.understudy.broker.plugins.module_utils.drill import INVARIANTS, percentile, report
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -12,7 +12,7 @@ def record(number: int = 1, **changes: object) -> dict[str, object]:
     return {
         "number": number,
         "confirmed": 300,
-        "check": {"counts": {"lost": 0, "duplicated": 0, "reordered": 0, "unexplained": 0}},
+        "check": {"counts": dict.fromkeys(INVARIANTS, 0)},
         "check_status": 0,
         "kill_gap": {"start_ms": 0, "end_ms": 1000 * number, "duration_ms": 1000 * number},
         "failback_gap": {"start_ms": 0, "end_ms": 500, "duration_ms": 500},
@@ -24,7 +24,7 @@ def record(number: int = 1, **changes: object) -> dict[str, object]:
 
 
 def counts(**changes: int) -> dict[str, object]:
-    return {"counts": {"lost": 0, "duplicated": 0, "reordered": 0, "unexplained": 0, **changes}}
+    return {"counts": {**dict.fromkeys(INVARIANTS, 0), **changes}}
 
 
 def test_a_good_drill() -> None:
@@ -46,6 +46,8 @@ def test_a_good_drill() -> None:
         ({"check": counts(duplicated=1), "check_status": 1}, "round 1: 1 duplicated"),
         ({"check": counts(reordered=1), "check_status": 1}, "round 1: 1 reordered"),
         ({"check": counts(unexplained=1), "check_status": 1}, "round 1: 1 unexplained"),
+        ({"check": counts(corrupted=1), "check_status": 1}, "round 1: 1 corrupted"),
+        ({"check": counts(unresolved=4), "check_status": 3}, "round 1: 4 unresolved"),
         ({"check_status": 1}, "round 1: understudy ledger check ended with 1"),
         ({"confirmed": 299}, "round 1: 299 of at least 300 messages confirmed"),
         ({"load_lasted": False}, "round 1: the load ended before"),

@@ -1,0 +1,432 @@
+"""Planted bugs: each breaks one promise of the broker on purpose, and a simulated run must find it.
+
+A planted bug replaces methods of the shipped classes while its context is open, or runs the scenario
+with other parts. It exists only in this module of ``understudy.testing``: no configuration, option or
+environment variable of the broker reaches it. ``python -m understudy.testing.simulate --plant NAME``
+runs seeds with one planted.
+
+To add one, write a function that takes a ``Patch`` and decorate it with ``planted``; the parametrised
+test in ``tests/simulation/test_planted_bugs.py`` then requires that one of its seeds finds it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+from understudy.client.consumer_state import ReceivedMessage
+from understudy.client.failover import Reconnection
+from understudy.ha.shared_store import SharedStorePolicy
+from understudy.ports import FileLock, LogWriter, Timers
+from understudy.routing.duplicate_ids import DuplicateIdCache
+from understudy.routing.post_office import PostOffice
+from understudy.routing.queue import Queue
+from understudy.session.session import ServerSession
+from understudy.session.transaction import Transaction
+from understudy.store import activation
+from understudy.store.message_store import MessageStore
+from understudy.store.node_lock import NodeLock
+from understudy.store.reference import MessageReference
+from understudy.testing.fault_plan import ACTIVE, Fault, FaultKind
+from understudy.testing.shared_store_pair import Outcome, PairRun, Plan, run_seed
+from understudy.testing.sim_disk import SimLogWriter
+from understudy.testing.sim_loop import SimLoop, SimProcess
+from understudy.testing.sim_storage import ProcessDisk, SharedStorage, StorageConditions
+
+
+class Patch:
+    """Replaces attributes, and restores them all."""
+
+    def __init__(self) -> None:
+        self._old: list[tuple[Any, str, Any]] = []
+
+    def replace(self, owner: Any, name: str, new: object) -> Any:
+        """Put ``new`` in the place of an attribute. Returns the old value, to be called by the new one."""
+        old = getattr(owner, name)
+        self._old.append((owner, name, old))
+        setattr(owner, name, new)
+        return old
+
+    def restore(self) -> None:
+        """Undo everything, the last replacement first."""
+        while self._old:
+            owner, name, old = self._old.pop()
+            setattr(owner, name, old)
+
+
+#: Plants the bug; returns the run to use instead of ``PairRun``, or None.
+_Plant = Callable[[Patch], type[PairRun] | None]
+
+
+@dataclass(frozen=True, slots=True)
+class PlantedBug:
+    """One bug, the promise it breaks, and how it must show."""
+
+    name: str
+    promise: str
+    """The promise of design s. 3.5 or of the invariants in ADR 0022 that it breaks."""
+    checks: frozenset[str]
+    """Checks of ``Violation.check``, one of which must fail."""
+    seeds: range
+    """Seeds within which it must be found."""
+    text: str
+    """What the bug does."""
+    _plant: _Plant
+
+    @contextmanager
+    def planted(self) -> Iterator[type[PairRun]]:
+        """While open, brokers and clients of this process have the bug; run the yielded class."""
+        patch = Patch()
+        try:
+            yield self._plant(patch) or PairRun
+        finally:
+            patch.restore()
+
+    def find(self) -> Outcome | None:
+        """The first outcome that shows the bug; None when no seed does."""
+        with self.planted() as run_class:
+            for seed in self.seeds:
+                outcome = run_seed(seed, run_class=run_class)
+                if any(violation.check in self.checks for violation in outcome.violations):
+                    return outcome
+        return None
+
+
+#: All planted bugs by name.
+BUGS: Final[dict[str, PlantedBug]] = {}
+
+
+def planted(name: str, *, promise: str, checks: Sequence[str], seeds: range) -> Callable[[_Plant], _Plant]:
+    """Register a planted bug; its docstring says what the bug does.
+
+    Args:
+        promise: The promise it breaks, as a sentence.
+        checks: One of these checks must fail.
+        seeds: Within these seeds. Keep it short: begin with a seed that finds it.
+    """
+
+    def register(plant: _Plant) -> _Plant:
+        BUGS[name] = PlantedBug(name, promise, frozenset(checks), seeds, plant.__doc__ or "", plant)
+        return plant
+
+    return register
+
+
+def _with_faults(*faults: Fault) -> type[PairRun]:
+    """A run with these faults instead of those of its plan. Its bug shows soon, so that it need not wait long."""
+
+    class FaultRun(PairRun):
+        liveness_s = 30.0
+
+        def __init__(self, plan: Plan, loop: SimLoop) -> None:
+            super().__init__(replace(plan, faults=faults, heal_s=faults[-1].at_s + 8.0), loop)
+
+    return FaultRun
+
+
+# --- nothing confirmed is lost -------------------------------------------------------------------
+
+
+@planted("last-held-acknowledged", promise="no confirmed durable message is lost", checks=["lost"], seeds=range(8, 20))
+def _last_held_acknowledged(patch: Patch) -> None:
+    """The last message a failed consumer held is acknowledged instead of being returned to its queue."""
+
+    def close(self: ServerSession, failed: bool) -> None:
+        if failed and not self.closed:
+            for consumer in self.consumers.values():
+                if consumer.delivering and not consumer.browse_only:
+                    reference = consumer.take_one(next(reversed(consumer.delivering)))
+                    consumer.queue.acknowledge([reference])
+        old(self, failed)
+
+    old = patch.replace(ServerSession, "close", close)
+
+
+class _HastyLogWriter(SimLogWriter):
+    """Reports a batch as durable before it is written."""
+
+    def submit(self, file: Any, offset: int, buffers: Any, done: Callable[[BaseException | None], None]) -> None:
+        super().submit(file, offset, buffers, lambda error: None)
+        asyncio.get_running_loop().call_soon(done, None)
+
+
+class _HastyStorage(SharedStorage):
+    def make_log_writer(self, timers: Timers, stream: Any) -> LogWriter:
+        return _HastyLogWriter(timers, stream)
+
+
+class _HastyRun(PairRun):
+    storage_class = _HastyStorage
+
+    def __init__(self, plan: Plan, loop: SimLoop) -> None:
+        # a slow medium leaves more of what was confirmed to be lost
+        super().__init__(replace(plan, storage=StorageConditions(step_ms_max=100)), loop)
+
+
+@planted("confirmed-before-sync", promise="no confirmed durable message is lost", checks=["lost"], seeds=range(3, 60))
+def _confirmed_before_sync(patch: Patch) -> type[PairRun]:
+    """Sends are confirmed before the medium has them."""
+    return _HastyRun
+
+
+@planted("dropped-on-arrival", promise="messages are conserved: in = out + stored", checks=["lost"], seeds=range(10))
+def _dropped_on_arrival(patch: Patch) -> None:
+    """Every twentieth confirmed message never becomes visible to consumers."""
+    count = 0
+
+    def arrive(self: PostOffice, queues: tuple[Queue, ...], references: list[MessageReference], done: Any) -> None:
+        nonlocal count
+        count += 1
+        if count % 20:
+            old(self, queues, references, done)
+            return
+        for queue, reference in zip(queues, references, strict=True):
+            self.store.store_acknowledge(queue.queue_id, reference.message_id)
+        self.discard(queues, references)
+        if done is not None:
+            done(None)
+
+    old = patch.replace(PostOffice, "arrive", arrive)
+
+
+# --- nothing twice ---------------------------------------------------------------------------------
+
+
+@planted(
+    "acknowledgements-not-written",
+    promise="an acknowledged message is not delivered again",
+    checks=["duplicated", "left-over"],
+    seeds=range(10),
+)
+def _acknowledgements_not_written(patch: Patch) -> None:
+    """Acknowledgements are confirmed and do not reach the journal."""
+    patch.replace(MessageStore, "store_acknowledge", lambda self, *arguments, **options: None)
+    patch.replace(MessageStore, "store_acknowledges", lambda self, *arguments, **options: None)
+
+
+@planted(
+    "duplicate-ids-ignored", promise="no duplicate while duplicate detection is on", checks=["duplicated"],
+    seeds=range(3, 60),
+)  # fmt: skip
+def _duplicate_ids_ignored(patch: Patch) -> None:
+    """A message that a client sends again after a failover is stored a second time."""
+    patch.replace(DuplicateIdCache, "__contains__", lambda self, duplicate_id: False)
+    patch.replace(DuplicateIdCache, "sequence_of", lambda self, duplicate_id: None)
+
+
+# --- order -----------------------------------------------------------------------------------------
+
+
+@planted(
+    "neighbours-swapped", promise="messages of one producer stay in order on a queue", checks=["reordered"],
+    seeds=range(1, 20),
+)  # fmt: skip
+def _neighbours_swapped(patch: Patch) -> None:
+    """Two neighbouring messages change places on their way into the queue."""
+    held: dict[Queue, tuple[Any, ...]] = {}
+
+    def arrive(self: PostOffice, queues: tuple[Queue, ...], references: list[MessageReference], done: Any) -> None:
+        earlier = held.pop(queues[0], None)
+        if earlier is None and references[0].message_id % 5 == 0:
+            held[queues[0]] = (queues, references, done)
+            return
+        old(self, queues, references, done)
+        if earlier is not None:
+            old(self, *earlier)
+
+    old = patch.replace(PostOffice, "arrive", arrive)
+
+
+# --- transactions ------------------------------------------------------------------------------------
+
+
+@planted("rollback-commits", promise="a rolled back send is never visible", checks=["refused"], seeds=range(5, 20))
+def _rollback_commits(patch: Patch) -> None:
+    """The sends of a transaction that is rolled back become visible."""
+
+    def roll_back(self: Transaction) -> Any:
+        sends, self._sends = self._sends, []
+        returned = old(self)
+        for queues, references in sends:
+            self._office.arrive(queues, references, None)
+        return returned
+
+    old = patch.replace(Transaction, "roll_back", roll_back)
+
+
+@planted(
+    "visible-before-commit",
+    promise="nothing is delivered that was not sent",
+    checks=["unexplained"],
+    seeds=range(5, 20),
+)
+def _visible_before_commit(patch: Patch) -> None:
+    """A message sent in a transaction is visible at once; a rollback does not take it back."""
+
+    def staged(self: Transaction, queues: tuple[Queue, ...], references: list[MessageReference]) -> None:
+        old(self, queues, references)
+        self._sends.pop()
+        self._office.arrive(queues, references, None)
+
+    old = patch.replace(Transaction, "staged", staged)
+
+
+def _drop_sends(transaction: Transaction, first: int) -> None:
+    """Take sends out of a transaction, from the first one given on."""
+    office = transaction._office
+    for queues, references in transaction._sends[first:]:
+        for queue, reference in zip(queues, references, strict=True):
+            office.store.store_acknowledge(queue.queue_id, reference.message_id, transaction.log_id())
+        office.discard(queues, references)
+    del transaction._sends[first:]
+
+
+@planted(
+    "half-committed", promise="a transaction takes effect as a whole or not at all", checks=["partial"],
+    seeds=range(5, 20),
+)  # fmt: skip
+def _half_committed(patch: Patch) -> None:
+    """Of several sends only the first is committed, and the commit is not answered."""
+
+    def commit(self: Transaction, order: Any, done: Any) -> None:
+        if len(self._sends) < 2:
+            old(self, order, done)
+            return
+        _drop_sends(self, 1)
+        old(self, order, None)
+
+    old = patch.replace(Transaction, "commit", commit)
+
+
+@planted(
+    "commit-drops-one", promise="a transaction takes effect as a whole or not at all", checks=["lost"],
+    seeds=range(5, 20),
+)  # fmt: skip
+def _commit_drops_one(patch: Patch) -> None:
+    """The last of several sends of a committed transaction is dropped."""
+
+    def commit(self: Transaction, order: Any, done: Any) -> None:
+        if len(self._sends) > 1:
+            _drop_sends(self, len(self._sends) - 1)
+        old(self, order, done)
+
+    old = patch.replace(Transaction, "commit", commit)
+
+
+# --- bodies --------------------------------------------------------------------------------------------
+
+
+@planted("bodies-altered", promise="corruption is detected, never served", checks=["corrupted"], seeds=range(5))
+def _bodies_altered(patch: Patch) -> None:
+    """The last byte of every seventh body changes on its way to the application."""
+
+    def body(self: ReceivedMessage) -> bytes:
+        whole: bytes = old.fget(self)
+        return whole[:-1] + b"\0" if self.message_id % 7 == 0 and whole else whole
+
+    old = patch.replace(ReceivedMessage, "body", property(body))
+
+
+# --- one active node, growing epochs -------------------------------------------------------------------
+
+
+class _OpenLock:
+    """A lock that every node gets."""
+
+    def try_acquire(self) -> bool:
+        return True
+
+    def release(self) -> None:
+        pass
+
+    def verify(self) -> bool:
+        return True
+
+
+class _LocklessStorage(SharedStorage):
+    def make_lock(self, process: SimProcess, path: str, disk: ProcessDisk) -> FileLock:
+        return _OpenLock()
+
+
+class _ImpatientRun(PairRun):
+    liveness_s = 30.0
+
+
+class _LocklessRun(PairRun):
+    storage_class = _LocklessStorage
+    liveness_s = 30.0
+
+
+@planted("lock-always-granted", promise="at most one node of a pair is active", checks=["two-active"], seeds=range(3))
+def _lock_always_granted(patch: Patch) -> type[PairRun]:
+    """Every node gets the lock of the store."""
+    return _LocklessRun
+
+
+@planted("lost-lease-not-noticed", promise="only one node writes in an epoch", checks=["zombie"], seeds=range(10))
+def _lost_lease_not_noticed(patch: Patch) -> type[PairRun]:
+    """A node that was frozen until its lease ran out goes on as if it still had the lock."""
+    patch.replace(NodeLock, "lost", lambda self: None)
+    patch.replace(SharedStorePolicy, "why_not_confirm", lambda self: None)
+    return _with_faults(Fault(0, 3.0, FaultKind.LEASE_LOST, ACTIVE, 2.0, 0.0, 0))
+
+
+class _ActivationsRun(PairRun):
+    """One node after the other becomes active; there are no clients."""
+
+    async def run(self) -> None:
+        self._working.clear()
+        for name in ("a", "b"):
+            self.cluster.start(name)
+        await asyncio.sleep(3.0)
+        self.cluster.supervised = False
+        self.cluster.kill("a")
+        await asyncio.sleep(5.0)
+        self.cluster.kill("b")
+
+
+@planted("epoch-not-raised", promise="epochs only grow", checks=["epoch"], seeds=range(3))
+def _epoch_not_raised(patch: Patch) -> type[PairRun]:
+    """A node that becomes active takes the epoch of the one before."""
+    old: Callable[[Any], int] = patch.replace(activation, "newest_epoch", lambda names: max(0, old(names) - 1))
+    return _ActivationsRun
+
+
+# --- liveness ------------------------------------------------------------------------------------------
+
+
+@planted(
+    "held-messages-forgotten", promise="an unacknowledged message is delivered again",
+    checks=["left-over"], seeds=range(2, 20),
+)  # fmt: skip
+def _held_messages_forgotten(patch: Patch) -> type[PairRun]:
+    """What a failed consumer held is given to no other consumer until the broker starts again."""
+
+    def close(self: ServerSession, failed: bool) -> None:
+        if failed and not self.closed:
+            for consumer in self.consumers.values():
+                if not consumer.browse_only:
+                    consumer.delivering.clear()
+        old(self, failed)
+
+    old = patch.replace(ServerSession, "close", close)
+    return _with_faults(*(Fault(each, 1.0 + each, FaultKind.KILL_CLIENT, "c0", 0.1, 0.0, 0) for each in range(4)))
+
+
+@planted(
+    "client-stays-with-one-node",
+    promise="clients end connected to the active node",
+    checks=["stuck"],
+    seeds=range(1, 5),
+)
+def _client_stays_with_one_node(patch: Patch) -> type[PairRun]:
+    """A client tries only the node it was connected to last."""
+
+    def round_of_one(self: Reconnection) -> Any:
+        return old(self)[:1]
+
+    old = patch.replace(Reconnection, "_round", round_of_one)
+    return _ImpatientRun

@@ -1,0 +1,40 @@
+"""Goal: a broker or client that breaks a promise is found. Each planted bug is found by its own checks
+within its seeds, and nothing of it stays behind.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from understudy.ledger import Reason
+from understudy.session.session import ServerSession
+from understudy.testing.planted_bugs import BUGS
+from understudy.testing.shared_store_pair import run_seed
+from understudy.testing.simulate import quiet_logging
+
+
+@pytest.fixture(autouse=True)
+def quiet():
+    with quiet_logging():
+        yield
+
+
+@pytest.mark.parametrize("name", BUGS)
+def test_a_planted_bug_is_found(name):
+    bug = BUGS[name]
+    outcome = bug.find()
+    assert outcome is not None, f"{bug.text} Not found by {sorted(bug.checks)} in seeds {bug.seeds}"
+
+
+def test_the_last_message_a_failed_consumer_held_is_missed_after_its_delivery():
+    """Lost after the application had received it: only the acknowledgement that is missing shows it."""
+    with BUGS["last-held-acknowledged"].planted() as run_class:
+        texts = [str(violation) for violation in run_seed(8, run_class=run_class).violations]
+    assert any(Reason.NEVER_ACKNOWLEDGED.value in text for text in texts), texts
+
+
+def test_a_planted_bug_ends_with_its_context():
+    close = ServerSession.close
+    with BUGS["last-held-acknowledged"].planted():
+        assert ServerSession.close is not close
+    assert ServerSession.close is close
