@@ -80,6 +80,7 @@ class FakeLink:
 
     def __init__(self) -> None:
         self.dials: list[tuple[Connector, int]] = []
+        self.cancelled: list[int] = []
         self.hang_ups = 0
         self.flush_wanted = 0
         self.moments: list[int] = []
@@ -87,6 +88,9 @@ class FakeLink:
 
     def dial(self, connector: Connector, attempt: int) -> None:
         self.dials.append((connector, attempt))
+
+    def cancel(self, attempt: int) -> None:
+        self.cancelled.append(attempt)
 
     def hang_up(self) -> None:
         self.hang_ups += 1

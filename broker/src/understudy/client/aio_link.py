@@ -81,7 +81,7 @@ class LoopLink:
         self.entropy = entropy
         self.core = ClientState(url, self, self.clock, _Entropy(entropy), user=user, password=password, start=start)
         self._transport: asyncio.Transport | None = None
-        self._dialling: asyncio.Task[None] | None = None
+        self._dialling: dict[int, asyncio.Task[None]] = {}
         self._timer: asyncio.TimerHandle | None = None
         self._timer_ms = 0
         self._paused = False
@@ -90,7 +90,12 @@ class LoopLink:
     # Link
 
     def dial(self, connector: Connector, attempt: int) -> None:
-        self._dialling = self.loop.create_task(self._dial(connector, attempt))
+        self._dialling[attempt] = self.loop.create_task(self._dial(connector, attempt))
+
+    def cancel(self, attempt: int) -> None:
+        task = self._dialling.pop(attempt, None)
+        if task is not None:
+            task.cancel()
 
     async def _dial(self, connector: Connector, attempt: int) -> None:
         tls = connector.tls
@@ -105,12 +110,12 @@ class LoopLink:
             )
             _tune(transport, connector)
         except (OSError, ValueError, ConfigError) as error:
+            self._dialling.pop(attempt, None)
             self.core.transport_lost(attempt, Unreachable(f"{connector}: {error}"))
 
     def hang_up(self) -> None:
-        if self._dialling is not None:
-            self._dialling.cancel()
-            self._dialling = None
+        for attempt in tuple(self._dialling):
+            self.cancel(attempt)
         if self._transport is not None:
             self._transport.abort()
             self._transport = None
@@ -134,6 +139,10 @@ class LoopLink:
     # transports and time
 
     def made(self, transport: asyncio.Transport, attempt: int) -> None:
+        if self._dialling.pop(attempt, None) is None:
+            # cancelled in the same turn of the loop in which it was answered
+            transport.abort()
+            return
         self._transport = transport
         self.core.transport_up(attempt)
 

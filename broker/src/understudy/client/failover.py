@@ -1,14 +1,25 @@
 """Which server to dial next, and when to give up: the life of one client connection.
 
 A declared machine (``docs/machines/``): dialling, greeting (ping, CHECK_FOR_FAILOVER, topology),
-restoring sessions, connected, waiting for the next round, closed. One round dials, in this order,
-where the broker sent us, the current connector, our own connector with the name of the known backup
-of its node, that backup, the previous connector and the initial list (core-protocol facts 8.3,
-ha-behaviour facts s. 8); between rounds it waits ``retryInterval`` times
-the multiplier, capped. The first connection and every failover run through the same states.
+restoring sessions, connected, waiting for the next round, closed. The first connection and every
+failover run through the same states.
+
+A round is one attempt of ``reconnectAttempts``. It dials, in this order, where the broker sent us,
+our own connector with the name of the known backup of our node, that backup, the previous
+connector, the list of the URL, and last the connector that failed (core-protocol facts 8.3,
+ha-behaviour facts s. 8). A dial that fails is followed by the next at once; one that is not answered
+within ``DIAL_STAGGER_MS`` goes on while the next begins beside it, as in RFC 8305. The first transport
+that opens is used and the other dials are cancelled; they are tried again if its node turns out to
+be the wrong one.
+
+A host that has vanished answers nothing, so a dial to it lasts until its ``connect-timeout-millis``.
+Such a dial does not hold up a round: the round is over when its other connectors have failed. The
+dial goes on during the wait, ``retryInterval`` times the multiplier, capped, and during later rounds,
+which do not dial that connector a second time. Thus a backup that begins to serve is found within
+the wait and the stagger, whatever the connect timeout is. The last round waits for every dial.
 
 Not here: bytes, sessions or clocks. What has to be done is asked of ``Steps``; what happened is
-told by events.
+reported by events.
 """
 
 from __future__ import annotations
@@ -21,6 +32,9 @@ from understudy.client.topology import Topology
 from understudy.errors import BrokerError, ConnectionLost, FailoverTimedOut, Unreachable
 from understudy.machine import IGNORED, ILLEGAL, Machine, To, table
 
+#: Time after which the next connector is dialled beside one that has not answered. The value RFC 8305
+#: recommends; longer than the round trip of most networks, so that one dial is the usual case.
+DIAL_STAGGER_MS: Final = 250
 #: A connection that lived shorter than this was not worth counting as a recovery.
 SHORT_LIVED_MS: Final = 1000
 #: Short-lived connections in a row that are followed by an immediate dial; then we wait first.
@@ -40,15 +54,19 @@ class State(Enum):
 class Event(Enum):
     START = "start"
     UP = "up"
-    """The transport to the dialled connector is open."""
+    """A transport is open. Payload: its connector."""
+    DIAL_FAILED = "dial failed"
+    """A dial was refused or took too long. Payload: its connector and the error."""
+    STAGGER_DUE = "stagger due"
+    """No dial has been answered for DIAL_STAGGER_MS."""
     GREETED = "greeted"
     """The node is the right one and has told its topology."""
     RESTORED = "restored"
     """Every session works again."""
     LOST = "lost"
-    """Dial refused, transport lost, node refused us, or it took too long. Payload: the error."""
+    """Transport lost, node refused us, or its answer took too long. Payload: the error."""
     ROUND_OVER = "round over"
-    """Every connector of the round failed."""
+    """Every connector of the round was dialled, and at least one of them failed."""
     RETRY_DUE = "retry due"
     GIVE_UP = "give up"
     CLOSE = "close"
@@ -58,7 +76,11 @@ class Steps(Protocol):
     """What the machine asks of the connection around it."""
 
     def dial(self, connector: Connector) -> None:
-        """Open a transport; answered by UP or LOST."""
+        """Open a transport beside those being opened; answered by UP or DIAL_FAILED."""
+        ...
+
+    def stagger(self, delay_ms: int) -> None:
+        """Fire STAGGER_DUE after the delay, counted from now; replaces an earlier one."""
         ...
 
     def greet(self, node_id: str | None) -> None:
@@ -96,8 +118,9 @@ class Reconnection(Machine[State, Event]):
         {
             (State.IDLE, Event.START): To(State.DIALLING, "_begin_round"),
             (State.IDLE, Event.LOST): ILLEGAL,
-            (State.DIALLING, Event.UP): To(State.GREETING, "_greet"),
-            (State.DIALLING, Event.LOST): To(State.DIALLING, "_dial_next"),
+            (State.DIALLING, Event.UP): To(State.GREETING, "_use"),
+            (State.DIALLING, Event.DIAL_FAILED): To(State.DIALLING, "_dial_failed"),
+            (State.DIALLING, Event.STAGGER_DUE): To(State.DIALLING, "_dial_beside"),
             (State.DIALLING, Event.ROUND_OVER): To(State.WAITING, "_wait"),
             (State.DIALLING, Event.GIVE_UP): To(State.CLOSED, "_end"),
             (State.GREETING, Event.GREETED): To(State.RESTORING, "_restore"),
@@ -108,6 +131,8 @@ class Reconnection(Machine[State, Event]):
             (State.RESTORING, Event.GIVE_UP): To(State.CLOSED, "_end"),
             (State.CONNECTED, Event.LOST): To(State.DIALLING, "_fail_over"),
             (State.CONNECTED, Event.GIVE_UP): To(State.CLOSED, "_end"),
+            (State.WAITING, Event.UP): To(State.GREETING, "_use"),
+            (State.WAITING, Event.DIAL_FAILED): To(State.WAITING, "_forget_dial"),
             (State.WAITING, Event.RETRY_DUE): To(State.DIALLING, "_begin_round"),
             (State.IDLE, Event.CLOSE): To(State.CLOSED, "_end"),
             (State.DIALLING, Event.CLOSE): To(State.CLOSED, "_end"),
@@ -120,6 +145,8 @@ class Reconnection(Machine[State, Event]):
             Event.START: ILLEGAL,
             # A transport that opens, answers or dies after we turned away from it changes nothing.
             Event.UP: IGNORED,
+            Event.DIAL_FAILED: IGNORED,
+            Event.STAGGER_DUE: IGNORED,
             Event.GREETED: IGNORED,
             Event.RESTORED: IGNORED,
             Event.LOST: IGNORED,
@@ -150,12 +177,15 @@ class Reconnection(Machine[State, Event]):
         self._topology = topology
         self._steps = steps
         self._candidates: list[Connector] = []
+        self._dialling: list[Connector] = []
+        #: Whether a connector has failed in this round.
+        self._some_failed = False
         self._rounds = 0
         self._error: BrokerError | None = None
         self._short_lived = 0
         self._ever_connected = False
         self.current: Connector | None = None
-        """The connector dialled last."""
+        """The connector of the transport, or the one dialled last."""
         self.node_id: str | None = None
         """The node our sessions live on; both servers of its pair carry it."""
         self._settled: Connector | None = None
@@ -211,7 +241,9 @@ class Reconnection(Machine[State, Event]):
 
     def _begin_round(self) -> None:
         self._rounds += 1
-        self._candidates = self._round()
+        self._some_failed = False
+        busy = {each.place for each in self._dialling}
+        self._candidates = [each for each in self._round() if each.place not in busy]
         self._dial_next(None)
 
     def _round(self) -> list[Connector]:
@@ -223,11 +255,16 @@ class Reconnection(Machine[State, Event]):
             wanted += [each for node in self._topology for each in (node.primary, node.backup)]
             wanted += self._initial
         else:
-            wanted = [self._redirect, self._settled, self._own_backup(), self._backup, self._previous, *self._initial]
+            wanted = [self._redirect, self._own_backup(), self._backup, self._previous, *self._initial, self._settled]
         found: dict[tuple[str, int], Connector] = {}
         for connector in wanted:
             if connector is not None:
                 found.setdefault(connector.place, connector)
+        failed = self._settled
+        if failed is not None and (self._redirect is None or failed.place != self._redirect.place):
+            last = found.pop(failed.place, None)
+            if last is not None:
+                found[failed.place] = last
         return list(found.values())
 
     def _own_backup(self) -> Connector | None:
@@ -242,17 +279,37 @@ class Reconnection(Machine[State, Event]):
         return self._ever_connected and 0 <= self._options.reconnect_attempts < self._rounds
 
     def _dial_next(self, error: BrokerError | None) -> None:
+        """Dial the next connector, after a failure or at the begin of a round."""
         if error is not None:
             self._error = error
+            self._some_failed = True
         if self._candidates:
             self.current = self._candidates.pop(0)
+            self._dialling.append(self.current)
             self._steps.dial(self.current)
+        if self._dialling:
+            self._steps.stagger(DIAL_STAGGER_MS)
             return
         allowed = self._allowed_rounds()
         if 0 <= allowed <= self._rounds:
             self.fire(Event.GIVE_UP, self._final_error())
         else:
             self.fire(Event.ROUND_OVER)
+
+    def _dial_beside(self) -> None:
+        """The dials under way have not been answered for a while."""
+        if self._candidates:
+            self._dial_next(None)
+        elif self._some_failed and not 0 <= self._allowed_rounds() <= self._rounds:
+            self.fire(Event.ROUND_OVER)
+
+    def _dial_failed(self, connector: Connector, error: BrokerError) -> None:
+        self._forget_dial(connector, error)
+        self._dial_next(error)
+
+    def _forget_dial(self, connector: Connector, error: BrokerError) -> None:
+        self._error = error
+        self._dialling.remove(connector)
 
     def _allowed_rounds(self) -> int:
         rounds = self._configured_rounds()
@@ -282,7 +339,12 @@ class Reconnection(Machine[State, Event]):
         longest_ms = max(options.max_retry_interval_ms, options.retry_interval_ms)
         self._steps.wait(int(min(options.retry_interval_ms * factor, longest_ms)))
 
-    def _greet(self) -> None:
+    def _use(self, connector: Connector) -> None:
+        """A transport is open: the other dials are cancelled, and come next if this node does not do."""
+        self._dialling.remove(connector)
+        self._candidates = [*self._dialling, *self._candidates]
+        self._dialling.clear()
+        self.current = connector
         redirected = self._another_node and self.current == self._redirect
         if redirected or self._beyond_own_node():
             self.node_id = None

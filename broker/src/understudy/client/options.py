@@ -49,7 +49,8 @@ class Connector:
     tls: TlsOptions | None = None
     """None for plain TCP."""
     connect_timeout_ms: int = 10_000
-    """How long a dial may take before the next connector is tried."""
+    """Longest time for opening the transport, TLS included, and again for the broker's first answer; 10000 by default,
+    milliseconds. The next connector is tried beside an unanswered one after 250 ms already."""
     name: str = field(default="", compare=False)
     """A backup that is announced under the name of one of our connectors is dialled there first."""
     local_address: str | None = None

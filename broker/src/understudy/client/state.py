@@ -20,6 +20,7 @@ from collections.abc import Callable
 from typing import Final, Protocol
 
 from understudy.client.calls import Calls, Waiter, settle
+from understudy.client.dials import Dials
 from understudy.client.failover import Event, Reconnection, State
 from understudy.client.listeners import Listeners
 from understudy.client.options import ClientOptions, ClientUrl, Connector
@@ -68,11 +69,17 @@ class Link(Protocol):
     """The shell as seen from here."""
 
     def dial(self, connector: Connector, attempt: int) -> None:
-        """Open a transport; ``transport_up`` or ``transport_lost`` follows, with the number."""
+        """Open a transport beside those being opened; ``transport_up`` or ``transport_lost`` follows, with the
+        number.
+        """
+        ...
+
+    def cancel(self, attempt: int) -> None:
+        """Stop opening that transport; nothing follows."""
         ...
 
     def hang_up(self) -> None:
-        """Drop the transport, or the dial under way, at once."""
+        """Drop the transport and every dial under way at once."""
         ...
 
     def wants_flush(self) -> None:
@@ -120,6 +127,8 @@ class ClientState:
         self._machine = Reconnection(url.connectors, url.options, self.topology, self, start=start)
         self._template = url.connectors[0]
         self._attempt = 0
+        """Number of the dial whose transport is used; of no dial while there is none."""
+        self._dials = Dials(link, clock)
         self._decoder: FrameDecoder | None = None
         self._out: list[bytes] = []
         self._flush_wanted = False
@@ -183,14 +192,18 @@ class ClientState:
     # what the shell reports
 
     def transport_up(self, attempt: int) -> None:
-        """The transport of that dial is open."""
-        if attempt == self._attempt and self.state is State.DIALLING:
-            self._phase_deadline_ms = None
-            self._machine.fire(Event.UP)
+        """The transport of that dial is open. It is the one to use; all other dials are cancelled."""
+        connector = self._dials.won(attempt)
+        if connector is not None:
+            self._attempt = attempt
+            self._machine.fire(Event.UP, connector)
 
     def transport_lost(self, attempt: int, error: BrokerError) -> None:
         """The transport of that dial could not be opened or is gone."""
-        if attempt == self._attempt:
+        connector = self._dials.failed(attempt)
+        if connector is not None:
+            self._dial_failed(connector, error)
+        elif attempt == self._attempt:
             self._lost(error, hang_up=False)
 
     def receive_data(self, data: bytes) -> None:
@@ -243,6 +256,10 @@ class ClientState:
             self._retry_ms = None
             self._machine.fire(Event.RETRY_DUE)
         self._creation.handle_deadline(now_ms)
+        for connector in self._dials.expired(now_ms):
+            self._dial_failed(connector, CallTimedOut(f"{connector}: no answer while dialling"))
+        if self._dials.stagger_due(now_ms):
+            self._machine.fire(Event.STAGGER_DUE)
         if self._phase_deadline_ms is not None and now_ms >= self._phase_deadline_ms:
             self._phase_deadline_ms = None
             self._lost(CallTimedOut(f"{self.connector}: no answer while {self.state.value}"))
@@ -285,15 +302,24 @@ class ClientState:
     # steps of the machine
 
     def dial(self, connector: Connector) -> None:
-        self._attempt += 1
-        self._limit_phase(connector.connect_timeout_ms)
         self._link.log("dial", f"dialling {connector}")
-        self._link.dial(connector, self._attempt)
+        self.wake_at(self._dials.begin(connector))
+
+    def stagger(self, delay_ms: int) -> None:
+        self.wake_at(self._dials.stagger(delay_ms))
+
+    def _dial_failed(self, connector: Connector, error: BrokerError) -> None:
+        self._link.log("dial", f"{connector}: {error}")
+        self._machine.fire(Event.DIAL_FAILED, connector, error)
 
     def greet(self, node_id: str | None) -> None:
         self._decoder = FrameDecoder("client")
         self._decoder.version = self.version
-        self._limit_phase(self.options.call_timeout_ms)
+        self._retry_ms = None
+        connector = self.connector
+        assert connector is not None
+        # a frozen process accepts connections too; then the other connectors must get their turn
+        self._limit_phase(min(self.options.call_timeout_ms, connector.connect_timeout_ms))
         self._received_ms = self.clock.monotonic_ms()
         self.transmit(MAGIC)
         self._send(CONNECTION_CHANNEL, Ping(self.options.connection_ttl_ms))
@@ -333,6 +359,7 @@ class ClientState:
 
     def ended(self, error: BrokerError | None) -> None:
         self._disconnect()
+        self._dials.clear()
         self._link.hang_up()
         self._retry_ms = None
         self.closed = end = error if error is not None else ObjectClosed("the connection is closed")
@@ -445,7 +472,7 @@ class ClientState:
 
     def _disconnect(self) -> None:
         """Forget the transport and what belonged to it."""
-        self._attempt += 1
+        self._attempt = 0
         self._decoder = None
         self._out.clear()
         self._changed.clear()
@@ -456,7 +483,7 @@ class ClientState:
         self._phase_deadline_ms = self._ping_ms = None
 
     def _lost(self, error: BrokerError, *, hang_up: bool = True) -> None:
-        if self.state in (State.IDLE, State.WAITING, State.CLOSED):
+        if self.state in (State.IDLE, State.DIALLING, State.WAITING, State.CLOSED):
             return
         self._disconnect()
         if hang_up:
@@ -496,7 +523,7 @@ class ClientState:
             self._ping_ms = now_ms + options.client_failure_check_period_ms
 
     def _next_deadline_ms(self) -> int | None:
-        moments = [self._retry_ms, self._creation.retry_ms, self._phase_deadline_ms]
+        moments = [self._retry_ms, self._creation.retry_ms, self._phase_deadline_ms, self._dials.next_deadline_ms()]
         if self._restoration is not None:
             moments.append(self._restoration.calls.next_deadline_ms())
         moments.append(self.control.next_deadline_ms())

@@ -102,6 +102,50 @@ def test_what_an_abandoned_dial_reports_is_ignored() -> None:
     assert len(drive.link.dials) == 2
 
 
+def test_dials_beside_each_other() -> None:
+    """The first that is answered is used, the others are cancelled."""
+    drive = Drive("(tcp://a:1,tcp://b:1,tcp://c:1)")
+    drive.core.connect(drive.connected)
+    drive.tick(249)
+    assert len(drive.link.dials) == 1
+    drive.tick(1)
+    drive.tick(250)
+    assert [str(connector) for connector, _ in drive.link.dials] == ["a:1", "b:1", "c:1"]
+    attempts = [attempt for _, attempt in drive.link.dials]
+    drive.core.transport_up(attempts[1])
+    assert (str(drive.core.connector), drive.link.cancelled) == ("b:1", [attempts[0], attempts[2]])
+    drive.core.transport_up(attempts[0])
+    drive.core.transport_lost(attempts[2], LOST)
+    assert drive.core.state is State.GREETING
+
+
+def test_a_vanished_host_does_not_keep_the_client_from_its_backup() -> None:
+    """The dial to a hangs for its connect timeout, 10 s; b is dialled again after each retry interval."""
+    drive = Drive("(tcp://a:1,tcp://b:1)?reconnectAttempts=-1&retryInterval=500")
+    drive.connect()
+    drive.clock.now += 5000
+    drive.refuse(LOST)
+    for _ in range(8):
+        assert drive.dialled == "b:1"
+        refused = drive.link.dials[-1][1]
+        drive.core.transport_lost(refused, LOST)
+        drive.tick(250)
+        drive.tick(500)
+    drive.up()
+    assert (str(drive.core.connector), drive.core.state) == ("b:1", State.GREETING)
+    assert [str(connector) for connector, _ in drive.link.dials].count("a:1") == 2, "the first connection and one dial"
+
+
+def test_closing_drops_every_dial() -> None:
+    drive = Drive("(tcp://a:1,tcp://b:1)")
+    drive.core.connect(drive.connected)
+    drive.tick(250)
+    drive.core.close()
+    drive.core.transport_up(drive.link.dials[0][1])
+    assert drive.core.state is State.CLOSED
+    assert drive.tick(20_000) is None
+
+
 def test_junk_ends_the_connection() -> None:
     drive = Drive("tcp://a:1")
     drive.core.connect(drive.connected)
@@ -225,7 +269,6 @@ def test_failover_to_the_backup() -> None:
     old_name = session.name
     drive.clock.now += 5000
     drive.refuse(LOST)
-    drive.refuse(LOST)
     assert drive.dialled == "b:2"
     drive.up()
     packets = [packet for _, packet in drive.sent()]
@@ -235,6 +278,8 @@ def test_failover_to_the_backup() -> None:
     drive.topology(primary=transport("b", 2))
     assert drive.sent_one(ReattachSession).name == old_name
     drive.answer(1, ExceptionResponse(0, "boom"))
+    assert drive.dialled == "a:1"
+    drive.refuse(LOST)
     assert drive.core.state is State.WAITING, "one session that cannot be restored: the attempt is repeated"
     drive.tick(2000)
     drive.fail_over()
@@ -252,7 +297,7 @@ def test_a_node_that_does_not_carry_on_ours_is_left() -> None:
     drive.up()
     drive.sent()
     drive.answer(1, CheckForFailoverReply(False))
-    assert drive.dialled == "b:1"
+    assert drive.dialled == "a:1"
 
 
 def test_sessions_are_restored_in_order_and_new_ones_after_them() -> None:
@@ -324,10 +369,10 @@ def test_disconnect_starts_a_failover(with_target: bool) -> None:
     drive.answer(0, DisconnectV3(NODE, DisconnectReason.SHUT_DOWN, None, connector))
     assert drive.core.failing_over
     assert drive.link.hang_ups == 1
-    assert drive.dialled == ("c:3" if with_target else "a:1")
-    drive.refuse(LOST)
+    assert drive.dialled == ("c:3" if with_target else "b:2"), "remembered, though the node left the topology"
     if not with_target:
-        assert drive.dialled == "b:2", "remembered, though the node left the topology"
+        drive.refuse(LOST)
+        assert drive.dialled == "a:1", "the connector that failed comes last"
 
 
 def test_node_down_counts_with_ha_alone() -> None:
