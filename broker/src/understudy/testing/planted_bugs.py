@@ -248,7 +248,8 @@ def _rollback_commits(patch: Patch) -> None:
     """The sends of a transaction that is rolled back become visible."""
 
     def roll_back(self: Transaction) -> Any:
-        sends, self._sends = self._sends, []
+        sends = self._sends._open[:]
+        self._sends._open.clear()
         returned = old(self)
         for queues, references in sends:
             self._office.arrive(queues, references, None)
@@ -268,7 +269,7 @@ def _visible_before_commit(patch: Patch) -> None:
 
     def staged(self: Transaction, queues: tuple[Queue, ...], references: list[MessageReference]) -> None:
         old(self, queues, references)
-        self._sends.pop()
+        self._sends._open.pop()
         self._office.arrive(queues, references, None)
 
     old = patch.replace(Transaction, "staged", staged)
@@ -276,12 +277,12 @@ def _visible_before_commit(patch: Patch) -> None:
 
 def _drop_sends(transaction: Transaction, first: int) -> None:
     """Take sends out of a transaction, from the first one given on."""
-    office = transaction._office
-    for queues, references in transaction._sends[first:]:
+    office, sends = transaction._office, transaction._sends._open
+    for queues, references in sends[first:]:
         for queue, reference in zip(queues, references, strict=True):
             office.store.store_acknowledge(queue.queue_id, reference.message_id, transaction.log_id())
         office.discard(queues, references)
-    del transaction._sends[first:]
+    del sends[first:]
 
 
 @planted(
@@ -292,7 +293,7 @@ def _half_committed(patch: Patch) -> None:
     """Of several sends only the first is committed, and the commit is not answered."""
 
     def commit(self: Transaction, order: Any, done: Any) -> None:
-        if len(self._sends) < 2:
+        if len(self._sends._open) < 2:
             old(self, order, done)
             return
         _drop_sends(self, 1)
@@ -309,8 +310,8 @@ def _commit_drops_one(patch: Patch) -> None:
     """The last of several sends of a committed transaction is dropped."""
 
     def commit(self: Transaction, order: Any, done: Any) -> None:
-        if len(self._sends) > 1:
-            _drop_sends(self, len(self._sends) - 1)
+        if len(self._sends._open) > 1:
+            _drop_sends(self, len(self._sends._open) - 1)
         old(self, order, done)
 
     old = patch.replace(Transaction, "commit", commit)
