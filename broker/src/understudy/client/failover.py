@@ -6,8 +6,8 @@ failover run through the same states.
 
 A round is one attempt of ``reconnectAttempts``. It dials, in this order, where the broker sent us,
 our own connector with the name of the known backup of our node, that backup, the previous
-connector, the list of the URL, and last the connector that failed (core-protocol facts 8.3,
-ha-behaviour facts s. 8). A dial that fails is followed by the next at once; one that is not answered
+connector, the list of the URL, and last the connector that failed and the address under which the
+same server announces itself (core-protocol facts 8.3, ha-behaviour facts s. 8). A dial that fails is followed by the next at once; one that is not answered
 within ``DIAL_STAGGER_MS`` goes on while the next begins beside it, as in RFC 8305. The first transport
 that opens is used and the other dials are cancelled; they are tried again if its node turns out to
 be the wrong one.
@@ -191,6 +191,7 @@ class Reconnection(Machine[State, Event]):
         self._settled: Connector | None = None
         self._previous: Connector | None = None
         self._backup: Connector | None = None
+        self._alias: Connector | None = None
         self._redirect: Connector | None = None
         self._another_node = False
 
@@ -216,6 +217,11 @@ class Reconnection(Machine[State, Event]):
         if node is None:
             return
         self.node_id = node.node_id
+        if node.backup is None:
+            # announced alone under another address than ours (a proxy, NAT): the server we are connected to
+            if node.primary is not None and node.primary.place != self.current.place:
+                self._alias = node.primary
+            return
         for each in (node.backup, node.primary):
             if each is not None and each.place != self.current.place:
                 self._backup = each
@@ -265,6 +271,8 @@ class Reconnection(Machine[State, Event]):
             last = found.pop(failed.place, None)
             if last is not None:
                 found[failed.place] = last
+        if self._alias is not None and not self._beyond_own_node():
+            found.setdefault(self._alias.place, self._alias)
         return list(found.values())
 
     def _own_backup(self) -> Connector | None:
@@ -356,7 +364,7 @@ class Reconnection(Machine[State, Event]):
     def _connected(self) -> None:
         failed_over, self._ever_connected = self._ever_connected, True
         if self._settled is not None and self.current is not None and self.current.place != self._settled.place:
-            self._previous, self._backup = self._settled, None
+            self._previous, self._backup, self._alias = self._settled, None, None
         self._settled = self.current
         self._redirect = None
         self._another_node = False

@@ -385,6 +385,22 @@ def test_a_dial_may_be_answered_or_fail_during_the_wait() -> None:
     assert (made.state, made.current) == (State.GREETING, A)
 
 
+def test_the_announced_address_of_the_server_we_use_comes_after_our_own() -> None:
+    """Behind a proxy the announced address may not be reachable."""
+    topology = Topology()
+    made, steps = machine(A, B, topology=topology, reconnect_attempts=-1)
+    made.fire(Event.START)
+    connect(made, steps)
+    made.node_id = "n"
+    topology.node_up("n", 1, C, None)
+    made.learn()
+    made.lived(SHORT_LIVED_MS)
+    made.fire(Event.LOST, LOST)
+    made.fire(Event.STAGGER_DUE)
+    made.fire(Event.STAGGER_DUE)
+    assert dialled(steps) == ["b", "a", "c"]
+
+
 def test_the_last_round_waits_for_every_dial() -> None:
     made, steps = failed_over(A, B, reconnect_attempts=1, failover_attempts=0)
     lose(made)
