@@ -8,9 +8,9 @@ A round is one attempt of ``reconnectAttempts``. It dials, in this order, where 
 our own connector with the name of the known backup of our node, that backup, the previous
 connector, the list of the URL, and last the connector that failed and the address under which the
 same server announces itself (core-protocol facts 8.3, ha-behaviour facts s. 8). A dial that fails is
-followed by the next at once; one that is not answered within ``DIAL_STAGGER_MS`` goes on while the next begins beside it, as in RFC 8305. The first transport
-that opens is used and the other dials are cancelled; they are tried again if its node turns out to
-be the wrong one.
+followed by the next at once; one that is not answered within ``DIAL_STAGGER_MS`` goes on while the
+next begins beside it, as in RFC 8305. The first transport that opens is used and the other dials are
+cancelled; they are tried again if its node turns out to be the wrong one.
 
 A host that has vanished answers nothing, so a dial to it lasts until its ``connect-timeout-millis``.
 Such a dial does not hold up a round: the round is over when its other connectors have failed. The

@@ -420,7 +420,7 @@ def _held_messages_forgotten(patch: Patch) -> type[PairRun]:
 @planted(
     "client-stays-with-one-node",
     promise="clients end connected to the active node",
-    checks=["stuck"],
+    checks=["stuck", "left-over"],
     seeds=range(1, 5),
 )
 def _client_stays_with_one_node(patch: Patch) -> type[PairRun]:
