@@ -110,6 +110,8 @@ class Consolidator:
         self._live_bytes = 0
         self._passed: set[int] = set()
         """Segments from which nothing is copied, because it cannot be read."""
+        self._passed_known = known.count
+        """Damage known when they were passed over."""
         self._stopped = False
         self._reserve_used = False
         self._retry_at_ms = 0
@@ -328,6 +330,10 @@ class Consolidator:
 
     def _copy_forward(self, segments_max: int | None) -> _Run:
         """Append live messages of nearly dead segments again, so many segments at most, the emptiest first."""
+        if self._known.count != self._passed_known:
+            # what was damaged there may have been set aside since
+            self._passed.clear()
+            self._passed_known = self._known.count
         newest = self._snapshots[0].number
         kept = {number: use.end for number, use in self._state.segments.items() if number <= newest}
         if len(kept) <= self._segments_min or 100 * self._live_bytes >= self._percent * sum(kept.values()):

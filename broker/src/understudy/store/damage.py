@@ -301,14 +301,13 @@ class DamageReader:
             nobody_writes: The caller holds the store's lock.
         """
         self.helps = False
-        if not cursor.sequence:
-            return False
         link, following = links[0], links[1] if len(links) > 1 else None
+        if not cursor.sequence or (stop is not Stop.BAD and not nobody_writes and link.end is None):
+            # while a node writes, what looks unfinished mostly is
+            return False
         # a segment prepared ahead proves nothing
         ended = link.end is not None or bool(self._first_sequence(following))
         settled = nobody_writes or ended
-        if not settled and stop is not Stop.BAD:
-            return False
         self.refresh()
         if not settled and not self.known.touches(cursor.number, cursor.epoch):
             return False

@@ -15,6 +15,7 @@ from bisect import bisect_right
 from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import Enum
+from functools import partial
 from hashlib import sha256
 from typing import Final
 from zlib import crc32
@@ -24,6 +25,7 @@ from understudy.ids import NodeId
 from understudy.ports import Disk, File
 from understudy.store.inspect import Problem, read_frames
 from understudy.store.log_chain import Chain, Link, newest_epoch, read_chain
+from understudy.store.quarantine import read_known_damage
 from understudy.store.records import HEADER, HEADER_BYTES, RecordType, SealRecord
 from understudy.store.replay import Frame, find_later_record
 from understudy.store.segment import (
@@ -132,6 +134,7 @@ class LogCopy:
         self.disk = disk
         self.directory = directory
         self._full = full
+        self._known = read_known_damage(disk, directory)
         before: Problem | None = None
         for _ in range(_ATTEMPTS):
             try:
@@ -197,10 +200,10 @@ class LogCopy:
             wanted = extent.first_sequence
             offset = HEADER_BLOCK_BYTES
             try:
-                for frame, raw in read_frames(file, seed_of(extent.number, extent.epoch), extent.end):
-                    if frame.sequence != wanted:
+                for frame, raw in self._frames(file, extent.number, extent.epoch, extent.end):
+                    if not self._follows(extent.number, extent.epoch, wanted, frame):
                         break
-                    wanted += 1
+                    wanted = frame.sequence + 1
                     offset = frame.offset + frame.length
                     if frame.sequence >= first:
                         yield Entry(extent.number, extent.epoch, frame, raw)
@@ -212,6 +215,14 @@ class LogCopy:
                 self.damaged_at(extent, offset, wanted)
                 return
             first = wanted
+
+    def _frames(self, file: File, number: int, epoch: int, end: int | None) -> Iterator[tuple[Frame, bytes]]:
+        """The valid records of a segment, also those behind records that were set aside."""
+        return read_frames(file, seed_of(number, epoch), end, partial(self._known.length_at, number, epoch))
+
+    def _follows(self, number: int, epoch: int, expected: int, frame: Frame) -> bool:
+        """Whether a record is the next one, or the next that was not set aside."""
+        return frame.sequence == expected or (self._known.touches(number, epoch) and frame.sequence > expected)
 
     def damaged_at(self, extent: Extent, offset: int, sequence: int) -> None:
         """The record of that sequence cannot be read: the log ends before it."""
@@ -339,15 +350,14 @@ class LogCopy:
         self._firsts.append(extent.first_sequence)
 
     def _scan_open(self, file: File, link: Link, header: SegmentHeader) -> bool:
-        seed = seed_of(link.number, link.epoch)
         expected = self._expected()
         first = last = 0
         end = HEADER_BLOCK_BYTES
         sealed = False
-        for frame, _ in read_frames(file, seed, link.end):
-            if expected and frame.sequence != expected:
+        for frame, _ in self._frames(file, link.number, link.epoch, link.end):
+            if expected and not self._follows(link.number, link.epoch, expected, frame):
                 break
-            first = first or frame.sequence
+            first = first or expected or frame.sequence
             last = frame.sequence
             expected = last + 1
             end = frame.offset + frame.length

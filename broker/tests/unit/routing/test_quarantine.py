@@ -16,6 +16,7 @@ from understudy.ports import File
 from understudy.routing.quarantine import NEVER_MS
 from understudy.routing.queue import Queue
 from understudy.store.inspect import verify
+from understudy.store.log_copy import CopyState, LogCopy
 from understudy.store.quarantine import entry_names, quarantine_path, read_entries
 from understudy.store.reference import unpack_location
 from understudy.store.segment import parse_name
@@ -191,6 +192,7 @@ def test_a_damaged_message_is_set_aside_and_its_neighbours_are_served(node: Node
 
     # the damage is still in the segment: a cold restart, a follower and another restart must all do
     node.rig.die(power_loss=False)
+    assert LogCopy(node.rig.disk("look"), DIRECTORY, full=True).state in (CopyState.WHOLE, CopyState.CUT)
     for owner in ("b", "c"):
         successor = Node(node.rig, owner)
         assert [each.entry_id for each in successor.store.quarantine.entries()] == [entry.entry_id]

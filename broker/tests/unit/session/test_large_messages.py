@@ -507,6 +507,7 @@ def test_a_damaged_file_is_never_served_and_blocks_nobody(
     queue = node.world.office.find_queue("q")
     assert queue is not None
     assert queue.message_count == 2, "it stays, for whoever brings the file back"
+    assert [(entry.kind, entry.held) for entry in node.store.quarantine.entries()] == [("large message", True)]
 
 
 def test_a_takeover_finds_large_messages(node: Node) -> None:
