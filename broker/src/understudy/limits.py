@@ -40,11 +40,20 @@ TRANSACTION_MESSAGES_OF_NODE_MAX = 40_000_000
 TRANSACTION_DUPLICATE_IDS_MAX = 100_000
 #: Largest selector text. Characters.
 SELECTOR_CHARACTERS_MAX = 32 * 1024
+#: Operands and operators of a selector, each a step of the loop's thread for every message that it looks at. A list
+#: behind IN counts as one.
+SELECTOR_STEPS_MAX = 2_000
+#: The same of all filters of an address together: what a message sent there may cost.
+ADDRESS_FILTER_STEPS_MAX = 100_000
+#: Steps of selectors in one turn of the loop, over all consumers, browsers and management requests; the rest goes on
+#: in the next turn. Some tenths of a microsecond each.
+SELECTOR_STEPS_PER_TURN = 50_000
 #: Deepest nesting of a selector expression.
 SELECTOR_DEPTH_MAX = 200
 
-#: LIKE in one selector, and longest property that LIKE looks at (longer ones are unknown to it). Each
-#: costs a step of the loop's thread per character. Characters.
+#: LIKE in one selector, and longest property that LIKE looks at (longer ones are unknown to it); of patterns with
+#: ``_`` between two ``%`` that is divided by how many of them the selector has. Each of those costs a step of the
+#: loop's thread per character. Characters.
 SELECTOR_LIKES_MAX = 64
 LIKE_TEXT_CHARACTERS_MAX = 64 * 1024
 

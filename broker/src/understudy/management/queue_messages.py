@@ -77,7 +77,7 @@ def look(queue: Queue, wanted: Wanted, seen: Callable[[list[MessageReference]], 
         chosen: list[MessageReference] = []
         more = False
         for looked_at, (following, reference) in enumerate(queue.browse(position)):
-            if looked_at == SLICE_MESSAGES:
+            if looked_at == SLICE_MESSAGES or (looked_at and queue.out_of_steps()):
                 more = True
                 break
             position = following

@@ -15,10 +15,13 @@ from collections.abc import Collection, Iterable
 from typing import TYPE_CHECKING
 
 from understudy.config.model import AddressFullPolicy, RoutingType
+from understudy.errors import InvalidSelector
+from understudy.limits import ADDRESS_FILTER_STEPS_MAX
 from understudy.message import INGRESS_TIMESTAMP, Message
 from understudy.properties import LONG
 from understudy.routing.binding import Binding
 from understudy.routing.duplicate_ids import DuplicateIdCache
+from understudy.routing.filter import Filter
 from understudy.routing.settings import AddressSettings
 from understudy.routing.shared_messages import SharedMessages
 from understudy.store.pages import PageChain
@@ -48,6 +51,7 @@ class Address:
         "diverts",
         "duplicate_ids",
         "empty_since_ms",
+        "filter_steps",
         "internal",
         "limited",
         "linked",
@@ -96,6 +100,8 @@ class Address:
         self._anycast: list[tuple[str, list[Binding]]] = []
         """Of this address and of each wildcard address that covers it, with the name of that."""
         self._multicast: list[Binding] = []
+        self.filter_steps = 0
+        """What all filters cost together that a message may have to pass (``Filter.steps``)."""
         self._sole: tuple[Queue, ...] | None = None
         """The answer for every message of either type, when it is always the same."""
         self._turns: dict[str, int] = {}
@@ -312,6 +318,7 @@ class Address:
         every = list(self.bindings.values())
         for wildcard in self.linked:
             every.extend(wildcard.bindings.values())
+        self.filter_steps = sum(binding.filter.steps for binding in every if binding.filter is not None)
         groups = [(each.name, _anycast_bindings(each)) for each in (self, *self.linked)]
         self._anycast = [(name, bindings) for name, bindings in groups if bindings]
         self._turns = {name: self._turns.get(name, 0) for name, _ in self._anycast}
@@ -320,6 +327,14 @@ class Address:
         alone = len(self.routing_types) == 1 and all(len(bindings) == 1 for _, bindings in self._anycast)
         if alone and all(_takes_everything(each) and each.routing_type in self.routing_types for each in every):
             self._sole = tuple(binding.queue for binding in every)
+
+    def check_filter(self, added: Filter | None) -> None:
+        """Raises InvalidSelector: with this filter, a message sent here would cost too much."""
+        if added is not None and self.filter_steps + added.steps > ADDRESS_FILTER_STEPS_MAX:
+            raise InvalidSelector(
+                f"the filters of address {self.name!r} have {self.filter_steps} operands and operators together,"
+                f" with this one more than {ADDRESS_FILTER_STEPS_MAX}"
+            )
 
     def route(self, message: Message, routing_type: int | None) -> tuple[Queue, ...]:
         """The queues that get this message."""

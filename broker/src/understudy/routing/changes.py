@@ -84,7 +84,10 @@ def change_queue(office: PostOffice, queue: Queue, wanted: QueueConfiguration) -
     address = queue.address
     if routing_type not in address.routing_types:
         raise UnexpectedRoutingType(f"address {address.name!r} is not {routing_type.name.lower()}")
-    selector = parse_filter(full.filter)
+    selector = queue.filter
+    if full.filter != current.filter:
+        selector = parse_filter(full.filter)
+        address.check_filter(selector)
     if queue.durable:
         office.store.store_queue(queue_record(queue.queue_id, address.address_id, full))
     queue.filter = selector

@@ -240,7 +240,7 @@ def _read_taken(queue: Queue, reference: MessageReference) -> Message | None:
 def _dispatch_loans(queue: Queue, lending: Lending, ready: list[Consumer], now_ms: int) -> None:
     """Everybody gets everything, each from where it stopped."""
     for consumer in ready:
-        while consumer.ready:
+        while consumer.ready and queue.may_go_on():
             reference = lending.next_again(consumer, now_ms)
             if reference is not None:
                 found_message = queue.read_waiting(reference)
@@ -265,7 +265,7 @@ def _dispatch_loans(queue: Queue, lending: Lending, ready: list[Consumer], now_m
 
 def _dispatch_selective(queue: Queue, group: ConsumerGroup, ready: list[Consumer], now_ms: int) -> None:
     turn = 0
-    while ready:
+    while ready and queue.may_go_on():
         turn %= len(ready)
         consumer = ready[turn]
         try:
@@ -338,7 +338,7 @@ def next_for(queue: Queue, consumer: Consumer, now_ms: int) -> tuple[MessageRefe
                 return reference, message
             position = reference.position + 1
             queue.looks_left -= 1
-            if queue.looks_left <= 0 and not queue.may_go_on():
+            if (queue.looks_left <= 0 or queue.out_of_steps()) and not queue.may_go_on():
                 cursors[level.priority] = position
                 return None
     return None

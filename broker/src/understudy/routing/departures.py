@@ -16,6 +16,7 @@ from understudy.message import Message
 from understudy.routing.address import Address
 from understudy.routing.quarantine import NEVER_MS
 from understudy.routing.queue import Queue
+from understudy.routing.references import references_of
 from understudy.store.reference import MessageReference
 
 if TYPE_CHECKING:
@@ -142,7 +143,7 @@ def move(
         store.store_commit(transaction_id)
     else:
         queue.log_acknowledges((reference,))
-    references = office.references(copy, queues, location, 0)
+    references = references_of(store, copy, queues, location, 0)
     office.charge(copy.message_id, len(copy.encoded), queues)
     target.messages_routed += 1
     logged = location is not None or reference.durable

@@ -314,7 +314,9 @@ class Directory:
         full = configuration.filled(settings)
         chosen = RoutingType(full.routing_type or 0)
         # A filter that cannot be parsed must fail before anything is made.
-        parse_filter(full.filter)
+        selector = parse_filter(full.filter)
+        if address is not None:
+            address.check_filter(selector)
         allowed = settings.auto_create_addresses if may_create_address is None else may_create_address
         allowed = allowed or full.temporary
         if address is None:
@@ -344,7 +346,7 @@ class Directory:
 
     def adopt_queue(self, queue_id: int, full: QueueConfiguration, address: Address) -> Queue:
         """A queue that the log has already (or never will)."""
-        queue = Queue(queue_id, full, address, self._office, parse_filter(full.filter))
+        queue = Queue(queue_id, full, address, self._office, parse_filter(full.filter, stored=True))
         if address.paused:
             queue.pause()
         self.queues[full.name] = queue

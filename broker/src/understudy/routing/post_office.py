@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from functools import partial
 
 from understudy.config.model import AddressFullPolicy, RoutingType
 from understudy.errors import (
@@ -27,8 +26,8 @@ from understudy.errors import (
     DiskFull,
     DuplicateIdRejected,
 )
-from understudy.limits import PAGING_SLACK_BYTES
-from understudy.message import DUPLICATE_ID, ROUTING_TYPE, SCHEDULED_DELIVERY, LargeMessage, Message
+from understudy.limits import PAGING_SLACK_BYTES, SELECTOR_STEPS_PER_TURN
+from understudy.message import DUPLICATE_ID, ROUTING_TYPE, SCHEDULED_DELIVERY, Message
 from understudy.ports import Clock, Entropy, Timers
 from understudy.properties import PropertyValue
 from understudy.routing import departures
@@ -44,13 +43,15 @@ from understudy.routing.order import Done, Order, RoutingTransaction
 from understudy.routing.paging import Paging
 from understudy.routing.quarantine import DamagedMessages
 from understudy.routing.queue import EXPIRED_AT_ONCE, Queue
+from understudy.routing.references import references_of
 from understudy.routing.restore import restore
 from understudy.routing.scheduled import ScheduledDeliveries
 from understudy.routing.settings import AddressSettingsRepository
 from understudy.routing.sweep import Sweep
+from understudy.selector.work import WORK
 from understudy.store.message_store import MessageStore
 from understudy.store.pages import Pages
-from understudy.store.reference import LargeReference, Location, MessageReference, reference_to
+from understudy.store.reference import LargeReference, MessageReference
 from understudy.store.state import StoreState
 
 __all__ = ["Done", "Order", "PostOffice", "RoutingTransaction"]
@@ -115,6 +116,8 @@ class PostOffice:
         self.starved: dict[Address, dict[object, Callable[[], None]]] = {}
         """Addresses whose producers wait for credits, and whom to tell when there is room."""
         self._wake = wake
+        self.steps_end = self.send_steps_end = 1 << 62
+        """Of selectors (``selector.work``): beyond it, deliveries, and sends, wait for the next turn."""
         self._now_ms = clock.wall_ms()
         self.scheduled = ScheduledDeliveries(clock, timers)
         self.directory = Directory(self, settings, id_cache_size=id_cache_size, wildcard_routing=wildcard_routing)
@@ -178,16 +181,25 @@ class PostOffice:
         once per turn of its loop, before it flushes the log and the sockets.
         """
         self._now_ms = self.clock.wall_ms()
+        self.steps_end = WORK.steps + SELECTOR_STEPS_PER_TURN
         if self.dirty:
             dirty, self.dirty = self.dirty, []
             rest = iter(dirty)
+            later: list[Queue] = []
             try:
                 for queue in rest:
+                    if WORK.steps >= self.steps_end and (queue.selective or queue.searching):
+                        # first in the next turn, so that no queue uses up the steps of every turn
+                        later.append(queue)
+                        continue
                     queue.dirty = False
                     queue.dispatch()
             finally:
-                # nothing, unless one of them raised: the others have their turn in the next
-                self.dirty[:0] = rest
+                # the rest is nothing, unless one of them raised: the others have their turn in the next
+                self.dirty[:0] = (*later, *rest)
+                if later and self._wake is not None:
+                    self._wake()
+        self.send_steps_end = WORK.steps + SELECTOR_STEPS_PER_TURN
         if self.starved:
             self._feed()
 
@@ -394,7 +406,7 @@ class PostOffice:
                 )
         if duplicate_id is not None:
             self.remember(address, duplicate_id, transaction, logged=location is not None)
-        references = self.references(message, queues, location, scheduled_ms)
+        references = references_of(store, message, queues, location, scheduled_ms)
         self.charge(message_id, size_bytes, queues)
         if transaction is not None:
             transaction.staged(queues, references)
@@ -410,30 +422,6 @@ class PostOffice:
             self.arrive(queues, references, done)
             return
         context.when_durable(sequence, self.arrive, queues, references, done)
-
-    def references(
-        self, message: Message, queues: tuple[Queue, ...], location: Location | None, scheduled_ms: int
-    ) -> list[MessageReference]:
-        size_bytes = len(message.encoded)
-        make: Callable[..., MessageReference] = MessageReference
-        if isinstance(message, LargeMessage):
-            file_id = message.large.file_id
-            for _ in queues:
-                self.store.large.hold(file_id)
-            make = partial(reference_to, file_id)
-        return [
-            make(
-                message.message_id,
-                message.priority,
-                message.expiration,
-                scheduled_ms,
-                size_bytes,
-                location is not None and queue.durable,
-                location if queue.durable else None,
-                message,
-            )
-            for queue in queues
-        ]
 
     def charge(self, message_id: int, size_bytes: int, queues: tuple[Queue, ...]) -> None:
         self.memory_bytes += size_bytes

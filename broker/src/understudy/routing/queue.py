@@ -25,6 +25,7 @@ from understudy.routing.kinds import QueueKind, is_ordinary
 from understudy.routing.lending import LentReference
 from understudy.routing.message_groups import bucket_key
 from understudy.routing.waiting import Waiting
+from understudy.selector.work import WORK
 from understudy.store.backlog import Backlog
 from understudy.store.message_store import MessageStore
 from understudy.store.reference import LargeReference, MessageReference
@@ -52,6 +53,7 @@ class QueueOffice(Protocol):
     scheduled: ScheduledDeliveries
     memory_bytes: int
     memory_count: int
+    steps_end: int
 
     def mark_dirty(self, queue: Queue) -> None:
         """Dispatch the queue in this turn."""
@@ -549,10 +551,14 @@ class Queue:
 
     def may_go_on(self) -> bool:
         """Whether this dispatch may read one more message back or pass over one; else it goes on in the next turn."""
-        if self.read_back_left > 0 and self.looks_left > 0:
+        if self.read_back_left > 0 and self.looks_left > 0 and not (self.selective and self.out_of_steps()):
             return True
         self._dispatch_again()
         return False
+
+    def out_of_steps(self) -> bool:
+        """Whether selectors have done what they may do in this turn."""
+        return WORK.steps >= self._office.steps_end
 
     def _dispatch_again(self) -> None:
         if not self.dirty:

@@ -11,7 +11,8 @@ Where JMS and Artemis' code differ JMS holds: NOT binds weaker than a comparison
 of different types is false with <> too, and only numbers have an order. Whole numbers are exact.
 
 Not here: XPATH and XQUERY, which are refused. No text of a user ever reaches ``eval`` or ``re``;
-length and depth are limited, and LIKE looks at every character of a property once.
+length, depth and the number of operands and operators are limited, and LIKE looks at every character of a
+property once.
 """
 
 from __future__ import annotations
@@ -20,27 +21,34 @@ from functools import lru_cache
 from typing import Final
 
 from understudy.errors import InvalidSelector
-from understudy.limits import SELECTOR_CHARACTERS_MAX
+from understudy.limits import SELECTOR_CHARACTERS_MAX, SELECTOR_STEPS_MAX
 from understudy.message import Message
 from understudy.selector.evaluation import Evaluate
 from understudy.selector.parser import Parser
 from understudy.selector.tokens import tokenize
+from understudy.selector.work import WORK
 
 #: Compiled selectors that are remembered.
 CACHE_MAX: Final = 512
+#: What looking at a message costs besides its selector.
+_STEPS_OF_A_LOOK: Final = 4
+_UNLIMITED: Final = 1 << 62
 
 
 class Selector:
     """A compiled selector. Immutable; equal texts give the same object while it is remembered."""
 
-    __slots__ = ("_evaluate", "text")
+    __slots__ = ("_evaluate", "steps", "text")
 
-    def __init__(self, text: str, evaluate: Evaluate) -> None:
+    def __init__(self, text: str, evaluate: Evaluate, steps: int) -> None:
         self.text = text
         self._evaluate = evaluate
+        self.steps = steps
+        """What looking at a message costs, but for the characters of LIKE (``work``)."""
 
     def matches(self, message: Message) -> bool:
-        """Whether the message is selected; unknown is not."""
+        """Whether the message is selected; unknown is not. The work is counted (``work``)."""
+        WORK.steps += self.steps
         return self._evaluate(message) is True
 
     def __repr__(self) -> str:
@@ -48,16 +56,22 @@ class Selector:
 
 
 @lru_cache(maxsize=CACHE_MAX)
-def parse_selector(text: str) -> Selector:
+def parse_selector(text: str, *, stored: bool = False) -> Selector:
     """The selector of a text.
 
+    Args:
+        text: The expression.
+        stored: It was accepted before: it may have more steps than are allowed now.
+
     Raises:
-        InvalidSelector: it is none; names the position, counted in characters from 1.
+        InvalidSelector: it is none, or does too much; names the position, counted in characters from 1.
     """
     if len(text) > SELECTOR_CHARACTERS_MAX:
         raise InvalidSelector(f"selector of {len(text)} characters, limit {SELECTOR_CHARACTERS_MAX}")
     start, hyphens, convert = _prefixes(text)
-    return Selector(text, Parser(tokenize(text, start, hyphens), convert).parse())
+    parser = Parser(tokenize(text, start, hyphens), convert, _UNLIMITED if stored else SELECTOR_STEPS_MAX)
+    evaluate = parser.parse()
+    return Selector(text, evaluate, _STEPS_OF_A_LOOK + parser.steps)
 
 
 def _prefixes(text: str) -> tuple[int, bool, bool]:

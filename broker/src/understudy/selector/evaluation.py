@@ -15,6 +15,7 @@ from understudy.ids import uuid_text
 from understudy.limits import LIKE_TEXT_CHARACTERS_MAX
 from understudy.message import GROUP_ID, VALIDATED_USER, Message
 from understudy.selector.like import LikePattern
+from understudy.selector.work import WORK
 
 Value = bool | int | float | str | bytes | None
 Evaluate = Callable[[Message], Value]
@@ -207,8 +208,26 @@ def is_in(evaluate: Evaluate, texts: frozenset[str]) -> Evaluate:
     return membership
 
 
-def is_like(evaluate: Evaluate, pattern: LikePattern) -> Evaluate:
-    """LIKE: false for what is no string, unknown for a text that nobody matches against patterns."""
+class LikeTexts:
+    """How long the texts are that the LIKE of one selector look at character by character."""
+
+    __slots__ = ("characters_max", "count")
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.characters_max = LIKE_TEXT_CHARACTERS_MAX
+
+    def add(self) -> None:
+        """One more of them."""
+        self.count += 1
+        self.characters_max = LIKE_TEXT_CHARACTERS_MAX // self.count
+
+
+def is_like(evaluate: Evaluate, pattern: LikePattern, texts: LikeTexts) -> Evaluate:
+    """LIKE: false for what is no string, unknown for a text that is too long to be matched against patterns."""
+    searches = pattern.searches
+    if searches:
+        texts.add()
 
     def like(message: Message) -> Value:
         value = evaluate(message)
@@ -216,7 +235,12 @@ def is_like(evaluate: Evaluate, pattern: LikePattern) -> Evaluate:
             return None
         if not isinstance(value, str):
             return False
-        return None if len(value) > LIKE_TEXT_CHARACTERS_MAX else pattern.matches(value)
+        length = len(value)
+        if searches:
+            WORK.steps += length
+            return None if length > texts.characters_max else pattern.matches(value)
+        WORK.steps += length >> 6
+        return None if length > LIKE_TEXT_CHARACTERS_MAX else pattern.matches(value)
 
     return like
 

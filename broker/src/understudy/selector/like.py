@@ -14,7 +14,7 @@ class LikePattern:
     the Shift-And method, which looks at every character of the text once.
     """
 
-    __slots__ = ("_first", "_last", "_length", "_middle", "_one_piece")
+    __slots__ = ("_first", "_last", "_length", "_middle", "_one_piece", "searches")
 
     def __init__(self, pattern: str, escape: str = "") -> None:
         pieces: list[list[str | None]] = [[]]
@@ -35,6 +35,8 @@ class LikePattern:
         self._last = _Piece(pieces[-1])
         self._middle = tuple(_Piece(piece) for piece in pieces[1:-1] if piece)
         self._length = sum(map(len, pieces))
+        self.searches = any(None in piece for piece in pieces)
+        """Whether it looks at characters one by one, other than by ``str.find``."""
 
     def matches(self, text: str) -> bool:
         """Whether the whole text fits."""

@@ -9,9 +9,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from understudy.limits import SELECTOR_DEPTH_MAX, SELECTOR_LIKES_MAX
+from understudy.limits import SELECTOR_DEPTH_MAX, SELECTOR_LIKES_MAX, SELECTOR_STEPS_MAX
 from understudy.selector import evaluation
-from understudy.selector.evaluation import ARITHMETIC, ORDERS, Evaluate, Operation, Value
+from understudy.selector.evaluation import ARITHMETIC, ORDERS, Evaluate, LikeTexts, Operation, Value
 from understudy.selector.like import LikePattern
 from understudy.selector.tokens import INTEGER_MAX, Token, invalid
 
@@ -49,8 +49,17 @@ class Parser:
     parsed nor when the closures call each other; chains of one operator stay flat.
     """
 
-    def __init__(self, tokens: list[Token], convert: bool) -> None:
+    def __init__(self, tokens: list[Token], convert: bool, steps_max: int = SELECTOR_STEPS_MAX) -> None:
+        """Args:
+        tokens: Of the whole text.
+        convert: Whether strings are converted to what they are compared with.
+        steps_max: Most operands and operators.
+        """
         self._tokens = tokens
+        self._steps_max = steps_max
+        self.steps = 0
+        """Operands and operators so far."""
+        self._texts = LikeTexts()
         self._next = 0
         self._nesting = 0
         self._likes = 0
@@ -82,10 +91,16 @@ class Parser:
         return token
 
     def _made(self, evaluate: Evaluate, *parts: _Expression, boolean: bool = False) -> _Expression:
+        self._count_step(parts[0].position)
         depth = 1 + max(part.depth for part in parts)
         if depth > SELECTOR_DEPTH_MAX:
             raise invalid(f"nested deeper than {SELECTOR_DEPTH_MAX}", parts[0].position)
         return _Expression(evaluate, parts[0].position, depth, boolean=boolean)
+
+    def _count_step(self, position: int) -> None:
+        self.steps += 1
+        if self.steps > self._steps_max:
+            raise invalid(f"more than {self._steps_max} operands and operators", position)
 
     def _as_boolean(self, expression: _Expression) -> _Expression:
         if expression.boolean:
@@ -202,13 +217,14 @@ class Parser:
         if self._likes > SELECTOR_LIKES_MAX:
             raise invalid(f"more than {SELECTOR_LIKES_MAX} LIKE", pattern.position)
         return self._made(
-            evaluation.is_like(left.evaluate, LikePattern(str(pattern.value), escape)), left, boolean=True
+            evaluation.is_like(left.evaluate, LikePattern(str(pattern.value), escape), self._texts), left, boolean=True
         )
 
     # --- what an expression begins with --------------------------------------------------------
 
     def _prefix(self, minimum: int) -> _Expression:
         token = self._take()
+        self._count_step(token.position)
         if token.kind in ("string", "number"):
             if token.value == INTEGER_MAX and isinstance(token.value, int):
                 raise invalid("number too large", token.position)

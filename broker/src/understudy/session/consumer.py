@@ -372,7 +372,7 @@ class BrowserConsumer(ServerConsumer):
                 return True
             read_back_left -= reference.message is None
             looks_left -= 1
-            if read_back_left < 0 or looks_left < 0:
+            if read_back_left < 0 or looks_left < 0 or (self.filter is not None and queue.out_of_steps()):
                 if not self._going_on:
                     self._going_on = True
                     queue.look_on(self)

@@ -19,6 +19,7 @@ from understudy.message import Message
 from understudy.routing.configuration import split_fqqn
 from understudy.routing.plain_sends import take_plain
 from understudy.routing.post_office import Done, PostOffice
+from understudy.selector.work import WORK
 from understudy.session.callback import RunAnswers, SessionCallback
 from understudy.session.credits import PRODUCER_CREDITS_MAX, ProducerCredits
 from understudy.session.management import manage
@@ -79,13 +80,17 @@ class SendRequests:
         except BrokerError as error:
             session.failed(error, done, transaction)
 
-    def send_run(self, messages: list[Message], correlation_ids: list[int], answers: RunAnswers | None) -> None:
+    def send_run(self, messages: list[Message], correlation_ids: list[int], answers: RunAnswers | None) -> int:
         """Take messages that came together, in order: as ``send`` for each of them.
 
         Args:
             messages: Of the client.
             correlation_ids: One per message.
             answers: Answers each of them; None if nobody waits.
+
+        Returns:
+            How many were taken. Fewer than all if the filters they had to pass did as much work as they may between
+            two turns (``selector.work``): the others go on in the next one.
         """
         begin = 0
         if self._session.sending_transaction is None:
@@ -96,8 +101,12 @@ class SendRequests:
                     # what is not plain seldom comes alone: asking again for each would cost every one of them
                     break
                 begin += taken
+        office, before = self._office, WORK.steps
         for index in range(begin, len(messages)):
             self.send(messages[index], answers.answer_one(correlation_ids[index]) if answers is not None else None)
+            if before != WORK.steps >= office.send_steps_end:
+                return index + 1
+        return len(messages)
 
     def _send_plain(self, messages: list[Message], correlation_ids: list[int], answers: RunAnswers | None) -> int:
         target = self._targets.get(messages[0].address or "")
@@ -256,9 +265,13 @@ class PreparedSends(SendRequests):
             message = session.validated_users.apply(message, session.validated_user)
         return message
 
-    def send_run(self, messages: list[Message], correlation_ids: list[int], answers: RunAnswers | None) -> None:
-        for message, correlation_id in zip(messages, correlation_ids, strict=True):
-            self.send(message, answers.answer_one(correlation_id) if answers is not None else None)
+    def send_run(self, messages: list[Message], correlation_ids: list[int], answers: RunAnswers | None) -> int:
+        office, before = self._office, WORK.steps
+        for index, message in enumerate(messages):
+            self.send(message, answers.answer_one(correlation_ids[index]) if answers is not None else None)
+            if before != WORK.steps >= office.send_steps_end:
+                return index + 1
+        return len(messages)
 
     def addressed(self, message: Message) -> Message:
         return self._session.prefixes.unprefixed(super().addressed(message))

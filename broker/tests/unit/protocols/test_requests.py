@@ -20,6 +20,8 @@ from understudy.wire.core import packets
 from understudy.wire.core.codes import ErrorCode
 
 Q = "q"
+#: A selector of 30 KB that does more than one may.
+HEAVY = " OR ".join(["n = -1"] * 3000)
 XID = Xid(7, b"global", b"branch")
 
 
@@ -95,6 +97,8 @@ def test_what_is_created_is_answered_if_wanted(packet: packets.Packet) -> None:
         (packets.CreateConsumer(0, "nowhere", None, False, True, 0), ErrorCode.QUEUE_DOES_NOT_EXIST),
         (packets.CreateConsumer(0, "other::q", None, False, True, 0), ErrorCode.QUEUE_DOES_NOT_EXIST),
         (packets.CreateConsumer(0, Q, "not a filter =", False, True, 0), ErrorCode.INVALID_FILTER_EXPRESSION),
+        (queue(filter=HEAVY), ErrorCode.INVALID_FILTER_EXPRESSION),
+        (packets.CreateConsumer(0, Q, HEAVY, False, True, 0), ErrorCode.INVALID_FILTER_EXPRESSION),
         (packets.ConsumerClose(5), ErrorCode.ILLEGAL_STATE),
         (packets.Acknowledge(5, 1, True), ErrorCode.ILLEGAL_STATE),
         (packets.IndividualAcknowledge(5, 1, True), ErrorCode.ILLEGAL_STATE),

@@ -15,11 +15,13 @@ from understudy.limits import (
     SELECTOR_CHARACTERS_MAX,
     SELECTOR_DEPTH_MAX,
     SELECTOR_LIKES_MAX,
+    SELECTOR_STEPS_MAX,
 )
 from understudy.message import GROUP_ID, VALIDATED_USER, Message
 from understudy.properties import BYTE, FLOAT, Properties
 from understudy.selector import CACHE_MAX, Selector, parse_selector
 from understudy.selector.parser import LIKE_CHARACTERS_MAX
+from understudy.selector.work import WORK
 
 
 def message() -> Message:
@@ -298,11 +300,32 @@ def test_depth_within_the_limit_is_fine(opening: str, closing: str) -> None:
 
 @pytest.mark.parametrize("text", [" AND ".join(["yes"] * 4000), " OR ".join(["no"] * 3999 + ["yes"])])
 def test_long_chains_are_not_deep(text: str) -> None:
-    assert parse_selector(text).matches(message())
+    assert parse_selector(text, stored=True).matches(message())
 
 
 def test_long_sums_are_not_deep() -> None:
-    assert parse_selector("five = " + " + ".join(["1"] * 5000) + " - 4995").matches(message())
+    assert parse_selector("five = " + " + ".join(["1"] * 5000) + " - 4995", stored=True).matches(message())
+
+
+@pytest.mark.parametrize("part", ["yes = yes", "NOT yes", "five + 1 > 2", "five BETWEEN 1 AND 9", "five IS NULL"])
+def test_the_work_of_a_selector_is_limited(part: str) -> None:
+    parse_selector(" OR ".join([part] * (SELECTOR_STEPS_MAX // 7)))
+    text = " OR ".join([part] * SELECTOR_STEPS_MAX)[: SELECTOR_CHARACTERS_MAX - 20].rpartition(" OR ")[0]
+    with pytest.raises(InvalidSelector, match="operands and operators"):
+        parse_selector(text)
+    assert parse_selector(text, stored=True).steps > SELECTOR_STEPS_MAX
+
+
+def test_a_long_list_is_one_step() -> None:
+    names = ",".join(f"'name-{number}'" for number in range(2_000))
+    assert parse_selector(f"red IN ({names})").steps < 10
+
+
+def test_every_look_counts_its_work() -> None:
+    selector = parse_selector("five = 5 AND red LIKE '%e_%'")
+    before = WORK.steps
+    selector.matches(message())
+    assert WORK.steps - before == selector.steps + 3, "the characters of red too"
 
 
 def test_deep_chains_of_comparisons_are_limited() -> None:
@@ -329,7 +352,7 @@ def test_the_work_of_likes_is_limited() -> None:
 
 
 def test_whole_numbers_beyond_any_double_do_no_harm() -> None:
-    product = " * ".join(["9223372036854775807"] * 1000)
+    product = " * ".join(["9223372036854775807"] * 900)
     assert parse_selector(f"{product} > five").matches(message())
     assert parse_selector(f"{product} + 0.5 > five").matches(message())
     assert not parse_selector(f"{product} / 2 = five").matches(message())

@@ -21,6 +21,7 @@ from understudy.message import FORCED_DELIVERY, LargeMessage, Message, MessageTy
 from understudy.protocols.core import queues, xa
 from understudy.protocols.core.channel import Event, SessionChannel
 from understudy.routing.post_office import Done
+from understudy.selector.work import WORK
 from understudy.store.reference import MessageReference
 from understudy.wire.core import packets
 from understudy.wire.core.codec import (
@@ -36,6 +37,7 @@ from understudy.wire.core.codes import code_of
 
 if TYPE_CHECKING:
     from understudy.protocols.core.connection import CoreConnection
+    from understudy.session.callback import RunAnswers
     from understudy.session.session import ServerSession
 
 log = logging.getLogger(__name__)
@@ -45,6 +47,9 @@ NO_CORRELATION: Final = -1
 COMMIT_CORRELATION_SINCE: Final = 132
 #: Deliveries in one piece for the socket; of much larger pieces the memory would be taken anew each time.
 _FRAMES_AT_ONCE: Final = 32
+
+#: Before messages go on that wait for the next turn.
+_PAUSE_MS: Final = 1
 
 Handler = Callable[["CoreSession", Any], None]
 
@@ -65,8 +70,8 @@ class CoreSession:
         self._queue_names: dict[int, str] = {}
         """By consumer id."""
         self._held: deque[tuple[packets.Packet, int]] | None = None
-        """Packets that came behind the last piece of a large message whose file is being made safe;
-        None when nothing is. The first is that piece itself."""
+        """Packets that came behind the last piece of a large message whose file is being made safe, or behind messages
+        that wait for the next turn (``_hold_sends``); None when nothing is held. The first is that packet itself."""
         self._settled: list[Callable[[], None]] = []
         """Waits until nothing is held."""
 
@@ -168,10 +173,47 @@ class CoreSession:
 
     def _send_message(self, packet: packets.SessionSend) -> None:
         done = partial(self._done_with, packet.correlation_id) if packet.requires_response else None
+        before = WORK.steps
         self.session.send(packet.message, done)
+        if before != WORK.steps >= self.channel.connection.services.post_office.send_steps_end:
+            self._hold_sends([], [], None)
 
     def _send_run(self, run: SendRun) -> None:
-        self.session.send_run(run.messages, run.correlation_ids, self if run.requires_response else None)
+        self._send_some(run.messages, run.correlation_ids, self if run.requires_response else None)
+
+    def _send_some(self, messages: list[Message], correlation_ids: list[int], answers: RunAnswers | None) -> bool:
+        """Whether all of them were taken; otherwise the rest of the session waits for the next turn."""
+        taken = self.session.send_run(messages, correlation_ids, answers)
+        if taken == len(messages):
+            return True
+        self._hold_sends(messages[taken:], correlation_ids[taken:], answers)
+        return False
+
+    def _hold_sends(self, messages: list[Message], correlation_ids: list[int], answers: RunAnswers | None) -> None:
+        """The filters that messages have to pass did as much work as they may in one turn: nothing more of this client
+        is read, and these messages and what came behind them go on in the next turn.
+        """
+        connection = self.channel.connection
+        connection.uploading[self] = None
+        if self._held is None:
+            self._held = deque()
+        go_on = partial(self._send_rest, messages, correlation_ids, answers)
+        connection.services.post_office.timers.call_later(_PAUSE_MS, go_on)
+
+    def _send_rest(self, messages: list[Message], correlation_ids: list[int], answers: RunAnswers | None) -> None:
+        if self._held is None or self.channel.ended:
+            # it has ended
+            return
+        try:
+            all_taken = self._send_some(messages, correlation_ids, answers)
+        except BrokerError as error:
+            self.channel.connection.give_up(error)
+            return
+        except Exception as bug:
+            self.met_bug(bug)
+            return
+        if all_taken:
+            self._go_on()
 
     def answer_one(self, correlation_id: int) -> Done:
         """What answers one request of a run."""
@@ -200,7 +242,7 @@ class CoreSession:
             self._held = deque()
 
     def _go_on(self) -> None:
-        """The large message is on its way: carry out what came behind it."""
+        """The large message is on its way, or the messages were taken: carry out what came behind."""
         held, self._held = self._held, None
         self.channel.connection.uploading.pop(self, None)
         if held:
