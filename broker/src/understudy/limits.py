@@ -119,6 +119,12 @@ LARGE_MESSAGE_BYTES_MAX = 1 << 40
 #: Bytes of one large message taken from its socket and not yet in its file above which the socket
 #: is not read until the disk catches up.
 LARGE_BACKLOG_BYTES_PAUSE = 4 * 1024 * 1024
+#: Large messages that may be unfinished at a time on one connection and of one user, who may also have at most half
+#: of those of the node; the largest header of one; and the time without a further piece after which it is given up.
+LARGE_MESSAGES_UNFINISHED_OF_CONNECTION_MAX = 100
+LARGE_MESSAGES_UNFINISHED_OF_USER_MAX = 250
+LARGE_HEADER_BYTES_MAX = 1024 * 1024
+LARGE_MESSAGE_IDLE_MS = 60_000
 #: Large messages that may be unfinished at a time on one node; each keeps a file open.
 LARGE_MESSAGES_UNFINISHED_MAX = 500
 #: Largest and smallest piece in which a large message is sent to a consumer, whatever its session

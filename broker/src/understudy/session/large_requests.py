@@ -10,11 +10,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from understudy.errors import AddressFull, BrokerError, IllegalState
+from understudy.errors import AddressFull, BrokerError, IllegalState, LargeMessageFailed, LimitExceeded, forget_frames
+from understudy.limits import LARGE_HEADER_BYTES_MAX, LARGE_MESSAGE_IDLE_MS
 from understudy.message import LargeMessage, Message
+from understudy.ports import Clock
 from understudy.routing.post_office import Done
 from understudy.session.transaction import Transaction
 from understudy.session.upload import Upload
+from understudy.session.upload_slots import UploadSlot, UploadSlots
 from understudy.store.message_store import MessageStore
 
 if TYPE_CHECKING:
@@ -24,9 +27,20 @@ if TYPE_CHECKING:
 class LargeRequests:
     """The large-message side of one session."""
 
-    __slots__ = ("_session", "_store", "_upload")
+    __slots__ = ("_clock", "_session", "_slot", "_slots", "_store", "_touched_ms", "_upload")
 
-    def __init__(self, session: ServerSession, store: MessageStore) -> None:
+    def __init__(self, session: ServerSession, store: MessageStore, slots: UploadSlots, clock: Clock) -> None:
+        """Args:
+        session: Whose large messages these are.
+        store: Takes the bodies.
+        slots: How many may be unfinished.
+        clock: Of the node.
+        """
+        self._slots = slots
+        self._slot: UploadSlot | None = None
+        self._clock = clock
+        self._touched_ms = 0
+        """Monotonic time at which the latest piece came."""
         self._session = session
         self._store = store
         self._upload: Upload | None = None
@@ -45,17 +59,44 @@ class LargeRequests:
         self.discard()
         header = header.without_reserved()
         upload = self._upload = Upload(self._store, header)
+        self._touched_ms = self._clock.monotonic_ms()
         try:
+            if len(header.encoded) > LARGE_HEADER_BYTES_MAX:
+                raise LimitExceeded(f"a large message with a header of {len(header.encoded)} bytes")
+            session = self._session
+            self._slot = self._slots.take(
+                session.connection.connection_id, session.security.user, self._store.large.unfinished_max
+            )
             header = upload.header = self._session.sends.prepared(header)
             if header.address is None:
                 header = upload.header = self._session.sends.addressed(header)
             self._session.sends.permit(header.address or "").used_bytes += len(header.encoded)
         except BrokerError as error:
-            upload.fail(error)
+            self._give_up(upload, error)
+
+    def _give_up(self, upload: Upload, error: BrokerError) -> None:
+        """Nothing of it is kept; its sender is told with the last piece."""
+        forget_frames(error)
+        upload.fail(error)
+        upload.header = Message(b"")
+        self._release()
+
+    def _release(self) -> None:
+        slot, self._slot = self._slot, None
+        if slot is not None:
+            slot.release()
 
     def take(self, piece: bytes) -> None:
         """A piece that is not the last. Raises IllegalState when nothing was announced."""
+        self._touched_ms = self._clock.monotonic_ms()
         self._open().take(piece)
+
+    def check_idle(self) -> None:
+        """Give up a large message of which no piece has come for ``LARGE_MESSAGE_IDLE_MS``."""
+        upload = self._upload
+        idle_ms = self._clock.monotonic_ms() - self._touched_ms
+        if upload is not None and upload.receiving and idle_ms > LARGE_MESSAGE_IDLE_MS:
+            self._give_up(upload, LargeMessageFailed(f"no piece of the large message came for {idle_ms} ms"))
 
     def finish(self, piece: bytes, original_bytes: int, done: Done | None, over: Callable[[], None]) -> bool:
         """The last piece.
@@ -77,6 +118,7 @@ class LargeRequests:
 
         def arrived(message: LargeMessage | None, error: BrokerError | None) -> None:
             self._upload = None
+            self._release()
             # not that of before: an XA branch may have been undone for its age meanwhile
             transaction = self._session.sending_transaction
             if message is not None:
@@ -98,6 +140,7 @@ class LargeRequests:
         if self._upload is not None:
             self._upload.discard()
             self._upload = None
+        self._release()
 
     def _open(self) -> Upload:
         if self._upload is None:

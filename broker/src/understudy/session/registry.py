@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from understudy.config.model import ResourceLimits
 from understudy.errors import DuplicateMetadata, NotAuthorized, SessionRejected
+from understudy.session.upload_slots import UploadSlots
 
 if TYPE_CHECKING:
     from understudy.routing.queue import Queue
@@ -32,6 +33,8 @@ class SessionRegistry:
         """``limits``: of users that have some, by name (manual, "Resource Limits")."""
         self._limits = limits or {}
         self.listeners: list[SessionListener] = []
+        self.uploads = UploadSlots()
+        """Their unfinished large messages."""
         self.total = 0
         """Sessions made since the activation."""
         self._by_name: dict[str, ServerSession] = {}

@@ -131,7 +131,7 @@ class ServerSession:
         """What its open transaction and the branches it began hold."""
         self.branches = XaRequests(self, resources)
         self._transaction: Transaction | None = None
-        self.large = LargeRequests(self, post_office.store)
+        self.large = LargeRequests(self, post_office.store, registry.uploads, clock)
         if not xa and not (auto_commit_sends and auto_commit_acks):
             self._transaction = self._begin()
         registry.add(self)

@@ -114,6 +114,11 @@ class Upload(Machine[State, Event]):
         """Whether everything came and its file is being made safe."""
         return self._state is State.STORING
 
+    @property
+    def receiving(self) -> bool:
+        """Whether pieces are taken."""
+        return self._state is State.RECEIVING
+
     def fail(self, error: BrokerError) -> None:
         """It cannot become a message; the first error is told."""
         self.fire(Event.FAIL, error)

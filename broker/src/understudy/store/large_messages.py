@@ -85,7 +85,7 @@ class LargeMessages:
         self._clock = clock
         self._why_not_remove = why_not_remove
         self._retention = retention
-        self._unfinished_max = LARGE_MESSAGES_UNFINISHED_MAX if unfinished_max is None else unfinished_max
+        self.unfinished_max = LARGE_MESSAGES_UNFINISHED_MAX if unfinished_max is None else unfinished_max
         self._not_logged: set[int] = set()
         """Files of messages that are not durable: no record names them, so nobody could send them again."""
         self._context: OperationContext | None = None
@@ -148,7 +148,7 @@ class LargeMessages:
         Raises:
             LimitExceeded: ``unfinished_max`` of them are unfinished.
         """
-        if self.unfinished >= self._unfinished_max:
+        if self.unfinished >= self.unfinished_max:
             raise LimitExceeded(f"{self.unfinished} unfinished large messages", hint="try again later")
         return LargeFile(self, file_id, durable, failed)
 

@@ -200,6 +200,8 @@ class CoreConnection:
             raise RemoteProtocolError(f"no login within {LOGIN_TIMEOUT_MS} ms")
         for session in self.sessions.values():
             session.channel.flush_confirmations()
+        for session in list(self.uploading):
+            session.session.large.check_idle()
 
     def writable(self) -> bool:
         """Whether the peer takes what we send; deliveries pause while it does not."""
