@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from typing import Any
 
 import aiohttp
@@ -30,12 +31,20 @@ AUTHORIZED = {"Authorization": f"Bearer {TOKEN}"}
 Test = Callable[[ManagementServer, FakeNodeView], Awaitable[None]]
 
 
-def serve(test: Test, *, deadline_ms: int = 5_000, token: str = TOKEN, view: FakeNodeView | None = None) -> None:
+def serve(
+    test: Test,
+    *,
+    deadline_ms: int = 5_000,
+    token_deadline_ms: int = 5_000,
+    token: str = TOKEN,
+    view: FakeNodeView | None = None,
+) -> None:
     """Run a test against a server of its own."""
 
     async def run() -> None:
         node = view or FakeNodeView()
-        server = ManagementServer(node, ManagementListener("127.0.0.1", 0, token), deadline_ms=deadline_ms)
+        listener = ManagementListener("127.0.0.1", 0, token)
+        server = ManagementServer(node, listener, deadline_ms=deadline_ms, token_deadline_ms=token_deadline_ms)
         await server.start()
         try:
             await asyncio.wait_for(test(server, node), 20)
@@ -317,7 +326,7 @@ def test_who_is_slow_is_cut_off_at_the_deadline(data: bytes) -> None:
         assert b"HTTP/1.1 2" not in await raw(server, data)
         assert node.stops == []
 
-    serve(test, deadline_ms=200)
+    serve(test, deadline_ms=200, token_deadline_ms=200)
 
 
 def test_connections_are_counted_and_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -325,15 +334,50 @@ def test_connections_are_counted_and_bounded(monkeypatch: pytest.MonkeyPatch) ->
 
     async def test(server: ManagementServer, node: FakeNodeView) -> None:
         idle = [await asyncio.open_connection("127.0.0.1", server.listener.port) for _ in range(2)]
-        assert await raw(server, b"GET /health/live HTTP/1.1\r\nHost: x\r\n\r\n") == b""
+        assert b" 200 " in await raw(server, b"GET /health/live HTTP/1.1\r\nHost: x\r\n\r\n")
+        with suppress(ConnectionError):
+            assert await idle[0][0].read() == b"", "the oldest made room"
+        assert len(server.connections) <= 2
+        idle[1][1].write(b"GET /health/live HTTP/1.1\r\nHost: x\r\n\r\n")
+        assert b" 200 " in await idle[1][0].read()
         for _, writer in idle:
             writer.close()
-            await writer.wait_closed()
-        while server.connections:
-            await asyncio.sleep(0)
-        assert b" 200 " in await raw(server, b"GET /health/live HTTP/1.1\r\nHost: x\r\n\r\n")
 
     serve(test)
+
+
+def test_those_with_the_token_leave_some_connections_to_health(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They are not displaced either."""
+    monkeypatch.setattr(http, "HTTP_CONNECTIONS_MAX", 3)
+    monkeypatch.setattr(http, "HTTP_AUTHENTICATED_MAX", 2)
+    head = (
+        f"POST /api/v1/node/stop HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {TOKEN}\r\nContent-Length: 2\r\n\r\n"
+    ).encode()
+
+    async def test(server: ManagementServer, node: FakeNodeView) -> None:
+        slow = [await asyncio.open_connection("127.0.0.1", server.listener.port) for _ in range(2)]
+        for _, writer in slow:
+            writer.write(head)
+        while server.strangers or len(server.connections) < 2:
+            await asyncio.sleep(0)
+        strangers = [await asyncio.open_connection("127.0.0.1", server.listener.port) for _ in range(5)]
+        assert b" 200 " in await raw(server, b"GET /health/live HTTP/1.1\r\nHost: x\r\n\r\n")
+        assert b" 503 " in await raw(server, head + b"{}")
+        for reader, writer in slow:
+            writer.write(b"{}")
+            assert b" 202 " in await reader.read()
+        for _, writer in (*slow, *strangers):
+            writer.close()
+
+    serve(test)
+
+
+def test_the_deadline_before_the_token_is_shorter() -> None:
+    async def test(server: ManagementServer, node: FakeNodeView) -> None:
+        assert await raw(server, b"GET /health/live HT") == b""
+        assert (await ask(server, "GET", "/api/v1/node"))[0] == 200
+
+    serve(test, token_deadline_ms=200)
 
 
 def test_a_failing_view_is_one_bad_answer() -> None:

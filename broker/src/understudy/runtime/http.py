@@ -3,7 +3,9 @@
 It runs on the node's own loop, in every state of the node. It is closed by default: everything
 but ``/health/*`` needs the bearer token, a host that is not loopback needs ``allow_remote``, and
 no answer allows another origin. A connection serves one request and has a deadline for all of it,
-so neither a slow head, a slow body nor a slow reader can hold it (facts users s. 4, attack 14).
+so neither a slow head, a slow body nor a slow reader can hold it (facts users s. 4, attack 14). Before
+the token that deadline is short, and connections without one displace each other: however many there
+are, ``/health`` answers.
 
 Not here: TLS; put a terminating proxy before it or keep it on loopback.
 """
@@ -34,10 +36,14 @@ log = logging.getLogger(__name__)
 _ACCESS_LOG: Final = logging.getLogger(f"{__name__}.access")
 _ACCESS_LOG.setLevel(logging.WARNING)
 
-#: From the first byte of a connection to the last byte of its answer.
+#: From the token of a request to the last byte of its answer.
 REQUEST_DEADLINE_MS: Final = 30_000
-#: Connections at once; more are closed unanswered.
+#: From the beginning of a connection to its token; for ``/health/*``, which needs none, to the last byte of its answer.
+TOKEN_DEADLINE_MS: Final = 5_000
+#: Connections at once; for each one more the oldest that has not shown the token is closed.
 HTTP_CONNECTIONS_MAX: Final = 64
+#: Those among them that have shown the token; the others are for ``/health/*`` and for showing it.
+HTTP_AUTHENTICATED_MAX: Final = 48
 #: Largest request line and largest single header. Bytes.
 HTTP_HEADER_BYTES_MAX: Final = 8 * 1024
 #: Time in-flight requests have to end when the server stops.
@@ -63,14 +69,25 @@ class ManagementServer:
     Args:
         view: The node; asked at every request.
         listener: Where, and with which token.
-        deadline_ms: From the first byte of a connection to the last of its answer.
+        deadline_ms: From the token to the last byte of the answer.
+        token_deadline_ms: From the beginning of a connection to its token.
     """
 
-    def __init__(self, view: NodeView, listener: ManagementListener, *, deadline_ms: int = REQUEST_DEADLINE_MS) -> None:
+    def __init__(
+        self,
+        view: NodeView,
+        listener: ManagementListener,
+        *,
+        deadline_ms: int = REQUEST_DEADLINE_MS,
+        token_deadline_ms: int = TOKEN_DEADLINE_MS,
+    ) -> None:
         self.view = view
         self.listener = listener
         self.deadline_ms = deadline_ms
+        self.token_deadline_ms = token_deadline_ms
         self.connections: set[_HttpConnection] = set()
+        self.strangers: dict[_HttpConnection, None] = {}
+        """Those of them that have not shown the token, the oldest first."""
         self._registry = make_registry(view)
         ProcessCollector(namespace="understudy", registry=self._registry)
         self._refused = 0
@@ -138,6 +155,8 @@ class ManagementServer:
             response = refuse(401, "authentication-failed", "the bearer token is missing or wrong")
             response.headers["WWW-Authenticate"] = 'Bearer realm="understudy"'
             return response
+        if not path.startswith("/health/") and not cast(_HttpConnection, request.protocol).authenticate():
+            return refuse(503, "limit-exceeded", f"{HTTP_AUTHENTICATED_MAX} requests are being served, try again")
         if request.content_length is not None and request.content_length > HTTP_BODY_BYTES_MAX:
             return _too_large()
         method = "GET" if request.method == "HEAD" else request.method
@@ -287,16 +306,36 @@ class _HttpConnection(web.RequestHandler):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         super().connection_made(transport)
         self._socket = cast(asyncio.Transport, transport)  # uvloop's is one without saying so
-        connections = self._management.connections
-        connections.add(self)
-        if len(connections) > HTTP_CONNECTIONS_MAX:
-            self.expire()
-            return
-        loop = asyncio.get_running_loop()
-        self._deadline = loop.call_later(self._management.deadline_ms / 1000, self.expire)
+        management = self._management
+        management.connections.add(self)
+        management.strangers[self] = None
+        if len(management.connections) > HTTP_CONNECTIONS_MAX:
+            oldest = next(iter(management.strangers))
+            oldest.forget()
+            oldest.expire()
+        self._end_in(management.token_deadline_ms)
+
+    def authenticate(self) -> bool:
+        """Its request has shown the token. False: too many others are being served."""
+        management = self._management
+        if len(management.connections) - len(management.strangers) >= HTTP_AUTHENTICATED_MAX:
+            return False
+        management.strangers.pop(self, None)
+        self._end_in(management.deadline_ms)
+        return True
+
+    def forget(self) -> None:
+        """It does not count any more."""
+        self._management.connections.discard(self)
+        self._management.strangers.pop(self, None)
+
+    def _end_in(self, deadline_ms: int) -> None:
+        if self._deadline is not None:
+            self._deadline.cancel()
+        self._deadline = asyncio.get_running_loop().call_later(deadline_ms / 1000, self.expire)
 
     def connection_lost(self, exc: BaseException | None) -> None:
-        self._management.connections.discard(self)
+        self.forget()
         if self._deadline is not None:
             self._deadline.cancel()
         super().connection_lost(exc)
