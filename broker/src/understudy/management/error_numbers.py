@@ -46,7 +46,7 @@ NUMBERS: Final[Mapping[type[BrokerError], int]] = {
 }
 
 
-def numbered(error: BrokerError) -> str:
+def numbered(error: BrokerError, text: str) -> str:
     """The text of an error, behind its number if it has one."""
     number = NUMBERS.get(type(error))
-    return str(error) if number is None else f"AMQ{number}: {error}"
+    return text if number is None else f"AMQ{number}: {text}"

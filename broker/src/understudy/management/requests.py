@@ -21,6 +21,7 @@ from understudy.management.error_numbers import numbered
 from understudy.management.invocation import Invocations, Requester
 from understudy.message import CORRELATION_ID, REPLY_TO, Message, MessageType
 from understudy.properties import Properties, decode_simple_string, encode_simple_string
+from understudy.session.error_texts import ErrorTexts
 from understudy.session.security import SessionSecurity
 
 RESOURCE: Final = "_AMQ_ResourceName"
@@ -43,7 +44,7 @@ class ManagementRequests:
         """Carry out a request; ``reply`` is called once, mostly before this returns."""
 
         def answer(result: object, error: BrokerError | None) -> None:
-            reply(_reply(request, result, error))
+            reply(_reply(request, result, error, self._invocations.node.services.error_texts))
 
         requester = Requester(security, remote_address.rpartition(":")[0])
         properties = request.properties
@@ -85,14 +86,15 @@ def parameters_of(request: Message) -> Sequence[object]:
     return values
 
 
-def _reply(request: Message, result: object, error: BrokerError | None) -> Message:
+def _reply(request: Message, result: object, error: BrokerError | None, texts: ErrorTexts) -> Message:
     if error is None and result is not None:
         text = json.dumps([result], ensure_ascii=False, separators=(",", ":"))
         if len(text) > STRING_UNITS_MAX:
             error = LimitExceeded(f"a result of {len(text)} characters, limit {STRING_UNITS_MAX}: ask for a page of it")
     if error is not None:
         # Artemis gives attributes that cannot be read no number
-        text = json.dumps([numbered(error) if OPERATION in request.properties else str(error)])
+        told = texts.remote(error)
+        text = json.dumps([numbered(error, told) if OPERATION in request.properties else told])
     properties = Properties({SUCCEEDED: error is None})
     for name in (REPLY_TO, CORRELATION_ID):
         if name in request.properties:

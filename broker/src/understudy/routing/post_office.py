@@ -362,7 +362,7 @@ class PostOffice:
             scheduled_ms = self.scheduled_ms(message) if SCHEDULED_DELIVERY in properties else 0
             self.accept(address, message, queues, scheduled_ms, order, done, transaction, duplicate_id)
         except DiskFull as error:
-            raise AddressFull(f"address {address.name!r}: {error}") from error
+            raise AddressFull(f"address {address.name!r}: the disk of the broker is full", hint=error.hint) from error
 
     @staticmethod
     def scheduled_ms(message: Message) -> int:

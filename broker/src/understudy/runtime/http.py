@@ -30,6 +30,7 @@ from understudy.management import controls, openapi
 from understudy.management.controls import NodeView
 from understudy.management.metrics import make_registry
 from understudy.runtime.management_listener import ManagementListener
+from understudy.session.error_texts import ErrorTexts
 
 log = logging.getLogger(__name__)
 #: Requests are not logged one by one: a scrape every few seconds would drown what matters.
@@ -90,6 +91,7 @@ class ManagementServer:
         """Those of them that have not shown the token, the oldest first."""
         self._registry = make_registry(view)
         ProcessCollector(namespace="understudy", registry=self._registry)
+        self._error_texts = ErrorTexts("M")
         self._refused = 0
         self._refusals_told_s = -REFUSALS_TOLD_S
         self._servers: list[asyncio.Server] = []
@@ -140,7 +142,7 @@ class ManagementServer:
         try:
             response = await self._route(request)
         except BrokerError as error:
-            response = refuse(500, error.code, str(error))
+            response = refuse(500, error.code, self._error_texts.remote(error))
         except Exception:
             # the root of a request's task: one bad answer must not take the node down
             log.exception("management request failed", extra={"path": request.path})
@@ -235,9 +237,10 @@ class ManagementServer:
 
         def answer(result: object, error: BrokerError | None) -> None:
             if not answered.done():
-                answered.set_result(
-                    _answer(200, {"result": result}) if error is None else refuse(422, error.code, str(error))
-                )
+                if error is None:
+                    answered.set_result(_answer(200, {"result": result}))
+                else:
+                    answered.set_result(refuse(422, error.code, self._error_texts.remote(error)))
 
         try:
             self.view.invoke(wanted, answer)

@@ -12,6 +12,7 @@ Invariant: every login that was taken is told exactly once, on the loop, unless 
 
 from __future__ import annotations
 
+import logging
 from collections import Counter, OrderedDict, deque
 from collections.abc import Callable
 from functools import partial
@@ -22,6 +23,8 @@ from understudy.ports import Worker
 from understudy.security.authentication import PasswordCheck, Principal
 from understudy.security.authorization import SecurityPolicy
 from understudy.security.login_guard import LoginGuard
+
+log = logging.getLogger(__name__)
 
 Told = Callable[[Principal | BrokerError], None]
 """Called once with who it is, or why that could not be proved."""
@@ -164,7 +167,8 @@ class Logins:
         outcome: Principal | BrokerError
         try:
             if error is not None:
-                raise SessionRejected(f"the password could not be checked: {error!r}")
+                log.error("a password could not be checked", exc_info=error)
+                raise SessionRejected("the password could not be checked, try again")
             outcome = check.check.finish(answer[0])
         except BrokerError as failure:
             forget_frames(failure)

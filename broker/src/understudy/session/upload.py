@@ -207,5 +207,10 @@ def _meaning(error: BrokerError) -> BrokerError:
     means for certain that the message was not taken.
     """
     if isinstance(error, DiskFull):
-        return AddressFull(f"large message: {error}")
-    return LargeMessageFailed(f"large message: {error}") if isinstance(error, StoreError) else error
+        meaning: BrokerError = AddressFull("no space for the large message", hint=error.hint)
+    elif isinstance(error, StoreError):
+        meaning = LargeMessageFailed("the body of the large message could not be stored")
+    else:
+        return error
+    meaning.__cause__ = error
+    return meaning

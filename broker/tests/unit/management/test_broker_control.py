@@ -23,6 +23,7 @@ from understudy.ids import Xid
 from understudy.management.broker_control import duration_text
 from understudy.management.controls_by_name import CONTROLS
 from understudy.security.authorization import NoSecurity, Principal
+from understudy.security.login_guard import FAILURES_OF_USER_MAX
 from understudy.wire.core import packets
 from understudy.wire.core.transport import TransportConfiguration
 
@@ -284,7 +285,7 @@ def test_sending_to_an_address_and_to_one_queue() -> None:
 def test_a_named_sender_needs_its_password_and_its_permission() -> None:
     node = ManagedWorld(security=KnowsNobody())
     node.world.queue("q")
-    for _ in range(10):
+    for _ in range(FAILURES_OF_USER_MAX):
         assert "who?" in node.refused("queue.q", "sendMessage", None, 3, "x", True, "eve", "guess")
     assert "wait" in node.refused("queue.q", "sendMessage", None, 3, "x", True, "eve", "guess"), "guesses are counted"
     assert node.ask("queue.q", "countMessages") == 0

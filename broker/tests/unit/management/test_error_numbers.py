@@ -9,8 +9,8 @@ from understudy.management.error_numbers import NUMBERS, numbered
 
 
 def test_what_scripts_look_for() -> None:
-    assert numbered(QueueExists("queue 'q' already exists")) == "AMQ229019: queue 'q' already exists"
-    assert numbered(DiskFull("no room")) == "no room", "what has no number of its own is not given one"
+    assert numbered(QueueExists(), "queue 'q' already exists") == "AMQ229019: queue 'q' already exists"
+    assert numbered(DiskFull(), "no room") == "no room", "what has no number of its own is not given one"
 
 
 @pytest.mark.parametrize("kind", NUMBERS)

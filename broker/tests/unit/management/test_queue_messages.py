@@ -190,7 +190,7 @@ def test_a_move_that_cannot_be_written_leaves_the_message() -> None:
     node, queue = loaded(3)
     target = node.world.queue("other")
     node.store.full = True
-    assert "no room" in node.refused("queue.q", "moveMessages", None, "other")
+    assert "the disk of the broker is full" in node.refused("queue.q", "moveMessages", None, "other")
     assert (numbers(queue), numbers(target)) == ([0, 1, 2], [])
     whole(node, queue)
     node.store.full = False

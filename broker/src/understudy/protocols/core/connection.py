@@ -348,7 +348,8 @@ class CoreConnection:
         if isinstance(error, AuthenticationFailed) and self.services.listener is not None:
             self.services.listener.login_refused(user, self.connection.peer)
         log.info("session refused", extra={"peer": self.connection.peer, "error": str(error)})
-        self.send(packets.ExceptionResponse(code_of(error), str(error), None), SESSION_SETUP_CHANNEL)
+        text = self.services.error_texts.remote(error)
+        self.send(packets.ExceptionResponse(code_of(error), text, None), SESSION_SETUP_CHANNEL)
 
     def _create_session(self, packet: packets.CreateSession | packets.CreateSessionV2) -> None:
         if not OLDEST_SESSION_VERSION <= packet.version <= SERVER_VERSION:

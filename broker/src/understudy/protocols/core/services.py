@@ -17,6 +17,7 @@ from understudy.routing.post_office import PostOffice
 from understudy.security.authorization import Principal, SecurityPolicy
 from understudy.security.logins import Logins
 from understudy.session.connection_scope import ConnectionScope
+from understudy.session.error_texts import ErrorTexts
 from understudy.session.management import Management
 from understudy.session.registry import SessionRegistry
 from understudy.session.resource_registry import ResourceRegistry
@@ -104,6 +105,7 @@ class CoreServices:
     management: Management | None = None
     """Carries out requests that are sent to the management address; None: there is no such address."""
     listener: ConnectionListener | None = None
+    error_texts: ErrorTexts = field(default_factory=ErrorTexts)
     connections_total: int = 0
     """Clients that connected since the activation."""
 

@@ -123,7 +123,11 @@ class CoreSession:
 
     def _fail(self, correlation_id: int | None, error: BrokerError) -> None:
         if not self.gives_up(error):
-            self.reply(packets.ExceptionResponse(code_of(error), str(error), correlation_id))
+            self.reply(packets.ExceptionResponse(code_of(error), self.text_of(error), correlation_id))
+
+    def text_of(self, error: BrokerError) -> str:
+        """What the client is told of it."""
+        return self.channel.connection.services.error_texts.remote(error)
 
     def gives_up(self, error: BrokerError) -> bool:
         """Whether the store has failed and the node ends: what became of the request is unknown, and

@@ -34,7 +34,7 @@ def _request(handler: CoreSession, packet: Any) -> None:
         forget_frames(error)
         if handler.gives_up(error):
             return
-        answer = _refusal(error)
+        answer = _refusal(handler, error)
     handler.session.when_durable(handler.channel.send_packet, answer)
 
 
@@ -43,7 +43,7 @@ def _commit(handler: CoreSession, packet: packets.XaCommit) -> None:
         if error is None:
             handler.channel.send_packet(_OK)
         elif not handler.gives_up(error):
-            handler.channel.send_packet(_refusal(error))
+            handler.channel.send_packet(_refusal(handler, error))
 
     try:
         handler.session.branches.commit(packet.xid, one_phase=packet.one_phase, done=done)
@@ -51,12 +51,12 @@ def _commit(handler: CoreSession, packet: packets.XaCommit) -> None:
         forget_frames(error)
         if handler.gives_up(error):
             return
-        handler.session.when_durable(handler.channel.send_packet, _refusal(error))
+        handler.session.when_durable(handler.channel.send_packet, _refusal(handler, error))
 
 
-def _refusal(error: BrokerError) -> packets.Packet:
+def _refusal(handler: CoreSession, error: BrokerError) -> packets.Packet:
     code = error.xa_code if isinstance(error, XaError) else XaCode.RESOURCE_MANAGER_ERROR
-    return packets.XaResponse(True, code, str(error))
+    return packets.XaResponse(True, code, handler.text_of(error))
 
 
 def _failed(handler: CoreSession, packet: packets.XaFailed) -> None:
