@@ -104,6 +104,7 @@ class Logins:
         try:
             found = self._policy.begin(user, password)
         except AuthenticationFailed:
+            self._guard.check(host, user, proved=proved_user is not None)
             self._guard.failed(host, user)
             self.failed_count += 1
             raise
