@@ -429,6 +429,7 @@ OF_THE_NODE: Final = frozenset(
 
 #: A pattern of ``resource.operation(…)path``, and which difference it is.
 EXPECTED: Final = (
+    (r"notASetting", "added settings"),
     (r"createAddress\(\"bad\"|listQueues\(.*(wrong|WRONG|no json)|createDivert\(\"bad\"|\"UNICAST\"", "texts"),
     (r"createQueue\(\"no json|nameless|sendMessage\(.*(\"a\": 1|%%%)|changeMessagePriority\(…, 18", "texts"),
     (r"unknown|destroyQueue\(\"odd|createDivert\(\"d\", .*null, null\)|browse\(0, 1\)", "refused"),
@@ -436,7 +437,6 @@ EXPECTED: Final = (
     (r"\.(msgSent|msgSizeSent|lastProducedMessageID)", "counters"),
     (r"browse\(", "browse"),
     (r"getAddressSettingsAsJSON", "settings"),
-    (r"notASetting", "added settings"),
     # defaults that Artemis shows for every setting
     (r"addAddressSettings\(.*\.(managementBrowsePageSize|slowConsumerThresholdMeasurementUnit)", "settings"),
     (r"createQueue\(.*\.enabled:|createQueue\(.*, true\)\.", "queue"),
