@@ -52,7 +52,12 @@ def work(rig: Rig, count: int, follower: Follower | None = None) -> None:
 
 def new_rig(stream: random.Random) -> Rig:
     """Consolidating all the time, now and then, or not."""
-    return Rig(stream, compact_segments_min=stream.choice((0, 1, 1, 1, 2)), compact_percent=stream.choice((0, 50, 100)))
+    return Rig(
+        stream,
+        compact_segments_min=stream.choice((0, 1, 1, 1, 2)),
+        compact_percent=stream.choice((0, 50, 100)),
+        with_settings=True,
+    )
 
 
 def one_life(

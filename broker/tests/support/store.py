@@ -17,6 +17,7 @@ from understudy.store.journal import SEGMENT_BYTES_MIN
 from understudy.store.message_store import MessageStore
 from understudy.store.records import AddressRecord, QueueRecord
 from understudy.store.reference import LargeReference
+from understudy.store.setting_record import SettingKind, SettingRecord
 from understudy.store.settings import StoreSettings
 from understudy.store.state import StoreState
 from understudy.testing.manual_time import ManualTime
@@ -49,6 +50,7 @@ class Model:
     def contents(self) -> dict[str, Any]:
         """Everything, as ``contents_of`` gives it for a state."""
         state: dict[str, Any] = {"addresses": {}, "queues": {}, "messages": {}, "duplicates": {}, "prepared": {}}
+        state["settings"] = {}
         open_transactions: dict[int, list[tuple[str, tuple[Any, ...]]]] = {}
         prepared: dict[int, bytes] = {}
         for _, name, arguments in self.operations:
@@ -121,6 +123,10 @@ class Model:
         elif name == "queue-":
             state["queues"].pop(arguments[0], None)
             messages.pop(arguments[0], None)
+        elif name == "setting":
+            state["settings"].pop(arguments[0].key, None)
+            if arguments[0].values is not None:
+                state["settings"][arguments[0].key] = arguments[0]
         else:
             raise AssertionError(name)
 
@@ -146,6 +152,7 @@ def contents_of(state: StoreState) -> dict[str, Any]:
     return {
         "addresses": dict(state.addresses),
         "queues": dict(state.queues),
+        "settings": dict(state.settings),
         "messages": {
             queue_id: {
                 reference.message_id: [
@@ -194,10 +201,14 @@ class Rig:
         compact_segments_min: int = 0,
         compact_percent: int = 60,
         with_large: bool = False,
+        with_settings: bool = False,
     ) -> None:
-        """``with_large``: some messages are large, and routing's part is played: it holds and releases files."""
+        """``with_large``: some messages are large, and routing's part is played: it holds and releases files.
+        ``with_settings``: management adds and removes settings, too.
+        """
         self.stream = stream
         self.with_large = with_large
+        self.with_settings = with_settings
         self.files = LargeFiles(self)
         self.prepared: dict[int, tuple[list[tuple[int, int]], list[tuple[int, int]]]] = {}
         """What prepared transactions have added and acknowledged."""
@@ -299,6 +310,8 @@ class Rig:
             (1, self.remove_queue),
             (1, self.remove_address),
         ]
+        if self.with_settings:
+            choices.append((2, self.setting))
         if self.with_large:
             choices += [(4, self.send_large), (12, self.send_in_transaction), (2, self.decide)]
         (operation,) = self.stream.choices([choice for _, choice in choices], [weight for weight, _ in choices])
@@ -319,6 +332,14 @@ class Rig:
         )
         self.model.add(self.store.store_queue(record), "queue", record)
         self.queue_ids.append(record.queue_id)
+
+    def setting(self) -> None:
+        """Management adds, replaces or removes one of a few settings."""
+        assert self.store is not None
+        match = f"a.{self.stream.randrange(4)}"
+        values = None if self.stream.random() < 0.3 else {"redeliveryDelay": self.stream.randrange(1000)}
+        record = SettingRecord(self.stream.choice(list(SettingKind)), match, values)
+        self.model.add(self.store.store_setting(record), "setting", record)
 
     def remove_queue(self) -> None:
         assert self.store is not None

@@ -72,15 +72,15 @@ class NodeSettings:
         """
         restored: list[SecuritySettingConfiguration] = []
         for record in state.settings.values():
-            self._matches[record.kind].add(record.match)
+            self._matches[record.scope].add(record.match)
             try:
-                if record.kind is SettingKind.ADDRESS:
+                if record.scope is SettingKind.ADDRESS:
                     setting = parse_address_setting(record.match, record.values or {})
                     self._office.directory.settings.add(setting)
                 else:
                     restored.append(parse_security_setting(record.match, record.values or {}))
             except ValueError as error:
-                raise StoreError(f"the {record.kind} setting {record.match!r} in the log is none: {error}") from error
+                raise StoreError(f"the {record.scope} setting {record.match!r} in the log is none: {error}") from error
         self._security.restore(restored)
 
     # -- by management ----------------------------------------------------------------------------
@@ -131,9 +131,9 @@ class NodeSettings:
             self._security.remove(match)
 
     def _keep(self, record: SettingRecord) -> None:
-        known = self._matches[record.kind]
+        known = self._matches[record.scope]
         if record.match not in known and len(known) >= SETTINGS_MAX:
-            raise LimitExceeded(f"{len(known)} {record.kind} settings, limit {SETTINGS_MAX}")
+            raise LimitExceeded(f"{len(known)} {record.scope} settings, limit {SETTINGS_MAX}")
         size_bytes = len(encode_setting(record))
         if size_bytes > SETTING_BYTES_MAX:
             raise LimitExceeded(f"a setting of {size_bytes} bytes, limit {SETTING_BYTES_MAX}")

@@ -27,7 +27,7 @@ class SettingKind(StrEnum):
 class SettingRecord:
     """The setting of one match."""
 
-    kind: SettingKind
+    scope: SettingKind
     match: str
     values: Mapping[str, object] | None
     """None: the setting was removed."""
@@ -35,14 +35,14 @@ class SettingRecord:
     @property
     def key(self) -> tuple[SettingKind, str]:
         """What a later record replaces."""
-        return self.kind, self.match
+        return self.scope, self.match
 
 
 def encode_setting(record: SettingRecord) -> bytes:
     """Payload of SETTING."""
     values = None if record.values is None else dict(record.values)
     return json.dumps(
-        {"kind": record.kind.value, "match": record.match, "values": values}, separators=(",", ":"), sort_keys=True
+        {"kind": record.scope.value, "match": record.match, "values": values}, separators=(",", ":"), sort_keys=True
     ).encode("ascii")
 
 

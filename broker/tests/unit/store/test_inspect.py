@@ -10,6 +10,7 @@ from tests.support.store import DIRECTORY, NODE_ID, Rig
 
 from understudy.store.inspect import describe, is_store, read_log, verify
 from understudy.store.records import RecordType
+from understudy.store.setting_record import SettingKind, SettingRecord
 
 
 @pytest.fixture
@@ -85,6 +86,16 @@ def test_records_are_described_as_json(rig: Rig) -> None:
             assert "encoded" not in values
     assert {"EPOCH", "SEAL", "MESSAGE_ADD", "ACKNOWLEDGE", "QUEUE_ADD", "ADDRESS_ADD"} <= kinds
     assert kinds <= {kind.name for kind in RecordType}
+
+
+def test_settings_are_described_with_their_values() -> None:
+    rig = Rig(random.Random(1))
+    rig.activate("a").store_setting(SettingRecord(SettingKind.ADDRESS, "a.#", {"redeliveryDelay": 5}))
+    rig.settle()
+    values = [describe(logged, NODE_ID) for logged in read_log(rig.disk("j"), DIRECTORY)]
+    (found,) = [each for each in values if each["kind"] == "SETTING"]
+    assert (found["scope"], found["match"], found["values"]) == ("address", "a.#", {"redeliveryDelay": 5})
+    json.dumps(found)
 
 
 def test_is_store(rig: Rig) -> None:
