@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Mapping
 
 import pytest
 
+from support.large import Node
 from support.routing import World, text
+from support.store import Rig
 from understudy.config.model import AddressSettingsConfiguration, RoutingType
 from understudy.errors import DiskFull
 from understudy.message import ROUTING_TYPE
@@ -119,3 +122,23 @@ def test_what_cannot_be_made_is_missing(monkeypatch: pytest.MonkeyPatch, caplog:
     monkeypatch.setattr(world.store, "store_queue", refuse)
     world.office.directory.create_address("news", {MULTICAST})
     assert "no retroactive resources" in caplog.text
+
+
+def test_the_next_activation_finds_them() -> None:
+    rig = Rig(random.Random(1))
+    settings = {"news": {"retroactive_message_count": 2}}
+    before = Node(rig, "a", settings)
+    Retroactive(before.world.office, PREFIX)
+    news(before.world, *"abc")
+    before.settle()
+    rig.die(power_loss=True)
+    after = Node(rig, "b", settings)
+    Retroactive(after.world.office, PREFIX)
+    assert sorted(after.world.office.directory.addresses) == ["$.internal.news.address.retro", "news"]
+    assert len(after.world.office.directory.queues) == 2
+    queue = after.world.queue("q", address="news", routing_type=MULTICAST)
+    after.settle()
+    assert waits(queue) == [b"b", b"c"]
+    news(after.world, "d")
+    after.settle()
+    assert waits(queue) == [b"b", b"c", b"d"]
