@@ -134,13 +134,15 @@ class _Reader:
                 "a cluster connection needs a cluster-password of its own",
                 hint="the default is known to everybody",
             )
+        ha_policy = self._ha_policy(core)
+        self._check_announcement(core, ha_policy.role, connectors, cluster_connections)
         return Configuration(
             **values,
             wildcards=wildcards,
             connectors=connectors,
             acceptors=tuple(self._acceptors(core)),
             cluster_connections=cluster_connections,
-            ha_policy=self._ha_policy(core),
+            ha_policy=ha_policy,
             addresses=tuple(self._addresses(core)),
             resource_limits=self._resource_limits(core),
             diverts=tuple(self._diverts(core)),
@@ -266,6 +268,35 @@ class _Reader:
                     self._dialled(each, by_name) for each in static.all("connector-ref")
                 )
             yield ClusterConnectionConfiguration(name=name, discovery_group=self._discovery(core, node), **values)
+
+    def _check_announcement(
+        self,
+        core: Node,
+        role: model.Role,
+        connectors: tuple[ConnectorConfiguration, ...],
+        connections: tuple[ClusterConnectionConfiguration, ...],
+    ) -> None:
+        """A node of a pair announces itself, with the connector of the first cluster connection, to the addresses of
+        its static connectors that are not its own. Where none is left it would never be announced: the other node
+        would not fail back, and clients would not learn of the backup.
+        """
+        holder = core.child("cluster-connections")
+        if role is model.Role.PRIMARY_ONLY or not connections or holder is None:
+            return
+        places = {each.name: (each.host.lower(), each.port) for each in connectors}
+        first = connections[0]
+        host, port = own = places[first.connector_ref]
+        if not first.static_connectors or any(places[name] != own for name in first.static_connectors):
+            return
+        node = next(iter(holder.all("cluster-connection"))).child("connector-ref") or holder
+        message = (
+            f"connector-ref {first.connector_ref!r} and every static connector of {first.name!r} are tcp://{host}:{port}:"
+            " this node would never announce itself to the other one"
+        )
+        hint = "connector-ref is the address of this node, static-connectors name the other node"
+        if role is model.Role.BACKUP:
+            raise self._error(node, message, hint=hint)
+        self._document.warn("announcement", f"{message} ({hint})", node.path, node.line)
 
     def _reference(self, node: Node, connectors: Mapping[str, ConnectorConfiguration]) -> ConnectorConfiguration:
         name = str(node.value)

@@ -26,7 +26,8 @@ log = logging.getLogger(__name__)
 #: How often a passive node asks for the lock. Polling, never a blocking lock: a blocked request on
 #: a network file system is served late or never (facts users s. 2, IBM APAR IT43349).
 LOCK_POLL_MS: Final = 100
-#: How long a backup that found the store cleanly stopped waits before it looks again.
+#: How often a passive node reads the state of the store while the lock is taken, and how long a backup that found the
+#: store cleanly stopped waits before it looks again. Once the lock is had the state is always read.
 STATE_POLL_MS: Final = 1_000
 #: How often an active backup looks for a primary that wants to come back.
 FAILBACK_POLL_MS: Final = 200
@@ -164,6 +165,10 @@ class SharedStorePolicy(Machine[State, Event]):
         self._waiting_since_ms = 0
         self._proved_ms = 0
         self._free_since_ms: int | None = None
+        self._store_state = ""
+        """As it was read last."""
+        self._state_read_ms: int | None = None
+        """When that was; None: it is to be read now."""
         self._fail_over = False
         self._stop_wanted = False
         self._error: BrokerError | None = None
@@ -243,7 +248,7 @@ class SharedStorePolicy(Machine[State, Event]):
             self.fire(Event.PRIMARY_LOCK_TAKEN)
             return
         self._check_lock_timeout()
-        if self._lock.read_state() == OWNED:
+        if self._state_is_due() and self._read_state() == OWNED:
             # the node that is active wrote L after us (it was activating meanwhile): ask again
             self._lock.write_state(WANTED)
         self._later(LOCK_POLL_MS, self._poll_as_primary)
@@ -261,12 +266,24 @@ class SharedStorePolicy(Machine[State, Event]):
 
     def _stand_by(self) -> None:
         self._free_since_ms = None
+        self._state_read_ms = None
         self._node.announce()
         self._node.follow()
         self._guarded(self._poll_as_backup)
 
+    def _state_is_due(self) -> bool:
+        read_ms = self._state_read_ms
+        return read_ms is None or self._clock.monotonic_ms() - read_ms >= STATE_POLL_MS
+
+    def _read_state(self) -> str:
+        self._state_read_ms = self._clock.monotonic_ms()
+        self._store_state = self._lock.read_state()
+        return self._store_state
+
     def _poll_as_backup(self) -> None:
-        state = self._lock.read_state()
+        state = self._store_state
+        if self._state_is_due() or state not in (OWNED, WANTED):
+            state = self._read_state()
         if state not in (OWNED, WANTED):
             self._later(STATE_POLL_MS if state == STOPPED_CLEANLY else LOCK_POLL_MS, self._poll_as_backup)
             return
@@ -274,7 +291,7 @@ class SharedStorePolicy(Machine[State, Event]):
             self._free_since_ms = None
             self._later(LOCK_POLL_MS, self._poll_as_backup)
             return
-        state = self._lock.read_state()
+        state = self._read_state()
         now_ms = self._clock.monotonic_ms()
         if self._free_since_ms is None:
             self._free_since_ms = now_ms

@@ -26,8 +26,17 @@ _FLOCK: Final = struct.Struct("hhqqi4x")
 assert sys.platform == "linux"
 
 
+#: How often a lock that another holder has is asked for with the same descriptor before the file is opened anew.
+_TRIES_PER_OPEN: Final = 10
+
+
 class RealFileLock:
-    """An exclusive lock on one file; the file is created if it is missing and never removed."""
+    """An exclusive lock on one file; the file is created if it is missing and never removed.
+
+    A lock that is not free is asked for again with the descriptor of the last try: on a network file system that is one
+    request instead of an open, a lock and a close. Every ``_TRIES_PER_OPEN`` tries the path is opened anew, so that a
+    file that was replaced is noticed.
+    """
 
     def __init__(self, path: str, descriptors: Descriptors | None = None) -> None:
         """Nothing is opened or locked yet.
@@ -39,20 +48,32 @@ class RealFileLock:
         self.path = path
         self._descriptors = descriptors
         self._descriptor = -1
+        """Of the lock that is held; -1 when none is."""
+        self._waiting = -1
+        """Of the last try that found the lock taken."""
+        self._tries = 0
 
     def try_acquire(self) -> bool:
         if self._descriptor >= 0:
             return True
-        try:
-            descriptor = self._open() if self._descriptors is None else self._descriptors.with_reserve(self._open)
-        except OSError as error:
-            raise DiskFailed(f"cannot open lock file {self.path}: {error.strerror}") from error
+        descriptor, self._waiting = self._waiting, -1
+        if descriptor >= 0 and self._tries >= _TRIES_PER_OPEN:
+            os.close(descriptor)
+            descriptor = -1
+        if descriptor < 0:
+            self._tries = 0
+            try:
+                descriptor = self._open() if self._descriptors is None else self._descriptors.with_reserve(self._open)
+            except OSError as error:
+                raise DiskFailed(f"cannot open lock file {self.path}: {error.strerror}") from error
+        self._tries += 1
         try:
             fcntl.fcntl(descriptor, _F_OFD_SETLK, _FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0))
         except OSError as error:
-            os.close(descriptor)
             if error.errno in (errno.EAGAIN, errno.EACCES):
+                self._waiting = descriptor
                 return False
+            os.close(descriptor)
             raise DiskFailed(f"cannot lock {self.path}: {error.strerror}") from error
         self._descriptor = descriptor
         if not self.verify():
@@ -65,10 +86,11 @@ class RealFileLock:
         return os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
 
     def release(self) -> None:
-        descriptor, self._descriptor = self._descriptor, -1
-        if descriptor >= 0:
+        descriptors, self._descriptor, self._waiting = (self._descriptor, self._waiting), -1, -1
+        for descriptor in descriptors:
             try:
-                os.close(descriptor)
+                if descriptor >= 0:
+                    os.close(descriptor)
             except OSError as error:
                 raise DiskFailed(f"cannot release lock {self.path}: {error.strerror}") from error
 

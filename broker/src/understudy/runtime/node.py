@@ -45,6 +45,8 @@ log = logging.getLogger(__name__)
 
 #: How often a passive node reads what the active one has written.
 FOLLOW_POLL_MS: Final = 50
+#: ... and how seldom at most: the time doubles with each poll that finds nothing.
+FOLLOW_IDLE_POLL_MS: Final = 1_000
 #: After an unreadable store, before following it anew from its beginning.
 FOLLOW_RETRY_MS: Final = 1_000
 #: While another node chooses the node id of a new store: how often and how many times to ask.
@@ -100,6 +102,7 @@ class BrokerNode:
         self._activation: asyncio.Task[None] | None = None
         self._tasks: set[asyncio.Task[None]] = set()
         self._follow_timer: asyncio.TimerHandle | None = None
+        self._follow_delay_ms = FOLLOW_POLL_MS
         self._disk_timer: asyncio.TimerHandle | None = None
         self.store: MessageStore | None = None
         self._large_writer: TurningLogWriter | None = None
@@ -243,11 +246,12 @@ class BrokerNode:
             self._ended.set_result(error)
 
     def _follow_step(self) -> None:
-        delay_ms = FOLLOW_POLL_MS
+        delay_ms = self._follow_delay_ms = min(2 * self._follow_delay_ms, FOLLOW_IDLE_POLL_MS)
         try:
             if self.follower is None:
                 self.follower = self._watch.follower()
-            self.follower.poll(FOLLOW_STEP_BYTES)
+            if self.follower.poll(FOLLOW_STEP_BYTES):
+                delay_ms = self._follow_delay_ms = FOLLOW_POLL_MS
             self.following_error = None
             if not self.follower.caught_up:
                 delay_ms = 0

@@ -157,6 +157,35 @@ def test_an_unknown_own_connector_is_refused() -> None:
     assert "there is no connector 'own'" in str(fails(cluster("", head=PASSWORD)))
 
 
+def pair_member(role: str, own: str, static: str) -> str:
+    """A member of a pair; ``own`` and ``static`` are the addresses of its connectors."""
+    return (
+        f'{PASSWORD}<connectors><connector name="own">{own}</connector><connector name="other">{static}</connector>'
+        '</connectors><cluster-connections><cluster-connection name="c">\n<connector-ref>own</connector-ref>'
+        "<static-connectors><connector-ref>other</connector-ref></static-connectors></cluster-connection>"
+        f"</cluster-connections><ha-policy><shared-store><{role}/></shared-store></ha-policy>"
+    )
+
+
+def test_a_backup_that_would_announce_itself_to_itself_is_refused() -> None:
+    """A broker.xml that was copied from the primary."""
+    error = fails(pair_member("backup", "tcp://one:61616", "tcp://ONE:61616?x=1"))
+    assert "connector-ref 'own' and every static connector of 'c' are tcp://one:61616" in str(error)
+    assert "static-connectors name the other node" in str(error)
+    assert error.line == 2
+
+
+def test_a_primary_that_would_announce_itself_to_itself_is_warned_of() -> None:
+    loaded = read(pair_member("primary", "tcp://one:61616", "tcp://one:61616"))
+    assert any("never announce itself" in warning.message for warning in loaded.warnings)
+
+
+@pytest.mark.parametrize("role", ["primary", "backup"])
+def test_a_pair_with_two_addresses_is_fine(role: str) -> None:
+    loaded = read(pair_member(role, "tcp://one:61616", "tcp://one:61617"))
+    assert not any("announce" in warning.message for warning in loaded.warnings)
+
+
 def test_a_connector_with_tls_may_be_announced_but_not_dialled() -> None:
     tls = '<connectors><connector name="own">tcp://a:1?sslEnabled=true</connector></connectors>'
     assert read(cluster("", head=PASSWORD + tls)).configuration.connectors[0].parameters["sslEnabled"] is True

@@ -267,6 +267,23 @@ def test_yielding_backup_takes_over_again_when_the_primary_dies_at_once(time: Ma
     assert two.serving
 
 
+def test_an_idle_backup_asks_for_the_lock_often_and_reads_the_state_seldom(time: ManualTime) -> None:
+    _, one, two = pair(time)
+    reads, tries = [], []
+    read_state, try_primary = two.read_state, two.try_primary
+    two.read_state = lambda: reads.append(time.monotonic_ms()) or read_state()  # type: ignore[method-assign,func-returns-value]
+    two.try_primary = lambda: tries.append(time.monotonic_ms()) or try_primary()  # type: ignore[method-assign,func-returns-value]
+    time.advance(10_000)
+    # the fake lock looks at the store's state in every try, too
+    assert len(reads) - len(tries) <= 11
+    assert 95 <= len(tries) <= 101
+    one.crash()
+    began_ms = time.monotonic_ms()
+    while not two.serving:
+        time.advance(1)
+    assert time.monotonic_ms() - began_ms <= 120
+
+
 def test_lost_lock_ends_the_node_and_leaves_the_store_owned(time: ManualTime) -> None:
     store, one, _ = pair(time)
     one.lost_reason = "server.lock was replaced"

@@ -74,3 +74,35 @@ def test_a_replaced_or_removed_file_is_noticed(tmp_path: Path) -> None:
 def test_what_cannot_be_asked_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(DiskFailed, match="none"):
         RealFileLock(str(tmp_path / "none" / "lock")).try_acquire()
+
+
+def test_a_taken_lock_is_asked_for_with_one_descriptor_and_a_replaced_file_is_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "lock"
+    held, waiting = RealFileLock(str(path)), RealFileLock(str(path))
+    assert held.try_acquire()
+    opened = []
+    monkeypatch.setattr(RealFileLock, "_open", lambda self: opened.append(self) or os.open(self.path, os.O_RDWR))
+    for _ in range(30):
+        assert not waiting.try_acquire()
+    assert len(opened) == 3
+    path.rename(path.with_suffix(".old"))
+    path.touch()
+    assert any(waiting.try_acquire() for _ in range(11))
+    assert waiting.verify()
+    assert not held.verify()
+    held.release()
+    waiting.release()
+
+
+def test_the_lock_is_had_by_the_first_try_after_it_is_free(tmp_path: Path) -> None:
+    first, second = (RealFileLock(str(tmp_path / "lock")) for _ in range(2))
+    assert first.try_acquire()
+    for _ in range(3):
+        assert not second.try_acquire()
+    first.release()
+    assert second.try_acquire()
+    second.release()
+    assert first.try_acquire()
+    first.release()
