@@ -24,6 +24,7 @@
             TransactionRolledBack   everything in it was undone
             RollbackOnly            it can only be rolled back
             UnknownTransaction      no such transaction here
+            TransactionTooLarge     it holds as much as it may
             XaError                 a request about an XA branch; ``xa_code`` as of an XAException
             DuplicateIdRejected     a duplicate id inside a transaction
         AddressError

@@ -19,7 +19,7 @@ from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from understudy.errors import BrokerError, JournalCorrupt, MessageUnreadable, StoreError
+from understudy.errors import BrokerError, DescriptorsExhausted, JournalCorrupt, MessageUnreadable, StoreError
 from understudy.store.quarantine import QuarantineEntry
 from understudy.store.reference import LargeReference, MessageReference
 
@@ -32,6 +32,8 @@ log = logging.getLogger(__name__)
 
 #: A time that does not come.
 NEVER_MS: Final = 1 << 62
+#: Pause before a message is read again that could not be read for want of a file descriptor.
+AGAIN_MS: Final = 5_000
 
 
 class DamagedMessages:
@@ -88,6 +90,11 @@ class DamagedMessages:
             queue.forget((reference,))
             return
         queue.scheduled_count += 1
+        if isinstance(cause, DescriptorsExhausted):
+            # this says nothing about the message
+            log.warning("message cannot be read now", extra={"queue": queue.name, "error": str(cause)})
+            self._office.scheduled.add(queue, reference, self._office.clock.wall_ms() + AGAIN_MS)
+            return
         self._office.scheduled.add(queue, reference, NEVER_MS)
         self._aside.add((queue.queue_id, reference.message_id))
         self._list(queue, reference, "message", str(cause or error), held=not damaged)

@@ -10,7 +10,7 @@ import pytest
 from support.routing import World, callback_of, text
 from support.store import DIRECTORY, Rig
 from understudy.config.model import RoutingType
-from understudy.errors import DiskFailed, DiskFull
+from understudy.errors import DescriptorsExhausted, DiskFailed, DiskFull
 from understudy.management import queue_messages as messages
 from understudy.ports import File
 from understudy.routing.quarantine import NEVER_MS
@@ -283,6 +283,22 @@ def test_what_the_disk_cannot_read_is_held_until_the_next_activation(
     successor = Node(node.rig, "b")
     assert successor.store.quarantine.entries() == []
     assert consume(successor) == [b"a", b"b", b"c"]
+
+
+def test_want_of_descriptors_says_nothing_about_a_message(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    node.fill("a", "b")
+
+    def fetch(*arguments: object) -> bytes:
+        raise DescriptorsExhausted("Too many open files, and the reserve is used up")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(type(node.store.read_back), "_fetch", fetch)
+        assert consume(node) == []
+    assert books(node.queue()) == (2, 0, 2)
+    assert node.store.quarantine.entries() == []
+    node.world.clock.advance(10_000)
+    node.settle()
+    assert books(node.queue()) == (2, 2, 0)
 
 
 def test_a_full_disk_leaves_the_message_out_of_reach_until_its_entry_is_written(
