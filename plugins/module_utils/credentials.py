@@ -164,7 +164,7 @@ def fits(password: str, stored: str) -> bool:
     """Whether a stored hash is one of this password; False for what is no hash."""
     if hash_problem(stored):
         return False
-    _, n, r, p, salt, _ = stored[4:-1].split(":")
+    n, r, p, salt = stored[4:-1].split(":")[1:5]
     digest = make_hash(password, bytes.fromhex(salt), int(n), int(r), int(p)).rpartition(":")[2]
     return hmac.compare_digest(digest, stored.rpartition(":")[2].lower())
 

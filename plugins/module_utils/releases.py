@@ -117,7 +117,8 @@ def _unpack(archive: Path, target: Path) -> None:
                 raise ReleaseError(f"{archive} holds {member.name!r}, which is no wheel")
         for member in members:
             source = tar.extractfile(member)
-            assert source is not None  # a regular file always has contents
+            if source is None:
+                raise ReleaseError(f"{archive}: {member.name!r} has no contents")
             with source, (target / member.name).open("xb") as copy:
                 shutil.copyfileobj(source, copy)
 

@@ -259,8 +259,8 @@ class SystemdUnit:
     def last_lines(self, count: int) -> list[str]:
         """The end of the unit's journal; empty if it cannot be read."""
         command = ["journalctl", f"--unit={self._unit}", f"--lines={count}", "--output=cat", "--no-pager", "--quiet"]
-        code, output, _ = self._run(command)
-        return output.splitlines()[-count:] if code == 0 else []
+        answer = self._run(command)
+        return answer[1].splitlines()[-count:] if answer[0] == 0 else []
 
 
 def open_service(instance: Path, definition: ServiceDefinition, run: Run) -> SupervisedProcess | SystemdUnit:
