@@ -19,6 +19,8 @@ from typing import Any, Final
 
 from understudy.client.consumer_state import ReceivedMessage
 from understudy.client.failover import Reconnection
+from understudy.errors import StoreBehind
+from understudy.ha import shared_store
 from understudy.ha.shared_store import SharedStorePolicy
 from understudy.ports import FileLock, LogWriter, Timers
 from understudy.routing.duplicate_ids import DuplicateIdCache
@@ -30,6 +32,8 @@ from understudy.store import activation
 from understudy.store.message_store import MessageStore
 from understudy.store.node_lock import NodeLock
 from understudy.store.reference import MessageReference
+from understudy.store.seen import SeenPosition
+from understudy.testing.cluster import STORE
 from understudy.testing.fault_plan import ACTIVE, Fault, FaultKind
 from understudy.testing.shared_store_pair import Outcome, PairRun, Plan, run_seed
 from understudy.testing.sim_disk import SimLogWriter
@@ -375,6 +379,50 @@ def _lost_lease_not_noticed(patch: Patch) -> type[PairRun]:
     return _with_faults(Fault(0, 3.0, FaultKind.LEASE_LOST, ACTIVE, 2.0, 0.0, 0))
 
 
+@planted("old-proof-of-the-lock", promise="only one node writes in an epoch", checks=["zombie"], seeds=range(1, 6))
+def _old_proof_of_the_lock(patch: Patch) -> type[PairRun]:
+    """A proof of the lock is good for three seconds, so a node that was stopped for less confirms on an old one."""
+    patch.replace(shared_store, "LOCK_PROOF_MS", 3_000)
+    return _with_faults(
+        *(Fault(each, 2.0 + 5.0 * each, FaultKind.SHORT_ZOMBIE, ACTIVE, 0.0, each / 2, 0) for each in range(3))
+    )
+
+
+class _RolledBackRun(PairRun):
+    """The store is replaced by an older copy of itself while both nodes are down, and later put back."""
+
+    liveness_s = 30.0
+
+    def __init__(self, plan: Plan, loop: SimLoop) -> None:
+        super().__init__(replace(plan, faults=(), heal_s=14.0), loop)
+        self._expected |= {StoreBehind}
+        volume = self.storage.volume
+        copies: list[Any] = []
+
+        def exchange(place: int) -> None:
+            for name, node in self.cluster.nodes.items():
+                node.down_s = 0.5
+                self.cluster.kill(name)
+            copies.append(volume.copy())
+            volume.replace_files(STORE, copies[place])
+
+        loop.call_later(1.5, lambda: copies.append(volume.copy()))
+        loop.call_later(2.0, lambda: self.cluster.kill("a"))
+        loop.call_later(8.0, lambda: exchange(0))
+        loop.call_later(11.0, lambda: exchange(1))
+
+
+@planted(
+    "store-behind-served", promise="a node with stale data does not become active by itself",
+    checks=["lost", "epoch", "left-over"], seeds=range(3),
+)  # fmt: skip
+def _store_behind_served(patch: Patch) -> type[PairRun]:
+    """A node does not compare its store with what it has seen before, and serves an older copy."""
+    patch.replace(SeenPosition, "check", lambda self, found: None)
+    patch.replace(SeenPosition, "check_epoch", lambda self, names, directory: None)
+    return _RolledBackRun
+
+
 class _ActivationsRun(PairRun):
     """One node after the other becomes active; there are no clients."""
 
@@ -421,7 +469,7 @@ def _held_messages_forgotten(patch: Patch) -> type[PairRun]:
     "client-stays-with-one-node",
     promise="clients end connected to the active node",
     checks=["stuck", "left-over"],
-    seeds=range(1, 5),
+    seeds=range(4, 10),
 )
 def _client_stays_with_one_node(patch: Patch) -> type[PairRun]:
     """A client tries only the node it was connected to last."""

@@ -375,7 +375,8 @@ class PairRun:
                 job.draining_since_s = self.loop.time()
             await self._wait(lambda: not self._working, deadline)
         if not self._working and not await self._observe(deadline):
-            self.violations.append(Violation("left-over", f"messages in delivery {self.liveness_s} s after healing"))
+            text = f"queue not seen completely {self.liveness_s} s after healing"
+            self.violations.append(Violation("left-over", text))
         if self._working:
             states = {name: node.state for name, node in self.cluster.nodes.items()}
             waiting = ", ".join(sorted(self._working))
