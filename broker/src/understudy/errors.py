@@ -23,6 +23,7 @@
         TransactionError
             TransactionRolledBack   everything in it was undone
             RollbackOnly            it can only be rolled back
+            TransactionTooLarge     it, or all open transactions together, hold as much as they may
             UnknownTransaction      no such transaction here
             TransactionTooLarge     it holds as much as it may
             XaError                 a request about an XA branch; ``xa_code`` as of an XAException

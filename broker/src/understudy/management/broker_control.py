@@ -14,7 +14,7 @@ from typing import Final
 from understudy import __version__
 from understudy.config.json_settings import json_name
 from understudy.config.model import Permission, Role
-from understudy.errors import BrokerError, ManagementError
+from understudy.errors import BrokerError, ConfigError, ManagementError
 from understudy.management import (
     broker_clients,
     broker_quarantine,
@@ -155,8 +155,13 @@ class BrokerControl(Control):
         self.node.reload(outcomes.append)
         while not outcomes:
             yield
-        if outcomes[0] is not None:
-            raise ManagementError(str(outcomes[0])) from outcomes[0]
+        error = outcomes[0]
+        if isinstance(error, ConfigError):
+            # element and line are for whoever may manage, where the file lies is not
+            text = str(error)
+            raise ManagementError(text.replace(error.file, "broker.xml") if error.file else text)
+        if error is not None:
+            raise error
 
     def fail_over(self) -> None:
         """Behind the answer."""

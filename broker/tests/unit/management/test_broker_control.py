@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -18,7 +19,7 @@ from understudy.config.model import (
     RoutingType,
     SecuritySettingConfiguration,
 )
-from understudy.errors import AuthenticationFailed
+from understudy.errors import AuthenticationFailed, BrokerError, ConfigError
 from understudy.ids import Xid
 from understudy.management.broker_control import duration_text
 from understudy.management.controls_by_name import CONTROLS
@@ -438,3 +439,17 @@ def test_an_address_is_paused_and_resumed() -> None:
     assert [row["paused"] for row in page["data"]] == ["true"]
     node.ask("address.a", "resume")
     assert node.ask("queue.q", "isPaused") is False
+
+
+def test_a_reload_tells_what_is_wrong_but_not_where_the_file_lies() -> None:
+    node = ManagedWorld()
+    assert "no configuration file" in node.refused("broker", "reloadConfigurationFile")
+    outcomes: list[BrokerError | None] = [
+        ConfigError("the value is empty", path="core/name", file="/srv/secret/etc/broker.xml", line=4),
+        None,
+    ]
+    node.invocations.node = replace(node.managed, reload=lambda done: done(outcomes.pop(0)))
+    told = node.refused("broker", "reloadConfigurationFile")
+    assert "broker.xml:4 core/name: the value is empty" in told
+    assert "/srv" not in told
+    assert node.ask("broker", "reloadConfigurationFile") is None
