@@ -284,7 +284,7 @@ def test_a_reader_that_waits_keeps_no_file_open(folder: Folder) -> None:
 
 
 def test_unfinished_messages_are_limited(folder: Folder, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(folder.large, "_unfinished_max", 3)
+    monkeypatch.setattr(folder.large, "unfinished_max", 3)
     files = [folder.large.create(number, durable=True, failed=folder.failed.append) for number in range(3)]
     with pytest.raises(LimitExceeded):
         folder.large.create(9, durable=True, failed=folder.failed.append)
