@@ -25,7 +25,6 @@
             RollbackOnly            it can only be rolled back
             TransactionTooLarge     it, or all open transactions together, hold as much as they may
             UnknownTransaction      no such transaction here
-            TransactionTooLarge     it holds as much as it may
             XaError                 a request about an XA branch; ``xa_code`` as of an XAException
             DuplicateIdRejected     a duplicate id inside a transaction
         AddressError

@@ -365,7 +365,7 @@ class Books:
                 queue_messages.change_priority(office, queue, how % 10),
             ]
             if other is not None and other is not queue:
-                acts.append(queue_messages.move(office, queue, other, reject_duplicates=how % 2 == 0))
+                acts.append(queue_messages.move(office, queue, other, lambda *_: None, reject_duplicates=how % 2 == 0))
             wanted = queue_messages.wanted_by(queue, selector)
             run(queue_messages.act_on(office, queue, wanted, acts[what % len(acts)], 3))
 
