@@ -14,6 +14,7 @@ from understudy.config.model import Configuration
 from understudy.limits import JOURNAL_BACKLOG_BYTES_PAUSE
 from understudy.management.controls_by_name import CONTROLS
 from understudy.management.invocation import Invocations, ManagedNode, Reload
+from understudy.management.message_counters import MessageCounters
 from understudy.management.node_settings import NodeSettings
 from understudy.management.notifications import Notifications
 from understudy.management.requests import ManagementRequests
@@ -83,6 +84,14 @@ class Broker:
         self.settings.restore(store.state)
         self.post_office.restore(store.state)
         self.slow_consumers = SlowConsumers(clock, timers)
+        self.counters = MessageCounters(
+            self.post_office.directory,
+            clock,
+            timers,
+            enabled=configuration.message_counter_enabled,
+            period_ms=configuration.message_counter_sample_period_ms,
+            days=configuration.message_counter_max_day_history,
+        )
         self.notifications = self._notifications(configuration)
         self.resources = self._resources(configuration, clock, timers)
         self.resources.restore(store.state)
@@ -123,7 +132,15 @@ class Broker:
         """Take management requests and send notifications from now on."""
         activated_ms = self.services.clock.monotonic_ms()
         node = ManagedNode(
-            self.services, configuration, timers, fail_over, global_max_size_bytes, activated_ms, self.settings, reload
+            services=self.services,
+            configuration=configuration,
+            timers=timers,
+            fail_over=fail_over,
+            global_max_size_bytes=global_max_size_bytes,
+            activated_ms=activated_ms,
+            counters=self.counters,
+            settings=self.settings,
+            reload=reload,
         )
         invocations = Invocations(node, CONTROLS)
         self.services.management = ManagementRequests(configuration.management_address, invocations)
@@ -148,7 +165,7 @@ class Broker:
             configuration.management_notification_address,
             sessions=not configuration.suppress_session_notifications,
         )
-        self.post_office.directory.listeners += [self.slow_consumers, notifications]
+        self.post_office.directory.listeners += [self.slow_consumers, self.counters, notifications]
         self.slow_consumers.listeners.append(notifications)
         self.post_office.diverts.listeners.append(notifications)
         return notifications
@@ -205,5 +222,6 @@ class Broker:
         self.server_dump.close()
         self.services.reattachments.close()
         self.slow_consumers.close()
+        self.counters.close()
         self.resources.close()
         self.post_office.close()

@@ -10,6 +10,7 @@ from support.routing import World
 from understudy.config.model import Configuration
 from understudy.management.controls_by_name import CONTROLS
 from understudy.management.invocation import Invocations, ManagedNode
+from understudy.management.message_counters import MessageCounters
 from understudy.management.node_settings import NodeSettings
 from understudy.management.notifications import Notifications
 from understudy.management.requests import ManagementRequests
@@ -50,8 +51,24 @@ class ManagedWorld(CoreNode):
         security.configure(self.configuration.security_settings, self.configuration.wildcards)
         self.settings = NodeSettings(self.office, security, self.world.registry, self.world.store)  # type: ignore[arg-type]
         self.settings.restore(self.world.store.state())
+        self.counters = MessageCounters(
+            self.office.directory,
+            clock,
+            clock,
+            enabled=False,
+            period_ms=10_000,
+            days=10,  # type: ignore[arg-type]
+        )
+        self.office.directory.listeners.append(self.counters)
         self.managed = ManagedNode(
-            self.services, self.configuration, clock, self._fail_over, 1_000_000, clock.monotonic_ms(), self.settings
+            services=self.services,
+            configuration=self.configuration,
+            timers=clock,
+            fail_over=self._fail_over,
+            global_max_size_bytes=1_000_000,
+            activated_ms=clock.monotonic_ms(),
+            counters=self.counters,
+            settings=self.settings,
         )
         self.invocations = Invocations(self.managed, CONTROLS)
         self.requests = ManagementRequests(self.configuration.management_address, self.invocations)

@@ -26,6 +26,7 @@ from understudy.session.session import ServerSession
 from understudy.store.operation_context import OperationContext
 from understudy.store.quarantine import Quarantine
 from understudy.store.reference import MessageReference
+from understudy.store.settings import StoreSettings
 from understudy.store.state import StoreState
 from understudy.testing.sim_disk import SimVolume
 
@@ -101,7 +102,8 @@ class FakeStore:
         self.last_sequence = 0
         self.addresses: dict[int, Any] = {}
         self.queues: dict[int, Any] = {}
-        self.settings: dict[Any, Any] = {}
+        self.settings = StoreSettings()
+        self.stored_settings: dict[Any, Any] = {}
         self.bodies: dict[int, Message] = {}
         self.references: dict[int, dict[int, Message]] = {}
         self.delivery_counts: dict[tuple[int, int], int] = {}
@@ -150,9 +152,9 @@ class FakeStore:
         return self._append()
 
     def store_setting(self, record: Any) -> int:
-        self.settings[record.key] = record
+        self.stored_settings[record.key] = record
         if record.values is None:
-            del self.settings[record.key]
+            del self.stored_settings[record.key]
         return self._append()
 
     def delete_queue(self, queue_id: int) -> int:
@@ -256,7 +258,7 @@ class FakeStore:
         state = StoreState()
         state.addresses = dict(self.addresses)
         state.queues = dict(self.queues)
-        state.settings = dict(self.settings)
+        state.settings = dict(self.stored_settings)
         locations = {message.message_id: location for location, message in self.bodies.items()}
         for queue_id, messages in self.references.items():
             for message_id, message in messages.items():

@@ -463,6 +463,11 @@ class Configuration:
     graceful_shutdown_timeout_ms: int = _CORE.number("graceful-shutdown-timeout")
     id_cache_size: int = _CORE.number("id-cache-size")
     persist_id_cache: bool = _CORE.boolean("persist-id-cache")
+    max_redelivery_records: int = _CORE.number("max-redelivery-records")
+    """-1: no limit."""
+    message_counter_enabled: bool = _CORE.boolean("message-counter-enabled")
+    message_counter_sample_period_ms: int = _CORE.number("message-counter-sample-period")
+    message_counter_max_day_history: int = _CORE.number("message-counter-max-day-history")
     persist_delivery_count_before_delivery: bool = _CORE.boolean("persist-delivery-count-before-delivery")
 
     persistence_enabled: bool = _CORE.boolean("persistence-enabled")

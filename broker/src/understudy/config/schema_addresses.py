@@ -236,9 +236,9 @@ _LIFE: Final = (
         "Last messages of the address that each queue made later gets; 0 is none.",
         maximum=RETROACTIVE_MESSAGES_MAX,
     ),
+    row("message-counter-history-day-limit", INTEGER, "0", "Days of message counter history kept; -1 is 366."),
     *not_yet(
         row("redistribution-delay", MS, "-1", "Wait before messages without consumers move on; -1 is for ever."),
-        row("message-counter-history-day-limit", INTEGER, "0", "Days of message counter history kept."),
     ),
     row("enable-metrics", BOOLEAN, "true", "Publish metrics of the queues of the address."),
     *no_effect(

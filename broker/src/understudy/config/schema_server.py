@@ -65,9 +65,14 @@ _IDENTITY: Final[tuple[Element, ...]] = (
     ),
     *not_yet(
         row("amqp-use-core-subscription-naming", BOOLEAN, "false", "Name AMQP subscriptions as CORE does."),
-        row("message-counter-enabled", BOOLEAN, "false", "Keep a history of message counts for each queue."),
-        row("message-counter-sample-period", MS, "10000", "Sample period of message counters."),
-        row("message-counter-max-day-history", INTEGER, "10", "Days of message counter history kept."),
+    ),
+    row("message-counter-enabled", BOOLEAN, "false", "Count what comes to each queue by hour and day."),
+    row("message-counter-sample-period", MS, "10000", "Time between two samples of the counters; at least a second."),
+    row(
+        "message-counter-max-day-history",
+        INTEGER,
+        "10",
+        "Days that management shows as the limit; message-counter-history-day-limit of the address decides.",
     ),
     row(
         "configuration-file-refresh-period",
@@ -154,8 +159,11 @@ _LIFE: Final[tuple[Element, ...]] = (
     row("id-cache-size", INTEGER, str(ID_CACHE_SIZE), "Duplicate ids remembered for each address.", minimum=0),
     row("persist-id-cache", BOOLEAN, "true", "Keep duplicate ids over a restart or failover."),
     row("wild-card-routing-enabled", BOOLEAN, "true", "Queues on a wildcard address get what matches it."),
-    *not_yet(
-        row("max-redelivery-records", INTEGER, "10", "Stored delivery count updates for one message; -1 is all."),
+    row(
+        "max-redelivery-records",
+        INTEGER,
+        "10",
+        "Delivery counts above this are not stored; -1 stores all.",
     ),
     *no_effect(
         _THREADS,
@@ -198,9 +206,7 @@ _LIFE: Final[tuple[Element, ...]] = (
         "On stop, take no new clients and wait until the sessions are closed; a second stop ends the wait.",
     ),
     row("graceful-shutdown-timeout", MS, "-1", "Longest graceful wait; -1 is for ever."),
-    *not_yet(
-        row("persist-delivery-count-before-delivery", BOOLEAN, "false", "Store delivery counts before delivering."),
-    ),
+    row("persist-delivery-count-before-delivery", BOOLEAN, "false", "Store the count of a delivery before it is sent."),
 )
 
 _STORE: Final[tuple[Element, ...]] = (

@@ -21,6 +21,7 @@ from understudy.management import (
     broker_routing,
     broker_settings,
     broker_transactions,
+    counter_control,
     divert_control,
     queue_forms,
 )
@@ -259,7 +260,6 @@ _OPERATIONS: Final[tuple[Operation, ...]] = (
     operation("getIncomingInterceptorClassNames", lambda control: [], "Classes cannot be loaded here."),
     operation("getOutgoingInterceptorClassNames", lambda control: [], "Classes cannot be loaded here."),
     operation("listBrokerConnections", lambda control: "[]", "There are none here."),
-    operation("isMessageCounterEnabled", lambda control: False, "There is no history of counters here."),
     operation("isEmbeddedWebServerStarted", lambda control: False, "There is no web server with a console here."),
     operation("isClustered", lambda c: bool(c.node.configuration.cluster_connections), "Has cluster connections."),
     operation("getClusterConnectionNames", lambda c: [each.name for each in c.node.configuration.cluster_connections],
@@ -293,6 +293,7 @@ class BrokerControls:
             *broker_transactions.OPERATIONS,
             *broker_quarantine.OPERATIONS,
             *divert_control.OPERATIONS,
+            *counter_control.BROKER_OPERATIONS,
         ],
     )
 

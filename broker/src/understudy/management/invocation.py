@@ -20,6 +20,7 @@ from understudy.config.model import Configuration, Permission
 from understudy.errors import BrokerError, DiskFull, LimitExceeded, ResourceNotFound, StoreError
 from understudy.limits import MANAGEMENT_REQUESTS_MAX
 from understudy.management.controls import InvocationRequest
+from understudy.management.message_counters import MessageCounters
 from understudy.management.node_settings import NodeSettings
 from understudy.management.operations import Operation, Operations
 from understudy.ports import Timers
@@ -50,6 +51,8 @@ class ManagedNode:
     global_max_size_bytes: int
     activated_ms: int
     """Monotonic time of the activation."""
+    counters: MessageCounters
+    """Message counters of its queues."""
     settings: NodeSettings
     """Address settings and security settings, and their changes."""
     reload: Reload | None = None

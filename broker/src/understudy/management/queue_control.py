@@ -14,6 +14,7 @@ from typing import Any, Final
 from understudy.config.model import Permission
 from understudy.errors import ManagementError, ResourceNotFound
 from understudy.management import queue_messages as messages
+from understudy.management.counter_control import QUEUE_OPERATIONS
 from understudy.management.invocation import Control, ManagedNode, Requester
 from understudy.management.listing import to_json
 from understudy.management.operations import (
@@ -476,6 +477,7 @@ _OPERATIONS: Final = (
     operation("resetGroup", _C.reset_group, "Let a message group find a new consumer.", text("groupID")),
     operation("resetAllGroups", _C.reset_groups, "Let every message group find a new consumer."),
     operation("flushExecutor", lambda control: None, "Nothing: one thread does everything in order."),
+    *QUEUE_OPERATIONS,
     operation("resetMessagesAdded", _counter("messages_added"), "Count them from 0."),
     operation("resetMessagesAcknowledged", _counter("messages_acknowledged"), "Count them from 0."),
     operation("resetMessagesExpired", _counter("messages_expired"), "Count them from 0."),

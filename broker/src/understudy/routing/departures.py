@@ -47,7 +47,8 @@ def cancel(
     back: list[MessageReference] = []
     for reference in references:
         count = reference.delivery_count
-        if count and reference.durable and not queue.internal:
+        # with counts stored before each delivery, one that was taken back is stored too
+        if (count or office.store.settings.count_before_delivery) and reference.durable and not queue.internal:
             office.store.store_delivery_count(queue.queue_id, reference.message_id, count)
         if 0 < attempts <= count and not queue.internal:
             queue.delivering_count -= 1

@@ -111,6 +111,8 @@ class AddressSettings:
     config_delete_addresses: ConfigDeletionPolicy = ConfigDeletionPolicy.OFF
     """Likewise for addresses, with their queues."""
     redistribution_delay: int = -1
+    message_counter_history_day_limit: int = 0
+    """Days of message counters kept of its queues; -1 = all."""
     management_browse_page_size: int = 200
     """Messages that one management operation lists."""
     management_message_attribute_size_limit: int = 256

@@ -503,6 +503,8 @@ class BrokerNode:
             id_cache_size=configuration.id_cache_size,
             disk_usage_percent_max=configuration.max_disk_usage_percent,
             disk_free_bytes_min=configuration.min_disk_free_bytes,
+            delivery_count_max=configuration.max_redelivery_records,
+            count_before_delivery=configuration.persist_delivery_count_before_delivery,
             compact_segments_min=configuration.journal_compact_min_files,
             compact_percent=configuration.journal_compact_percentage_percent,
         )

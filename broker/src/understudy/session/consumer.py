@@ -33,8 +33,8 @@ class ServerConsumer(Consumer):
     """A consumer of a session."""
 
     __slots__ = (
-        "_callback", "_forced", "_large", "_pre_acknowledge", "_send", "consumer_id", "created_ms", "delivering",
-        "messages_acknowledged", "messages_delivered", "session",
+        "_callback", "_count_first", "_forced", "_large", "_pre_acknowledge", "_send", "consumer_id", "created_ms",
+        "delivering", "messages_acknowledged", "messages_delivered", "session",
     )  # fmt: skip
 
     def __init__(
@@ -56,6 +56,10 @@ class ServerConsumer(Consumer):
         self._send = callback.deliver
         self.overhead_bytes = callback.delivery_overhead_bytes
         self._pre_acknowledge = pre_acknowledge
+        self._count_first = queue.store.settings.count_before_delivery and not (queue.internal or pre_acknowledge)
+        """Each delivery is counted in the log before it is sent."""
+        if self._count_first:
+            self.overhead_bytes = 0  # one at a time: a run is not counted in the log
         self.delivering: OrderedDict[int, MessageReference] = OrderedDict()
         """Message id to reference, in the order of delivery."""
         self.messages_delivered = 0
@@ -82,6 +86,8 @@ class ServerConsumer(Consumer):
             return
         reference.delivery_count += 1
         try:
+            if self._count_first and reference.durable:
+                self._store_count(reference)
             charged = self._send(self.consumer_id, message, reference.delivery_count)
         except StoreError:
             # the dispatcher puts it back
@@ -98,6 +104,10 @@ class ServerConsumer(Consumer):
             self._acknowledge_at_once((reference,))
         else:
             self.delivering[reference.message_id] = reference
+
+    def _store_count(self, reference: MessageReference) -> None:
+        """Record the count in the batch of this turn, which is handed to the disk before the deliveries to sockets."""
+        self.queue.store.store_delivery_count(self.queue.queue_id, reference.message_id, reference.delivery_count)
 
     def _acknowledge_at_once(self, references: Sequence[MessageReference]) -> None:
         """What was sent needs no acknowledgement. If the log cannot take it the dispatcher puts them back."""
@@ -147,6 +157,8 @@ class ServerConsumer(Consumer):
             self.abandon(bug)
             return
         reference.delivery_count += 1
+        if self._count_first and reference.durable:
+            self._store_count(reference)
         self.messages_delivered += 1
         if self._pre_acknowledge:
             self._acknowledge_at_once((reference,))

@@ -122,7 +122,7 @@ class MessageStore:
         large.begin(context, state.epoch, self.quarantine.with_files(state.large_files()))
         self._disk = disk
         self._directory = directory
-        self._settings = settings
+        self.settings = settings
         self._usage = DiskUsage(disk, [directory], settings.disk_usage_percent_max, settings.disk_free_bytes_min)
         self._marked = state.sequence
         """Sequence of the last record that says nothing new: the mark of a quiet log, at first the epoch's."""
@@ -173,7 +173,7 @@ class MessageStore:
             forwarding=self._forwarding,
             forget=self._forget_segment,
             known=self.quarantine.known,
-            settings=self._settings,
+            settings=self.settings,
         )
 
     @classmethod
@@ -456,8 +456,9 @@ class MessageStore:
             self._live.remove(queue_id, message_ids)
 
     def store_delivery_count(self, queue_id: int, message_id: int, count: int) -> None:
-        """The message was given to consumers of the queue so often."""
-        self._journal.append(RecordType.DELIVERY_COUNT, encode_delivery_count(queue_id, message_id, count))
+        """Record how often a message of the queue was delivered, up to ``StoreSettings.delivery_count_max``."""
+        if not 0 <= self.settings.delivery_count_max < count:
+            self._journal.append(RecordType.DELIVERY_COUNT, encode_delivery_count(queue_id, message_id, count))
 
     def store_duplicate_id(self, address_id: int, duplicate_id: bytes, tx_id: int = 0) -> None:
         """The address has seen this duplicate id (with a transaction: once it commits)."""
@@ -480,8 +481,8 @@ class MessageStore:
             raise LimitExceeded(f"journal record of {length} bytes, limit {RECORD_BYTES_MAX}")
         if len(duplicate_id) > DUPLICATE_ID_BYTES_MAX:
             raise LimitExceeded(f"duplicate id of {len(duplicate_id)} bytes, limit {DUPLICATE_ID_BYTES_MAX}")
-        needed_bytes = length + self._settings.segment_bytes
-        if length > self._settings.segment_bytes // 2 and self._disk.free_bytes(self._directory) < needed_bytes:
+        needed_bytes = length + self.settings.segment_bytes
+        if length > self.settings.segment_bytes // 2 and self._disk.free_bytes(self._directory) < needed_bytes:
             # a record of its own segment must not use up the reserve and then wait for room
             raise DiskFull(f"{self._directory}: no room for a record of {length} bytes")
 

@@ -29,5 +29,9 @@ class StoreSettings:
     """Refuse messages below it (min-disk-free); -1 for never."""
     compact_segments_min: int = 10
     """Segments between snapshots, and before messages are copied (journal-compact-min-files); 0 for never."""
+    delivery_count_max: int = 10
+    """Delivery counts above it are not stored (max-redelivery-records); -1 stores all."""
+    count_before_delivery: bool = False
+    """Store the count of a delivery before it is sent (persist-delivery-count-before-delivery)."""
     compact_percent: int = 30
     """Live share of a segment below which its messages are copied (journal-compact-percentage); 0 for never."""
