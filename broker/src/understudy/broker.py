@@ -84,14 +84,7 @@ class Broker:
         self.settings.restore(store.state)
         self.post_office.restore(store.state)
         self.slow_consumers = SlowConsumers(clock, timers)
-        self.counters = MessageCounters(
-            self.post_office.directory,
-            clock,
-            timers,
-            enabled=configuration.message_counter_enabled,
-            period_ms=configuration.message_counter_sample_period_ms,
-            days=configuration.message_counter_max_day_history,
-        )
+        self.counters = self._message_counters(configuration, clock, timers)
         self.notifications = self._notifications(configuration)
         self.resources = self._resources(configuration, clock, timers)
         self.resources.restore(store.state)
@@ -156,6 +149,16 @@ class Broker:
             timers,
             timeout_ms=configuration.transaction_timeout_ms,
             scan_period_ms=configuration.transaction_timeout_scan_period_ms,
+        )
+
+    def _message_counters(self, configuration: Configuration, clock: Clock, timers: Timers) -> MessageCounters:
+        return MessageCounters(
+            self.post_office.directory,
+            clock,
+            timers,
+            enabled=configuration.message_counter_enabled,
+            period_ms=configuration.message_counter_sample_period_ms,
+            days=configuration.message_counter_max_day_history,
         )
 
     def _notifications(self, configuration: Configuration) -> Notifications:

@@ -38,6 +38,7 @@ from understudy.runtime.node import BrokerNode
 from understudy.runtime.node_view import LiveNodeView
 from understudy.runtime.reloading import ConfigurationFiles
 from understudy.runtime.systemd import Watchdog, notify
+from understudy.runtime.volatile_store import VolatileStore
 from understudy.security.authorization import (
     NO_USERS,
     RoleSecurity,
@@ -155,6 +156,9 @@ def run(
         log.warning("configuration", extra={"detail": str(warning)})
     place = Instance(directory, config.resolve(), http, http_token_file or token_of(config), greets=default)
     read = partial(read_configuration, config, directory, properties, quarantine)
+    if not loaded.configuration.persistence_enabled:
+        log.warning("persistence is off: no message, address or queue outlives this process")
+        _volatile_store(directory).claim()
     sys.exit(uvloop.run(_serve(loaded.configuration, place, http_allow_remote, read)))
 
 
@@ -183,7 +187,13 @@ def read_configuration(
     )
     if quarantine:
         loaded = replace(loaded, configuration=replace(loaded.configuration, quarantine_damaged_records=True))
+    if not loaded.configuration.persistence_enabled:
+        loaded = replace(loaded, configuration=_volatile_store(directory).configure(loaded.configuration))
     return loaded
+
+
+def _volatile_store(directory: Path) -> VolatileStore:
+    return VolatileStore(directory / "run" / "volatile")
 
 
 async def _serve(
@@ -251,6 +261,8 @@ async def _serve(
         if listener is not None:
             listener.close()
         _remove_run_files(place)
+        if not configuration.persistence_enabled:
+            _volatile_store(place.directory).remove()
     log.info("stopped", extra={"clean": error is None and not unmanaged})
     return 1 if error is not None or unmanaged else 0
 

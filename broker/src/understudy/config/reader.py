@@ -136,6 +136,9 @@ class _Reader:
             )
         ha_policy = self._ha_policy(core)
         self._check_announcement(core, ha_policy.role, connectors, cluster_connections)
+        if not values.get("persistence_enabled", True) and ha_policy.role is not Role.PRIMARY_ONLY:
+            node = core.child("persistence-enabled") or core
+            raise self._error(node, "false, but a shared store is configured", hint="a pair needs a store that is kept")
         return Configuration(
             **values,
             wildcards=wildcards,

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from understudy.config.grammar import Attribute, Element, Kind, container, no_effect, not_yet, refused, row
+from understudy.config.grammar import Attribute, Element, Kind, container, no_effect, not_yet, row
 from understudy.limits import ID_CACHE_SIZE
 
 BOOLEAN, INTEGER, LONG, TEXT, PATH = Kind.BOOLEAN, Kind.INTEGER, Kind.LONG, Kind.TEXT, Kind.PATH
@@ -326,9 +326,12 @@ _STORE: Final[tuple[Element, ...]] = (
         _JVM,
         row("global-max-size-percent-of-jvm-max-memory", PERCENT, "50", "Default of global-max-size.", maximum=100),
     ),
-    *refused(
-        "durable messages would be kept all the same",
-        row("persistence-enabled", BOOLEAN, "true", "Keep durable messages in the store; false keeps nothing."),
+    row(
+        "persistence-enabled",
+        BOOLEAN,
+        "true",
+        "Keep durable messages over a restart. With false the node has a store of its own in run/volatile of the"
+        " instance, without syncs and emptied at each start; the configured directories are left alone.",
     ),
     row("create-bindings-dir", BOOLEAN, "true", "Make the bindings-directory if it is missing; else that is an error."),
     row("create-journal-dir", BOOLEAN, "true", "Make the journal-directory if it is missing; else that is an error."),

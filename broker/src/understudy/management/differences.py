@@ -42,7 +42,7 @@ DIFFERENCES: Final[dict[str, str]] = {
     "node": "`getVersion` is that of this broker, `getActivationSequence` the epoch of the log; `getStatus` tells no "
     "checksums of the configuration, and the name as `identity`.",
     "absent": "What is kept in files here is not changed by management: users (`artemis user`). There are no bridges "
-    "made by hand, message counters, replays, thread pools or web console, and addresses cannot be blocked.",
+    "made by hand, replays, thread pools or web console, and addresses cannot be blocked.",
     "notified": "`ADDRESS_ADDED`, `ADDRESS_REMOVED`, `CONNECTION_CREATED` and `CONNECTION_DESTROYED` need no plugin, "
     "and a divert that goes is told, too.",
 }

@@ -645,3 +645,10 @@ def test_directories_that_are_not_to_be_made() -> None:
     body = "<create-journal-dir>false</create-journal-dir><journal-directory>j</journal-directory>"
     assert read(body).configuration.directories_not_made() == (("create-journal-dir", "/srv/node/j"),)
     assert Configuration().directories_not_made() == ()
+
+
+def test_a_store_that_is_not_kept_cannot_be_shared() -> None:
+    pair = "<ha-policy><shared-store><primary/></shared-store></ha-policy>"
+    with pytest.raises(ConfigError, match=r"persistence-enabled.*a pair needs a store that is kept"):
+        read(f"<persistence-enabled>false</persistence-enabled>{pair}")
+    assert not read("<persistence-enabled>false</persistence-enabled>").configuration.persistence_enabled

@@ -157,7 +157,7 @@ def test_what_cannot_be_used_is_refused_and_changes_nothing(
     before = node.world.store.last_sequence
     assert complaint in node.refused("broker", "addAddressSettings", match, json.dumps(values))
     assert node.world.store.last_sequence == before
-    assert not node.world.store.settings
+    assert not node.world.store.stored_settings
 
 
 @pytest.mark.parametrize("text_of_it", ["[]", "{", "null"])
@@ -265,4 +265,4 @@ def test_a_setting_in_the_log_that_no_broker_wrote_is_an_error_of_the_store(reco
 def test_a_node_without_security_keeps_security_settings() -> None:
     node = ManagedWorld()
     node.ask("broker", "addSecuritySettings", "q", *roles_for("x"))
-    assert list(node.world.store.settings) == [(SettingKind.SECURITY, "q")]
+    assert list(node.world.store.stored_settings) == [(SettingKind.SECURITY, "q")]
