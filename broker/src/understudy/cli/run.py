@@ -204,7 +204,9 @@ async def _serve(
     _check_modes(configuration, place)
     listener = _listen_for_management(place, allow_remote)
     environment = system_environment(loop, Descriptors(raise_soft_limit()))
-    node = BrokerNode(configuration, environment, security, instance_directory=str(place.directory))
+    # a volatile store begins anew at each start, so what was seen of the one before says nothing
+    seen = str(place.directory) if configuration.persistence_enabled else None
+    node = BrokerNode(configuration, environment, security, instance_directory=seen)
     files = _watched(node, security, place, read)
     _write_run_files(place, configuration)
     stopping: list[asyncio.Task[None]] = []
