@@ -77,7 +77,7 @@ def test_a_default_broker_whose_port_is_taken_names_it_and_prints_no_commands(br
     with socket.create_server(("127.0.0.1", port)):
         done = broker.command("run", "--property", f"port={port}", "--http", broker.http)
     assert done.returncode == 1
-    assert f"('127.0.0.1', {port}): address already in use" in done.stderr
+    assert f"acceptor 'artemis' cannot listen on tcp://127.0.0.1:{port}: Address already in use" in done.stderr
     assert '"started"' not in done.stderr
     assert done.stdout == ""
 

@@ -383,7 +383,8 @@ class BrokerNode:
             try:
                 await acceptor.open()
             except OSError as error:
-                raise Unreachable(f"cannot listen: {error}") from error
+                place = f"acceptor {configuration.name!r} cannot listen on {configuration.url}"
+                raise Unreachable(f"{place}: {error.strerror or error}") from error
             self.acceptors.append(acceptor)
 
     def reconfigure(self, configuration: Configuration) -> None:
