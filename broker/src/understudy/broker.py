@@ -61,24 +61,7 @@ class Broker:
         pages: Pages | None = None,
     ) -> None:
         self.store = store
-        self.post_office = PostOffice(
-            store=store,
-            settings=AddressSettingsRepository.from_configuration(
-                configuration.address_settings, configuration.wildcards
-            ),
-            clock=clock,
-            timers=timers,
-            id_cache_size=configuration.id_cache_size,
-            persist_id_cache=configuration.persist_id_cache,
-            global_max_size_bytes=global_max_size_bytes,
-            global_max_messages=configuration.global_max_messages,
-            pages=pages,
-            message_expiry_scan_period_ms=configuration.message_expiry_scan_period_ms,
-            address_queue_scan_period_ms=configuration.address_queue_scan_period_ms,
-            wildcard_routing=configuration.wildcards.routing_enabled,
-            wake=wake,
-            entropy=entropy,
-        )
+        self.post_office = self._post_office(configuration, clock, timers, entropy, wake, global_max_size_bytes, pages)
         registry = SessionRegistry(configuration.resource_limits)
         self.settings = NodeSettings(self.post_office, security.settings, registry, store)
         self.settings.restore(store.state)
@@ -113,6 +96,35 @@ class Broker:
         )
         self.server_dump = ServerDump(self.services, timers, configuration.server_dump_interval_ms)
         self.invocations = self._be_managed(configuration, timers, fail_over, reload, global_max_size_bytes)
+
+    def _post_office(
+        self,
+        configuration: Configuration,
+        clock: Clock,
+        timers: Timers,
+        entropy: Entropy,
+        wake: Callable[[], None],
+        global_max_size_bytes: int,
+        pages: Pages | None,
+    ) -> PostOffice:
+        return PostOffice(
+            store=self.store,
+            settings=AddressSettingsRepository.from_configuration(
+                configuration.address_settings, configuration.wildcards
+            ),
+            clock=clock,
+            timers=timers,
+            id_cache_size=configuration.id_cache_size,
+            persist_id_cache=configuration.persist_id_cache,
+            global_max_size_bytes=global_max_size_bytes,
+            global_max_messages=configuration.global_max_messages,
+            pages=pages,
+            message_expiry_scan_period_ms=configuration.message_expiry_scan_period_ms,
+            address_queue_scan_period_ms=configuration.address_queue_scan_period_ms,
+            wildcard_routing=configuration.wildcards.routing_enabled,
+            wake=wake,
+            entropy=entropy,
+        )
 
     def _be_managed(
         self,

@@ -203,10 +203,7 @@ async def _serve(
     security = _security(configuration, place.config.parent)
     _check_modes(configuration, place)
     listener = _listen_for_management(place, allow_remote)
-    environment = system_environment(loop, Descriptors(raise_soft_limit()))
-    # a volatile store begins anew at each start, so what was seen of the one before says nothing
-    seen = str(place.directory) if configuration.persistence_enabled else None
-    node = BrokerNode(configuration, environment, security, instance_directory=seen)
+    node = _node(configuration, security, place)
     files = _watched(node, security, place, read)
     _write_run_files(place, configuration)
     stopping: list[asyncio.Task[None]] = []
@@ -267,6 +264,13 @@ async def _serve(
             _volatile_store(place.directory).remove()
     log.info("stopped", extra={"clean": error is None and not unmanaged})
     return 1 if error is not None or unmanaged else 0
+
+
+def _node(configuration: Configuration, security: SecurityPolicy, place: Instance) -> BrokerNode:
+    environment = system_environment(asyncio.get_running_loop(), Descriptors(raise_soft_limit()))
+    # a volatile store begins anew at each start, so what was seen of the one before says nothing
+    seen = str(place.directory) if configuration.persistence_enabled else None
+    return BrokerNode(configuration, environment, security, instance_directory=seen)
 
 
 def _print_first_commands(configuration: Configuration, place: Instance) -> None:
