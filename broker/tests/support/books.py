@@ -361,7 +361,7 @@ class Books:
             acts = [
                 queue_messages.expire(office, queue),
                 queue_messages.kill(office, queue),
-                queue_messages.retry(office, queue),
+                queue_messages.retry(office, queue, lambda *_: None),
                 queue_messages.change_priority(office, queue, how % 10),
             ]
             if other is not None and other is not queue:
