@@ -131,6 +131,9 @@ class Model:
             raise AssertionError(name)
 
     def _remember(self, state: dict[str, Any], address_id: int, duplicate_id: bytes) -> None:
+        if address_id not in state["addresses"]:
+            # removed between the send and the commit of its transaction
+            return
         ids = state["duplicates"].setdefault(address_id, [])
         ids.append(duplicate_id)
         del ids[: -self.id_cache_size]
@@ -558,8 +561,14 @@ class LargeFiles:
         return LargeBody(file_id, len(body), crc32(body))
 
     def hold(self, entries: list[tuple[int, int]], file_id: int) -> None:
-        """These references need the file."""
+        """These references need the file.
+
+        A broker copies a reference only from one it has, so the file is always present here. A rig that goes on after a
+        restart with the references of transactions that the crash has ended (``resume_from`` was not called) would
+        refer to a file that the activation has removed.
+        """
         assert self._rig.store is not None
+        assert file_id in self.present(), "a reference was copied from one that the store does not have any more"
         for entry in entries:
             self.held[entry] = file_id
             self.of_message[entry[1]] = file_id

@@ -118,6 +118,8 @@ class Salvage:
         self.state = StoreState(_ID_CACHE_SIZE)
         self._sequence = 0
         """Of the last record that was read."""
+        self._missing: tuple[Link, ...] = ()
+        """Older segments that the newest epoch lists and that do not exist."""
         self._doubtful: set[int] = set()
         self._node_id: NodeId | None = None
         self.report = SalvageReport(directory, None, None)
@@ -133,6 +135,7 @@ class Salvage:
         links = [link for link in self._links() if link.number > begin]
         for index, link in enumerate(links):
             self._take_in(link, is_last=index == len(links) - 1)
+        self._report_missing(links)
         self._end_epoch()
         self._name_queues()
         report, state = self.report, self.state
@@ -172,11 +175,23 @@ class Salvage:
                 names = [name for name in names if (parse_name(name) or (0, 0))[1] != epoch]
                 continue
             self._node_id = chain.node_id
-            if self.report.snapshot is None:
-                for missing in chain.missing:
-                    path = f"{self.directory}/{missing.name}"
-                    self._lose(path, 0, missing.end or 0, None, "a segment that is missing")
+            self._missing = chain.missing
             return [*chain.links, *newer]
+
+    def _report_missing(self, links: list[Link]) -> None:
+        """List the missing segments that no snapshot stands for and no TRIM record has given up."""
+        if self.report.snapshot is not None:
+            return
+        if self.state.first_sequence <= self.state.trimmed_to:
+            first = links[0].number if links else 0
+            lost = [link for link in self._missing if link.number > first]
+        else:
+            lost = list(self._missing)
+            if links and not lost:
+                what = f"everything before sequence {self.state.first_sequence}: the segments before it are missing"
+                self._lose(f"{self.directory}/{links[0].name}", 0, 0, None, what)
+        for missing in lost:
+            self._lose(f"{self.directory}/{missing.name}", 0, missing.end or 0, None, "a segment that is missing")
 
     def _lose(self, file: str, offset: int, size_bytes: int, records: int | None, what: str) -> None:
         self.report.add(Lost(file, offset, size_bytes, records, what))

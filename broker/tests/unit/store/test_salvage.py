@@ -21,6 +21,7 @@ def filled(seed: int, **options: object) -> Rig:
     rig = Rig(random.Random(seed), id_cache_size=50, with_large=True, **options)  # type: ignore[arg-type]
     for _ in range(3):
         store = rig.activate("a")
+        rig.resume_from(rig.model.contents())
         for _ in range(80):
             rig.operate()
             store.flush()
@@ -42,13 +43,26 @@ def salvaged(rig: Rig) -> tuple[Salvage, dict[str, object]]:
     return salvage, contents_of(recover(rig.disk("look"), NEW).state)
 
 
+@pytest.mark.parametrize("index", [0, 2])
+def test_a_missing_segment_that_no_trim_gives_up_is_reported(index: int) -> None:
+    """Seed 1 has a trimmed beginning, which is no loss; a segment behind the trimmed ones is."""
+    rig = filled(1, compact_segments_min=0)
+    first = rig.segments()[0]
+    assert "segment-000000000001-" not in first
+    rig.disk("vandal").remove(rig.segments()[index])
+    salvage, _ = salvaged(rig)
+    assert salvage.report.lost
+    if index == 0:
+        assert "segments before it are missing" in salvage.report.lost[0].what
+
+
 def without_prepared_ids(contents: dict[str, object]) -> dict[str, object]:
     prepared = contents["prepared"]
     assert isinstance(prepared, dict)
     return contents | {"prepared": sorted(prepared.values(), key=str)}
 
 
-@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("seed", range(10))
 @pytest.mark.parametrize("consolidated", [0, 2])
 def test_a_whole_store_is_carried_over_whole(seed: int, consolidated: int) -> None:
     rig = filled(seed, compact_segments_min=consolidated)
