@@ -27,7 +27,7 @@ def quiet():
 
 
 class RolledBackRun(PairRun):
-    """See the module's text."""
+    """A pair whose store is replaced by an older copy while both nodes are down."""
 
     def __init__(self, plan, loop):
         super().__init__(plan, loop)

@@ -214,7 +214,7 @@ class SharedStorePolicy(Machine[State, Event]):
 
     def _ask_lock(self) -> str | None:
         """Why the lock is not provably ours; None is a proof. It counts from when it was asked for: a
-        store that hangs may have answered the first question before somebody else took over.
+        store that hangs may have answered the first question before another node took over.
         """
         asked_ms = self._clock.monotonic_ms()
         reason = self._lock.lost()

@@ -13,7 +13,7 @@ from typing import Final
 
 from understudy import __version__
 from understudy.config.json_settings import json_name
-from understudy.config.model import Permission, Role
+from understudy.config.model import Role
 from understudy.errors import BrokerError, ConfigError, ManagementError
 from understudy.management import (
     broker_clients,
@@ -25,6 +25,7 @@ from understudy.management import (
     divert_control,
     queue_forms,
 )
+from understudy.management.broker_settings import ROLE_PERMISSIONS
 from understudy.management.invocation import Control, ManagedNode, Requester
 from understudy.management.listing import to_json
 from understudy.management.operations import Operation, Operations, operation, text
@@ -37,22 +38,6 @@ from understudy.management.transport import (
 )
 from understudy.routing.queue import Queue
 from understudy.security.settings import FQQN_SEPARATOR
-
-#: The permissions of a role, in the order in which management lists them.
-ROLE_PERMISSIONS: Final = (
-    Permission.SEND,
-    Permission.CONSUME,
-    Permission.CREATE_DURABLE_QUEUE,
-    Permission.DELETE_DURABLE_QUEUE,
-    Permission.CREATE_NON_DURABLE_QUEUE,
-    Permission.DELETE_NON_DURABLE_QUEUE,
-    Permission.MANAGE,
-    Permission.BROWSE,
-    Permission.CREATE_ADDRESS,
-    Permission.DELETE_ADDRESS,
-    Permission.VIEW,
-    Permission.EDIT,
-)
 
 
 class BrokerControl(Control):
@@ -158,7 +143,7 @@ class BrokerControl(Control):
             yield
         error = outcomes[0]
         if isinstance(error, ConfigError):
-            # element and line are for whoever may manage, where the file lies is not
+            # the answer names element and line, and leaves out the path of the file
             text = str(error)
             raise ManagementError(text.replace(error.file, "broker.xml") if error.file else text)
         if error is not None:

@@ -43,8 +43,9 @@ _FORMS: Final = (
      "expiryQueuePrefix", "expiryQueueSuffix"),
     ("minExpiryDelay", "maxExpiryDelay", "enableMetrics"),
 )  # fmt: skip
-#: Parameters of ``addSecuritySettings`` behind the match, in their order; forms have 7, 8, 10 or 12 of them.
-_ROLES: Final = (
+#: The permissions of a role in the order in which management lists them, which is that of the parameters of
+#: ``addSecuritySettings`` after the match; its forms have 7, 8, 10 or 12 of them.
+ROLE_PERMISSIONS: Final = (
     Permission.SEND,
     Permission.CONSUME,
     Permission.CREATE_DURABLE_QUEUE,
@@ -112,10 +113,10 @@ def remove_address_settings(control: Control, match: str) -> None:
 
 
 def add_security_settings(control: Control, match: str, *roles: str | None) -> None:
-    """Roles are separated by commas; permissions without any are nobody's. Raises ManagementError, LimitExceeded."""
+    """Roles are separated by commas; one without roles is granted to no role. Raises ManagementError, LimitExceeded."""
     permissions = {
         permission: frozenset(name.strip() for name in (names or "").split(",") if name.strip())
-        for permission, names in zip(_ROLES, roles, strict=False)
+        for permission, names in zip(ROLE_PERMISSIONS, roles, strict=False)
     }
     control.node.settings.add_security_setting(match, permissions)
 
@@ -139,7 +140,7 @@ def _address_forms() -> list[Operation]:
 
 
 def _security_forms() -> list[Operation]:
-    names = [text(f"{permission.value}Roles", nullable=True) for permission in _ROLES]
+    names = [text(f"{permission.value}Roles", nullable=True) for permission in ROLE_PERMISSIONS]
     return [
         operation("addSecuritySettings", add_security_settings, "Give these roles permissions on a match.",
                   _MATCH, *names[:count])

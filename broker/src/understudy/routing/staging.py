@@ -93,7 +93,7 @@ def _show(queue: Queue, priority: int, held: list[_Held]) -> None:
 
 
 class StagedSends:
-    """Messages of one transaction that nobody sees yet."""
+    """Messages of one transaction, not visible in their queues before its commit."""
 
     __slots__ = ("_blocks", "_closed", "_ended", "_kept", "_office", "_open", "_open_bytes")
 
@@ -243,7 +243,7 @@ class Acknowledgements:
             self._blocks.setdefault(queue, []).append((held, positions))
 
     def _forget_bodies(self, queue: Queue, references: list[MessageReference]) -> None:
-        """Bodies that are kept elsewhere too leave memory: mostly nobody needs them any more."""
+        """Drop bodies that the log or a file holds too; most of them are not read again."""
         address, office = queue.address, self._office
         for reference in references:
             if reference.message is not None and reference.location is not None:

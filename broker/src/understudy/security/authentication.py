@@ -266,7 +266,7 @@ class Authenticator:
         clock: For the age of those successes.
         cache_size: Successes remembered (authentication-cache-size); 0 = none.
         cache_ms: How long, from the check on (security-invalidation-interval); 0 = not at all.
-        guest: Who logs in without user name and password; None: nobody does.
+        guest: The user of a login without user name and password; None refuses such a login.
 
         Raises:
             ConfigError: the guest is one of the users.

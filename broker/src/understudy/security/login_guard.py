@@ -2,8 +2,8 @@
 
 Failures are counted for each address and user, and with a wider limit for each address. While either count is at its
 limit, a password is refused without being looked at, until the oldest failure that counts is ``WINDOW_MS`` old. So
-somebody who guesses one user's password does not keep other users of the address out, and somebody who guesses many
-users' passwords costs a bounded amount of hashing. Which logins need not ask at all is decided in ``logins``.
+guesses at one user's password do not refuse other users of the address, and guesses at many
+users' passwords cost a bounded amount of hashing. Which logins need not ask at all is decided in ``logins``.
 
 An IPv6 address counts as its /64 network, which is what one host usually has.
 """

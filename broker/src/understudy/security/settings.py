@@ -84,7 +84,7 @@ class SecuritySettings:
         self._wild = sorted(wild, key=lambda setting: specificity(setting.match, self.wildcards))
 
     def of(self, address: str, queue: str | None = None) -> SecuritySettingConfiguration | None:
-        """The setting that counts for an address, or for one of its queues; None: nobody may do anything."""
+        """The setting that counts for an address, or for one of its queues; None: everything is refused."""
         if queue is not None:
             setting = self._exact.get(f"{address}{FQQN_SEPARATOR}{queue}")
             if setting is not None:

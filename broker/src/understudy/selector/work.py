@@ -1,4 +1,4 @@
-"""How much work selectors have done: a count of steps that only rises, for whoever shares out the time of the loop.
+"""How much work selectors have done: a count of steps that only rises, read where the time of the loop is divided.
 
 A step is about one operand or operator of an expression, or one character of a text that LIKE looks at one by one:
 some tenths of a microsecond. Differences mean something, the count itself does not.

@@ -91,7 +91,7 @@ class ResourceRegistry:
 
         One that is not known is made, so that its manager gets a rollback code for it. Work for a branch that is
         prepared or decided already must not count, and must not be the branch's either: the branch returned for it
-        is known to nobody else and rolled back when the session leaves it. The same if there are too many branches.
+        is not registered and is rolled back when the session leaves it. The same if there are too many branches.
         """
         branch = self._branches.get(xid)
         if branch is None and xid not in self._heuristics and len(self._branches) < XA_BRANCHES_MAX:

@@ -1,7 +1,7 @@
 """How many large messages may be unfinished at a time on one connection and of one user.
 
 Each keeps a file of the node open, and the node has a limited number (``LARGE_MESSAGES_UNFINISHED_MAX``): without
-limits of its own one client could take them all, and nobody else could send a large message.
+limits per client, one client could take all of them and block the large messages of all others.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 The name is the property ``_AMQ_VALIDATED_USER`` (JMS: ``JMSXUserID``). What a client writes there is removed like
 every property that only a broker writes, so consumers may trust it. A user is validated by a login that was
-checked: without security-enabled nobody is.
+checked: without security-enabled no user is.
 """
 
 from __future__ import annotations

@@ -71,7 +71,7 @@ class Follower:
         self._node_id = node_id
         self.damage = DamageReader(disk, directory, allow=quarantine)
         self._settled = False
-        """Nobody else is writing."""
+        """No other process writes to the log now."""
         self._id_cache_size = id_cache_size
         self._file: File | None = None
         self.restarts = 0

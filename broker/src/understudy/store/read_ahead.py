@@ -97,7 +97,7 @@ class RunReader:
             try:
                 next_number, next_offset, next_length = unpack_location(self._resolve(following))
             except JournalCorrupt:
-                # whoever reads that one will be told
+                # the read of that message by itself reports the error
                 break
             if next_number != number or not 0 <= next_offset - end <= _GAP_BYTES or next_offset + next_length > last:
                 break

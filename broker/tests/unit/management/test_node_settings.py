@@ -208,7 +208,7 @@ def log_in(node: ManagedWorld, user: str) -> Client:
 
 
 def roles_for(*names: str) -> list[str]:
-    """Parameters of addSecuritySettings that let these roles send, and nobody do anything else."""
+    """Parameters of addSecuritySettings that grant these roles send, and no role anything else."""
     return [",".join(names), *[""] * 11]
 
 

@@ -1,5 +1,5 @@
-"""Selectors share the time of the loop: no turn does more work for them than ``SELECTOR_STEPS_PER_TURN``, whoever asks,
-and everybody gets on.
+"""Selectors share the time of the loop: no turn does more work for them than ``SELECTOR_STEPS_PER_TURN``, and all
+consumers make progress.
 """
 
 from __future__ import annotations

@@ -251,7 +251,7 @@ def test_a_session_that_closes_leaves_its_branch() -> None:
 
 @pytest.mark.parametrize("ended", [False, True], ids=["working in it", "ended"])
 def test_a_lost_connection_rolls_back_what_is_not_prepared(ended: bool) -> None:
-    """Artemis: requests of the client may be missing, and nobody else can know that the branch is to be decided."""
+    """Artemis: requests of the client may be missing, and no other session knows that the branch is to be decided."""
     world, session = received_in_branch()
     if ended:
         session.branches.end(XID, failed=False)
