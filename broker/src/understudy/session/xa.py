@@ -144,7 +144,7 @@ class XaRequests:
         """The session ends.
 
         Args:
-            failed: Its connection was lost. Work of the branch it works in may be missing, and no manager may ever prepare
+            failed: Its connection was lost. Work of the branch it works in may be missing, and the manager may never prepare
                 the one it ended: both are rolled back, as Artemis does. Otherwise they stay, to be decided by their
                 manager or their timeout.
         """
