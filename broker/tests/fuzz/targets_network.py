@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import struct
 from functools import cache
 
 from fuzz.target import Target
@@ -121,6 +122,8 @@ def _value(parameter: Parameter, data: bytes) -> object:
     if parameter.kind is Kind.MAP:
         text_of_it = data.decode("latin-1")
         return {text_of_it[::2]: text_of_it[1::2], "n": len(data)}
+    if parameter.kind is Kind.DOUBLE:
+        return struct.unpack("<d", data[:8].ljust(8, b"\0"))[0]
     return int.from_bytes(data[: 4 if parameter.kind is Kind.INT else 8], signed=True)
 
 
@@ -161,6 +164,7 @@ _SAMPLES: dict[Kind, tuple[object, ...]] = {
     Kind.INT: (1, 0, -1),
     Kind.LONG: (5, 2**62),
     Kind.BOOLEAN: (True, False),
+    Kind.DOUBLE: (0.5, -1.0),
     Kind.MAP: ({"n": 1, "s": "text"}, {}),
 }
 _NAMES = {"broker": "broker", "queue": "queue.q", "address": "address.q"}

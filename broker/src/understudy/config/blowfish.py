@@ -45,13 +45,18 @@ def _digits() -> tuple[int, ...]:
     return tuple((fraction >> (32 * (words - 1 - index))) & _MASK for index in range(words))
 
 
+def check_key(key: bytes) -> None:
+    """Raises ValueError: no key, or one of more than ``KEY_BYTES_MAX`` bytes."""
+    if not 0 < len(key) <= KEY_BYTES_MAX:
+        raise ValueError(f"a key has 1 to {KEY_BYTES_MAX} bytes, not {len(key)}")
+
+
 class Blowfish:
     """The cipher under one key."""
 
     def __init__(self, key: bytes) -> None:
         """Raises ValueError: no key, or one of more than ``KEY_BYTES_MAX`` bytes."""
-        if not 0 < len(key) <= KEY_BYTES_MAX:
-            raise ValueError(f"a key has 1 to {KEY_BYTES_MAX} bytes, not {len(key)}")
+        check_key(key)
         digits = _digits()
         repeated = key * (4 * _P_WORDS // len(key) + 1)
         mixed = struct.unpack_from(f">{_P_WORDS}I", repeated)

@@ -10,9 +10,10 @@ Not here: passwords of users, which are hashed and never unmasked (``security.au
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import Final
 
-from understudy.config.blowfish import Blowfish
+from understudy.config.blowfish import Blowfish, check_key
 
 KEY_VARIABLE: Final = "ARTEMIS_DEFAULT_SENSITIVE_STRING_CODEC_KEY"
 CODEC_CLASS: Final = "org.apache.activemq.artemis.utils.DefaultSensitiveStringCodec"
@@ -31,7 +32,13 @@ class PasswordCodec:
         Raises:
             ValueError: an empty key, or one of more than 56 bytes.
         """
-        self._cipher = Blowfish(_DEFAULT_KEY if key is None else key.encode("utf-8", "surrogatepass"))
+        self._key = _DEFAULT_KEY if key is None else key.encode("utf-8", "surrogatepass")
+        check_key(self._key)
+
+    @cached_property
+    def _cipher(self) -> Blowfish:
+        # made when a password is masked or unmasked: its key schedule takes milliseconds of every start
+        return Blowfish(self._key)
 
     def mask(self, password: str) -> str:
         """``ENC(...)`` of a password."""
