@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
+from typing import Final
 
 from understudy.config.grammar import Attribute, Element, Kind, Support
 from understudy.config.schema import CORE
@@ -32,10 +33,59 @@ Anything unknown, misplaced or wrong is an error that names the element and the 
 Old names are accepted wherever they are listed. Elements below are within `core`.
 """
 
+#: What the elements below each path wait for, if they are not acted upon. Every such element is below exactly one.
+WAITS_FOR: Final = {
+    "amqp-": "the AMQP 1.0 protocol",
+    "mqtt-": "the MQTT protocol",
+    "mirror-": "mirroring over AMQP connections",
+    "broker-connections": "the AMQP 1.0 protocol",
+    "network-check-": "high availability with quorum",
+    "ha-policy/replication": "replication",
+    "ha-policy/primary-only/scale-down": "clusters",
+    "ha-policy/shared-store/backup/scale-down": "clusters",
+    "ha-policy/shared-store/colocated": "clusters",
+    "cluster-connections/": "clusters; a pair uses its cluster connection for the announcement of the backup only",
+    "address-settings/address-setting/redistribution-delay": "clusters",
+    "broadcast-groups": "clusters",
+    "discovery-groups": "clusters",
+    "bridges": "clusters",
+    "grouping-handler": "clusters",
+    "connection-routers": "clusters",
+    "federations": "federation, which is not planned yet",
+    "security-settings/security-setting-plugin": "nothing: Java classes cannot be loaded",
+    "store/database-store": "nothing: there is one store, in files",
+}
+
+
+def left_aside() -> dict[str, list[str]]:
+    """By what they wait for: the outermost elements that are not yet acted upon, or refused.
+
+    Raises:
+        KeyError: ``WAITS_FOR`` has no entry for an element, or more than one.
+    """
+    found: dict[str, list[str]] = {}
+    outer = ""
+    for path, row in CORE.walk():
+        if row.support not in (Support.NOT_YET, Support.REFUSED) or (outer and path.startswith(f"{outer}/")):
+            continue
+        outer, name = path, path.removeprefix("core/")
+        reasons = [reason for prefix, reason in WAITS_FOR.items() if name.startswith(prefix)]
+        if len(reasons) != 1:
+            raise KeyError(name)
+        found.setdefault(reasons[0], []).append(name)
+    return found
+
 
 def render() -> str:
     """The whole reference as Markdown."""
-    parts = [_HEAD, "\n## Values of the server\n\n"]
+    parts = [
+        _HEAD,
+        "\n## Elements that are not acted upon\n\n| Wait for | Elements, with everything inside them |\n|---|---|\n",
+    ]
+    parts.extend(
+        f"| {reason} | {', '.join(f'`{name}`' for name in names)} |\n" for reason, names in left_aside().items()
+    )
+    parts.append("\n## Values of the server\n\n")
     parts.extend(_table(child for child in CORE.children if child.kind is not Kind.CONTAINER))
     for child in CORE.children:
         if child.kind is Kind.CONTAINER:
