@@ -162,6 +162,7 @@ class PostOffice:
         self.starved.clear()
         self.dirty.clear()
         self.paging.close()
+        self.damaged.close()
 
     # -- the turn -------------------------------------------------------------------------------
 

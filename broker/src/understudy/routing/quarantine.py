@@ -8,20 +8,23 @@ A message that cannot be read for another reason (the disk reports an error, the
 missing) may be readable later. It stays among the scheduled messages until an operator releases it or until the
 next activation; its entry in the quarantine says that it is held.
 
+A damaged record may also be met by the consolidator of the log, which knows only where it lies. Then all queues are
+searched for references to that place, a slice in each turn, and what cannot be read is set aside in the same way.
+
 Not here: the entries (``store.quarantine``), where a message is met (``delivery``, ``queue``, ``departures``).
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from understudy.errors import BrokerError, DescriptorsExhausted, JournalCorrupt, MessageUnreadable, StoreError
 from understudy.store.quarantine import QuarantineEntry
-from understudy.store.reference import LargeReference, MessageReference
+from understudy.store.reference import LargeReference, MessageReference, unpack_location
 
 if TYPE_CHECKING:
     from understudy.message import Message
@@ -34,17 +37,25 @@ log = logging.getLogger(__name__)
 NEVER_MS: Final = 1 << 62
 #: Pause before a message is read again that could not be read for want of a file descriptor.
 AGAIN_MS: Final = 5_000
+#: References looked at in one turn by a search for those of a damaged record.
+SEARCH_SLICE: Final = 500
 
 
 class DamagedMessages:
     """The messages of one node that cannot be read."""
 
-    __slots__ = ("_aside", "_office")
+    __slots__ = ("_aside", "_closed", "_office")
 
     def __init__(self, office: PostOffice) -> None:
         self._office = office
         self._aside: set[tuple[int, int]] = set()
         """Queue and message id of what is set aside and still in its queue."""
+        self._closed = False
+        office.store.quarantine.damage_met = self._search
+
+    def close(self) -> None:
+        """Searches end."""
+        self._closed = True
 
     def read(self, queue: Queue, reference: MessageReference) -> Message:
         """The message of a reference whose body is not in memory.
@@ -81,6 +92,45 @@ class DamagedMessages:
             for each in scheduled:
                 self.set_aside(queue, each, error)
         # else a consumer has it, or it is set aside already
+
+    def _search(self, number: int, offset: int) -> None:
+        """Begin to look for the messages whose record lies at that offset of that segment."""
+        self._office.timers.call_later(0, partial(self._go_on, self._look(number, offset)))
+
+    def _go_on(self, steps: Iterator[None]) -> None:
+        # each step gives None, the end False
+        if not self._closed and next(steps, False) is None:
+            self._office.timers.call_later(0, partial(self._go_on, steps))
+
+    def _look(self, number: int, offset: int) -> Iterator[None]:
+        """Read every message of that place that is not in memory; the caller goes on in another turn at each step."""
+        looked_at = 0
+        for queue in self._office.queues():
+            for reference in self._office.scheduled.of(queue):
+                if self._lies_at(reference, number, offset):
+                    self.read_waiting(queue, reference)
+            position, more = (9, -1), True
+            while more:
+                more = False
+                for following, reference in queue.browse(position):
+                    position = following
+                    if self._lies_at(reference, number, offset):
+                        self.read_waiting(queue, reference)
+                    looked_at += 1
+                    if looked_at % SEARCH_SLICE == 0:
+                        more = True
+                        break
+                if more:
+                    yield
+
+    def _lies_at(self, reference: MessageReference, number: int, offset: int) -> bool:
+        if not reference.durable or reference.location is None or reference.message is not None:
+            return False
+        try:
+            place = unpack_location(self._office.store.read_back.resolve(reference.location))
+        except JournalCorrupt:
+            return False
+        return place[:2] == (number, offset)
 
     def set_aside(self, queue: Queue, reference: MessageReference, error: MessageUnreadable) -> None:
         """A reference that is in no place any more cannot be read."""

@@ -228,6 +228,8 @@ class Compaction:
             forwarding=Forwarding(),
             forget=self._forget,
             known=read_known_damage(disk, directory),
+            # no queue is served here: a damaged record stays where it is
+            damaged=lambda number, offset: None,
             settings=settings,
         )
 

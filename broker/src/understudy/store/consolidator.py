@@ -26,6 +26,7 @@ from understudy.store.operation_context import OperationContext
 from understudy.store.quarantine import KnownDamage
 from understudy.store.records import RecordType, SnapshotRecord, encode_drop, encode_snapshot
 from understudy.store.reserve import give_up_reserve
+from understudy.store.segment import parse_name
 from understudy.store.settings import StoreSettings
 from understudy.store.snapshot import (
     SnapshotHeader,
@@ -70,6 +71,7 @@ class Consolidator:
         forwarding: Forwarding,
         forget: Callable[[int], int | None],
         known: KnownDamage,
+        damaged: Callable[[int, int], None],
         settings: StoreSettings,
     ) -> None:
         """
@@ -85,6 +87,7 @@ class Consolidator:
             forwarding: Told of every message that is copied.
             forget: The store lets go of a segment; returns the epoch it was of.
             known: Damage that was set aside: it is passed over.
+            damaged: Told the segment number and offset of a damaged record that is not in ``known``.
             settings: Of the store.
         """
         self._disk = disk
@@ -95,6 +98,7 @@ class Consolidator:
         self._state = state
         self._forwarding = forwarding
         self._known = known
+        self._damaged = damaged
         self._context = context
         self._remover = FileRemover(journal, state, directory, forget)
         self._trimmer = LogTrimmer(journal, state, context, settings.segment_bytes, self._remover)
@@ -217,11 +221,18 @@ class Consolidator:
             self._start(self._interval())
         elif isinstance(error, JournalCorrupt):
             self._broken_at = self._known.count
+            self._report(error)
             log.error("the log is not consolidated: it is damaged", extra={"error": str(error)})
         elif isinstance(error, StoreError | OSError):
             log.warning("the log was not consolidated", extra={"error": str(error)})
         else:
             raise error
+
+    def _report(self, error: JournalCorrupt) -> None:
+        """Tell where a record is damaged, unless the damage is in a snapshot."""
+        parsed = parse_name(error.file.rsplit("/", 1)[-1])
+        if parsed is not None:
+            self._damaged(parsed[0], error.offset)
 
     # --- which snapshots there are ------------------------------------------------------------------
 
@@ -350,8 +361,9 @@ class Consolidator:
                 log.warning("messages were not copied forward", extra={"error": str(error)})
                 return
             except JournalCorrupt as error:
-                # what is damaged stays where it is, to be seen by whoever reads it
+                # the record stays where it is; once its messages are set aside the segment is tried again
                 self._passed.add(number)
+                self._report(error)
                 log.error("a damaged segment is not consolidated", extra={"error": str(error)})
             else:
                 self.copied_messages += copy.messages

@@ -173,6 +173,7 @@ class MessageStore:
             forwarding=self._forwarding,
             forget=self._forget_segment,
             known=self.quarantine.known,
+            damaged=lambda number, offset: self.quarantine.damage_met(number, offset),
             settings=self.settings,
         )
 

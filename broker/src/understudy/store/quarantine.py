@@ -236,6 +236,9 @@ class Quarantine:
         self._writer = writer
         self._kept = {kept.entry.entry_id: kept for kept in read_entries(disk, directory)}
         self.known = KnownDamage(kept.entry for kept in self._kept.values())
+        self.damage_met: Callable[[int, int], None] = lambda number, offset: None
+        """Called with the segment number and offset of a damaged record that the consolidator met. Routing puts a
+        search for the messages of that record here."""
         self.set_aside = 0
         """Messages and records set aside since the activation."""
         self._waiting: list[_Waiting] = []

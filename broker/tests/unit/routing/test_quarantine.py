@@ -13,6 +13,7 @@ from understudy.config.model import RoutingType
 from understudy.errors import DescriptorsExhausted, DiskFailed, DiskFull
 from understudy.management import queue_messages as messages
 from understudy.ports import File
+from understudy.routing import quarantine as quarantine_module
 from understudy.routing.quarantine import NEVER_MS
 from understudy.routing.queue import Queue
 from understudy.store.inspect import verify
@@ -367,6 +368,82 @@ def test_the_consolidator_passes_over_what_was_set_aside(caplog: pytest.LogCaptu
     successor = Node(rig, "b")
     assert consume(successor) == [b"a", b"c"]
     assert len(successor.store.quarantine.entries()) == 1
+
+
+@pytest.mark.parametrize("queues", [1, 2])
+@pytest.mark.parametrize("early", [True, False])
+def test_what_the_consolidator_meets_first_is_set_aside(early: bool, queues: int) -> None:
+    """No consumer reads the damaged message: it is met while a snapshot is made, or while messages are copied."""
+    rig = Rig(random.Random(5), compact_segments_min=2)
+    node = Node(rig, "a")
+    for number in range(queues):
+        node.queue(f"q{number}", address="t", routing_type=RoutingType.MULTICAST)
+    node.fill("a", "b", "c", queue="t")
+    first = rig.segments()[0]
+    if early:
+        node.damage(1, "q0")
+    node.world.queue("other")
+    taker = node.reader("other")
+
+    def churn(count: int) -> None:
+        for _ in range(count):
+            node.fill("x" * 8000, queue="other")
+            taken = list(taker.consumers[0].delivering)
+            taker.acknowledge(0, taken[-1])
+            node.settle()
+            node.world.clock.advance(1)
+
+    if not early:
+        while not any("snapshot-" in path for path in rig.volume.paths()):
+            churn(1)
+        node.damage(1, "q0")
+    churn(150)
+    assert len(node.store.quarantine.entries()) == queues
+    assert first not in rig.segments(), "consolidation went on behind the damage"
+    for number in range(queues):
+        assert books(node.queue(f"q{number}")) == (2, 0, 0)
+    rig.die(power_loss=False)
+    successor = Node(rig, "b")
+    for number in range(queues):
+        session = successor.reader(f"q{number}")
+        successor.settle()
+        assert bodies(session) == [b"a", b"c"]
+    assert len(successor.store.quarantine.entries()) == queues
+
+
+def test_the_search_for_a_damaged_record_takes_a_slice_in_each_turn(
+    node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(quarantine_module, "SEARCH_SLICE", 2)
+    node.fill(*"abcdefg")
+    node.damage(5)
+    place = list(node.queue().waiting)[5].location
+    assert place is not None
+    number, offset, _ = unpack_location(place)
+    turns: list[int] = []
+    call_later = node.world.clock.call_later
+    monkeypatch.setattr(node.world.clock, "call_later", lambda ms, call: (turns.append(ms), call_later(ms, call))[1])
+    node.store.quarantine.damage_met(number, offset)
+    node.world.clock.advance(0)
+    assert turns.count(0) == 4
+    assert len(node.store.quarantine.entries()) == 1
+    node.settle()
+    assert consume(node) == [b"a", b"b", b"c", b"d", b"e", b"g"]
+
+
+def test_a_damaged_record_whose_message_is_in_memory_is_left() -> None:
+    """It can still be delivered."""
+    node = Node(Rig(random.Random(1)), "a", max_size_bytes=-1)
+    node.queue()
+    node.fill("a")
+    node.damage(0)
+    (reference,) = node.queue().waiting
+    assert reference.location is not None
+    number, offset, _ = unpack_location(reference.location)
+    node.store.quarantine.damage_met(number, offset)
+    node.world.clock.advance(0)
+    assert node.store.quarantine.entries() == []
+    assert consume(node) == [b"a"]
 
 
 def test_scheduled_ones_are_shown_without_their_contents(node: Node) -> None:
