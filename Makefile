@@ -45,7 +45,7 @@ include .ci/collection.mk
 # --- tests -------------------------------------------------------------------------------------
 
 .PHONY: test
-test: $(VENV)/.complete $(VENV)/.spark ## All checks of a change, at most 25 minutes
+test: $(VENV)/.complete $(VENV)/.spark ## All checks of a change, at most 20 minutes
 	@$(PY) .ci/parts.py \
 	  "static=$(MAKE) --no-print-directory static" \
 	  "unit=$(MAKE) --no-print-directory unit" \

@@ -107,6 +107,7 @@ def test_large_messages_travel_in_pieces(nodes: tuple[Node, Node, Path], tmp_pat
     assert (summary["messages"], summary["left_out"]) == (3, 1)
 
 
+@pytest.mark.long
 def test_neither_side_holds_a_body_in_memory(nodes: tuple[Node, Node, Path], tmp_path: Path) -> None:
     one, two, store = nodes
     path = tmp_path / "body"
@@ -161,6 +162,7 @@ def test_prepared_messages_only_when_asked_for(nodes: tuple[Node, Node, Path], t
     assert texts(two, "q") == everything
 
 
+@pytest.mark.long
 def test_twice_is_once_with_more_messages_than_the_broker_remembers(
     nodes: tuple[Node, Node, Path], tmp_path: Path
 ) -> None:

@@ -15,6 +15,7 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 
+import pytest
 from tests.support.processes import Pair
 
 from understudy.client.sync import connect
@@ -49,6 +50,7 @@ def wait_until(condition: Callable[[], bool]) -> None:
         time.sleep(0.05)
 
 
+@pytest.mark.long
 def test_large_messages_are_replayed_with_their_bodies(tmp_path: Path) -> None:
     kept, large = tmp_path / "kept", tmp_path / "store" / "large-messages"
     extra = f"""

@@ -146,7 +146,15 @@ def test_nobody_there_is_exit_code_3(tmp_path: Path) -> None:
     assert invoke("stop", "--instance", str(tmp_path))[0] == 3
 
 
-@pytest.mark.parametrize("arguments", [[], ["--instance", "x", "--url", "http://y"], ["--url", "file:///etc/passwd"]])
+def test_without_a_place_the_default_instance_is_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    for command in ("status", "stop"):
+        code, output = invoke(command)[:2]
+        assert code == 3
+        assert str(tmp_path / "understudy") in str(output)
+
+
+@pytest.mark.parametrize("arguments", [["--instance", "x", "--url", "http://y"], ["--url", "file:///etc/passwd"]])
 def test_a_place_that_is_none_is_exit_code_2(arguments: list[str]) -> None:
     assert invoke("status", *arguments)[0] == 2
 

@@ -48,7 +48,7 @@ def send(url: str, count: int) -> None:
     )
 
 
-@pytest.mark.parametrize("killed", [False, True])
+@pytest.mark.parametrize("killed", [False, pytest.param(True, marks=pytest.mark.long)])
 def test_messages_end_with_the_process_and_a_kept_store_is_untouched(node: Node, killed: bool) -> None:
     send(start(node, persistent=True), 3)
     assert node.terminate() == 0

@@ -37,6 +37,7 @@ class FaultyDisk(RealDisk):
     """See the module's text. Faults are for paths that ``hits`` says yes to."""
 
     def __init__(self) -> None:
+        super().__init__()
         self.hits: Callable[[str], bool] = lambda path: False
         self.fails: frozenset[str] = frozenset()
         """Of ``read``, ``write`` and ``sync``."""
