@@ -6,8 +6,10 @@ therefore writes its records with right checksums, as somebody would who edits a
 
 from __future__ import annotations
 
+import json
 import random
 import struct
+from dataclasses import asdict
 from functools import cache
 
 from fuzz.target import Target
@@ -22,10 +24,12 @@ from understudy.store.follower import recover
 from understudy.store.inspect import read_frames, read_log, verify
 from understudy.store.large_messages import LargeMessages
 from understudy.store.node_lock import NodeLock
+from understudy.store.quarantine import QuarantineEntry, quarantine_path, read_entries
 from understudy.store.records import RecordType
 from understudy.store.reference import Location, MessageReference, pack_location
 from understudy.store.reference_block import Block
 from understudy.store.retained import RetainedCounts, retained_messages
+from understudy.store.seen import POSITION_FILE, SeenPosition
 from understudy.store.segment import HEADER_BLOCK_BYTES, SegmentHeader
 from understudy.store.state import StoreState
 from understudy.store.transfer import ExportHeader, end_line, header_line, parse_line
@@ -244,7 +248,36 @@ def _state(data: bytes) -> None:
         sequence += 1
 
 
+def _file(path: str, data: bytes) -> SimDisk:
+    """A disk with one file."""
+    disk = SimVolume().disk("fuzz")
+    disk.make_directory(path.rpartition("/")[0])
+    file = disk.open(path, create=True)
+    file.write(0, [data])
+    file.close()
+    return disk
+
+
+def _position(data: bytes) -> None:
+    SeenPosition(_file(f"/node/{POSITION_FILE}", data), "/node").read()
+
+
+def _quarantine(data: bytes) -> None:
+    for kept in read_entries(_file(f"{quarantine_path('/store')}/{_ENTRY.entry_id}.entry", data), "/store"):
+        assert kept.entry.length >= 0, "a reader of the log would go backwards"
+
+
+_ENTRY = QuarantineEntry("message-00000001-00000fff", "message", "crc", 5, segment=1, epoch=1, offset=4096, length=200)
+_POSITION = b'{"node_id": "n", "epoch": 3, "sequence": 70}'
+
+
+def _quarantine_seeds() -> list[bytes]:
+    return [json.dumps(asdict(_ENTRY)).encode() + b"\n" + b"x" * 200]
+
+
 STORE = (
+    Target("store-position", _position, (StoreError,), lambda: [_POSITION], memory_floor_bytes=1 << 20),
+    Target("quarantine-entry", _quarantine, (), _quarantine_seeds, memory_floor_bytes=1 << 20),
     Target("record", _record, (ValueError,), lambda: [bytes(each[:2]) + each[2] for each in _real_records()]),
     Target("log", _log, (StoreError,), _log_seeds, memory_per_byte=2048, memory_floor_bytes=8 << 20, weight=4),
     Target("segment", _segment, (StoreError,), _segment_seeds, input_bytes_max=16 << 10, memory_floor_bytes=8 << 20),

@@ -8,6 +8,7 @@ from fuzz.target import Target
 from fuzz.targets_wire import sample_message
 from support.config import core
 from understudy.client.url import parse_url
+from understudy.config.password_codec import PasswordCodec
 from understudy.config.reader import read_broker_xml
 from understudy.errors import BrokerError, ConfigError, InvalidSelector, LedgerDamaged
 from understudy.ledger.rows import parse
@@ -70,6 +71,10 @@ def _password(data: bytes) -> None:
     PasswordHash.parse(data.decode("utf-8", "replace"))
 
 
+def _masked(data: bytes) -> None:
+    MASKED_CODEC.unmask(data.decode("utf-8", "replace"))
+
+
 def _xml(data: bytes) -> None:
     read_broker_xml(data, file="broker.xml", base_directory="/srv/node", properties={"data.dir": "data"})
 
@@ -104,6 +109,7 @@ def _stop(data: bytes) -> None:
         pass
 
 
+MASKED_CODEC = PasswordCodec()
 ROW = b'{"kind":"DELIVERED","producer":"p","number":3,"address":"a","at_ms":5,"queue":"q","message_id":7}'
 USERS = b"bob = ENC(scrypt:16384:8:1:00112233445566778899aabbccddeeff:" + b"00" * 32 + b")\nroles = bob,eve\n# c\n"
 HASH = b"ENC(scrypt:16384:8:1:00112233445566778899aabbccddeeff:" + b"00" * 32 + b")"
@@ -119,6 +125,7 @@ TEXT = (
     Target("broker-xml", _xml, (ConfigError,), _xml_seeds, memory_per_byte=1024, memory_floor_bytes=4 << 20),
     Target("users-and-roles", _users, (), lambda: [USERS]),
     Target("password-hash", _password, (ValueError,), lambda: [HASH]),
+    Target("masked-password", _masked, (ValueError,), lambda: [MASKED_CODEC.mask("secret").encode()]),
     Target("client-url", _url, (BrokerError,), lambda: URLS, memory_per_byte=512),
     Target("ledger-row", _ledger, (LedgerDamaged,), lambda: [ROW], memory_per_byte=512),
     Target("stop-request", _stop, (ValueError,), lambda: [b'{"failover": true}', b"[" * 500], memory_per_byte=1024),

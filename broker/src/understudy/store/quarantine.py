@@ -173,6 +173,9 @@ def _decode(head: bytes, name: str) -> QuarantineEntry:
         wanted = {"str": str, "int": int, "bool": bool}[str(field.type)]
         if type(getattr(entry, field.name)) is not wanted:
             raise ValueError(f"{field.name} is no {wanted.__name__}")
+        if wanted is int and getattr(entry, field.name) < 0:
+            # a negative length would send a reader of the log backwards
+            raise ValueError(f"{field.name} is negative")
     if f"{entry.entry_id}{_SUFFIX}" != name:
         raise ValueError(f"it describes {entry.entry_id!r}")
     return entry

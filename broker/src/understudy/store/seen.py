@@ -84,7 +84,7 @@ class SeenPosition:
         try:
             fields = json.loads(data)
             position = Position(str(fields["node_id"]), int(fields["epoch"]), int(fields["sequence"]))
-        except (ValueError, KeyError, TypeError) as error:
+        except (ValueError, KeyError, TypeError, OverflowError, RecursionError) as error:
             raise StoreError(
                 f"{self.path} holds no position of a store", hint="remove it if the store is known to be the right one"
             ) from error
@@ -250,7 +250,7 @@ def _store_id(disk: Disk, path: str) -> str | None:
     data = _read_file(disk, path)
     if data is None:
         return None
-    with suppress(ValueError, KeyError, TypeError):
+    with suppress(ValueError, KeyError, TypeError, RecursionError):
         return str(json.loads(data)["store_id"])
     raise WrongStore(f"{path} holds no identity of a store")
 
