@@ -52,10 +52,12 @@ test: $(VENV)/.complete $(VENV)/.spark ## All checks of a change, at most 20 min
 	  "property=$(MAKE) --no-print-directory property" \
 	  "fuzz-smoke=$(MAKE) --no-print-directory fuzz-smoke" \
 	  "simulation=$(MAKE) --no-print-directory simulation" \
-	  "integration=$(MAKE) --no-print-directory integration" \
-	  "spark=$(MAKE) --no-print-directory spark" \
-	  "interop-short=$(MAKE) --no-print-directory interop-short" \
+	  --beside \
 	  "collection=$(MAKE) --no-print-directory collection" \
+	  "spark=$(MAKE) --no-print-directory spark" \
+	  --then \
+	  "integration=$(MAKE) --no-print-directory integration" \
+	  "interop-short=$(MAKE) --no-print-directory interop-short" \
 	  "molecule=$(MAKE) --no-print-directory molecule-default" \
 	  "ssh=$(PY) .ci/ssh_hosts.py --check && $(MAKE) --no-print-directory ssh"
 

@@ -1,53 +1,102 @@
 #!/usr/bin/env python3
-"""Run the parts of the test suite one after the other and say what ran and how long it took.
+"""Run the parts of the test suite and say what ran and how long it took.
 
-    .ci/parts.py NAME=COMMAND [NAME=COMMAND ...]
+    .ci/parts.py NAME=COMMAND [NAME=COMMAND ...] [--beside NAME=COMMAND ...] [--then NAME=COMMAND ...]
 
-Each part's output goes to the terminal as it comes. A part that ends with exit code 77 could not
-run on this machine: its last line says why, and it counts as skipped. Every other non-zero exit
-is a failure; the remaining parts still run. Exit code 1 when a part failed.
+Parts run one after the other. Those after --beside run at the same time as the first ones, on the second processor;
+those after --then wait for all of them, because they measure time or start many processes.
+Each part's output goes to the terminal as it comes, that of a part after --beside when the part ends. A part that
+ends with exit code 77 could not run on this machine: its last line says why, and it counts as skipped. Every other
+non-zero exit is a failure; the remaining parts still run. Exit code 1 when a part failed.
 """
 
 from __future__ import annotations
 
 import subprocess
 import sys
+import threading
 import time
+from collections.abc import Callable
+from dataclasses import dataclass
 
 SKIPPED = 77
 
 
-def run_part(command: str) -> tuple[int, str]:
-    """Exit code and last line of a part, its output passed on while it runs."""
+@dataclass(frozen=True)
+class Outcome:
+    """What became of one part."""
+
+    name: str
+    outcome: str
+    seconds: float
+    why: str
+
+
+def run_part(command: str, show: Callable[[str], object]) -> tuple[int, str]:
+    """Exit code and last line of a part; ``show`` gets its output line by line."""
     last = ""
     with subprocess.Popen(
         ["bash", "-o", "pipefail", "-c", command], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
     ) as process:
         assert process.stdout is not None
         for line in process.stdout:
-            print(line, end="", flush=True)
+            show(line)
             last = line.strip() or last
     return process.returncode, last
+
+
+def run_group(parts: list[str], rows: list[Outcome], collected: bool) -> None:
+    """Run parts one after the other and append a row for each.
+
+    Args:
+        parts: ``NAME=COMMAND`` each.
+        rows: Of all groups.
+        collected: Show the output of a part when it ends, not as it comes.
+    """
+    for part in parts:
+        name, _, command = part.partition("=")
+        lines: list[str] = []
+        head = f"\n=== {name}: {command}"
+        if collected:
+            lines.append(f"{head}\n")
+        else:
+            print(head, flush=True)
+        began = time.monotonic()
+        code, last = run_part(command, lines.append if collected else show_line)
+        outcome = {0: "passed", SKIPPED: "skipped"}.get(code, "failed")
+        row = Outcome(name, outcome, time.monotonic() - began, last if outcome == "skipped" else "")
+        rows.append(row)
+        print(f"{''.join(lines)}=== {name}: {outcome} in {row.seconds:.0f} s", flush=True)
+
+
+def show_line(line: str) -> None:
+    print(line, end="", flush=True)
 
 
 def main(arguments: list[str]) -> int:
     if not arguments or "--help" in arguments:
         print(__doc__)
         return 0 if arguments else 2
-    rows: list[tuple[str, str, float, str]] = []
-    for position, argument in enumerate(arguments, start=1):
-        name, _, command = argument.partition("=")
-        print(f"\n=== {position}/{len(arguments)} {name}: {command}", flush=True)
-        began = time.monotonic()
-        code, last = run_part(command)
-        outcome = {0: "passed", SKIPPED: "skipped"}.get(code, "failed")
-        rows.append((name, outcome, time.monotonic() - began, last if outcome == "skipped" else ""))
-        print(f"=== {name}: {outcome} in {rows[-1][2]:.0f} s", flush=True)
-    width = max(len(name) for name, *_ in rows)
+    groups: dict[str, list[str]] = {"first": [], "--beside": [], "--then": []}
+    group = groups["first"]
+    for argument in arguments:
+        if argument in groups:
+            group = groups[argument]
+        else:
+            group.append(argument)
+    rows: list[Outcome] = []
+    beside = threading.Thread(target=run_group, args=(groups["--beside"], rows, True))
+    beside.start()
+    run_group(groups["first"], rows, False)
+    if beside.is_alive():
+        print("\n=== waiting for the parts that run beside", flush=True)
+    beside.join()
+    run_group(groups["--then"], rows, False)
+    width = max(len(row.name) for row in rows)
     print("\nWhat ran")
-    for name, outcome, seconds, why in rows:
-        print(f"  {name:<{width}}  {outcome:<7}  {seconds:6.1f} s  {why}")
-    counts = {word: sum(row[1] == word for row in rows) for word in ("passed", "failed", "skipped")}
+    for row in rows:
+        print(f"  {row.name:<{width}}  {row.outcome:<7}  {row.seconds:6.1f} s  {row.why}")
+    counts = {word: sum(row.outcome == word for row in rows) for word in ("passed", "failed", "skipped")}
     print(f"\n{counts['passed']} passed, {counts['failed']} failed, {counts['skipped']} skipped")
     return 1 if counts["failed"] else 0
 
