@@ -67,6 +67,7 @@ def wait_until(condition: Callable[[], bool], shown: Callable[[], object]) -> No
         time.sleep(0.1)
 
 
+@pytest.mark.long
 def test_old_messages_do_not_keep_the_log_and_are_there_after_kill_takeover_and_compaction(pair: Pair) -> None:
     journal = pair.store / "journal"
     pair.start()

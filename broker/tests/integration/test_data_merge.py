@@ -85,6 +85,7 @@ def nodes(tmp_path: Path) -> tuple[Node, Node, Path, Path]:
     return one.primary, two.primary, one.store / "journal", two.store / "journal"
 
 
+@pytest.mark.long
 def test_two_copies_become_one(nodes: tuple[Node, Node, Path, Path], tmp_path: Path) -> None:
     one, two, left, right = nodes
     try:
