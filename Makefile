@@ -57,6 +57,7 @@ test: $(VENV)/.complete $(VENV)/.spark ## All checks of a change, at most 20 min
 	  "spark=$(MAKE) --no-print-directory spark" \
 	  --then \
 	  "integration=$(MAKE) --no-print-directory integration" \
+	  --beside \
 	  "interop-short=$(MAKE) --no-print-directory interop-short" \
 	  "molecule=$(MAKE) --no-print-directory molecule-default" \
 	  "ssh=$(PY) .ci/ssh_hosts.py --check && $(MAKE) --no-print-directory ssh"

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 """Run the parts of the test suite and say what ran and how long it took.
 
-    .ci/parts.py NAME=COMMAND [NAME=COMMAND ...] [--beside NAME=COMMAND ...] [--then NAME=COMMAND ...]
+    .ci/parts.py NAME=COMMAND [NAME=COMMAND ...] [--beside NAME=COMMAND ...] [--then NAME=COMMAND ... [--beside ...]]
 
-Parts run one after the other. Those after --beside run at the same time as the first ones, on the second processor;
-those after --then wait for all of them, because they measure time or start many processes.
+Parts run one after the other. Those after --beside run at the same time as the ones before it, on the second
+processor; those after --then wait until all parts before it have ended.
 Each part's output goes to the terminal as it comes, that of a part after --beside when the part ends. A part that
 ends with exit code 77 could not run on this machine: its last line says why, and it counts as skipped. Every other
 non-zero exit is a failure; the remaining parts still run. Exit code 1 when a part failed.
@@ -77,21 +77,25 @@ def main(arguments: list[str]) -> int:
     if not arguments or "--help" in arguments:
         print(__doc__)
         return 0 if arguments else 2
-    groups: dict[str, list[str]] = {"first": [], "--beside": [], "--then": []}
-    group = groups["first"]
+    # of each phase: the parts that run one after the other, and those that run beside them
+    phases: list[tuple[list[str], list[str]]] = [([], [])]
+    group = phases[0][0]
     for argument in arguments:
-        if argument in groups:
-            group = groups[argument]
+        if argument == "--beside":
+            group = phases[-1][1]
+        elif argument == "--then":
+            phases.append(([], []))
+            group = phases[-1][0]
         else:
             group.append(argument)
     rows: list[Outcome] = []
-    beside = threading.Thread(target=run_group, args=(groups["--beside"], rows, True))
-    beside.start()
-    run_group(groups["first"], rows, False)
-    if beside.is_alive():
-        print("\n=== waiting for the parts that run beside", flush=True)
-    beside.join()
-    run_group(groups["--then"], rows, False)
+    for first, others in phases:
+        beside = threading.Thread(target=run_group, args=(others, rows, True))
+        beside.start()
+        run_group(first, rows, False)
+        if beside.is_alive():
+            print("\n=== waiting for the parts that run beside", flush=True)
+        beside.join()
     width = max(len(row.name) for row in rows)
     print("\nWhat ran")
     for row in rows:
