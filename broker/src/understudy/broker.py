@@ -40,7 +40,7 @@ from understudy.store.pages import Pages
 
 
 class Broker:
-    """See the module's text."""
+    """One active broker: queues, sessions, management and acceptors over an activated store."""
 
     def __init__(
         self,

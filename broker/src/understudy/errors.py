@@ -249,7 +249,7 @@ class UnknownTransaction(TransactionError):
 
 
 class XaCode(IntEnum):
-    """Outcomes of requests about XA branches (X/Open XA; facts 4.5). 100 to 107: it was rolled back."""
+    """Outcomes of requests about XA branches (X/Open XA; artemis-core s. 4.5). 100 to 107: it was rolled back."""
 
     OK = 0
     HEURISTIC_ROLLBACK = 6

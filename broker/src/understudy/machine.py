@@ -41,7 +41,7 @@ class To(Generic[S]):
 
 
 class Machine(Generic[S, E]):
-    """Base of every declared machine; see the module's text."""
+    """Base of every declared machine: checks the table when the class is made, and runs it."""
 
     STATES: ClassVar[type[Enum]]
     EVENTS: ClassVar[type[Enum]]

@@ -1,6 +1,6 @@
 """A message: header fields, typed properties, and a body nobody here interprets.
 
-The canonical form is the CORE message layout (core-protocol facts s. 5), kept as the bytes that
+The canonical form is the CORE message layout (artemis-core s. 5), kept as the bytes that
 arrived: what a producer sent is what the journal holds and what a consumer gets, with only the
 message id written over in place. ``encoded`` is laid out as::
 
@@ -55,7 +55,7 @@ _ADDRESS_BYTES_MAX: Final = 512
 
 
 class MessageType(IntEnum):
-    """Body kinds (facts s. 5); a number outside it is carried through untouched."""
+    """Body kinds (artemis-core s. 5); a number outside it is carried through untouched."""
 
     DEFAULT = 0
     OBJECT = 2
@@ -102,7 +102,7 @@ class Message:
         """A new message.
 
         Args:
-            body: Raw body bytes; see facts 5.2 for the JMS forms.
+            body: Raw body bytes; see artemis-core s. 5.2 for the JMS forms.
             address: Where it goes; None for an anonymous one.
             durable: Whether it survives a crash.
             priority: 0 to 9, higher first.
@@ -152,7 +152,7 @@ class Message:
 
     @property
     def encode_size(self) -> int:
-        """Bytes by which flow control and address sizes count the message (facts s. 5)."""
+        """Bytes by which flow control and address sizes count the message (artemis-core s. 5)."""
         return len(self.encoded)
 
     def assign_id(self, message_id: int) -> None:

@@ -1,7 +1,7 @@
 """The world as the pure rooms see it: small protocols given to them at construction.
 
 Nothing outside ``runtime/``, ``cli/``, ``spark/``, ``testing/`` and the two client shells imports
-asyncio, sockets, threads, clocks, randomness or opens files (design s. 3.1); it is handed these
+asyncio, sockets, threads, clocks, randomness or opens files (docs/architecture.md); it is handed these
 instead. ``runtime/`` implements them for real machines, ``testing/`` for the seeded simulation.
 
 All calls are made from one thread, the one that runs the loop, unless a docstring says otherwise.

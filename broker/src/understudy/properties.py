@@ -1,6 +1,6 @@
 """Typed properties of a message (CORE "TypedProperties") and the SimpleString they are made of.
 
-Source: core-protocol facts 2.1 and 2.2. A property keeps its wire type, so a message read and
+Source: artemis-core s. 2.1 and 2.2. A property keeps its wire type, so a message read and
 written again is the same message; a plain Python value set by a caller gets the natural type:
 bool, long for int, double for float, string, bytes, null for None.
 """

@@ -1,4 +1,4 @@
-"""The pair as real processes: kill -9, failback, clean stops; the ledger judges (design s. 3.5)."""
+"""The pair as real processes: kill -9, failback, clean stops; the ledger judges (ADR 0022)."""
 
 from __future__ import annotations
 

@@ -6,7 +6,7 @@ Goal: whatever credits consumers ask for and however their sockets and connectio
   than one frame: what was sent is never more than what was credited and one frame;
 * what was delivered and not acknowledged goes back exactly once and in order when its consumer or its
   connection ends, so that the next consumer sees what is left in the order of sending, without gaps;
-* delivery counts rise with each failed delivery that counts (facts 6.4), and never fall below zero.
+* delivery counts rise with each failed delivery that counts (artemis-core s. 6.4), and never fall below zero.
 
 Method: Hypothesis draws steps for three consumers of one queue; a model keeps the balance of each.
 """

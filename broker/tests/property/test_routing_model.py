@@ -7,7 +7,7 @@ Goal: whatever producers, consumers and transactions do, in whatever order the l
   durable part of what is not settled;
 * each producer's messages are first delivered in its order;
 * nothing settled is delivered again;
-* the delivery count is one more than the number of failed deliveries that count (facts 6.4);
+* the delivery count is one more than the number of failed deliveries that count (artemis-core s. 6.4);
 * every answer is given once and in the order of the requests of its session.
 
 Method: Hypothesis draws a list of steps; each step is carried out and the invariants are checked;

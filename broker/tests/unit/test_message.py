@@ -1,4 +1,4 @@
-"""The message layout (core-protocol facts s. 5): bytes kept, fields read, junk refused."""
+"""The message layout (artemis-core s. 5): bytes kept, fields read, junk refused."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Typed properties and SimpleStrings (core-protocol facts 2.1, 2.2)."""
+"""Typed properties and SimpleStrings (artemis-core s. 2.1, 2.2)."""
 
 from __future__ import annotations
 

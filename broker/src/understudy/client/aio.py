@@ -99,7 +99,7 @@ class ConnectionFactory:
         return Connection(link, creation_place())
 
     def _start(self) -> int:
-        """Which connector comes first, as the load-balancing policy says (ha-behaviour facts s. 8)."""
+        """Which connector comes first, as the load-balancing policy says (artemis-ha s. 8)."""
         policy = self._url.options.load_balancing_policy
         if policy == "FirstElement":
             return 0

@@ -81,7 +81,7 @@ def large_send(header: Message, source: BodySource, options: ClientOptions) -> t
 
 
 def split_if_large(message: Message, options: ClientOptions) -> tuple[Message, LargeBodySend | None]:
-    """A whole message, as a large one if its body is larger than minLargeMessageSize (facts 6.2)."""
+    """A whole message, as a large one if its body is larger than minLargeMessageSize (artemis-core s. 6.2)."""
     if message.header_offset <= options.min_large_message_size:
         return message, None
     return large_send(without_body(message), BytesSource(message.body), options)

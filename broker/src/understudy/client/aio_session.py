@@ -288,7 +288,7 @@ class Session:
         window_bytes: int | None = None,
     ) -> Consumer:
         """A consumer of a multicast address. Its queue has the name that JMS clients give it, so both
-        kinds can share a subscription (core-protocol facts 6.1.7).
+        kinds can share a subscription (artemis-core s. 6.1 step 7).
 
         Args:
             name: Of the subscription; with the client id, if there is one, that of its queue. None

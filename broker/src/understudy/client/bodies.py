@@ -1,4 +1,4 @@
-"""Messages and their bodies as JMS clients write and read them (core-protocol facts 5.1, 5.2).
+"""Messages and their bodies as JMS clients write and read them (artemis-core s. 5.1, 5.2).
 
 Bytes bodies are raw and need nothing. Not here: object bodies, which are Java serialization and
 are never read.
@@ -126,7 +126,7 @@ def delivery_properties(
     group_id: str | None = None,
     last_value_key: str | None = None,
 ) -> Properties:
-    """The properties with those that say how a message is delivered (core-protocol facts 5.1); what the
+    """The properties with those that say how a message is delivered (artemis-core s. 5.1); what the
     caller set among them itself stays.
     """
     typed = given.copy() if isinstance(given, Properties) else Properties(given)

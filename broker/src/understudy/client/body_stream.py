@@ -23,7 +23,7 @@ _INFLATE_BYTES: Final = 256 * 1024
 
 
 class BodyStream:
-    """See the module's text."""
+    """The body of one incoming large message; holds at most what credits allow."""
 
     __slots__ = (
         "_buffered_bytes", "_discarded", "_give_back", "_inflater", "_pieces", "complete", "failure", "on_change",

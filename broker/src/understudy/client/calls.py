@@ -1,6 +1,6 @@
 """Blocking calls of one channel: one in flight, the others in line, each with its deadline.
 
-Core-protocol facts 3.3: a channel has at most one blocking call; its correlation id counts down
+Artemis-core s. 3.3: a channel has at most one blocking call; its correlation id counts down
 from -2; it completes on its expected answer with that id (or -1, for requests that carry none) or
 on any EXCEPTION. Sends, which are answered by their own positive ids, are not calls (``sends``).
 
@@ -224,7 +224,7 @@ class Calls:
 
         Returns:
             An error if one of them was in flight on an open channel: then the connection has
-            failed (facts 3.3).
+            failed (artemis-core s. 3.3).
         """
         due = [call for call in self._line if call.deadline_ms is not None and call.deadline_ms <= now_ms]
         failed = None

@@ -1,4 +1,4 @@
-"""The confirmation window of one session: what a reattached session needs (core-protocol facts 7.1).
+"""The confirmation window of one session: what a reattached session needs (artemis-core s. 7.1).
 
 With a window, both sides number the commands they send on a channel from 0 and keep them until the
 other side confirms. After a lost connection the server may still hold the session; then each side

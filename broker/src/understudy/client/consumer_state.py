@@ -1,6 +1,6 @@
 """One consumer: messages that arrived, credits given back, what is to be acknowledged.
 
-Core-protocol facts 6.3 and 6.4. A message costs its whole frame in credits and gives them back
+Artemis-core s. 6.3 and 6.4. A message costs its whole frame in credits and gives them back
 when the application takes it. Acknowledgements are cumulative: the buffer keeps arrival order, so
 "everything up to this one" is exactly what was taken. They are collected and go out once per turn
 of the loop. After a failover the broker delivers everything unacknowledged again, so what is
@@ -8,7 +8,7 @@ buffered is dropped and what the application still holds belongs to an older ``g
 
 A large message of up to ``WHOLE_BODY_BYTES_MAX`` is handed over like any other. A larger one is
 handed over as soon as it is announced, with a ``BodyStream``; asking for the next message discards
-what was not read of it, because nothing else comes before its end (facts 6.3).
+what was not read of it, because nothing else comes before its end (artemis-core s. 6.3).
 
 Not here: when to wait (the shells), or which session mode acknowledges when (``session_state``).
 """
@@ -47,7 +47,7 @@ LARGE_BODY_BYTES_MAX: Final = FRAME_BYTES_MAX
 
 
 class AcknowledgeMode(Enum):
-    """When received messages leave their queue (facts 6.1)."""
+    """When received messages leave their queue (artemis-core s. 6.1)."""
 
     AUTO = "auto"
     """When the next one is asked for, when the handler returned, or at a close."""
@@ -162,7 +162,7 @@ class ConsumerHost(Protocol):
 
 
 class ConsumerState:
-    """See the module's text."""
+    """One consumer without I/O: buffered messages, credits, pending acknowledgements."""
 
     def __init__(
         self,

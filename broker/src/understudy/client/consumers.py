@@ -1,6 +1,6 @@
 """All consumers of one session: made, closed, acknowledged for, and made again after a failover.
 
-Which acknowledgement a session sends when, by its mode: core-protocol facts 6.1 and 6.4. Not here:
+Which acknowledgement a session sends when, by its mode: artemis-core s. 6.1 and 6.4. Not here:
 one consumer's buffer and credits (``consumer_state``), or commit and rollback (``session_state``).
 """
 
@@ -67,7 +67,7 @@ class ConsumersHost(Protocol):
 
 
 class Consumers:
-    """See the module's text."""
+    """The consumers of one session."""
 
     def __init__(self, host: ConsumersHost, mode: AcknowledgeMode) -> None:
         self._host = host
@@ -211,7 +211,7 @@ class Consumers:
         self._host.calls.add(call)
 
     def _acknowledge_and_commit(self, correlation_id: int) -> Packet:
-        """CLIENT mode: acknowledgements are a transaction of their own at the server (facts 6.1)."""
+        """CLIENT mode: acknowledgements are a transaction of their own at the server (artemis-core s. 6.1)."""
         self.acknowledge_all()
         return Commit(correlation_id)
 

@@ -1,4 +1,4 @@
-"""Addresses and queues made on demand, as JMS clients do it (core-protocol facts 6.1.4, 6.1.6).
+"""Addresses and queues made on demand, as JMS clients do it (artemis-core s. 6.1, steps 4 and 6).
 
 Conversations of several requests are generators: they yield a ``Request``, are sent its answer (or
 thrown its error) and return their result; the shells drive them. Not here: what a broker does when
@@ -146,7 +146,7 @@ def create_shared_queue(packet: CreateSharedQueueV2) -> Request:
 
 
 def subscription_queue(name: str, client_id: str | None, *, durable: bool) -> str:
-    """The queue of a named subscription, as JMS clients call it (core-protocol facts 6.1.7)."""
+    """The queue of a named subscription, as JMS clients call it (artemis-core s. 6.1 step 7)."""
     parts = [_escaped(each) for each in (client_id, name) if each is not None]
     return ".".join(parts if durable else ["nonDurable", *parts])
 

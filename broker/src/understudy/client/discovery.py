@@ -1,6 +1,6 @@
 """Brokers found by listening: what they broadcast, and which of them to believe for how long.
 
-Format and rules: ha-behaviour facts 7.1. A datagram carries a node id, an id of the broadcaster, a
+Format and rules: artemis-ha s. 7.1. A datagram carries a node id, an id of the broadcaster, a
 count, and that many connectors; buffers of Java broadcasters may leave zeros behind them. One entry
 per node id, the last connector wins, forgotten after the refresh timeout. Two broadcasters of one
 node id are told to the log: the network has two brokers that think they are the same one.

@@ -7,7 +7,7 @@ failover run through the same states.
 A round is one attempt of ``reconnectAttempts``. It dials, in this order, where the broker sent us,
 our own connector with the name of the known backup of our node, that backup, the previous
 connector, the list of the URL, and last the connector that failed and the address under which the
-same server announces itself (core-protocol facts 8.3, ha-behaviour facts s. 8). A dial that fails is
+same server announces itself (artemis-core s. 8.3, artemis-ha s. 8). A dial that fails is
 followed by the next at once; one that is not answered within ``DIAL_STAGGER_MS`` goes on while the
 next begins beside it, as in RFC 8305. The first transport that opens is used and the other dials are
 cancelled; they are tried again if its node turns out to be the wrong one.
@@ -107,7 +107,7 @@ class Steps(Protocol):
 
 
 class Reconnection(Machine[State, Event]):
-    """The machine; see the module's text."""
+    """The machine that dials, greets and restores until a connection works or the attempts are exhausted."""
 
     STATES: ClassVar[type[Enum]] = State
     EVENTS: ClassVar[type[Enum]] = Event
@@ -232,7 +232,7 @@ class Reconnection(Machine[State, Event]):
 
         Args:
             another_node: It is not a successor of our node: a connection router wants us there, even
-                if nothing else is to be tried after a failure (core-protocol facts 7.2).
+                if nothing else is to be tried after a failure (artemis-core s. 7.2).
         """
         self._redirect = connector
         self._another_node = another_node
@@ -276,7 +276,7 @@ class Reconnection(Machine[State, Event]):
         return list(found.values())
 
     def _own_backup(self) -> Connector | None:
-        """Our own way to the backup: the connector of the URL that has its name (ha-behaviour facts s. 8)."""
+        """Our own way to the backup: the connector of the URL that has its name (artemis-ha s. 8)."""
         backup = self._backup
         if backup is None or not backup.name:
             return None

@@ -1,8 +1,8 @@
 """The body of a large message on its way out: where its bytes come from, and its pieces.
 
 A body may be bytes, an open file, or anything that gives bytes when iterated. Pieces are exactly
-as large as the connection's minLargeMessageSize, the last one shorter, perhaps empty (core-protocol
-facts 6.2). What can be read again is sent again after a failover.
+as large as the connection's minLargeMessageSize, the last one shorter, perhaps empty
+(artemis-core s. 6.2). What can be read again is sent again after a failover.
 
 Not here: opening files (the shells), credits and order (``sends``).
 """
@@ -177,7 +177,7 @@ class LargeBodySend:
 
 
 def small_if_compressed(header: Message, body: LargeBodySend) -> Message | None:
-    """The ordinary message that a compressed body becomes when it fits into one piece (facts 6.2).
+    """The ordinary message that a compressed body becomes when it fits into one piece (artemis-core s. 6.2).
 
     Raises:
         whatever reading the source does.

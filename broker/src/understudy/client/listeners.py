@@ -1,6 +1,6 @@
 """Who wants to know of failures of a connection, and what they are told.
 
-ha-behaviour facts s. 8: failure listeners are called after every failure, always, with whether a new
+artemis-ha s. 8: failure listeners are called after every failure, always, with whether a new
 connection carries the sessions on, and the code that a JMS ExceptionListener gets for it. Failover
 listeners hear when it begins too. A listener that raises is logged and keeps nobody else from hearing.
 """
@@ -37,7 +37,7 @@ FailoverListener = Callable[[FailoverEvent], None]
 
 
 class Listeners:
-    """See the module's text."""
+    """Failure and failover listeners of one connection."""
 
     def __init__(self, log: Callable[[str], None]) -> None:
         self._log = log

@@ -1,7 +1,7 @@
 """What a client URL says, as values: connectors, TLS, the connection's options, a discovery group.
 
 Field names are the URL parameters in Python spelling, with the unit last; defaults are those of the
-manual (ha-behaviour facts s. 8, core-protocol facts 1.5). Not here: reading them from text (``url``),
+manual (artemis-ha s. 8, artemis-core s. 1.5). Not here: reading them from text (``url``),
 or what becomes of parameters that only mean something in Java (``parameters``).
 """
 
@@ -65,7 +65,7 @@ class Connector:
 
     @property
     def place(self) -> tuple[str, int]:
-        """What makes two connectors the same: host and port, compared as text (facts 8.2)."""
+        """What makes two connectors the same: host and port, compared as text (artemis-core s. 8.2)."""
         return self.host, self.port
 
     def __str__(self) -> str:
@@ -158,7 +158,7 @@ class ClientOptions:
 
 @dataclass(frozen=True, slots=True)
 class DiscoveryGroup:
-    """Where brokers broadcast their connectors (ha-behaviour facts 7.1)."""
+    """Where brokers broadcast their connectors (artemis-ha s. 7.1)."""
 
     address: str
     """A multicast address."""

@@ -21,7 +21,7 @@ class Pumped(Protocol):
 
 
 class Pump:
-    """See the module's text."""
+    """Shares the socket between sessions that send large messages, some pieces of each per flush."""
 
     def __init__(self, want_flush: Callable[[], None]) -> None:
         """``want_flush`` asks the shell to come for bytes, which calls ``run``."""

@@ -1,6 +1,6 @@
 """From an open transport to working sessions: is this the right node, and do our sessions live?
 
-Core-protocol facts 8.3: CHECK_FOR_FAILOVER with the node id our sessions were on, the topology up
+Artemis-core s. 8.3: CHECK_FOR_FAILOVER with the node id our sessions were on, the topology up
 to its last packet, then each session reattached or created again. One object per transport; it is
 dropped with it, so nothing here outlives a lost connection.
 
@@ -69,7 +69,7 @@ class RestorationHost(Protocol):
 
 
 class Restoration:
-    """See the module's text."""
+    """Greets the node on one new transport and restores the sessions there."""
 
     def __init__(self, host: RestorationHost, calls: Calls) -> None:
         """Args:

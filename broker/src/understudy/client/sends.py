@@ -1,11 +1,11 @@
 """Outgoing messages of one session: credits, correlation ids, and what is sent again.
 
 A confirmed send is a SESS_SEND that wants a response and carries its own positive correlation id
-(core-protocol facts 3.3); any number may be under way. Its frame is kept until the answer and, as
+(artemis-core s. 3.3); any number may be under way. Its frame is kept until the answer and, as
 the channel id outlives a failover, sent again unchanged and in the original order; the duplicate
 id inside it (``_AMQ_DUPL_ID``) lets the broker drop what it already had.
 
-Credits are counted per address in encoded message bytes (facts 6.2). Invariants: per address,
+Credits are counted per address in encoded message bytes (artemis-core s. 6.2). Invariants: per address,
 messages leave in the order they were given; ``resend`` runs before anything new.
 
 A large message goes out in pieces when the shell calls ``pump``, as credits and the socket allow;

@@ -1,6 +1,6 @@
 """New sessions on one connection: CREATESESSION, and what its refusals mean.
 
-Core-protocol facts 4.1 and 7.3. A refused version is offered again one lower; a node that is still
+Artemis-core s. 4.1 and 7.3. A refused version is offered again one lower; a node that is still
 starting (code 112) or sends us elsewhere (222; the redirect follows as a DISCONNECT) is asked again
 after a pause, within callTimeout. Not here: sessions made again after a failover (``restoration``).
 """
@@ -19,7 +19,7 @@ from understudy.wire.core.packets import CreateSession, CreateSessionResponse, C
 
 FIRST_SESSION_CHANNEL: Final = 10
 _CLIENT_ID_SINCE: Final = 131
-#: Pause before a session is asked for again that a starting node rejected (facts 7.3).
+#: Pause before a session is asked for again that a starting node rejected (artemis-core s. 7.3).
 _REJECTED_PAUSE_MS: Final = 10
 
 
@@ -42,7 +42,7 @@ class CreationHost(SessionHost, Protocol):
 
 
 class SessionCreation:
-    """See the module's text."""
+    """Creates sessions on one connection and retries those that were refused for a while."""
 
     def __init__(self, host: CreationHost, options: ClientOptions, user: str | None, password: str | None) -> None:
         self._host = host

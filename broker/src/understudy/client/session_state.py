@@ -1,7 +1,7 @@
 """One client session: calls, producers, consumers, its transaction, and its life across failovers.
 
-Pure: bytes go to ``SessionHost.transmit``, outcomes to waiters, time comes with the host. Core-
-protocol facts s. 6 (behaviour) and 8.3 (failover). While the connection is down the session is
+Pure: bytes go to ``SessionHost.transmit``, outcomes to waiters, time comes with the host.
+Sources: artemis-core s. 6 (behaviour) and s. 8.3 (failover). While the connection is down the session is
 *suspended*: sends and calls line up. It goes on by ``reattached`` (the server still had it, only
 with a confirmation window) or ``recreated`` (a new one on the same channel): then consumers,
 temporary queues and credits are set up again and unconfirmed sends repeated.
@@ -124,7 +124,7 @@ class SessionHost(Protocol):
 
 
 class SessionState:
-    """See the module's text."""
+    """One session without I/O: its calls, producers, consumers and transaction."""
 
     def __init__(self, host: SessionHost, channel_id: int, name: str, options: SessionOptions) -> None:
         self._host = host
@@ -235,7 +235,7 @@ class SessionState:
 
     def suspend(self, error: BrokerError) -> None:
         """The connection was lost. What nobody can repeat is released at once, unless the server may
-        still have the session and answer (ha-behaviour facts s. 8: UNBLOCKED).
+        still have the session and answer (artemis-ha s. 8: UNBLOCKED).
         """
         self._attached = False
         release = None if self._confirmations.enabled else error
@@ -418,7 +418,7 @@ class SessionState:
         if self.options.auto_commit_sends:
             confirm = settings.block_on_durable_send if message.durable else settings.block_on_non_durable_send
         else:
-            # A failure of a transacted send surfaces at the commit (facts 6.2).
+            # A failure of a transacted send surfaces at the commit (artemis-core s. 6.2).
             confirm = False
             if self.transaction.rollback_only:
                 if waiter is not None and not waiter.done():

@@ -3,8 +3,8 @@
 The shell opens transports (``Link.dial``), feeds ``receive_data``, ``transport_up`` and
 ``transport_lost``, writes ``data_to_send`` when ``Link.wants_flush`` was called, and calls
 ``handle_deadline`` at the moment given to ``Link.wake_at``. Everything else happens here: the
-first words on a transport (core-protocol facts 1.2, 6.1), topology, pings and the connection TTL
-(facts 7.2), new sessions, and which session a frame is for.
+first words on a transport (artemis-core s. 1.2, 6.1), topology, pings and the connection TTL
+(artemis-core s. 7.2), new sessions, and which session a frame is for.
 
 Invariant: at most one transport at a time, known by its ``attempt`` number; what an older one
 reports is ignored.
@@ -94,7 +94,7 @@ class Link(Protocol):
 
 
 class ClientState:
-    """See the module's text."""
+    """One connection without I/O, across failovers."""
 
     def __init__(
         self,
@@ -401,7 +401,7 @@ class ClientState:
             self._decoder.version = self.version
 
     def lower_version(self) -> bool:
-        """Offer the next older version (facts 3.2); whether there is one."""
+        """Offer the next older version (artemis-core s. 3.2); whether there is one."""
         if self.version <= OLDEST_VERSION:
             return False
         self.learn_version(self.version - 1)

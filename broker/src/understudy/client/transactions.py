@@ -1,6 +1,6 @@
 """The local transaction of one session: its work, its commit or rollback, and what a failover does to it.
 
-Core-protocol facts 6.4 and 8.3: work that was given to a server's session went with it, so the next
+Artemis-core s. 6.4 and 8.3: work that was given to a server's session went with it, so the next
 commit rolls back and fails with ``TransactionRolledBack``; a commit that was under way has an outcome
 that nobody knows, ``CommitOutcomeUnknown``, and the way to find out is to do the transaction again with
 the same duplicate ids: it commits, or fails with ``DuplicateIdRejected`` because it had committed.
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class Transactions:
-    """See the module's text."""
+    """The local transactions of one session, one after the other."""
 
     def __init__(self, session: SessionState) -> None:
         self._session = session
@@ -83,7 +83,7 @@ class Transactions:
 
     def rollback(self, waiter: Waiter[None], outcome: BrokerError | None = None) -> None:
         """Undo the transaction: stop, acknowledge what was taken (so that its delivery count
-        stays), roll back, start (facts 6.4).
+        stays), roll back, start (artemis-core s. 6.4).
 
         Args:
             outcome: Error to hand to the waiter when done.

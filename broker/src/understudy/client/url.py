@@ -4,8 +4,8 @@
 ``(tcp://a:61616,tcp://b:61616?sslEnabled=true)?ha=true&reconnectAttempts=-1``: parameters behind
 the bracket belong to the connection, those inside it to one connector. Without brackets one list
 serves both, split by name. ``udp://231.7.7.7:9876?refreshTimeout=5000`` listens for brokers that
-broadcast their connectors. Names and defaults: ha-behaviour facts s. 8; connector keys:
-core-protocol facts 1.5.
+broadcast their connectors. Names and defaults: artemis-ha s. 8; connector keys:
+artemis-core s. 1.5.
 
 Invariant: a parameter is honoured, listed as without effect, or refused by name (``parameters``);
 none is dropped silently. Not here: dialling, or the choice of the next connector (``failover``).
@@ -168,7 +168,7 @@ def connector_of(
     """The connector a broker advertises, or None if it names no host.
 
     Args:
-        parameters: Keys of core-protocol facts 1.5; the port may be text or a number.
+        parameters: Keys of artemis-core s. 1.5; the port may be text or a number.
         template: Gives what a broker cannot know: our trust and key stores, our time limit.
         name: Of the connector in the broker's configuration.
     """

@@ -1,4 +1,4 @@
-"""XA branches of one client session (core-protocol facts 4.5), across failovers.
+"""XA branches of one client session (artemis-core s. 4.5), across failovers.
 
 A branch that was prepared is the broker's promise: deciding it is asked again until it is answered.
 Work that was not prepared went with the server's session, so the branch is lost: the broker is told
@@ -49,7 +49,7 @@ _ROLLED_BACK: Final = range(XaCode.ROLLED_BACK, 108)
 
 
 class Branches:
-    """See the module's text."""
+    """The XA branches in which one session works."""
 
     def __init__(self, session: SessionState) -> None:
         self._session = session

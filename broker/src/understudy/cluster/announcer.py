@@ -1,6 +1,6 @@
 """A passive node's link to the active one: prove the credentials, announce, stay connected.
 
-Facts: core-protocol s. 9.1 (order on a link), ha s. 2.2, 2.3. Static connectors are tried in turn
+Source: artemis-core s. 9.1 (order on a link), artemis-ha s. 2.2, 2.3. Static connectors are tried in turn
 until one answers; passive nodes do not listen, so whoever answers is active. When the link is
 lost, everything starts over after ``retry_interval_ms``.
 
@@ -28,7 +28,7 @@ log = logging.getLogger(__name__)
 MAGIC: Final = b"ARTEMIS"
 CONTROL_CHANNEL: Final = 0
 CLUSTER_CHANNEL: Final = 3
-#: cluster-connection default connection-ttl and check-period, milliseconds (facts ha 7.2).
+#: cluster-connection default connection-ttl and check-period, milliseconds (artemis-ha s. 7.2).
 CONNECTION_TTL_MS: Final = 60_000
 PING_PERIOD_MS: Final = 10_000
 

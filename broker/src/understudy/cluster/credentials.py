@@ -1,4 +1,4 @@
-"""Mutual proof of the cluster password without sending it (design s. 5).
+"""Mutual proof of the cluster password without sending it (ADR 0005).
 
 The side that dials sends ClusterHello(user, nonce); the other answers ClusterChallenge(nonce,
 proof) and so proves first that it knows the password; the dialler checks that and answers

@@ -1,6 +1,6 @@
 """Who is in the cluster: one entry per node id, shared by a primary and its backup.
 
-Facts: core-protocol s. 8.1, ha s. 7.3. Event ids are wall-clock milliseconds: an update counts
+Source: artemis-core s. 8.1, artemis-ha s. 7.3. Event ids are wall-clock milliseconds: an update counts
 when it is newer than what is known, or supplies a connector that was missing.
 
 Not here: who tells whom (``cluster.announcer``, ``protocols.core``).

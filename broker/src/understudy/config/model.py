@@ -368,7 +368,7 @@ class WildcardConfiguration:
 
 @dataclass(frozen=True, slots=True)
 class ClusterConnectionConfiguration:
-    """How the node takes part in one cluster (facts ha-behaviour 7.2)."""
+    """How the node takes part in one cluster (artemis-ha s. 7.2)."""
 
     name: str
     connector_ref: str
@@ -410,7 +410,7 @@ class Role(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class HighAvailabilityPolicy:
-    """What the server is to its partner: alone, or one half of a shared-store pair (facts ha-behaviour 1, 2)."""
+    """What the server is to its partner: alone, or one half of a shared-store pair (artemis-ha s. 1, 2)."""
 
     role: Role = Role.PRIMARY_ONLY
     failover_on_shutdown: bool = _PRIMARY.boolean("failover-on-shutdown")

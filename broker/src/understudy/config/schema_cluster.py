@@ -1,6 +1,6 @@
 """Schema rows of connectors, acceptors, cluster connections, high availability and what is not served yet.
 
-Names and defaults are Artemis' own (artemis-configuration.xsd; facts ha-behaviour s. 1 and 7.2);
+Names and defaults are Artemis' own (artemis-configuration.xsd; artemis-ha s. 1 and 7.2);
 where the code and the documents differ the documents win, as noted on the row. The one-line
 meanings are ours.
 """

@@ -1,6 +1,6 @@
 """Schema rows of the server itself: the plain values directly below ``core``.
 
-Names and defaults are Artemis' own (artemis-configuration.xsd; facts ha-behaviour s. 1, 2 and 9);
+Names and defaults are Artemis' own (artemis-configuration.xsd; artemis-ha s. 1, 2 and 9);
 the one-line meanings are ours. Not here: elements with a structure of their own.
 """
 

@@ -24,7 +24,7 @@ class ActivationPort(Protocol):
     def stop_following(self) -> None: ...
 
     def announce(self) -> None:
-        """Tell the active node, as long as it is there, that we stand by (facts ha 2.2, 2.3)."""
+        """Tell the active node, as long as it is there, that we stand by (artemis-ha s. 2.2, 2.3)."""
         ...
 
     def withdraw(self) -> None:
@@ -49,7 +49,7 @@ class ActivationPort(Protocol):
 
 
 class StoreLock(Protocol):
-    """The lock files of one store (facts ha 2.1); ``store.node_lock`` implements it.
+    """The lock files of one store (artemis-ha s. 2.1); ``store.node_lock`` implements it.
 
     All raise ``DiskFailed`` when the store cannot be asked.
     """
@@ -61,7 +61,7 @@ class StoreLock(Protocol):
     def write_state(self, state: str) -> None: ...
 
     def touch(self) -> None:
-        """Make any other node that believes it owns the store find out (facts ha 2.3, 2.6)."""
+        """Make any other node that believes it owns the store find out (artemis-ha s. 2.3, 2.6)."""
         ...
 
     def try_primary(self) -> bool: ...

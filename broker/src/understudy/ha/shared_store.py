@@ -1,6 +1,6 @@
 """The shared-store policy: one lock decides who is active; everybody else follows the log.
 
-Implements facts ha s. 2 (primary 2.2, backup 2.3, failback 2.4, outcomes 2.5, lock monitor 2.6)
+Implements artemis-ha s. 2 (primary s. 2.2, backup s. 2.3, failback s. 2.4, outcomes s. 2.5, lock monitor s. 2.6)
 with the choices of ADR 0004: a passive node *follows* the store; an ``F`` that nobody claims for
 ``FAILBACK_GRACE_MS`` does not keep a backup from serving; a lost lock always ends the node. The
 same machine with role ``PRIMARY_ONLY`` is the policy of a single server.
@@ -24,7 +24,7 @@ from understudy.ports import Clock, Timer, Timers
 log = logging.getLogger(__name__)
 
 #: How often a passive node asks for the lock. Polling, never a blocking lock: a blocked request on
-#: a network file system is served late or never (facts users s. 2, IBM APAR IT43349).
+#: a network file system is served late or never (IBM APAR IT43349).
 LOCK_POLL_MS: Final = 100
 #: How often a passive node reads the state of the store while the lock is taken, and how long a backup that found the
 #: store cleanly stopped waits before it looks again. Once the lock is had the state is always read.
@@ -33,7 +33,7 @@ STATE_POLL_MS: Final = 1_000
 FAILBACK_POLL_MS: Final = 200
 #: How long a returning primary has to claim a store it asked for, once the lock is free.
 FAILBACK_GRACE_MS: Final = 5_000
-#: How often an active node proves its lock (facts ha 2.6).
+#: How often an active node proves its lock (artemis-ha s. 2.6).
 LOCK_CHECK_MS: Final = 1_000
 #: Age of the last proof above which nothing is confirmed before the lock was proved again. Every stop of the process
 #: (SIGSTOP, a suspended machine, a sync that hangs) makes the last proof older, so a stop of this length between a
@@ -131,7 +131,7 @@ _TABLE = table(
 
 @dataclass(frozen=True, slots=True)
 class SharedStoreOptions:
-    """Settings of the policy (facts ha s. 1)."""
+    """Settings of the policy (artemis-ha s. 1)."""
 
     role: Role
     failover_on_shutdown: bool = False
@@ -145,7 +145,7 @@ class SharedStoreOptions:
 
 
 class SharedStorePolicy(Machine[State, Event]):
-    """See the module's text."""
+    """The declared machine of one node of a shared-store pair, or of a single server."""
 
     STATES = State
     EVENTS = Event

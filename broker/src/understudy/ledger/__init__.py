@@ -5,7 +5,7 @@ of them together and reports which promises of the broker were broken. It is the
 simulation, the lab tests and ``understudy ledger check``, and the reference of the Spark audit.
 It uses no log of the broker: nothing here knows sessions, journals or failovers.
 
-Rows (design s. 3.5, ADR 0022). A message is identified by (producer, number); a number is sent once.
+Rows (ADR 0022). A message is identified by (producer, number); a number is sent once.
 
 * ``SENT``: written and flushed *before* the send leaves the client, with the digest of the body. A
   transacted producer writes it just before its commit, with the name of the transaction, so that a

@@ -219,7 +219,7 @@ class Readiness:
 
 
 def readiness(view: NodeView) -> Readiness:
-    """Ready means active, or passive and caught up with the log it follows (design s. 6)."""
+    """Ready means active, or passive and caught up with the log it follows (docs/management-api.md)."""
     state = view.state
     if state not in ("active", "passive"):
         return Readiness(False, f"the node is {state}")

@@ -87,7 +87,7 @@ class ControlFinder(Protocol):
 
 
 class Invocations:
-    """See the module's text."""
+    """Finds, checks and calls operations; carries out long ones in slices."""
 
     def __init__(self, node: ManagedNode, kinds: Sequence[ControlFinder]) -> None:
         self.node = node

@@ -1,6 +1,6 @@
 """Notifications: messages that tell what happened on the node to whoever subscribes to them.
 
-Facts: core-protocol s. 10.2. Each is a durable message of the notification address without a body;
+Source: artemis-core s. 10.2. Each is a durable message of the notification address without a body;
 everything is in its properties, so a selector chooses. Nothing is made while nobody is bound: one
 attribute is looked at. A notification that cannot be sent (disk full, address full) is counted and
 dropped, never an error of what it tells about.
@@ -108,7 +108,7 @@ def _filtered(properties: dict[str, PropertyValue]) -> dict[str, PropertyValue]:
 
 
 class Notifications:
-    """See the module's text."""
+    """Publishes the events of one broker to its notification address."""
 
     def __init__(self, office: PostOffice, node_id: str, address: str, *, sessions: bool = True) -> None:
         """Args:
@@ -187,7 +187,7 @@ class Notifications:
         return {
             _ADDRESS: queue.address.name,
             _CLUSTER_NAME: queue.name + self._node_id,
-            # the address for anycast, the queue for multicast (facts 10.2)
+            # the address for anycast, the queue for multicast (artemis-core s. 10.2)
             _ROUTING_NAME: queue.address.name if queue.routing_type is RoutingType.ANYCAST else queue.name,
             _BINDING_ID: queue.queue_id,
             _DISTANCE: 0,
@@ -278,7 +278,7 @@ class Notifications:
             _SESSION: session.alias,
             _CLIENT_ID: session.connection.client_id,
             _PROTOCOL: "CORE",
-            # peers forward by address: this is where it was told first (facts 10.2)
+            # peers forward by address: this is where it was told first (artemis-core s. 10.2)
             _ADDRESS: self._name,
             _DISTANCE: 0,
         }

@@ -2,7 +2,7 @@
 
 An operation has a name, typed parameters, one sentence and the call. Several may share a name and
 differ in their parameters, as in Artemis; of those that take what was given, the first counts. An
-attribute is an operation of the form ``getX()`` or ``isX()``, asked for as ``X`` (facts core-protocol s. 10.1).
+attribute is an operation of the form ``getX()`` or ``isX()``, asked for as ``X`` (artemis-core s. 10.1).
 
 Not here: the operations themselves (``*_control``), who may call them (``invocation``).
 """

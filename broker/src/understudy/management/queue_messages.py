@@ -146,8 +146,8 @@ def first(queue: Queue) -> MessageReference | None:
 
 
 def show(queue: Queue, reference: MessageReference) -> Shown:
-    """A message as JSON: its properties and, over them, its header (facts 10.1). Of one that cannot be read only
-    the id; it is set aside if it was waiting.
+    """A message as JSON: its properties and, over them, its header (artemis-core s. 10.1). Of one that cannot be
+    read only the id; it is set aside if it was waiting.
     """
     message = queue.read_waiting(reference)
     if message is None:
@@ -418,7 +418,7 @@ def copy_to(office: PostOffice, queue: Queue, reference: MessageReference, targe
 
 
 def _from_here(office: PostOffice, queue: Queue, message: Message, target: Queue) -> Message:
-    """The copy for another queue: it says where it comes from, as dead letters do (facts 5.1)."""
+    """The copy for another queue: it says where it comes from, as dead letters do (artemis-core s. 5.1)."""
     properties = message.properties.copy()
     routing_type = properties.pop(ROUTING_TYPE, None)
     if isinstance(routing_type, int):

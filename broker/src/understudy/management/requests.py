@@ -1,6 +1,6 @@
 """Management over messages: a request that came to the management address, and its reply.
 
-Facts: core-protocol s. 10.1. A request names a resource and an operation, with its parameters as a
+Source: artemis-core s. 10.1. A request names a resource and an operation, with its parameters as a
 JSON array in the body, or an attribute; the reply says whether that succeeded and carries a JSON
 array of one element, the result or why not. Nothing of it is ever queued at the management address.
 
@@ -32,7 +32,7 @@ _NATIVE_MESSAGE_ID: Final = "NATIVE_MESSAGE_ID"
 
 
 class ManagementRequests:
-    """See the module's text."""
+    """Carries out requests that arrive as messages and sends their replies."""
 
     def __init__(self, address: str, invocations: Invocations) -> None:
         self.address = address

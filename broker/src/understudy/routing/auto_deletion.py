@@ -28,7 +28,7 @@ log = logging.getLogger(__name__)
 
 
 class AutoDeletion:
-    """See the module's text."""
+    """Decides which auto-created queues and addresses are unused, and deletes them."""
 
     def __init__(self, directory: Directory, clock: Clock) -> None:
         self._directory = directory

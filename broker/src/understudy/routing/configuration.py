@@ -1,6 +1,6 @@
 """What a queue is asked to be, before and after the address settings filled in what was left open.
 
-Field names and meanings are those of CREATE_QUEUE_V2 (facts 4.2).
+Field names and meanings are those of CREATE_QUEUE_V2 (artemis-core s. 4.2).
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 
 The copy in the target queues and the end of the original are one transaction of the log, so a
 crash between them neither loses nor doubles the message. The copy carries where it came from
-(``_AMQ_ORIG_*``, facts 5.1), has no expiration and no routing type of its own.
+(``_AMQ_ORIG_*``, artemis-core s. 5.1), has no expiration and no routing type of its own.
 
 Without a target address the message ends here; that is the documented meaning, and it is counted
 (``messages_expired``, ``messages_killed``). What dies on the target address itself stays there, as a

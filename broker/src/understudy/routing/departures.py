@@ -34,7 +34,7 @@ def cancel(
     office: PostOffice, queue: Queue, references: list[MessageReference], *, delay_redelivery: bool = True
 ) -> None:
     """Deliveries that failed: each goes back to its place, or waits for redelivery, or, tried too
-    often, to the dead letters (facts 6.4). Delivery counts are final already.
+    often, to the dead letters (artemis-core s. 6.4). Delivery counts are final already.
     """
     if queue.kind is not None:
         references = queue.kind.lending.cancelled(references, partial(kill, office))

@@ -452,7 +452,7 @@ class Directory:
         """Whether an existing queue is the shared one asked for (CREATE_SHARED_QUEUE).
 
         Raises:
-            SharedQueueMismatch: same name, but another address or filter (facts 4.2).
+            SharedQueueMismatch: same name, but another address or filter (artemis-core s. 4.2).
         """
         wanted_filter = parse_filter(configuration.filter)
         same = (queue.filter.text if queue.filter else None) == (wanted_filter.text if wanted_filter else None)

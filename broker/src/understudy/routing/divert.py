@@ -3,8 +3,8 @@ Message Flows").
 
 A message meets the diverts of its address before the queues. If any exclusive one takes it, that is
 all; otherwise its queues get it and each other divert a copy. Of diverts with the same routing name
-one gets it, in turn. A copy has an id of its own, says where it came from (``_AMQ_ORIG_*``, facts
-5.1) and is routed like a message sent to the forwarding address, whose diverts apply in turn; but a
+one gets it, in turn. A copy has an id of its own, says where it came from (``_AMQ_ORIG_*``,
+artemis-core s. 5.1) and is routed like a message sent to the forwarding address, whose diverts apply in turn; but a
 divert takes part only once for each message that was sent, so a circle of diverts ends.
 
 The message and its copies are one: in a transaction of the producer, or in one of the log, so a

@@ -66,7 +66,7 @@ class DuplicateIdCache:
 
 
 def duplicate_id_bytes(value: object) -> bytes:
-    """The key of a ``_AMQ_DUPL_ID`` property, which is a string or bytes (facts 5.1).
+    """The key of a ``_AMQ_DUPL_ID`` property, which is a string or bytes (artemis-core s. 5.1).
 
     Raises:
         LimitExceeded: longer than ``DUPLICATE_ID_BYTES_MAX``.

@@ -35,7 +35,7 @@ def is_ordinary(full: QueueConfiguration) -> bool:
 
 
 class QueueKind:
-    """See the module's text."""
+    """The special behaviour of one queue: last value, ring, non-destructive, dispatch gate."""
 
     __slots__ = ("_lending", "_queue", "gate", "last_values", "lends", "ring")
 

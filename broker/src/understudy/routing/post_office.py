@@ -2,7 +2,7 @@
 
 A message is admitted (limits, duplicate id), routed, and if it is durable appended to the log. Only
 when the log has it on the medium does it become visible to consumers and is its producer answered
-(design s. 3.2); the store's operation context is what releases it. A message that is not durable
+(ADR 0003); the store's operation context is what releases it. A message that is not durable
 waits only for what its own session sent before, so a producer's order holds.
 
 Per message there is one tuple waiting in the context and one reference per queue, nothing else.

@@ -1,6 +1,6 @@
 """Listening sockets: detect the protocol, feed the handler, flush once per turn.
 
-Facts: core-protocol s. 1.2, 1.3. Everything a stranger can do here is bounded before login: time
+Source: artemis-core s. 1.2, 1.3. Everything a stranger can do here is bounded before login: time
 to show eight bytes of a protocol, connections without a login, connections at all, frame size. Who
 floods us with connections that never log in displaces its own oldest ones, not honest clients.
 """

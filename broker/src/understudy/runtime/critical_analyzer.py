@@ -48,7 +48,7 @@ class CriticalPath:
 
 
 class CriticalAnalyzer:
-    """See the module's text."""
+    """Watches the critical paths of a node from a thread of its own."""
 
     def __init__(
         self,

@@ -3,7 +3,7 @@
 It runs on the node's own loop, in every state of the node. It is closed by default: everything
 but ``/health/*`` needs the bearer token, a host that is not loopback needs ``allow_remote``, and
 no answer allows another origin. A connection serves one request and has a deadline for all of it,
-so neither a slow head, a slow body nor a slow reader can hold it (facts users s. 4, attack 14). Before
+so neither a slow head, a slow body nor a slow reader can hold it (docs/security.md, class 14). Before
 the token that deadline is short, and connections without one displace each other: however many there
 are, ``/health`` answers.
 

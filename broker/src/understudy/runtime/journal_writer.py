@@ -37,7 +37,7 @@ _PAST: Final = 7
 
 
 class ThreadLogWriter:
-    """See the module's text."""
+    """Writes and syncs batches, on the loop while that is fast, else on a thread."""
 
     def __init__(
         self, loop: asyncio.AbstractEventLoop, soon: Soon | None = None, path: CriticalPath | None = None

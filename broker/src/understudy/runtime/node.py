@@ -125,7 +125,7 @@ class BrokerNode:
         """Prepare the directories and the node id, then let the policy begin.
 
         A primary with wait-for-activation (the default) has started when it is active; every other
-        node when its policy runs (facts ha 1, 2.2). Returns early when the node ends before.
+        node when its policy runs (artemis-ha s. 1, 2.2). Returns early when the node ends before.
 
         Raises:
             StoreError: the store cannot be used; the text says why.

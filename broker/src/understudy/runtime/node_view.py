@@ -44,7 +44,7 @@ _TOKEN: Final = Requester(_TokenSecurity(), "")
 
 
 class LiveNodeView:
-    """See the module's text; every member reads the node at the moment it is asked."""
+    """What management reads of a ``BrokerNode``; every member reads the current state of the node."""
 
     def __init__(self, node: BrokerNode) -> None:
         self._node = node

@@ -1,7 +1,7 @@
 """Telling a service manager how the node is doing, by the sd_notify protocol; silent without one.
 
 Type=notify services count as started when READY=1 comes: for a primary with wait-for-activation that
-is when it serves, for every other node when it has begun to follow (facts ha 1, 2.2).
+is when it serves, for every other node when it has begun to follow (artemis-ha s. 1, 2.2).
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """One turn of the loop: collect everything that is ready, then deliver, write and flush once.
 
-Design s. 3.1: calls append to buffers and mark things dirty; the shell flushes once per turn.
+Calls append to buffers and mark things dirty; the shell flushes once per turn (ADR 0015).
 Whatever wakes the node (bytes, a finished write, a timer) asks for a turn; however many ask, one
 runs. So a thousand messages that arrive together cost one journal batch and one write per socket.
 

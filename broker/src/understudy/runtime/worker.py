@@ -23,7 +23,7 @@ def worker_threads() -> int:
 
 
 class ThreadWorker:
-    """See the module's text."""
+    """A few daemon threads for computations that would block the loop."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, threads: int | None = None) -> None:
         """Args:

@@ -58,7 +58,7 @@ class _Check:
 
 
 class Logins:
-    """See the module's text."""
+    """Password checks in progress: shared between equal logins, taken in turns between hosts."""
 
     def __init__(self, policy: SecurityPolicy, guard: LoginGuard, worker: Worker, *, at_once: int = 4) -> None:
         """Args:

@@ -61,7 +61,7 @@ _HEADERS: Final[dict[str, Evaluate]] = {
     "JMSXGroupSeq": property_value("_AMQ_GROUP_SEQUENCE"),
     "JMSXUserID": property_value(VALIDATED_USER),
 }
-"""Identifiers that are no properties (facts core-protocol 5.1; manual, filter expressions).
+"""Identifiers that are no properties (artemis-core s. 5.1; manual, filter expressions).
 
 JMSType, JMSCorrelationID and JMSReplyTo are properties of these very names.
 """

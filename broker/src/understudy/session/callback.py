@@ -36,7 +36,7 @@ class SessionCallback(Protocol):
         ...
 
     def forced_delivery(self, consumer_id: int, sequence: int) -> None:
-        """Tell the consumer that everything deliverable went out before this (facts 6.3)."""
+        """Tell the consumer that everything deliverable went out before this (artemis-core s. 6.3)."""
         ...
 
     def disconnect_consumer(self, consumer_id: int) -> None:

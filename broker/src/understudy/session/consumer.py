@@ -1,10 +1,10 @@
 """A consumer: what one client takes from one queue, and what it was given and has not settled.
 
-Delivery count: raised when a message is handed out, so 1 at the first time (facts 6.4). A browser
+Delivery count: raised when a message is handed out, so 1 at the first time (artemis-core s. 6.4). A browser
 looks at messages without taking them: it holds nothing and changes no count.
 
 A large message goes out in pieces as credits and the socket allow; until its last piece nothing
-else goes to this consumer (facts 6.3). One whose file is damaged is set aside, among the scheduled
+else goes to this consumer (artemis-core s. 6.3). One whose file is damaged is set aside, among the scheduled
 messages of its queue: it is not tried again before an operator releases it or the next activation, so
 it blocks nobody.
 """
@@ -263,7 +263,7 @@ class ServerConsumer(Consumer):
         return False
 
     def force_delivery(self, sequence: int) -> None:
-        """Everything that can go out goes out first, then the marker (facts 6.3). While the socket
+        """Everything that can go out goes out first, then the marker (artemis-core s. 6.3). While the socket
         does not keep up the marker waits: the client would take it for an empty queue.
         """
         if self.started and not self.queue.deliver() and self.ready:
@@ -315,7 +315,7 @@ class ServerConsumer(Consumer):
         return reference
 
     def cancel(self, *, failed: bool, keep_first: bool = False) -> list[MessageReference]:
-        """Give up everything outstanding, with the delivery counts of facts 6.4.
+        """Give up everything outstanding, with the delivery counts of artemis-core s. 6.4.
 
         Args:
             failed: The connection failed, so nobody knows what the client saw: counts stay.
@@ -348,7 +348,7 @@ class BrowserConsumer(ServerConsumer):
         self._from = (9, -1)
         self._going_on = False
         """It has asked for the next turn."""
-        # Browsers do not wait for SESS_START (facts 6.3).
+        # Browsers do not wait for SESS_START (artemis-core s. 6.3).
         self.started = True
 
     @property

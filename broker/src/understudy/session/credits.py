@@ -1,7 +1,7 @@
 """Credits: how many bytes a consumer may still be sent, and a producer may still send.
 
-Consumer credits (facts 6.3) are charged whole frames and may fall below zero by one message.
-Producer credits (facts 6.2) are given as asked as long as the address has room.
+Consumer credits (artemis-core s. 6.3) are charged whole frames and may fall below zero by one message.
+Producer credits (artemis-core s. 6.2) are given as asked as long as the address has room.
 """
 
 from __future__ import annotations

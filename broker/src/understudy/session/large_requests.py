@@ -1,6 +1,6 @@
 """The large message that a session is receiving: announced, piece by piece, and then sent like any other.
 
-Facts 6.2. What the client asks for behind the last piece must wait until the body is safe, for its
+Artemis-core s. 6.2. What the client asks for behind the last piece must wait until the body is safe, for its
 order and because an answer to it comes later; the caller holds it back. Not here: where the pieces
 go (``session.upload``), or packets.
 """
@@ -51,7 +51,7 @@ class LargeRequests:
         return self._upload.backlog_bytes if self._upload is not None else 0
 
     def begin(self, header: Message) -> None:
-        """A large message is announced; an unfinished one is discarded (facts 6.2).
+        """A large message is announced; an unfinished one is discarded (artemis-core s. 6.2).
 
         Args:
             header: The message, whatever its body.

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from understudy.routing.post_office import Done, PostOffice
     from understudy.session.session import ServerSession
 
-#: How JMS clients write the kind of a destination before its name (facts 10.1).
+#: How JMS clients write the kind of a destination before its name (artemis-core s. 10.1).
 _PREFIXES: Final = ("queue://", "topic://", "temp-queue://", "temp-topic://")
 
 

@@ -1,7 +1,7 @@
 """A producer that a client registered (CREATE_PRODUCER): a number and its address, for management.
 
 Sends name their address themselves; clients do not register producers again after a failover, so a
-send of an unknown producer is as good as any (facts 4.3).
+send of an unknown producer is as good as any (artemis-core s. 4.3).
 """
 
 from __future__ import annotations

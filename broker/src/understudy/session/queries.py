@@ -1,4 +1,4 @@
-"""Answers to queue and address queries, with every field of the newest responses (facts 4.2, 12.4)."""
+"""Answers to queue and address queries, with every field of the newest responses (artemis-core s. 4.2, 12.4)."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ def describe_queue(queue: Queue, settings: AddressSettings) -> QueueQueryResult:
 
 
 def describe_missing_queue(name: str, address: str, settings: AddressSettings) -> QueueQueryResult:
-    """A name that no queue has: the defaults a queue of it would get (facts 12.4)."""
+    """A name that no queue has: the defaults a queue of it would get (artemis-core s. 12.4)."""
     return QueueQueryResult(
         exists=False,
         name=name,
@@ -141,13 +141,13 @@ def describe_missing_queue(name: str, address: str, settings: AddressSettings) -
 
 
 def describe_management_queue(name: str, settings: AddressSettings) -> QueueQueryResult:
-    """The management address asked for as a queue: it exists, and nobody must create it (facts 4.2)."""
+    """The management address asked for as a queue: it exists, and nobody must create it (artemis-core s. 4.2)."""
     missing = describe_missing_queue(name, name, settings)
     return replace(missing, exists=True, durable=True, auto_create_queues=False, routing_type=RoutingType.ANYCAST)
 
 
 def describe_management_address(settings: AddressSettings) -> AddressQueryResult:
-    """The management address: it takes both routing types and has no queues (facts 4.2)."""
+    """The management address: it takes both routing types and has no queues (artemis-core s. 4.2)."""
     return replace(
         describe_address(None, settings),
         exists=True,

@@ -1,4 +1,4 @@
-"""What a session asks of addresses and queues: create, delete, and what is known of them (facts 4.2).
+"""What a session asks of addresses and queues: create, delete, and what is known of them (artemis-core s. 4.2).
 
 Each request is carried out or raises at once; what it wrote to the log may be answered only through
 ``ServerSession.when_durable``. Permissions are asked for here, before anything is made.

@@ -1,6 +1,6 @@
 """All sessions of a node: by name, and by the metadata that only one of them may carry.
 
-``jms-client-id`` is such metadata (facts 6.1): two connections with one client id would share its
+``jms-client-id`` is such metadata (artemis-core s. 6.1): two connections with one client id would share its
 durable subscriptions.
 """
 

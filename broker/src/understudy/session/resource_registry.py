@@ -38,7 +38,7 @@ _HEURISTIC_CODES: Final = {
 
 
 class ResourceRegistry:
-    """See the module's text."""
+    """All XA branches of a node, by their identifiers."""
 
     def __init__(
         self,

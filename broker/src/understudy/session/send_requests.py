@@ -1,6 +1,6 @@
 """What a session sends: the permission to, the credits for it, and the producers it registered.
 
-Credits (facts 6.2) are granted as asked as long as the address has room, withheld while it is full
+Credits (artemis-core s. 6.2) are granted as asked as long as the address has room, withheld while it is full
 and blocks, and refused while it is full and fails. They are counted for the session and address, not
 for a producer: that is all the packets say.
 
@@ -174,7 +174,7 @@ class SendRequests:
 
     def request_credits(self, address: str, credit_bytes: int) -> None:
         """Answered by ``producer_credits`` at once or when there is room, or by
-        ``producer_credits_refused`` under the FAIL policy (facts 6.2).
+        ``producer_credits_refused`` under the FAIL policy (artemis-core s. 6.2).
         """
         credit_bytes = min(max(credit_bytes, 0), PRODUCER_CREDITS_MAX)
         name = self._session.prefixes.plain(address)
@@ -229,7 +229,7 @@ class SendRequests:
         self.producers[producer_id] = ServerProducer(producer_id, address, self._session.wall_ms())
 
     def remove_producer(self, producer_id: int) -> None:
-        """Forget a producer; one that is not known is as good as forgotten (facts 4.3)."""
+        """Forget a producer; one that is not known is as good as forgotten (artemis-core s. 4.3)."""
         producer = self.producers.pop(producer_id, None)
         if producer is not None:
             self._session.names.release(len(producer.address or ""))

@@ -3,10 +3,10 @@
 Requests that only ask or arrange something (create, delete, query) return or raise at once; what
 they wrote to the log may be answered only through ``when_durable``. Requests that move messages
 (send, acknowledge, commit, rollback) take ``done``, which is called exactly once, in the order of
-the requests, when the answer may go out (design s. 3.2); without ``done`` a failure goes to
+the requests, when the answer may go out (ADR 0003); without ``done`` a failure goes to
 ``SessionCallback.operation_failed``. In both cases it leaves an open transaction rollback-only.
 
-Acknowledgement modes are those of facts 6.1: sends and acknowledgements each commit alone or with
+Acknowledgement modes are those of artemis-core s. 6.1: sends and acknowledgements each commit alone or with
 the session's transaction.
 
 Not here: what it asks of queues (``queue_requests``), sends (``send_requests``, ``large_requests``) and
@@ -58,7 +58,7 @@ from understudy.session.xa import XaRequests
 from understudy.store.large_messages import LargeMessages
 from understudy.store.reference import MessageReference
 
-#: Metadata by which JMS clients name themselves (facts 6.4).
+#: Metadata by which JMS clients name themselves (artemis-core s. 6.4).
 CLIENT_ID_METADATA: Final = "jms-client-id"
 NO_VALIDATED_USERS: Final = ValidatedUsers()
 
@@ -314,8 +314,8 @@ class ServerSession:
         self._callback.operation_failed(error)
 
     def failed(self, error: BrokerError, done: Done | None, transaction: Transaction | None) -> None:
-        """What a request came to. A duplicate in a transaction is the commit's to report (facts 5.1): the message
-        itself is answered like any other, so that a client that waits for each goes on to its commit.
+        """Answer a failed request. A duplicate in a transaction is reported by the commit (artemis-core s. 5.1): the
+        message itself is answered like any other, so that a client that waits for each goes on to its commit.
         """
         forget_frames(error)
         if transaction is not None:
@@ -392,7 +392,7 @@ class ServerSession:
 
     def rollback(self, consider_last_message_as_delivered: bool = False, done: Done | None = None) -> None:
         """Undo the open transaction, in an XA session the branch it works in, and give back everything outstanding
-        (facts 6.4). An XA session then works in no branch, as in Artemis.
+        (artemis-core s. 6.4). An XA session then works in no branch, as in Artemis.
         """
         if self.xa:
             self.give_back(self.branches.roll_back_work(), keep_first=consider_last_message_as_delivered)
@@ -463,7 +463,7 @@ class ServerSession:
         """Roll back what is open and give everything back.
 
         Args:
-            failed: The connection was lost rather than closed; delivery counts stay (facts 6.4).
+            failed: The connection was lost rather than closed; delivery counts stay (artemis-core s. 6.4).
         """
         if self.closed:
             return

@@ -1,4 +1,4 @@
-"""A large message on its way in: its header came, its body comes in pieces (facts 6.2).
+"""A large message on its way in: its header came, its body comes in pieces (artemis-core s. 6.2).
 
 The pieces go to a file of the store; only when that is safe the message is sent like any other. An
 error found on the way is kept and told with the last piece, which alone wants an answer; until then
@@ -76,7 +76,7 @@ Arrived = Callable[[LargeMessage | None, BrokerError | None], None]
 
 
 class Upload(Machine[State, Event]):
-    """See the module's text."""
+    """One large message that a client is sending, as a declared machine."""
 
     STATES: ClassVar[type[Enum]] = State
     EVENTS: ClassVar[type[Enum]] = Event

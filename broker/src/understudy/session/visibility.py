@@ -3,7 +3,7 @@
 Asking is no permission of its own, so whoever has none at all on an address is told nothing of it,
 not even whether it is there: the refusal is the same for what exists and what does not. A temporary
 queue is its maker's: another user needs ``manage`` to consume from it or to delete it, whatever the
-roles allow on names of that form (facts users s. 4, attack 9).
+roles allow on names of that form (docs/security.md, class 9c).
 
 Not here: permissions to do something (``session``).
 """

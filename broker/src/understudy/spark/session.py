@@ -1,6 +1,6 @@
 """The Spark session of every job here, with settings that are safe on a broker's host.
 
-The list is measured (facts spark s. 2): without it Spark opens ports on every interface, takes
+Each setting answers an observed default of Spark 4: without them Spark opens ports on every interface, takes
 whatever ``python3`` is on the PATH for its workers, and never retries a task in local mode.
 """
 

@@ -54,7 +54,7 @@ def read_job(file: File, offset: int, length: int) -> Job:
 
 
 class Background:
-    """See the module's text. Runs one generator at a time."""
+    """Runs one generator of jobs at a time, within its share of the disk."""
 
     def __init__(self, journal: Journal, writer: LogWriter, context: OperationContext) -> None:
         """

@@ -124,8 +124,8 @@ def _row_of(columns: Columns, message_id: int, *, ordered: bool) -> int:
 
 
 class Backlog(Mapping[int, MessageReference]):
-    """See the module's text. As a mapping: message id to a reference made for the occasion, priority
-    by priority, each in log order.
+    """References that wait in one queue, in blocks. As a mapping: message id to a reference made on demand, by
+    priority, each in log order.
     """
 
     __slots__ = ("count", "expiring_count", "files", "levels", "scheduled_count", "size_bytes")

@@ -158,7 +158,7 @@ class StepWriter:
 
 
 class Compaction:
-    """One compaction of one store; see the module's text."""
+    """One offline compaction of one store, in an epoch of its own."""
 
     def __init__(
         self,

@@ -55,7 +55,7 @@ _Run = Generator[Job | Durable, Any, None]
 
 
 class Consolidator:
-    """See the module's text."""
+    """Runs the consolidation of one active store, step by step."""
 
     def __init__(
         self,
@@ -128,7 +128,7 @@ class Consolidator:
         self._broken_at = -1
         """Damage in the log keeps snapshots from being made as long as no more damage is known than this."""
         self.readers: dict[str, int] = {}
-        """The place of named readers (design s. 4): name to the first segment number it still needs.
+        """The position of each named reader: name to the first segment number it still needs.
         Nothing from there on is dropped."""
         if self._segments_min:
             self._snapshots = self._find_snapshots()

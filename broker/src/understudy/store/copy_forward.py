@@ -32,7 +32,7 @@ _MESSAGE_ID: Final = struct.Struct("<Q")
 
 
 class SegmentCopy:
-    """See the module's text."""
+    """Appends the live messages of one segment to the log again."""
 
     def __init__(
         self,

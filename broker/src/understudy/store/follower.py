@@ -46,7 +46,7 @@ _ATTEMPTS: Final = 8
 
 
 class Follower:
-    """See the module's text. Usable until ``close``."""
+    """Reads the log of another node, or of an earlier activation, into a ``StoreState``. Usable until ``close``."""
 
     def __init__(
         self,

@@ -33,7 +33,7 @@ class _Table:
 
 
 class Forwarding:
-    """See the module's text."""
+    """New locations of messages that were copied forward, by source segment."""
 
     def __init__(self) -> None:
         self._tables: dict[int, _Table] = {}

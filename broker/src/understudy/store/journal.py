@@ -1,6 +1,6 @@
 """The append side of the log: collects records, hands batches to the writer, changes segments.
 
-Group commit (design s. 4): records are collected as buffers; ``flush`` hands everything collected
+Group commit: records are collected as buffers; ``flush`` hands everything collected
 to the log writer if no batch is under way, and the next batch collects meanwhile. When a batch is
 durable the operation context advances and the next one goes out at once. With syncing off (``Sync``)
 most batches count as durable once they are written; their records then name the first one that no
@@ -106,7 +106,7 @@ class _Seal:
 
 
 class Journal:
-    """See the module's text."""
+    """The append side of the log of one activation."""
 
     def __init__(
         self,

@@ -117,7 +117,7 @@ def _meaning(kind: int, raw: bytes) -> bytes:
 
 
 class LogCopy:
-    """See the module's text."""
+    """One copy of a log, read-only, with how far it can be read."""
 
     def __init__(self, disk: Disk, directory: str, *, full: bool = False) -> None:
         """Reads headers, seals, and the records of segments without a seal.

@@ -73,7 +73,7 @@ NO_ACKNOWLEDGES: Final = bytes(ACKNOWLEDGE_HEADER_BYTES - HEADER_BYTES)
 
 
 class MessageStore:
-    """See the module's text. Made by ``MessageStore.activate``."""
+    """The store of one activation. Made by ``MessageStore.activate``."""
 
     full = False
     """Whether ``store_message`` refuses."""

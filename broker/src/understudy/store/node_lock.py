@@ -1,4 +1,4 @@
-"""The lock files of a store and the state byte in them (facts ha s. 2.1 and 2.6).
+"""The lock files of a store and the state byte in them (artemis-ha s. 2.1 and 2.6).
 
 ``server.lock`` holds who the store belongs to and what its last owner was doing: byte 0 the state,
 bytes 1 and 2 ``0``, bytes 3 to 18 the node id as a raw UUID. ``serverlock.1`` is locked as long as
@@ -33,7 +33,7 @@ _FILE_BYTES: Final = 19
 
 
 class NodeLock:
-    """See the module's text. Implements ``ha.activation.StoreLock``."""
+    """The lock files of one store. Implements ``ha.activation.StoreLock``."""
 
     def __init__(self, disk: Disk, directory: str, file_lock: Callable[[str], FileLock], entropy: Entropy) -> None:
         """Nothing is opened yet.
@@ -128,7 +128,7 @@ class NodeLock:
             self._written_ns = self._disk.modified_ns(self._path)
 
     def touch(self) -> None:
-        """Make any other node that believes it owns the store find out (facts ha 2.3, 2.6)."""
+        """Make any other node that believes it owns the store find out (artemis-ha s. 2.3, 2.6)."""
         self._disk.touch(self._path)
         self._written_ns = self._disk.modified_ns(self._path)
 
@@ -154,7 +154,7 @@ class NodeLock:
         self._backup.release()
 
     def lost(self) -> str | None:
-        """Why the primary lock is no longer provably ours; None when it is (facts ha 2.6).
+        """Why the primary lock is no longer provably ours; None when it is (artemis-ha s. 2.6).
 
         Raises:
             DescriptorsExhausted: the state could not be read for want of a file descriptor, which is no answer.

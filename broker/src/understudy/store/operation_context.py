@@ -1,4 +1,4 @@
-"""The one place where confirmations and deliveries wait for durability (design s. 3.2).
+"""The one place where confirmations and deliveries wait for durability (ADR 0003).
 
 Everything that promises something to the outside asks ``when_durable`` with the sequence of the
 last record the promise rests on. What has to wait is released by ``advance`` and by nothing else.

@@ -29,7 +29,7 @@ Decode = Callable[[Location, bytes | memoryview], Message]
 
 
 class RunReader:
-    """See the module's text."""
+    """Reads the messages of one queue, neighbours in the log by one read."""
 
     __slots__ = (
         "_data",

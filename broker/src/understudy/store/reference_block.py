@@ -43,7 +43,7 @@ class BlockPages(Protocol):
 
 
 class Block:
-    """See the module's text. ``count`` of its ``size`` rows still wait."""
+    """References of one queue in columns, packed, or on a page. ``count`` of its ``size`` rows still wait."""
 
     __slots__ = (
         "_counts",

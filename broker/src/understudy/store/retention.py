@@ -62,7 +62,9 @@ class _Kept:
 
 
 class Retention:
-    """See the module's text. Blocks: segments on the journal's thread, bodies on that of large messages."""
+    """The retention directory of one store. Its calls block: segments are moved on the journal's thread, bodies
+    on that of large messages.
+    """
 
     def __init__(self, disk: Disk, settings: RetentionSettings) -> None:
         """

@@ -96,7 +96,7 @@ class Built:
 
 
 class SnapshotBuilder:
-    """Builds one snapshot; see the module's text."""
+    """Builds one snapshot from the previous one and the log since."""
 
     def __init__(
         self,

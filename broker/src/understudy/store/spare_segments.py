@@ -65,7 +65,7 @@ class Segment:
 
 
 class SpareSegments:
-    """See the module's text."""
+    """Prepares segments before the journal needs them."""
 
     def __init__(
         self,

@@ -115,7 +115,7 @@ class LateChanges:
 
 
 class StoreState:
-    """See the module's text."""
+    """Bindings, references, duplicate ids and open transactions at one position of the log."""
 
     def __init__(self, id_cache_size: int = ID_CACHE_SIZE) -> None:
         """An empty log's state.

@@ -79,7 +79,7 @@ class FileRemover:
 
 
 class LogTrimmer:
-    """See the module's text. ``trim`` is called when the journal has begun another segment."""
+    """Removes the dead beginning of one log. ``trim`` is called when the journal has begun another segment."""
 
     def __init__(
         self, journal: Journal, state: StoreState, context: OperationContext, segment_bytes: int, remover: FileRemover

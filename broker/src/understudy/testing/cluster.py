@@ -144,7 +144,7 @@ class SimNode:
 
 
 class SimCluster:
-    """See the module's text."""
+    """Nodes and clients of one shared-store pair in the simulation, with the faults it can suffer."""
 
     def __init__(
         self,

@@ -71,7 +71,7 @@ class PlantedBug:
 
     name: str
     promise: str
-    """The promise of design s. 3.5 or of the invariants in ADR 0022 that it breaks."""
+    """The promise of ADR 0022 that it breaks."""
     checks: frozenset[str]
     """Checks of ``Violation.check``, one of which must fail."""
     seeds: range

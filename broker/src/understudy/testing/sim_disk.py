@@ -119,7 +119,7 @@ class _NameChange:
 
 
 class SimVolume:
-    """The medium; see the module's text."""
+    """The medium: what is synced, what is only written, and what a crash leaves of it."""
 
     def __init__(self, capacity_bytes: int = 1 << 40) -> None:
         """An empty file system of that size."""

@@ -217,7 +217,7 @@ class _SimTimerHandle(asyncio.TimerHandle):
 
 
 class SimLoop(asyncio.BaseEventLoop):
-    """See the module's text."""
+    """The event loop of one simulation; ``seed`` determines every choice."""
 
     _ready: deque[asyncio.Handle]
     _scheduled: list[_SimTimerHandle]
@@ -384,7 +384,7 @@ class SimLoop(asyncio.BaseEventLoop):
                 self._run_once()
 
     def run_until_complete(self, future: Any) -> Any:
-        """As asyncio's, with the collection of cycles off (see the module's text)."""
+        """As asyncio's, with the garbage collector off, so that its runs do not depend on when it collects."""
         with _collection_off():
             return super().run_until_complete(future)
 

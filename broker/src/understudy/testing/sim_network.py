@@ -142,7 +142,7 @@ _ANY = frozenset({None, "", "0.0.0.0", "::"})
 
 
 class SimNetwork:
-    """See the module's text."""
+    """The hosts and connections of one simulation."""
 
     def __init__(self, loop: SimLoop, conditions: Conditions | None = None) -> None:
         self.loop = loop

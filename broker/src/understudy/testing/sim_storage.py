@@ -65,7 +65,7 @@ class CrashPoint:
 
 
 class ProcessDisk:
-    """Implements ``ports.Disk`` for one process; see the module's text."""
+    """Implements ``ports.Disk`` for one process, and kills the process at an armed crash point."""
 
     def __init__(self, inner: Disk, process: SimProcess, loop: SimLoop, crash_point: CrashPoint) -> None:
         self._inner = inner
@@ -232,7 +232,7 @@ class _StorageTimers:
 
 
 class SharedStorage:
-    """See the module's text."""
+    """The storage server of one simulated pair: its volume, locks and ports."""
 
     def __init__(self, loop: SimLoop, conditions: StorageConditions) -> None:
         self.conditions = conditions

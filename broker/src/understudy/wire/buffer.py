@@ -1,4 +1,4 @@
-"""Bounds-checked reading and writing of the CORE primitive encodings (facts s. 2).
+"""Bounds-checked reading and writing of the CORE primitive encodings (artemis-core s. 2).
 
 Not here: what the primitives are put together to (``core.layout``), frames (``core.codec``), or
 the packets of the hot path, which the codec reads without these objects.
@@ -176,7 +176,7 @@ class Writer:
         self.parts.append(_I64.pack(value))
 
     def boolean(self, value: bool) -> None:
-        """True is 0xFF in packet fields (facts s. 0)."""
+        """True is 0xFF in packet fields (artemis-core s. 0)."""
         self.parts.append(b"\xff" if value else b"\x00")
 
     def raw(self, value: bytes) -> None:

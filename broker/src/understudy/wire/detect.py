@@ -1,4 +1,4 @@
-"""Which protocol a client speaks, from its first bytes on a shared port (facts 1.3).
+"""Which protocol a client speaks, from its first bytes on a shared port (artemis-core s. 1.3).
 
 Only names what is there; whether it is served, and what to answer if not, is the acceptor's affair.
 Unlike Artemis, bytes of no known protocol are not taken for CORE without its magic: every CORE

@@ -1,4 +1,4 @@
-"""JMS bodies and messages to send (core-protocol facts 5.1, 5.2)."""
+"""JMS bodies and messages to send (artemis-core s. 5.1, 5.2)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The confirmation window (core-protocol facts 7.1)."""
+"""The confirmation window (artemis-core s. 7.1)."""
 
 from __future__ import annotations
 

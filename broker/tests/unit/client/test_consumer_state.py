@@ -1,4 +1,4 @@
-"""A consumer's buffer, credits and acknowledgements (core-protocol facts 6.3, 6.4)."""
+"""A consumer's buffer, credits and acknowledgements (artemis-core s. 6.3, 6.4)."""
 
 from __future__ import annotations
 

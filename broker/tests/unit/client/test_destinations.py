@@ -1,4 +1,4 @@
-"""Conversations that create addresses and queues on demand (core-protocol facts 6.1)."""
+"""Conversations that create addresses and queues on demand (artemis-core s. 6.1)."""
 
 from __future__ import annotations
 

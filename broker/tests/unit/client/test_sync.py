@@ -1,4 +1,4 @@
-"""The blocking shell has the names of the asynchronous one (design s. 2)."""
+"""The blocking client has the public names of the asyncio client."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Order of topology events (core-protocol facts 8.1)."""
+"""Order of topology events (artemis-core s. 8.1)."""
 
 from __future__ import annotations
 

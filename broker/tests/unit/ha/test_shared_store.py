@@ -1,4 +1,4 @@
-"""The shared-store policy against a lock and nodes moved by hand (facts ha 2.2 to 2.6)."""
+"""The shared-store policy against a lock and nodes moved by hand (artemis-ha s. 2.2 to 2.6)."""
 
 from __future__ import annotations
 

@@ -292,7 +292,7 @@ def test_a_full_socket_is_no_empty_queue() -> None:
 
 
 def test_the_window_of_a_receiver_that_asks_one_by_one() -> None:
-    """consumerWindowSize=0: one credit per receive, and the rest of the frame afterwards (facts 6.3)."""
+    """consumerWindowSize=0: one credit per receive, and the rest of the frame afterwards (artemis-core s. 6.3)."""
     _, client = connected()
     for body in "abc":
         client.send_message(body)

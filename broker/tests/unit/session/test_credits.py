@@ -1,4 +1,4 @@
-"""Arithmetic of consumer credits (facts 6.3)."""
+"""Arithmetic of consumer credits (artemis-core s. 6.3)."""
 
 from __future__ import annotations
 

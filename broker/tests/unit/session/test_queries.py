@@ -1,4 +1,4 @@
-"""Query results, against the worked example of facts 12.4."""
+"""Query results, against the worked example of artemis-core s. 12.4."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Transactions: all or nothing, delivery counts (facts 6.4), duplicate ids."""
+"""Transactions: all or nothing, delivery counts (artemis-core s. 6.4), duplicate ids."""
 
 from __future__ import annotations
 

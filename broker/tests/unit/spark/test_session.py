@@ -1,4 +1,4 @@
-"""Goal: the settings of facts spark s. 2 are all there, and what is missing is said clearly. No Spark runs."""
+"""The settings of every Spark session are complete, and missing packages are reported by name. Spark is not started."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Goal: who owns the store, proved and not believed (facts ha s. 2.1 and 2.6)."""
+"""Goal: who owns the store, proved and not believed (artemis-ha s. 2.1 and 2.6)."""
 
 from __future__ import annotations
 

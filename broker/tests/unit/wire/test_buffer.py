@@ -1,4 +1,4 @@
-"""Primitive encodings (facts s. 2), their bounds and their limits."""
+"""Primitive encodings (artemis-core s. 2), their bounds and their limits."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""First bytes of a connection to a protocol (facts 1.3), for every prefix."""
+"""First bytes of a connection to a protocol (artemis-core s. 1.3), for every prefix."""
 
 from __future__ import annotations
 

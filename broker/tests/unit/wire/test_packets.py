@@ -10,7 +10,7 @@ from understudy.wire.core import packets as p
 from understudy.wire.core.codec import FrameDecoder, encode
 from understudy.wire.core.transport import TransportConfiguration
 
-#: Type bytes of facts s. 4, 8 and 9, but for -16 whose layout is not known.
+#: Type bytes of artemis-core s. 4, 8 and 9, but for -16 whose layout is not known.
 CATALOGUE = {
     *(10, 11, -19, 124, 12, 13, 20, 21, 22, 30, -18, 31, 32, 33, -4, -5, 112, 113),
     *(-11, 34, -12, 36, -13, 35, 45, 46, -7, -14, 49, 50, -8, -10, -15, -22),

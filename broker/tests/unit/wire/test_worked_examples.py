@@ -1,4 +1,4 @@
-"""Byte-by-byte examples observed between Artemis peers (core-protocol facts s. 12 and 2.1).
+"""Byte-by-byte examples observed between Artemis peers (artemis-core s. 12 and 2.1).
 
 Goal: our frames are theirs. Method: each example is decoded to the packet it stands for and that
 packet is encoded to the same bytes again.

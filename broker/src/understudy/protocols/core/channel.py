@@ -1,7 +1,7 @@
 """The channel of one session: its frames, command ids and confirmations, and its life across
 connections.
 
-Facts 7.1. With a confirmation window every command has an id per direction; what was sent is kept
+Artemis-core s. 7.1. With a confirmation window every command has an id per direction; what was sent is kept
 until the client confirms it, and what was received is confirmed once it is durable. With a window
 above 0 the channel outlives its connection: it is *detached* until the client moves it to a new one
 (``REATTACH``), or until it ends. Two choices beside Artemis, both in ADR 0009: requests answered by
@@ -63,7 +63,7 @@ _TABLE: Final = table(
 
 
 class SessionChannel(Machine[State, Event]):
-    """See the module's text."""
+    """The channel of one session: command ids, confirmations, detaching and reattaching."""
 
     STATES: ClassVar[type[Enum]] = State
     EVENTS: ClassVar[type[Enum]] = Event

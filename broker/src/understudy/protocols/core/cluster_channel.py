@@ -1,6 +1,6 @@
 """Channel 3 of a connection: another node proves itself and announces that it stands by.
 
-Facts: core-protocol s. 9.1, ha s. 2.2. Not here: the dialling half (``cluster.announcer``), or what
+Source: artemis-core s. 9.1, artemis-ha s. 2.2. Not here: the dialling half (``cluster.announcer``), or what
 the credentials are (``cluster.credentials``).
 """
 
@@ -21,7 +21,7 @@ CLUSTER_CHANNEL: Final = 3
 
 
 class ClusterChannel:
-    """See the module's text."""
+    """The cluster channel of one connection."""
 
     def __init__(self, owner: CoreConnection) -> None:
         self._owner = owner

@@ -1,6 +1,6 @@
 """One CORE connection of a server: channels 0, 1 and 3, liveness, and the sessions on top.
 
-Facts: core-protocol s. 3 (channels, versions), 4.1 (setup), 7.2 (ping, TTL), 8.1 (topology), 9.1
+Source: artemis-core s. 3 (channels, versions), s. 4.1 (setup), s. 7.2 (ping, TTL), s. 8.1 (topology), s. 9.1
 (cluster control). Bytes come in by ``receive_data``; everything out goes through the
 ``Connection`` port. A protocol error raised from ``receive_data`` means: close the socket.
 
@@ -55,18 +55,18 @@ CONTROL_CHANNEL: Final = 0
 SESSION_SETUP_CHANNEL: Final = 1
 FIRST_SESSION_CHANNEL: Final = 10
 
-#: The version we announce and the oldest client we take (facts 3.2).
+#: The version we announce and the oldest client we take (artemis-core s. 3.2).
 SERVER_VERSION: Final = 136
 OLDEST_CLIENT_VERSION: Final = 121
-#: The oldest client that may have sessions: those before lay messages out otherwise (facts 5), and
+#: The oldest client that may have sessions: those before lay messages out otherwise (artemis-core s. 5), and
 #: what they send would be misread rather than refused.
 OLDEST_SESSION_VERSION: Final = 129
-#: Silence allowed to a client that has not said what it wants in a PING (facts 7.2). Milliseconds.
+#: Silence allowed to a client that has not said what it wants in a PING (artemis-core s. 7.2). Milliseconds.
 DEFAULT_CONNECTION_TTL_MS: Final = 60_000
 
 
 class CoreConnection:
-    """See the module's text."""
+    """One CORE connection from the server's side, without I/O."""
 
     def __init__(self, services: CoreServices, connection: Connection, prefixes: AddressPrefixes = NO_PREFIXES) -> None:
         """``prefixes``: that clients of this acceptor may put before names."""
@@ -155,7 +155,7 @@ class CoreConnection:
             self._receive_session_setup(frame.packet)
         elif frame.channel_id == CLUSTER_CHANNEL:
             self._cluster.receive(frame.packet)
-        # frames for a channel that is gone or never was are dropped (facts 3.1)
+        # frames for a channel that is gone or never was are dropped (artemis-core s. 3.1)
 
     def connection_lost(self, reason: str) -> None:
         """The socket is gone. Sessions with a confirmation window wait for their client; the others
@@ -187,7 +187,7 @@ class CoreConnection:
         del self._login, self._cluster
 
     def check(self) -> None:
-        """Every two seconds (facts 7.2): drop the silent, flush confirmations.
+        """Every two seconds (artemis-core s. 7.2): drop the silent, flush confirmations.
 
         Raises:
             RemoteProtocolError: it must be closed; the text says why.
@@ -249,7 +249,7 @@ class CoreConnection:
 
     def disconnect(self) -> None:
         """Say goodbye as a stopping server does, then close: who had sessions is told to go on
-        elsewhere, whoever else that the server stops, both also whether by an error (facts 7.2).
+        elsewhere, whoever else that the server stops, both also whether by an error (artemis-core s. 7.2).
         """
         kind = packets.DisconnectReason
         critical = self.services.critical_stop
@@ -306,7 +306,7 @@ class CoreConnection:
         self._unsubscribe = self.services.topology.listen(lambda member: self._send_member(member, last=False))
 
     def _learn_version(self, client_version: int) -> None:
-        """The first version a client states holds for the connection (facts 3.2)."""
+        """The first version a client states holds for the connection (artemis-core s. 3.2)."""
         if self._version_known:
             return
         if client_version < OLDEST_CLIENT_VERSION:
@@ -426,7 +426,7 @@ class CoreConnection:
         self.decoder.frame_limit_bytes = FRAME_BYTES_MAX
 
     def _reattach(self, packet: packets.ReattachSession) -> bool:
-        """Move a session of this peer here (facts 7.1); False, with the session ended, if that cannot
+        """Move a session of this peer here (artemis-core s. 7.1); False, with the session ended, if that cannot
         be done without losing or repeating something.
         """
         services = self.services

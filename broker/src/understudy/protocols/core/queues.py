@@ -1,4 +1,4 @@
-"""The packets of a session channel about addresses and queues (facts 4.2): created, deleted, asked about.
+"""The packets of a session channel about addresses and queues (artemis-core s. 4.2): created, deleted, asked about.
 
 The same request comes in several versions; what one does not say is left to the address settings.
 Answers wait until what was made is durable. Not here: what is made (``session.queue_requests``).

@@ -33,7 +33,7 @@ _HOSTS_MAX: Final = 10_000
 
 
 class Reattachments:
-    """See the module's text."""
+    """The sessions of a node that may be reattached, by their secret names."""
 
     def __init__(self, clock: Clock, timers: Timers) -> None:
         self._clock = clock

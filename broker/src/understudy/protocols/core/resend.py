@@ -1,6 +1,6 @@
 """What a session has sent and its client has not confirmed: to be sent again after a reattachment.
 
-Facts 7.1. Bounded per session and per node: above a bound the oldest frames are dropped, and the
+Artemis-core s. 7.1. Bounded per session and per node: above a bound the oldest frames are dropped, and the
 session can then only be reattached by a client that has received those. Nothing is lost by it: a
 client that cannot be served again creates its session anew, as without a window.
 
@@ -25,7 +25,7 @@ class ResendBudget:
 
 
 class ResendCache:
-    """See the module's text."""
+    """Frames of one session that its client has not confirmed, oldest first."""
 
     __slots__ = ("_budget", "_bytes", "_first", "_frames")
 

@@ -1,6 +1,6 @@
 """One session channel: each packet becomes a session call, each answer a packet.
 
-Facts: core-protocol s. 3.3 (correlation), 4.2 to 4.4 (packets), 6 (behaviour). A request that fails
+Source: artemis-core s. 3.3 (correlation), s. 4.2 to 4.4 (packets), s. 6 (behaviour). A request that fails
 is answered by EXCEPTION when an answer was wanted; otherwise the session has already marked its
 transaction, and the failure is logged.
 
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 NO_CORRELATION: Final = -1
-#: Channel version from which COMMIT has a field for a correlation id (facts 3.2).
+#: Channel version from which COMMIT has a field for a correlation id (artemis-core s. 3.2).
 COMMIT_CORRELATION_SINCE: Final = 132
 #: Deliveries in one piece for the socket; of much larger pieces the memory would be taken anew each time.
 _FRAMES_AT_ONCE: Final = 32
@@ -315,7 +315,7 @@ class CoreSession:
         self._done(None)
 
     def _commit(self, packet: packets.Commit) -> None:
-        # from 132 on the request has a field for it, so a refusal has one too, even if nobody filled it (facts 3.3)
+        # From 132 on the request has a field for it, so a refusal has one too (artemis-core s. 3.3).
         has_field = self.version >= COMMIT_CORRELATION_SINCE
         self.session.commit(partial(self._done_with, packet.correlation_id) if has_field else self._done)
 
@@ -347,7 +347,7 @@ class CoreSession:
     # --- callback of the session ---------------------------------------------------------------
 
     def deliver(self, consumer_id: int, message: Message, delivery_count: int) -> int:
-        """Send one message; the whole frame counts against the consumer's credits (facts 6.3)."""
+        """Send one message; the whole frame counts against the consumer's credits (artemis-core s. 6.3)."""
         frame = encode_receive(message, self._channel_id, consumer_id, delivery_count)
         self._send(frame)
         return len(frame)
@@ -367,7 +367,7 @@ class CoreSession:
         return charged
 
     def deliver_large(self, consumer_id: int, message: LargeMessage, delivery_count: int) -> int:
-        """Announce a large message; charged like every frame (facts 6.3)."""
+        """Announce a large message; charged like every frame (artemis-core s. 6.3)."""
         packet = packets.ReceiveLargeMessage(consumer_id, delivery_count, message.large.size_bytes, message.header)
         return self._send_frame(packet)
 
@@ -381,7 +381,7 @@ class CoreSession:
         return len(frame)
 
     def forced_delivery(self, consumer_id: int, sequence: int) -> None:
-        """Answer "is there anything?" when the queue had nothing more (facts 6.3)."""
+        """Answer "is there anything?" when the queue had nothing more (artemis-core s. 6.3)."""
         marker = Message(
             b"\0\0\0\0",
             address=self._queue_names.get(consumer_id, ""),
@@ -406,7 +406,7 @@ class CoreSession:
         self.reply(packets.ProducerFailCredits(credit_bytes, address))
 
     def kill_connection(self, reason: str) -> None:
-        """The slow-consumer-policy is KILL; the packet says so to clients that listen (facts 13)."""
+        """The slow-consumer-policy is KILL; the packet says so to clients that listen (artemis-core s. 4.1)."""
         connection = self.channel.connection
         if self.channel.detached:
             connection.services.reattachments.end(self)

@@ -1,4 +1,4 @@
-"""The XA packets of a session channel (facts 4.5): each answered by XA_RESP, its code an XAException's."""
+"""The XA packets of a session channel (artemis-core s. 4.5): each answered by XA_RESP, its code an XAException's."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Frames: ``i32 length, b8 type, i64 channel, body`` (facts 1.1), to packets and back.
+"""Frames: ``i32 length, b8 type, i64 channel, body`` (artemis-core s. 1.1), to packets and back.
 
 ``FrameDecoder`` takes the bytes of one connection as they come and gives whole packets; ``encode``
 makes one frame. Not here: what packets mean, which of them a peer may send when, or sockets.
@@ -37,7 +37,7 @@ from understudy.wire.core.packets import (
     SessionSend,
 )
 
-#: What a client sends before its first frame (facts 1.2).
+#: What a client sends before its first frame (artemis-core s. 1.2).
 MAGIC: Final = b"ARTEMIS"
 #: Length, type and channel.
 FRAME_HEAD_BYTES: Final = 13

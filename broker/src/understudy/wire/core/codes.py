@@ -1,4 +1,4 @@
-"""CORE exception codes and the one table between them and our error classes (facts 7.3).
+"""CORE exception codes and the one table between them and our error classes (artemis-core s. 7.3).
 
 A broker asks ``code_of`` what to answer for an error; a client asks ``error_of`` what to raise for
 an answer. Codes that only a client's own library makes (``UNBLOCKED``, ``NOT_CONNECTED``) are in

@@ -1,4 +1,4 @@
-"""Command ids of a session channel with a confirmation window (core-protocol facts 7.1).
+"""Command ids of a session channel with a confirmation window (artemis-core s. 7.1).
 
 Each direction counts its commands from 0. The field is an i32 and long sessions run over it, so ids
 are compared by their distance, never by size.

@@ -30,7 +30,7 @@ from understudy.limits import AUTHENTICATION_BYTES_MAX, NAME_UNITS_MAX, XID_PART
 from understudy.wire.buffer import Reader, Writer
 from understudy.wire.core.transport import TransportConfiguration
 
-#: Oldest and newest version of the protocol we read and write (facts 3.2).
+#: Oldest and newest version of the protocol we read and write (artemis-core s. 3.2).
 VERSION_MIN: Final = 121
 VERSION: Final = 136
 
@@ -72,7 +72,7 @@ class Packet:
 
     @property
     def counts_as_command(self) -> bool:
-        """Whether it takes a command id on a session channel with a confirmation window (facts 7.1)."""
+        """Whether it takes a command id on a session channel with a confirmation window (artemis-core s. 7.1)."""
         return True
 
     def write_body(self, writer: Writer, version: int) -> None:
@@ -139,7 +139,7 @@ def _make_layout(packet_type: type[Packet]) -> tuple[Field, ...]:
 
 
 def _nullable(encoding: Encoding, flag: bytes) -> Encoding:
-    """The encoding behind a flag byte; ``flag`` is what is written for "present" (facts s. 0)."""
+    """The encoding behind a flag byte; ``flag`` is what is written for "present" (artemis-core s. 0)."""
 
     def read(reader: Reader) -> Any:
         return encoding.read(reader) if reader.boolean() else None
@@ -176,7 +176,7 @@ def write_name(writer: Writer, text: str) -> None:
 
 
 def read_xid(reader: Reader) -> Xid:
-    """A transaction branch; the branch qualifier comes first (facts 2.3)."""
+    """A transaction branch; the branch qualifier comes first (artemis-core s. 2.3)."""
     format_id = reader.i32()
     branch = reader.sized_bytes(XID_PART_BYTES_MAX)
     return Xid(format_id, reader.sized_bytes(XID_PART_BYTES_MAX), branch)

@@ -1,4 +1,4 @@
-"""Packets about addresses and queues: create, delete, query (facts 4.2).
+"""Packets about addresses and queues: create, delete, query (artemis-core s. 4.2).
 
 Fields that may be None are "not said": the address settings decide.
 """
@@ -252,14 +252,14 @@ class BindingQueryResponseV5(BindingQueryResponseV4):
 
 
 def queue_query_response_type(version: int) -> type[QueueQueryResponse]:
-    """The answer that a client of this channel version waits for (facts 3.2)."""
+    """The answer that a client of this channel version waits for (artemis-core s. 3.2)."""
     if version >= 129:
         return QueueQueryResponseV3
     return QueueQueryResponseV2 if version >= 126 else QueueQueryResponse
 
 
 def binding_query_response_type(version: int) -> type[BindingQueryResponse]:
-    """The answer that a client of this channel version waits for (facts 3.2)."""
+    """The answer that a client of this channel version waits for (artemis-core s. 3.2)."""
     if version >= 135:
         return BindingQueryResponseV5
     if version >= 129:

@@ -1,4 +1,4 @@
-"""Packets between brokers on channel 3, and the topology told to everybody (facts 8.1, 9.1).
+"""Packets between brokers on channel 3, and the topology told to everybody (artemis-core s. 8.1, 9.1).
 
 Three types are our own, for links between two Understudy nodes. A ``ClusterConnect`` carries the
 cluster password to whoever answers; instead the dialling node opens with ``ClusterHello`` (user and
@@ -277,7 +277,7 @@ def topology_packet(
     scale_down_group_name: str | None = None,
     server_version: int = 136,
 ) -> Packet:
-    """The newest topology packet that a peer of ``version`` understands (facts 8.1)."""
+    """The newest topology packet that a peer of ``version`` understands (artemis-core s. 8.1)."""
     if version < 122:
         return ClusterTopology(exit, node_id, primary, backup, last)
     common = (exit, node_id, unique_event_id, primary, backup, last, backup_group_name)

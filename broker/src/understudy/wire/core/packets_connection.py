@@ -1,4 +1,4 @@
-"""Packets that set up, watch and end connections and sessions (facts 4.1), and the two answers."""
+"""Packets that set up, watch and end connections and sessions (artemis-core s. 4.1), and the two answers."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class DisconnectReason(IntEnum):
 
 
 class _UncountedPacket(Packet):
-    """A packet without a command id (facts 7.1)."""
+    """A packet without a command id (artemis-core s. 7.1)."""
 
     __slots__ = ()
 
@@ -93,7 +93,7 @@ class DisconnectConsumer(Packet):
 
 @dataclass(slots=True)
 class DisconnectConsumerKill(_UncountedPacket):
-    """A slow consumer's connection is to end. Current clients ignore it (facts s. 13)."""
+    """A slow consumer's connection is to end. Current clients ignore it (artemis-core s. 4.1)."""
 
     TYPE: ClassVar[int] = 13
     node_id: NameOrNull = None

@@ -1,4 +1,4 @@
-"""Packets of producing, consuming and local transactions (facts 4.3, 4.4).
+"""Packets of producing, consuming and local transactions (artemis-core s. 4.3, 4.4).
 
 The busiest of them are read and written by ``codec`` without the generic machinery; their
 ``read_body`` and ``write_body`` here are the same layouts in the long form, for every version.
@@ -51,7 +51,7 @@ def message_of_header(header: bytes, body: bytes = b"") -> Message:
     """The message that a large message's header announces, with ``body`` if it is known.
 
     Raises:
-        RemoteProtocolError: the header is not the layout of facts s. 5.
+        RemoteProtocolError: the header is not the layout of artemis-core s. 5.
     """
     if not body:
         return Message.decode(_EMPTY_BODY + header)
@@ -326,7 +326,7 @@ class Commit(Packet):
     GROUPS: ClassVar[tuple[str, ...]] = ("correlation_id",)
     SINCE: ClassVar[Mapping[str, int]] = {"correlation_id": 132}
     correlation_id: I64 = -1
-    """-1 when the peer sent none, which 136 does as well (facts 6.1)."""
+    """-1 when the peer sent none, which 136 does as well (artemis-core s. 6.1)."""
 
 
 @dataclass(slots=True)

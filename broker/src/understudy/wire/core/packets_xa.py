@@ -1,4 +1,4 @@
-"""Packets of distributed (XA) transactions (facts 4.5)."""
+"""Packets of distributed (XA) transactions (artemis-core s. 4.5)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Packets of the Artemis replication stream, channel 2 (facts 9.2).
+"""Packets of the Artemis replication stream, channel 2 (artemis-core s. 9.2).
 
 The records inside are Artemis journal records and stay bytes here. Understudy pairs replicate
 their log differently (docs/journal-format.md); these packets exist for mixed pairs and tools.
@@ -30,7 +30,7 @@ from understudy.wire.core.layout import (
 OPERATION_SINCE: Final = 131
 LONG_PAGE_SINCE: Final = 133
 
-#: Id byte of the CORE persister in front of a persisted message (facts s. 5).
+#: Id byte of the CORE persister in front of a persisted message (artemis-core s. 5).
 CORE_PERSISTER: Final = 1
 
 

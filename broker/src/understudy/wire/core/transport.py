@@ -1,6 +1,6 @@
 """Connector descriptions: how a node says where it, or its backup, can be dialled.
 
-Wire form: facts 2.4. URL form: ``tcp://host:port?key=value``, as in connectors and client URLs
+Wire form: artemis-core s. 2.4. URL form: ``tcp://host:port?key=value``, as in connectors and client URLs
 (one node each; lists of them are the client's). Not here: what the parameters mean.
 """
 
