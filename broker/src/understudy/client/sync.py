@@ -39,7 +39,7 @@ __all__ = [
 
 
 class ConnectionFactory:
-    """See ``aio.ConnectionFactory``."""
+    """Makes blocking connections to one URL, spread over its connectors and the topology learnt from them."""
 
     def __init__(
         self,
@@ -53,7 +53,14 @@ class ConnectionFactory:
         self._factory = aio.ConnectionFactory(url, user, password, wall_ms=wall_ms, entropy=entropy)
 
     def connect(self) -> Connection:
-        """See ``aio.ConnectionFactory.connect``."""
+        """A new connection, once a broker has answered. Blocks.
+
+        Raises:
+            Unreachable: no broker answered in ``initialConnectAttempts`` rounds, or broadcast in time.
+            IncompatibleVersion: the broker is too old.
+            ConfigError: a TLS file cannot be used; or the password would be sent to an address that was learnt
+                from a datagram only (``sslEnabled``, ``trustDiscovery``).
+        """
         thread = loop_thread()
         connection = thread.run(self._factory.connect())
         connection.created_at = creation_place()
@@ -69,12 +76,17 @@ def connect(
     wall_ms: Callable[[], int] = system_wall_ms,
     entropy: Callable[[int], bytes] = os.urandom,
 ) -> Connection:
-    """See ``aio.connect``."""
+    """One connection to ``url``; errors as of ``ConnectionFactory.connect``.
+
+    Args:
+        wall_ms: Wall time in epoch milliseconds, for time stamps and expiry.
+        entropy: Returns the given number of random bytes, for names and duplicate ids.
+    """
     return ConnectionFactory(url, user, password, wall_ms=wall_ms, entropy=entropy).connect()
 
 
 class Connection:
-    """See ``aio.Connection``."""
+    """A connection that fails over as its URL says, safe from any thread. Close it, or use it in ``with``."""
 
     def __init__(self, thread: LoopThread, connection: aio.Connection) -> None:
         self._thread = thread
@@ -90,58 +102,79 @@ class Connection:
 
     @property
     def node_id(self) -> str | None:
-        """See ``aio.Connection.node_id``."""
+        """Id of the node that serves the sessions; None before the first answer."""
         return self._connection.node_id
 
     @property
     def connector(self) -> Connector | None:
-        """See ``aio.Connection.connector``."""
+        """The connector in use, or the one being tried during a failover."""
         return self._connection.connector
 
     @property
     def failovers(self) -> int:
-        """See ``aio.Connection.failovers``."""
+        """Number of failovers completed so far."""
         return self._connection.failovers
 
     @property
     def failing_over(self) -> bool:
-        """See ``aio.Connection.failing_over``."""
+        """Whether the connection is lost and a new one is being tried."""
         return self._connection.failing_over
 
     @property
     def created_at(self) -> str:
-        """See ``aio.Connection.created_at``."""
+        """File and line where the connection was made, for the warning about a connection that was not closed."""
         return self._connection.created_at
 
     def add_failure_listener(self, listener: FailureListener) -> None:
-        """See ``aio.Connection.add_failure_listener``; called on the client's thread."""
+        """Call ``listener(error, failed_over, code)`` after each failure, on the client's thread.
+
+        ``failed_over`` is True, with code FAILOVER, when a new connection works; False, with DISCONNECT, when the
+        attempts are exhausted and everything is closed.
+        """
         self._thread.call(self._connection.add_failure_listener, listener)
 
     def remove_failure_listener(self, listener: FailureListener) -> None:
-        """See ``aio.Connection.remove_failure_listener``."""
+        """Stop calling this failure listener.
+
+        Raises:
+            ValueError: it is not registered.
+        """
         self._thread.call(self._connection.remove_failure_listener, listener)
 
     def add_failover_listener(self, listener: FailoverListener) -> None:
-        """See ``aio.Connection.add_failover_listener``; called on the client's thread."""
+        """Call ``listener(event)``, on the client's thread, when a failure is detected and when a failover ends."""
         self._thread.call(self._connection.add_failover_listener, listener)
 
     def remove_failover_listener(self, listener: FailoverListener) -> None:
-        """See ``aio.Connection.remove_failover_listener``."""
+        """Stop calling this failover listener.
+
+        Raises:
+            ValueError: it is not registered.
+        """
         self._thread.call(self._connection.remove_failover_listener, listener)
 
     def session(
         self, acknowledge: AcknowledgeMode | str = AcknowledgeMode.AUTO, *, transacted: bool = False, xa: bool = False
     ) -> Session:
-        """See ``aio.Connection.session``."""
+        """A new session, started.
+
+        Args:
+            acknowledge: "auto", "client", "individual", "dups-ok", "pre" or "transacted".
+            transacted: The same as ``acknowledge="transacted"``.
+            xa: Its transactions are the branches of ``Session.xa``.
+
+        Raises:
+            AuthenticationFailed: user or password are wrong.
+        """
         session = self._thread.run(self._connection.session(acknowledge, transacted=transacted, xa=xa))
         session.created_at = creation_place()
         session.make_received = maker(self._thread)
         return Session(self._thread, session)
 
     def close(self) -> None:
-        """See ``aio.Connection.close``."""
+        """Close the sessions and the transport. During a failover, close at once without waiting for it."""
         self._thread.run(self._connection.close())
 
     def abandon(self) -> None:
-        """See ``aio.Connection.abandon``."""
+        """Drop the transport without closing the sessions; the broker rolls back their work and delivers again."""
         self._thread.call(self._connection.abandon)

@@ -23,14 +23,19 @@ class Runner(Protocol):
 
 
 class BlockingBodyReader:
-    """See ``aio_bodies.BodyReader``."""
+    """The body of a received message as a stream of bytes, read by ``read`` or by iteration."""
 
     def __init__(self, thread: Runner, reader: BodyReader) -> None:
         self._thread = thread
         self._reader = reader
 
     def read(self, length: int = -1) -> bytes:
-        """See ``aio_bodies.BodyReader.read``."""
+        """At most ``length`` of the next bytes, or with -1 all that are left; empty at the end. Blocks.
+
+        Raises:
+            ConnectionLost: the connection failed first; the message is delivered again.
+            IllegalState: its consumer has gone on to the next message.
+        """
         return self._thread.run(self._reader.read(length))
 
     def __iter__(self) -> Iterator[bytes]:
@@ -39,7 +44,7 @@ class BlockingBodyReader:
 
 
 class Received(ReceivedMessage):
-    """See ``aio_bodies.Received``."""
+    """A received message of the blocking client."""
 
     __slots__ = ("_reader", "thread")
 
@@ -54,7 +59,12 @@ class Received(ReceivedMessage):
         return reader
 
     def read_body(self, limit_bytes: int = READ_BODY_BYTES_MAX) -> bytes:
-        """See ``aio_bodies.Received.read_body``."""
+        """The whole body.
+
+        Raises:
+            LimitExceeded: it is larger than ``limit_bytes``.
+            ConnectionLost: the connection failed first; the message is delivered again.
+        """
         pieces: list[bytes] = []
         size_bytes = 0
         for piece in self.body_stream:
@@ -65,7 +75,15 @@ class Received(ReceivedMessage):
         return b"".join(pieces)
 
     def save_to(self, path: str | os.PathLike[str], progress: Callable[[int], None] | None = None) -> int:
-        """See ``aio_bodies.Received.save_to``."""
+        """Write the body to a file; returns its size in bytes.
+
+        Args:
+            progress: Called with the number of bytes written so far after each chunk of 1 MiB.
+
+        Raises:
+            OSError: the file cannot be written.
+            ConnectionLost: the connection failed first; the message is delivered again.
+        """
         size_bytes = 0
         with open(path, "wb") as file:
             for piece in self.body_stream:

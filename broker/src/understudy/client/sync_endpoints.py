@@ -22,7 +22,7 @@ from understudy.properties import PropertyValue
 
 
 class Producer:
-    """See ``aio.Producer``."""
+    """Sends messages from any thread; their order is kept, also across failovers."""
 
     def __init__(self, thread: LoopThread, producer: aio.Producer) -> None:
         self._thread = thread
@@ -41,11 +41,17 @@ class Producer:
 
     @property
     def in_flight(self) -> int:
-        """See ``aio.Producer.in_flight``; counts those handed over to the client's thread too."""
+        """Number of sends without an outcome, those handed over to the client's thread included."""
         return self._producer.in_flight + len(self._waiting)
 
     def send(self, body: Body, **fields: Any) -> None:
-        """See ``aio.Producer.send``."""
+        """Send and wait for the broker's confirmation; arguments as for ``send_nowait``.
+
+        Raises:
+            SendOutcomeUnknown: the connection was lost before the confirmation and could not be restored, or the
+                message could not be sent again: ``duplicate_ids`` is off, or its body cannot be read a second time.
+            AddressFull: the address is full and its policy is FAIL.
+        """
         self._thread.run(self._producer.send(body, **fields))
 
     def send_nowait(
@@ -62,7 +68,20 @@ class Producer:
         last_value_key: str | None = None,
         duplicate_id: str | bytes | None = None,
     ) -> Future[None]:
-        """See ``aio.Producer.send_nowait``; errors of the call itself come with the future too."""
+        """Send without waiting; the future is done when the broker has confirmed (durable messages, see the URL's
+        blockOnDurableSend), or else when the message is written. Errors of the call itself come with the future too.
+
+        Args:
+            body: A whole ``Message``; bytes, text or a map to make one of; or a stream (a path, an open binary file
+                or an iterable of bytes), which is sent as a large message of bytes.
+            address: For a producer without one.
+            time_to_live_ms: Milliseconds until the message expires; 0 for never.
+            deliver_at_ms: Epoch milliseconds before which it is not delivered; 0 for at once.
+            group_id: Messages of one group are delivered to one consumer, in order. Replaces the URL's groupID.
+            last_value_key: In a last-value queue the message replaces the one with the same key.
+            duplicate_id: The broker drops a message whose id it knows; in a transaction the commit fails with
+                ``DuplicateIdRejected``.
+        """
         return self._send_soon(
             lambda: self._producer.send_nowait(
                 body,
@@ -79,7 +98,12 @@ class Producer:
         )
 
     def send_large_nowait(self, message: Message, body: Readable | Iterable[bytes]) -> Future[None]:
-        """See ``aio.Producer.send_large_nowait``; errors of the call itself come with the future too."""
+        """Send a message whose body is read from a stream; the future as of ``send_nowait``.
+
+        Args:
+            message: Everything but the body; a body in it is not sent.
+            body: An open binary file or an iterable of bytes, read in pieces while it is sent.
+        """
         return self._send_soon(lambda: self._producer.send_large_nowait(message, body))
 
     def _send_soon(self, send: Callable[[], asyncio.Future[None]]) -> Future[None]:
@@ -105,11 +129,15 @@ class Producer:
                     future.set_exception(error)
 
     def wait_sendable(self) -> None:
-        """See ``aio.Producer.wait_sendable``."""
+        """Wait until fewer sends than the window are open, the socket takes bytes and producerMaxRate allows one more.
+
+        Raises:
+            ObjectClosed: the producer is closed.
+        """
         self._thread.run(self._producer.wait_sendable())
 
     def close(self) -> None:
-        """See ``aio.Producer.close``."""
+        """Accept no more messages; those already sent are still carried out."""
         self._thread.call(self._producer.close)
 
 
@@ -125,7 +153,7 @@ def _outcome_to(future: Future[None]) -> Callable[[asyncio.Future[None]], None]:
 
 
 class Consumer:
-    """See ``aio.Consumer``."""
+    """Receives messages, one by one or by iteration, which ends when the consumer is closed."""
 
     def __init__(self, thread: LoopThread, consumer: aio.Consumer) -> None:
         self._thread = thread
@@ -153,42 +181,54 @@ class Consumer:
 
     @property
     def queue(self) -> str:
-        """See ``aio.Consumer.queue``."""
+        """The name of the queue."""
         return self._consumer.queue
 
     @property
     def buffered(self) -> int:
-        """See ``aio.Consumer.buffered``."""
+        """Number of messages that ``take`` would return without waiting."""
         return self._consumer.buffered
 
     def take(self) -> Received | None:
-        """See ``aio.Consumer.take``."""
+        """The next message that has arrived, or None; does not ask the broker and obeys consumerMaxRate."""
         return cast("Received | None", self._thread.call(self._consumer.take))
 
     def receive(self, timeout_s: float | None = None) -> Received | None:
-        """See ``aio.Consumer.receive``."""
+        """The next message; None when none came within ``timeout_s`` seconds. None as the timeout: no limit.
+
+        Waits through failovers.
+
+        Raises:
+            ObjectClosed: the consumer was closed.
+            QueueNotFound: its queue was deleted.
+            LimitExceeded: a compressed message that is too large to be assembled was skipped.
+        """
         return cast("Received | None", self._thread.run(self._consumer.receive(timeout_s)))
 
     def receive_nowait(self) -> Received | None:
-        """See ``aio.Consumer.receive_nowait``."""
+        """The next message, or None if the broker says that the queue has none for this consumer."""
         return cast("Received | None", self._thread.run(self._consumer.receive_nowait()))
 
     def handle(self, handler: Callable[[Received], None]) -> None:
-        """See ``aio.Consumer.handle``; the handler runs on the calling thread."""
+        """Call the handler for every message, on the calling thread, until the consumer is closed.
+
+        In AUTO mode a message is acknowledged when its handler has returned. An error of the handler ends the loop and
+        is raised; the message stays unacknowledged.
+        """
         for received in self:
             handler(received)
 
     def acknowledge(self, message: ReceivedMessage) -> bool:
-        """See ``aio.Consumer.acknowledge``."""
+        """Acknowledge a message as the session's mode says; True once confirmed, False if it comes again."""
         return self._thread.run(self._consumer.acknowledge(message))
 
     def close(self) -> None:
-        """See ``aio.Consumer.close``."""
+        """Stop receiving; messages that arrived and were not received return to the queue."""
         self._thread.run(self._consumer.close())
 
 
 class Browser:
-    """See ``aio.Browser``."""
+    """The messages of a queue, none consumed; each iteration starts at the first, as does one after a failover."""
 
     def __init__(self, thread: LoopThread, browser: aio.Browser) -> None:
         self._thread = thread
