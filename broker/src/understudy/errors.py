@@ -291,10 +291,14 @@ class AddressError(BrokerError):
 
 
 class AddressNotFound(AddressError):
+    """The address does not exist and may not be created."""
+
     code = "address-not-found"
 
 
 class AddressExists(AddressError):
+    """An address of this name exists already."""
+
     code = "address-exists"
 
 
@@ -312,10 +316,14 @@ class AddressFull(AddressError):
 
 
 class QueueNotFound(AddressError):
+    """The queue does not exist and may not be created."""
+
     code = "queue-not-found"
 
 
 class QueueExists(AddressError):
+    """A queue of this name exists already."""
+
     code = "queue-exists"
 
 
@@ -326,18 +334,26 @@ class QueueInUse(AddressError):
 
 
 class InvalidQueueConfiguration(AddressError):
+    """The requested properties of a queue contradict each other or its address."""
+
     code = "invalid-queue-configuration"
 
 
 class InvalidSelector(AddressError):
+    """A filter cannot be parsed, or is larger than the limits for filters."""
+
     code = "invalid-selector"
 
 
 class MaxConsumersExceeded(AddressError):
+    """The queue has as many consumers as its ``max-consumers`` allows."""
+
     code = "max-consumers-exceeded"
 
 
 class UnexpectedRoutingType(AddressError):
+    """The address does not have the routing type that the message or queue needs."""
+
     code = "unexpected-routing-type"
 
 
@@ -356,10 +372,14 @@ class SharedQueueMismatch(AddressError):
 
 
 class DivertExists(AddressError):
+    """A divert of this name exists already."""
+
     code = "divert-exists"
 
 
 class DivertNotFound(AddressError):
+    """There is no divert of this name."""
+
     code = "divert-not-found"
 
 
@@ -370,6 +390,8 @@ class DuplicateMetadata(AddressError):
 
 
 class ObjectClosed(AddressError):
+    """The connection, session, producer or consumer is closed."""
+
     code = "object-closed"
 
 
@@ -380,10 +402,14 @@ class SecurityError(BrokerError):
 
 
 class AuthenticationFailed(SecurityError):
+    """User or password are wrong."""
+
     code = "authentication-failed"
 
 
 class NotAuthorized(SecurityError):
+    """The user lacks a permission; the text names it and the address."""
+
     code = "not-authorized"
 
 
@@ -435,6 +461,8 @@ class StoreBehind(StoreError):
 
 
 class DiskFull(StoreError):
+    """The disk of the store has no space for another message."""
+
     code = "disk-full"
     retryable = True
 
@@ -492,10 +520,14 @@ class ManagementError(BrokerError):
 
 
 class ResourceNotFound(ManagementError):
+    """There is no managed resource of this name."""
+
     code = "resource-not-found"
 
 
 class OperationNotFound(ManagementError):
+    """The resource has no operation or attribute of this name with these parameters."""
+
     code = "operation-not-found"
 
 

@@ -35,7 +35,7 @@ def _method(channel: int, class_id: int, method_id: int, arguments: bytes = b"")
 
 
 class AmqpLink:
-    """See the module's text."""
+    """One AMQP 0-9-1 connection of the benchmark."""
 
     protocol = "amqp"
 

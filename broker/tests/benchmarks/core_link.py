@@ -23,7 +23,7 @@ _PRODUCER_CREDIT_BYTES = 1 << 30
 
 
 class CoreLink:
-    """See the module's text."""
+    """One CORE connection of the benchmark."""
 
     protocol = "core"
 

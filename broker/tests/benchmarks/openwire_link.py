@@ -43,7 +43,7 @@ def _command(kind: int, number: int, fields: bytes, *, answered: bool = True) ->
 
 
 class OpenWireLink:
-    """See the module's text."""
+    """One OpenWire connection of the benchmark."""
 
     protocol = "openwire"
 

@@ -12,7 +12,7 @@ _NOT_SAID = re.compile(r"^(SLF4J|WARNING: sun\.|.*StatusLogger)")
 
 
 class ArtemisCommands:
-    """See the module's text; end it with ``end``."""
+    """One process of the artemis command line, which carries out one command after the other until ``end``."""
 
     def __init__(self, artemis: Path) -> None:
         home = artemis.parents[1]

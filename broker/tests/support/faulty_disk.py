@@ -34,7 +34,7 @@ class Call(NamedTuple):
 
 
 class FaultyDisk(RealDisk):
-    """See the module's text. Faults are for paths that ``hits`` says yes to."""
+    """A real disk with faults on the paths for which ``hits`` returns True."""
 
     def __init__(self) -> None:
         super().__init__()

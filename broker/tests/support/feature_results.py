@@ -31,7 +31,7 @@ def direction(file_stem: str, node_id: str) -> str:
 
 
 class FeatureResults:
-    """See the module's text."""
+    """Collects the outcomes of interop tests in a JSON file."""
 
     def __init__(self, path: Path) -> None:
         self._path = path

@@ -19,16 +19,37 @@ message is asked for, which discards what is left of it.
 from __future__ import annotations
 
 from understudy.client.consumer_state import AcknowledgeMode, ReceivedMessage
-from understudy.client.destinations import RoutingType
-from understudy.client.options import ClientOptions, ClientUrl, Connector
+from understudy.client.destinations import QueueAttributes, RoutingType
+from understudy.client.large_sends import Readable
+from understudy.client.listeners import FailoverEvent, FailoverListener, FailureCode, FailureListener
+from understudy.client.options import ClientOptions, ClientUrl, Connector, DiscoveryGroup, TlsOptions
 from understudy.client.url import parse_url
+from understudy.ids import Xid
+from understudy.message import Message, MessageType
+from understudy.properties import Properties, PropertyValue
+from understudy.wire.core.packets import BindingQueryResponse, QueueQueryResponse
 
 __all__ = [
     "AcknowledgeMode",
+    "BindingQueryResponse",
     "ClientOptions",
     "ClientUrl",
     "Connector",
+    "DiscoveryGroup",
+    "FailoverEvent",
+    "FailoverListener",
+    "FailureCode",
+    "FailureListener",
+    "Message",
+    "MessageType",
+    "Properties",
+    "PropertyValue",
+    "QueueAttributes",
+    "QueueQueryResponse",
+    "Readable",
     "ReceivedMessage",
     "RoutingType",
+    "TlsOptions",
+    "Xid",
     "parse_url",
 ]

@@ -15,12 +15,13 @@ from collections.abc import Callable
 from dataclasses import replace
 from types import TracebackType
 
-from understudy.client.aio_bodies import Body, Received
+from understudy.client.aio_bodies import Body, BodyReader, Received
 from understudy.client.aio_discovery import discover
 from understudy.client.aio_endpoints import Browser, Consumer, Producer
 from understudy.client.aio_link import LoopLink, system_wall_ms
 from understudy.client.aio_session import DEFAULT_WINDOW, Session, close_session, creation_place
 from understudy.client.aio_tls import tls_context
+from understudy.client.aio_xa import XaBranches
 from understudy.client.consumer_state import AcknowledgeMode
 from understudy.client.discovery import check_trust
 from understudy.client.listeners import FailoverListener, FailureListener
@@ -31,6 +32,7 @@ from understudy.client.url import parse_url
 __all__ = [
     "DEFAULT_WINDOW",
     "Body",
+    "BodyReader",
     "Browser",
     "Connection",
     "ConnectionFactory",
@@ -38,6 +40,7 @@ __all__ = [
     "Producer",
     "Received",
     "Session",
+    "XaBranches",
     "connect",
 ]
 
@@ -172,6 +175,7 @@ class Connection:
 
     @property
     def failing_over(self) -> bool:
+        """Whether the connection is lost and a new one is being tried."""
         return self._link.core.failing_over
 
     def add_failure_listener(self, listener: FailureListener) -> None:
@@ -181,6 +185,7 @@ class Connection:
         self._link.core.listeners.of_failures.append(listener)
 
     def remove_failure_listener(self, listener: FailureListener) -> None:
+        """Stop calling this failure listener."""
         self._link.core.listeners.of_failures.remove(listener)
 
     def add_failover_listener(self, listener: FailoverListener) -> None:
@@ -188,6 +193,7 @@ class Connection:
         self._link.core.listeners.of_failovers.append(listener)
 
     def remove_failover_listener(self, listener: FailoverListener) -> None:
+        """Stop calling this failover listener."""
         self._link.core.listeners.of_failovers.remove(listener)
 
     async def session(

@@ -258,6 +258,7 @@ class Consumer:
 
     @property
     def queue(self) -> str:
+        """The name of the queue."""
         return self._state.queue
 
     @property

@@ -117,14 +117,17 @@ class ReceivedMessage:
 
     @property
     def properties(self) -> Properties:
+        """The application and broker properties of the message."""
         return self.message.properties
 
     @property
     def message_id(self) -> int:
+        """The id that the broker gave the message."""
         return self.message.message_id
 
     @property
     def redelivered(self) -> bool:
+        """Whether the message was delivered before."""
         return self.delivery_count > 1
 
     @property

@@ -22,7 +22,9 @@ from understudy.wire.core.packets import header_of_message, message_of_header
 class Readable(Protocol):
     """An open binary file, or what behaves like one."""
 
-    def read(self, length: int, /) -> bytes: ...
+    def read(self, length: int, /) -> bytes:
+        """At most ``length`` bytes; empty at the end."""
+        ...
 
 
 class BodySource(Protocol):

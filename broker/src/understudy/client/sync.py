@@ -19,14 +19,16 @@ from understudy.client.aio_session import DEFAULT_WINDOW, creation_place
 from understudy.client.consumer_state import AcknowledgeMode
 from understudy.client.listeners import FailoverListener, FailureListener
 from understudy.client.options import ClientUrl, Connector
-from understudy.client.sync_bodies import Received, maker
+from understudy.client.sync_bodies import BodyReader, Received, maker
 from understudy.client.sync_endpoints import Browser, Consumer, Producer
 from understudy.client.sync_session import Session
 from understudy.client.sync_thread import LoopThread, loop_thread
+from understudy.client.sync_xa import XaBranches
 
 __all__ = [
     "DEFAULT_WINDOW",
     "Body",
+    "BodyReader",
     "Browser",
     "Connection",
     "ConnectionFactory",
@@ -34,6 +36,7 @@ __all__ = [
     "Producer",
     "Received",
     "Session",
+    "XaBranches",
     "connect",
 ]
 

@@ -6,7 +6,8 @@ import os
 from collections.abc import Callable, Coroutine, Iterator
 from typing import Any, Protocol, TypeVar
 
-from understudy.client.aio_bodies import READ_BODY_BYTES_MAX, BodyReader
+from understudy.client import aio_bodies
+from understudy.client.aio_bodies import READ_BODY_BYTES_MAX
 from understudy.client.body_stream import BodyStream
 from understudy.client.consumer_state import ConsumerState, MakeReceived, ReceivedMessage
 from understudy.errors import LimitExceeded
@@ -22,10 +23,10 @@ class Runner(Protocol):
     def run(self, work: Coroutine[Any, Any, T]) -> T: ...
 
 
-class BlockingBodyReader:
+class BodyReader:
     """The body of a received message as a stream of bytes, read by ``read`` or by iteration."""
 
-    def __init__(self, thread: Runner, reader: BodyReader) -> None:
+    def __init__(self, thread: Runner, reader: aio_bodies.BodyReader) -> None:
         self._thread = thread
         self._reader = reader
 
@@ -46,16 +47,16 @@ class BlockingBodyReader:
 class Received(ReceivedMessage):
     """A received message of the blocking client."""
 
-    __slots__ = ("_reader", "thread")
+    __slots__ = ("_reader", "_thread")
 
-    thread: Runner
+    _thread: Runner
 
     @property
-    def body_stream(self) -> BlockingBodyReader:
+    def body_stream(self) -> BodyReader:
         """The body, to be read piece by piece with bounded memory."""
-        reader: BlockingBodyReader | None = getattr(self, "_reader", None)
+        reader: BodyReader | None = getattr(self, "_reader", None)
         if reader is None:
-            reader = self._reader = BlockingBodyReader(self.thread, BodyReader(self))
+            reader = self._reader = BodyReader(self._thread, aio_bodies.BodyReader(self))
         return reader
 
     def read_body(self, limit_bytes: int = READ_BODY_BYTES_MAX) -> bytes:
@@ -101,7 +102,7 @@ def maker(thread: Runner) -> MakeReceived:
         message: Message, delivery_count: int, size_bytes: int, consumer: ConsumerState, stream: BodyStream | None
     ) -> Received:
         received = Received(message, delivery_count, size_bytes, consumer, stream)
-        received.thread = thread
+        received._thread = thread
         return received
 
     return make

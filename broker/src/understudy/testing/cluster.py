@@ -133,6 +133,7 @@ class SimNode:
 
     @property
     def running(self) -> bool:
+        """Whether its process is alive."""
         return self.process is not None and self.process.alive
 
     @property

@@ -14,6 +14,7 @@ class ManualTimer:
         self.callback: Callable[[], None] | None = callback
 
     def cancel(self) -> None:
+        """Do not call it."""
         self.callback = None
 
 
@@ -27,12 +28,15 @@ class ManualTime:
         self._pending: list[tuple[int, int, ManualTimer]] = []
 
     def wall_ms(self) -> int:
+        """Wall time, epoch milliseconds."""
         return self._wall_ms + self._now_ms
 
     def monotonic_ms(self) -> int:
+        """Milliseconds since the clock was made."""
         return self._now_ms
 
     def call_later(self, delay_ms: int, callback: Callable[[], None]) -> ManualTimer:
+        """Call ``callback`` once ``delay_ms`` milliseconds have passed."""
         timer = ManualTimer(callback)
         heapq.heappush(self._pending, (self._now_ms + delay_ms, next(self._order), timer))
         return timer

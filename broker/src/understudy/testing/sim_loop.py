@@ -295,6 +295,7 @@ class SimLoop(asyncio.BaseEventLoop):
     def call_at(  # type: ignore[override]
         self, when: float, callback: Callable[..., Any], *args: Any, context: contextvars.Context | None = None
     ) -> asyncio.TimerHandle:
+        """As asyncio's, in virtual seconds; calls due at the same moment are ordered by the seed."""
         self._check_closed()  # type: ignore[attr-defined]
         self._timers += 1
         timer = _SimTimerHandle(self._timers, when, callback, args, self, context)
@@ -305,6 +306,7 @@ class SimLoop(asyncio.BaseEventLoop):
     def call_later(  # type: ignore[override]
         self, delay: float, callback: Callable[..., Any], *args: Any, context: contextvars.Context | None = None
     ) -> asyncio.TimerHandle:
+        """As asyncio's, in virtual seconds."""
         return self.call_at(self._now + max(0.0, delay), callback, *args, context=context)
 
     def _new_task(
@@ -354,9 +356,11 @@ class SimLoop(asyncio.BaseEventLoop):
         raise NotImplementedError("the simulation has no threads: give the code a port instead of an executor")
 
     async def create_datagram_endpoint(self, *args: Any, **options: Any) -> NoReturn:
+        """Refused: there are no datagrams."""
         raise NotImplementedError("the simulation has no datagrams")
 
     async def getaddrinfo(self, host: Any, port: Any, **options: Any) -> NoReturn:
+        """Refused: names are resolved by ``create_connection``."""
         raise NotImplementedError("the simulation resolves names in create_connection only")
 
     # --- running -------------------------------------------------------------------------------

@@ -100,18 +100,23 @@ class SimServer(asyncio.AbstractServer):
 
     @property
     def sockets(self) -> tuple[_ListeningSocket, ...]:
+        """One socket-like object with the address; none once closed."""
         return () if self._closed else (_ListeningSocket(self._address),)
 
     def get_loop(self) -> asyncio.AbstractEventLoop:
+        """The loop of the simulation."""
         return self._network.loop
 
     def is_serving(self) -> bool:
+        """Whether connections are accepted."""
         return self._serving
 
     async def start_serving(self) -> None:
+        """Accept from now on."""
         self._serving = not self._closed
 
     async def serve_forever(self) -> None:
+        """Accept until cancelled."""
         await self.start_serving()
         await self._network.loop.create_future()
 
@@ -120,6 +125,7 @@ class SimServer(asyncio.AbstractServer):
         self._serving = True
 
     def close(self) -> None:
+        """Stop accepting, called by the process that owns it."""
         if self.process is not None:
             self.process.check_alive()
         self.stop()
@@ -132,6 +138,7 @@ class SimServer(asyncio.AbstractServer):
             self._network.release(self._address)
 
     async def wait_closed(self) -> None:
+        """Wait for one turn of the loop."""
         await asyncio.sleep(0)
 
 

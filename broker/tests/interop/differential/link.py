@@ -31,7 +31,7 @@ _UNASKED = (
 
 
 class Link:
-    """See the module's text."""
+    """A blocking link to one broker: connection, session, packets."""
 
     def __init__(self, port: int) -> None:
         self._socket = socket.create_connection(("127.0.0.1", port), timeout=10)

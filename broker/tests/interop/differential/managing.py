@@ -17,7 +17,7 @@ _TIMEOUT_S = 5
 
 
 class Managing:
-    """See the module's text."""
+    """Requests to the management address of one broker."""
 
     def __init__(self, port: int) -> None:
         name = f"managing-{time.time_ns()}"

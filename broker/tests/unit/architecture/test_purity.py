@@ -1,0 +1,145 @@
+"""Pure packages compute; only the shells reach the world (docs/architecture.md).
+
+A pure package imports what ``rules.toml`` lists and nothing else, has no coroutine, opens no file under any name, and
+evaluates no text.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from support.architecture import SOURCE, Import, Module, modules, report, rules
+
+RULES: dict[str, object] = rules()["purity"]  # type: ignore[assignment]
+SHELLS: list[str] = RULES["shells"]  # type: ignore[assignment]
+SHELL_MODULES: list[str] = RULES["shell_modules"]  # type: ignore[assignment]
+EVERY: list[str] = RULES["every"]  # type: ignore[assignment]
+NEVER: list[str] = RULES["never"]  # type: ignore[assignment]
+ALLOW: dict[str, list[str]] = RULES["allow"]  # type: ignore[assignment]
+ONLY: dict[str, list[str]] = RULES["only"]  # type: ignore[assignment]
+
+BANNED_BUILTINS = {"open", "print", "input", "breakpoint", "exec", "eval", "compile", "__import__", "__builtins__"}
+#: Methods of date and datetime that read a clock.
+CLOCKS = {"now", "today", "utcnow"}
+
+
+def pure_modules() -> list[Module]:
+    return [each for each in modules().values() if each.package not in SHELLS and each.name not in SHELL_MODULES]
+
+
+def allowed_here(package: str) -> list[str]:
+    return ONLY.get(package) or [*EVERY, *ALLOW.get(package, [])]
+
+
+def outside(module: Module) -> Iterator[tuple[Import, set[str]]]:
+    """Imports from outside the project, each with the members of a plainly imported module that are used."""
+    for each in module.imports:
+        if each.module.partition(".")[0] != "understudy":
+            yield each, _members(module, each) if each.name is None else {each.name}
+
+
+def _members(module: Module, imported: Import) -> set[str]:
+    """Attributes read from a module imported by ``import``; its own name if it is used as a value."""
+    owners = {
+        id(node.value): node.attr
+        for node in ast.walk(module.tree)
+        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == imported.bound
+    }
+    return {
+        owners.get(id(node), "")
+        for node in ast.walk(module.tree)
+        if isinstance(node, ast.Name) and node.id == imported.bound
+    }
+
+
+def permitted(imported: str, member: str, allowed: list[str]) -> bool:
+    """``module``, a package that holds it, or ``module.member`` is on the list."""
+    parts = imported.split(".")
+    return f"{imported}.{member}" in allowed or any(".".join(parts[:n]) in allowed for n in range(1, len(parts) + 1))
+
+
+def test_pure_packages_import_what_is_listed() -> None:
+    report(
+        f"{module.at(each.line)}: {module.package} may not import {each.module}" + (f".{member}" if member else "")
+        for module in pure_modules()
+        for each, members in outside(module)
+        for member in sorted(members or {""})
+        if not permitted(each.module, member, allowed_here(module.package))
+    )
+
+
+def test_listed_imports_are_needed() -> None:
+    used: dict[str, set[str]] = {}
+    for module in pure_modules():
+        for each, members in outside(module):
+            used.setdefault(module.package, set()).update({each.module, *(f"{each.module}.{m}" for m in members)})
+    report(
+        f"rules.toml: {package} does not import {name}: remove it"
+        for package, names in ALLOW.items()
+        for name in names
+        if not any(each == name or each.startswith(f"{name}.") for each in used.get(package, ()))
+    )
+    everywhere = set().union(*used.values())
+    report(
+        f"rules.toml: no pure package imports {name}"
+        for name in EVERY
+        if not any(each == name or each.startswith(f"{name}.") for each in everywhere)
+    )
+    report(f"rules.toml: there is no module {name}" for name in SHELL_MODULES if name not in modules())
+
+
+def test_no_module_imports_what_executes_its_input() -> None:
+    report(
+        f"{module.at(each.line)}: {each.module} is never imported"
+        for module in modules().values()
+        for each in module.imports
+        if each.module.partition(".")[0] in NEVER
+    )
+
+
+def test_pure_packages_touch_no_world() -> None:
+    report(fault for module in pure_modules() for fault in impurities(module))
+
+
+def impurities(module: Module) -> Iterator[str]:
+    """Coroutines, built-in functions that reach the world under any name, and clocks."""
+    imported = {each.bound: each.module for each in module.imports}
+    for node in ast.walk(module.tree):
+        place = module.at(getattr(node, "lineno", 0))
+        if isinstance(node, (ast.AsyncFunctionDef, ast.Await, ast.AsyncFor, ast.AsyncWith)):
+            yield f"{place}: a coroutine in a pure package"
+        elif isinstance(node, ast.comprehension) and node.is_async:
+            yield f"{module.path}: an asynchronous comprehension in a pure package"
+        elif isinstance(node, ast.Name) and node.id in BANNED_BUILTINS:
+            yield f"{place}: {node.id} in a pure package"
+        elif isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id in imported:
+            source = imported[node.value.id]
+            if source.startswith("understudy"):
+                continue
+            if node.attr == "open":
+                yield f"{place}: {node.value.id}.open in a pure package"
+            elif source == "datetime" and node.attr in CLOCKS:
+                yield f"{place}: {node.value.id}.{node.attr} reads a clock in a pure package"
+    for each in module.imports:
+        if each.name == "open" and not each.module.startswith("understudy"):
+            yield f"{module.at(each.line)}: {each.module}.open in a pure package"
+
+
+def test_impurities_are_found() -> None:
+    """The rules themselves, on text that breaks each of them."""
+    for text, fault in {
+        "handle = open": "open in a pure package",
+        "from codecs import open as read": "codecs.open",
+        "import codecs\nread = codecs.open": "codecs.open",
+        "from datetime import datetime\nnow = datetime.now": "reads a clock",
+        "async def f(): pass": "a coroutine",
+        "x = [y async for y in z]": "asynchronous comprehension",
+        "eval('1')": "eval",
+    }.items():
+        assert any(fault in each for each in impurities(Module("text", SOURCE / "text.py", text))), text
+    assert not list(impurities(Module("text", SOURCE / "text.py", "def f(x):\n    return x.open()")))
+    assert permitted("collections.abc", "Iterator", ["collections"])
+    assert permitted("sys", "byteorder", ["sys.byteorder"])
+    assert not permitted("sys", "stdout", ["sys.byteorder"])
+    assert not permitted("uuid", "", ["uuid.UUID"])
