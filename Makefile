@@ -133,7 +133,7 @@ interop-short: $(VENV)/.complete ## The Artemis command line and JMS client agai
 	$(PYTEST) -m "maven and not long" broker/tests/interop
 
 .PHONY: interop
-interop: $(VENV)/.complete ## Every scenario with clients nobody here wrote, and docs/interop.md from it
+interop: $(VENV)/.complete ## Every scenario with the clients of Artemis, and docs/interop.md from it
 	$(PYTEST) -m maven broker/tests/interop; outcome=$$?; $(INTEROP_PAGE); exit $$outcome
 
 .PHONY: differential

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Run a command beside hosts that are reached by real ssh, as an unprivileged user who may use sudo.
+"""Run a command beside hosts that are reached by real ssh, as an unprivileged user that may use sudo.
 
     .ci/ssh_hosts.py HOSTS DIRECTORY COMMAND [ARGUMENT ...]
     .ci/ssh_hosts.py --check

@@ -33,7 +33,7 @@ class NodeState:
     reachable: bool
     ready: bool
     state: str
-    """``active``, ``passive``, ``starting``, ``stopping``, ``stopped``; ``unreachable`` if nobody answered."""
+    """``active``, ``passive``, ``starting``, ``stopping``, ``stopped``; ``unreachable`` if there was no answer."""
     reason: str = ""
     node: Mapping[str, object] = field(default_factory=dict)
     """The whole ``/api/v1/node`` answer; empty if there was none."""

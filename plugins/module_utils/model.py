@@ -29,7 +29,7 @@ def http_url(address: str, port: int) -> str:
 
 
 def is_loopback(address: str) -> bool:
-    """Whether nobody but this machine can reach the address; a name is taken as reachable unless it is localhost."""
+    """Whether only this machine can reach the address; a name is taken as reachable unless it is localhost."""
     try:
         return ipaddress.ip_address(address).is_loopback
     except ValueError:
@@ -125,7 +125,7 @@ class Node:
         """The state to wait for after a start.
 
         With failback the intended role is what a settled pair comes back to; without it a node that is ready in
-        either state is right, because whoever serves goes on serving.
+        either state is right, because the active node goes on serving.
         """
         if self.ha_policy == PRIMARY_ONLY:
             return "active"
@@ -136,7 +136,7 @@ class Node:
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """A primary and its backups, who share one store."""
+    """A primary and its backups, which share one store."""
 
     name: str
     primary: str

@@ -18,7 +18,7 @@ from pathlib import Path
 
 @dataclass(frozen=True)
 class ProcessIdentity:
-    """One process for ever: its pid, its start in clock ticks since boot, and the boot."""
+    """Identity of one process: its pid, its start in clock ticks since boot, and the boot."""
 
     pid: int
     start_ticks: int
@@ -45,7 +45,7 @@ class ProcessTable:
         return (self.root / "sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
 
     def identify(self, pid: int) -> ProcessIdentity | None:
-        """Who has this pid now; None if nobody does, or only a zombie."""
+        """The process with this pid now; None if there is none, or only a zombie."""
         try:
             start_ticks, state = parse_stat((self.root / str(pid) / "stat").read_bytes())
         except (FileNotFoundError, ProcessLookupError):

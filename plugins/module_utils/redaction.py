@@ -1,4 +1,4 @@
-"""Takes secrets out of configuration text before anybody sees it, in a diff or anywhere else."""
+"""Takes secrets out of configuration text before it is shown, in a diff or anywhere else."""
 
 from __future__ import annotations
 

@@ -96,7 +96,7 @@ class Releases:
         return others[max(0, keep - 1) :]
 
     def remove(self, release: str) -> None:
-        """Delete a release; the marker goes first, so that nobody takes the rest for a whole one."""
+        """Delete a release; the marker goes first, so that the rest is not taken for a whole one."""
         (self.path(release) / MARKER).unlink(missing_ok=True)
         shutil.rmtree(self.path(release))
 

@@ -138,7 +138,7 @@ class SupervisedProcess:
         self._definition = definition
         self._processes = processes
         self._account = account_of(definition) if definition.user and os.geteuid() == 0 else None
-        """The account that root hands the process to; None if it stays with whoever starts it."""
+        """The account that root hands the process to; None if it stays with the user that starts it."""
 
     @property
     def _hold(self) -> Path:
@@ -148,10 +148,10 @@ class SupervisedProcess:
         return read_record(self._instance / "run/supervisor.json")
 
     def _recorded(self, record: dict[str, object], key: str) -> ProcessIdentity | None:
-        """Who the record says runs.
+        """The process that the record names under a key.
 
         The record belongs to the broker's user, so root believes it only about processes of that user: it must not be
-        made to signal somebody else's.
+        made to signal the process of another user.
         """
         identity = ProcessIdentity.from_record(record.get(key))
         if identity is None or self._account is None:

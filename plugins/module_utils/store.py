@@ -2,7 +2,7 @@
 
 A store carries a random id in ``store.json``, written when it is first made. Each host notes the id in its own instance
 directory the first time it sees it. From then on a store without an id, or with another, is refused: it is a mount
-point with nothing mounted on it, or somebody else's volume, and a broker started there would begin an empty journal
+point with nothing mounted on it, or another volume, and a broker started there would begin an empty journal
 beside the full one.
 """
 
@@ -142,7 +142,7 @@ def judge(store: Path, instance: Path, wanted: StoreIdentity) -> StoreIdentity |
 
 
 def claim(store: Path, wanted: StoreIdentity) -> StoreIdentity:
-    """Write ``wanted`` into a new store, unless the partner was faster; whoever won is returned.
+    """Write ``wanted`` into a new store, unless the partner was faster; returns the one that was written.
 
     A hard link is made in one step on every file system that may carry a store, NFS included, and fails if the name is
     taken.

@@ -1,4 +1,4 @@
-"""From inventory variables to a topology: who pairs with whom, who connects to whom, and what is wrong.
+"""From inventory variables to a topology: pairs, connections between nodes, and errors.
 
 Reads nothing but the variables it is given, host by host. It never sees facts, the hosts of the current play or a
 ``--limit``, so every run over an inventory computes the same topology, however few hosts that run touches. Pure: no
@@ -203,7 +203,7 @@ def addresses_are_usable(nodes: tuple[Node, ...]) -> Iterator[Fault]:
             yield Fault(
                 node.name,
                 "broker_advertise_address",
-                f"is the wildcard {node.advertise_address}; nobody can connect to that, give one address "
+                f"is the wildcard {node.advertise_address}; no client can connect to that, give one address "
                 "(broker_bind_address may be a wildcard)",
             )
         if not node.cluster_name:

@@ -119,7 +119,7 @@ def make_directory(module: AnsibleModule, path: Path, *, create: bool = True) ->
 
 
 def set_owner(module: AnsibleModule, path: Path) -> bool:
-    """Files of the store belong to the owner of its directories, and are nobody's to run."""
+    """Files of the store belong to the owner of its directories and are not executable."""
     arguments = module.load_file_common_arguments({**module.params, "mode": FILE_MODE}, path=str(path))
     return bool(module.set_fs_attributes_if_different(arguments, False))
 

@@ -5,7 +5,7 @@
 Starts the command of ``etc/service.json``, writes who runs to ``run/supervisor.json``, and starts the command again
 after a crash, waiting longer each time. It ends, and starts nothing any more, when
 
-* ``run/hold`` exists: somebody stopped or killed the broker on purpose;
+* ``run/hold`` exists: the broker was stopped or killed on purpose;
 * the broker ended by itself with 0 (a clean stop) or 2 (bad configuration: trying again cannot help);
 * it gets SIGTERM or SIGINT itself: it stops the broker cleanly first.
 

@@ -110,7 +110,7 @@ def test_the_outage_counts_from_the_last_confirmation_before_the_kill() -> None:
     assert longest_gap(moments, 5035, 5050) == Gap(5030, 5040)
 
 
-def test_an_outage_outside_the_window_is_somebody_elses() -> None:
+def test_an_outage_outside_the_window_is_left_out() -> None:
     moments = [0, 10, 9000, 9010, 9020]
     gap = longest_gap(moments, 9012, 9020)
     assert gap is not None

@@ -1,6 +1,6 @@
 """Goal: every wanted state is reached from every present one, within its time, or fails and says why.
 
-Method: a service and a broker in miniature on a clock that only moves when somebody waits.
+Method: a service and a broker in miniature on a clock that only moves when the code waits.
 """
 
 from __future__ import annotations

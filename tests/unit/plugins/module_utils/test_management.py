@@ -35,7 +35,7 @@ def test_a_wrong_token_is_said_and_is_not_ready(management: Any) -> None:
     assert "401" in state.reason
 
 
-def test_nobody_there() -> None:
+def test_no_broker_answers() -> None:
     state = ManagementClient("http://127.0.0.1:1", "t").state()
     assert (state.reachable, state.ready, state.state) == (False, False, "unreachable")
     assert "127.0.0.1:1" in state.reason

@@ -79,7 +79,7 @@ def test_start_lifts_the_hold_and_kill_sets_it_first(instance: Path) -> None:
 
 
 class EndsWhileLookedAt(ProcessTable):
-    """The supervisor and its broker end, which is written down, just when somebody asks whether they are alive."""
+    """The supervisor and its broker end, which is written down, just when the code asks whether they are alive."""
 
     def __init__(self, record: Path) -> None:
         super().__init__()
@@ -92,7 +92,7 @@ class EndsWhileLookedAt(ProcessTable):
 
 
 def test_a_status_is_of_one_moment(instance: Path) -> None:
-    """Goal: who is told that all is down is told how it ended, too."""
+    """Goal: a report that all is down also says how it ended."""
     record = instance / "run/supervisor.json"
     who = {"pid": 4_000_000, "start_ticks": 1, "boot_id": "b"}
     record.write_text(json.dumps({"phase": "running", "supervisor": who, "broker": who, "restarts": 3}))
