@@ -10,7 +10,7 @@
                 LimitExceeded       the peer asked for more than a limit allows
                 UnsupportedPacket   a well-formed frame of a type we do not serve
         ConnectionFailed
-            Unreachable             nobody answered at the address
+            Unreachable             no answer at the address
             ConnectionLost          it was up and went away
             NotActive               a passive node answered; ``go_to`` names the active one
             FailoverTimedOut        no node became available in time
@@ -153,7 +153,7 @@ class ConnectionFailed(BrokerError):
 
 
 class Unreachable(ConnectionFailed):
-    """Nobody answered at the address."""
+    """There was no answer at the address."""
 
     code = "unreachable"
 

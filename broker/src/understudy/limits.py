@@ -1,7 +1,7 @@
 """Every bound on what a peer or an operator can make us hold, with its unit.
 
-A limit is checked before memory is taken, and those marked (login) before the peer has proved
-who it is. Configuration may lower or raise the ones that say so.
+A limit is checked before memory is taken, and those marked (login) before the peer has
+logged in. Configuration may lower or raise the ones that say so.
 """
 
 from __future__ import annotations
@@ -60,12 +60,12 @@ LIKE_TEXT_CHARACTERS_MAX = 64 * 1024
 #: Time a new connection has to show eight bytes of a known protocol (login). Acceptor
 #: parameter ``handshake-timeout``, seconds there.
 HANDSHAKE_TIMEOUT_MS = 10_000
-#: Time a connection that has shown its protocol has to prove who it is: with its first session or the cluster
+#: Time a connection that has shown its protocol has to log in: with its first session or the cluster
 #: password (login). No frame and no subscription to the topology extends it.
 LOGIN_TIMEOUT_MS = 30_000
-#: Frames carried out for a connection that has not proved who it is (login).
+#: Frames carried out for a connection that has not logged in (login).
 FRAMES_BEFORE_LOGIN_MAX = 256
-#: Bytes waiting in our memory for a connection that has not proved who it is and does not read (login).
+#: Bytes waiting in our memory for a connection that has not logged in and does not read (login).
 OUTGOING_BYTES_BEFORE_LOGIN_MAX = 64 * 1024
 #: Time a connection that is being closed has to take what was sent to it.
 CLOSE_TIMEOUT_MS = 10_000
@@ -119,8 +119,8 @@ LARGE_MESSAGE_BYTES_MAX = 1 << 40
 #: Bytes of one large message taken from its socket and not yet in its file above which the socket
 #: is not read until the disk catches up.
 LARGE_BACKLOG_BYTES_PAUSE = 4 * 1024 * 1024
-#: Large messages that may be unfinished at a time on one connection and of one user, who may also have at most half
-#: of those of the node; the largest header of one; and the time without a further piece after which it is given up.
+#: Large messages that may be unfinished at a time on one connection and of one user (also at most half
+#: of those of the node); the largest header of one; and the time without a further piece after which it is given up.
 LARGE_MESSAGES_UNFINISHED_OF_CONNECTION_MAX = 100
 LARGE_MESSAGES_UNFINISHED_OF_USER_MAX = 250
 LARGE_HEADER_BYTES_MAX = 1024 * 1024

@@ -29,8 +29,8 @@ CHAR: Final = 11
 
 PropertyValue = bool | int | float | str | bytes | None
 
-#: Beginnings of the property names that only a broker writes: where a message came from and when, who sent it, and to
-#: which queues of a cluster it goes. What a client writes under them is removed when the message enters (ADR 0025).
+#: Beginnings of the property names that only a broker writes: the origin of a message and its time, its sender, and the
+#: queues of a cluster it goes to. What a client writes under them is removed when the message enters (ADR 0025).
 RESERVED_PREFIXES: Final = (
     "_AMQ_ORIG_",
     "_AMQ_ACTUAL_EXPIRY",

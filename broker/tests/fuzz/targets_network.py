@@ -67,7 +67,7 @@ def _judge(found: tuple[Connector, ...], template: Connector) -> None:
     except ConfigError:
         return
     for connector in found:
-        assert connector.tls is not None, "a password would go to whoever sent a datagram"
+        assert connector.tls is not None, "a password would go to any sender of a datagram"
         assert connector.tls.proves_the_server
 
 

@@ -1,7 +1,7 @@
 """Decoders of what lies on a disk: records, segments, whole logs, spilled blocks, lock files, exports.
 
 A log protects itself by checksums, so bytes that were changed never get far. The target "log"
-therefore writes its records with right checksums, as somebody would who edits a store on purpose.
+therefore writes its records with right checksums, as a person would that edits a store on purpose.
 """
 
 from __future__ import annotations

@@ -97,7 +97,7 @@ def test_no_path_reaches_a_file_or_another_resource(path: str) -> None:
 @pytest.mark.parametrize(
     "method", ["TRACE", "CONNECT", "PROPFIND", "get", "G\x00T", "PO ST", "DELETE", "OPTIONS", "X" * 200]
 )
-def test_methods_that_nobody_serves(method: str) -> None:
+def test_methods_that_are_not_served(method: str) -> None:
     async def test(server: ManagementServer) -> None:
         answer = await raw(server, request(method, "/api/v1/node/stop"))
         assert status(answer) in (400, 404, 405), answer

@@ -19,7 +19,7 @@ from understudy.wire.core import packets as p
 from understudy.wire.core.codec import FrameDecoder, encode
 
 MIB = 1024 * 1024
-#: Only against hanging for ever.
+#: Only against a test that hangs.
 WAIT_S = 60
 
 

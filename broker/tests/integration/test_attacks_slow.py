@@ -102,7 +102,7 @@ def test_a_flood_of_silent_connections_displaces_itself(node: Node) -> None:
     assert "too many that have not logged in" in node.log.read_text()
 
 
-def test_strangers_who_ask_and_never_read_hold_up_no_login(node: Node) -> None:
+def test_connections_that_ask_and_never_read_hold_up_no_login(node: Node) -> None:
     """SUBSCRIBE_TOPOLOGY again and again, without reading the answers: each is cut off after a few frames."""
     subscribe = encode(p.SubscribeTopologyV2(False, 136), 0)
     with ExitStack() as stack:
@@ -132,7 +132,7 @@ def test_who_has_logged_in_is_never_displaced(node: Node) -> None:
     assert "connection refused: too many" in node.log.read_text()
 
 
-def test_a_frame_that_trickles_after_the_login_holds_up_nobody(node: Node) -> None:
+def test_a_frame_that_trickles_after_the_login_holds_up_no_other_connection(node: Node) -> None:
     client = Client(node)
     frame = encode(p.QueueQuery("q" * 100), 10)
     with client.socket:

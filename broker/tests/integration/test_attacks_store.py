@@ -75,17 +75,17 @@ def test_nothing_in_the_store_is_open_to_others(node: Node) -> None:
             assert (Path(folder) / name).stat().st_mode & 0o077 == 0, name
 
 
-def test_a_store_that_everybody_can_write_is_refused(node: Node) -> None:
+def test_a_store_that_all_users_can_write_is_refused(node: Node) -> None:
     node.kill()
     journal(node).chmod(0o777)
     assert restart(node) == 1
-    assert "can be written by everybody" in node.tail()
+    assert "can be written by all users" in node.tail()
     journal(node).chmod(0o770)
     assert restart(node) is None
     assert "can be written by its group" in node.log.read_text()
 
 
-def test_a_token_that_everybody_can_read_is_refused(node: Node) -> None:
+def test_a_token_that_all_users_can_read_is_refused(node: Node) -> None:
     node.kill()
     token = node.directory / "etc" / "management.token"
     token.chmod(0o644)
@@ -95,7 +95,7 @@ def test_a_token_that_everybody_can_read_is_refused(node: Node) -> None:
         capture_output=True, text=True, timeout=60,
     )  # fmt: skip
     assert done.returncode == 2
-    assert "can be read by everybody" in done.stderr
+    assert "can be read by all users" in done.stderr
 
 
 @pytest.mark.parametrize("name", ["segment", "server.lock", "serverlock.1"])

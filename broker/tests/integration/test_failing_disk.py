@@ -35,7 +35,7 @@ SHALLOW = """
 """
 
 
-#: Only against hanging for ever: how long anything may take on a slow machine.
+#: Only against a test that hangs: how long anything may take on a slow machine.
 GUARD_S = 60
 #: Records of a new store go here, and the next segment is made beside it.
 LOG, SPARE = "/journal/segment-000000000001-", "/journal/segment-000000000002-"
@@ -56,11 +56,11 @@ async def until(condition: Callable[[], object]) -> None:
 
 
 @pytest.mark.parametrize("body_bytes", [10, 2 * AT_ONCE_BYTES_MAX], ids=["on the loop", "in the thread"])
-def test_a_sync_that_hung_while_somebody_took_over_confirms_nothing(
+def test_a_sync_that_hung_during_a_takeover_confirms_nothing(
     tmp_path: Path, body_bytes: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """And what hangs can be seen from outside, wherever it does."""
-    # nobody looks at the lock but who wants to confirm something, and any disk counts as quick
+    # the lock is checked only before a confirmation, and any disk counts as quick
     monkeypatch.setattr(shared_store, "LOCK_PROOF_MS", 500)
     monkeypatch.setattr(shared_store, "LOCK_CHECK_MS", 3_600_000)
     monkeypatch.setattr(journal_writer, "AT_ONCE_NS_MAX", 3_600_000_000_000)
@@ -164,7 +164,7 @@ def test_a_failed_write_or_sync_is_the_end_and_is_not_tried_again(tmp_path: Path
 def test_zeros_of_the_next_segment_that_fail_are_the_end_for_the_batch_behind_them(
     tmp_path: Path, operation: str, log_fails: bool
 ) -> None:
-    """Two files, one writer: what is on its way to the other file is still written, and nobody is told."""
+    """Two files, one writer: what is on its way to the other file is still written, and no client gets an error."""
     pair = Pair(tmp_path, extra=STILL)
     url = f"tcp://127.0.0.1:{pair.primary.port}"
 

@@ -84,7 +84,7 @@ def test_the_same_over_a_hundred_kills_and_what_it_is_with_a_low_listener() -> N
 
 @pytest.mark.long
 @pytest.mark.timeout(900)
-def test_nobody_reconnects_to_a_killed_node_in_a_hundred_kills(pair: Pair) -> None:
+def test_no_client_reconnects_to_a_killed_node_in_a_hundred_kills(pair: Pair) -> None:
     node, hits = pair.primary, 0
     for _ in range(100):
         node.start().wait_ready("active")

@@ -129,7 +129,7 @@ def test_without_the_right_token_everything_is_refused(headers: dict[str, str]) 
     serve(test)
 
 
-def test_a_server_without_token_lets_nobody_in() -> None:
+def test_a_server_without_a_token_refuses_every_request() -> None:
     async def test(server: ManagementServer, node: FakeNodeView) -> None:
         for headers in ({"Authorization": "Bearer "}, {"Authorization": "Bearer"}, {}, AUTHORIZED):
             assert (await ask(server, "GET", "/api/v1/node", headers))[0] == 401
@@ -321,7 +321,7 @@ def test_a_connection_serves_one_request() -> None:
         "Content-Length: 20\r\n\r\n{".encode(),
     ],
 )
-def test_who_is_slow_is_cut_off_at_the_deadline(data: bytes) -> None:
+def test_a_slow_request_is_cut_off_at_the_deadline(data: bytes) -> None:
     async def test(server: ManagementServer, node: FakeNodeView) -> None:
         assert b"HTTP/1.1 2" not in await raw(server, data)
         assert node.stops == []
@@ -401,7 +401,7 @@ def test_a_taken_port_is_a_configuration_error() -> None:
     serve(test)
 
 
-def test_who_connected_before_anybody_answered_is_answered() -> None:
+def test_a_connection_made_before_the_server_starts_is_answered() -> None:
     async def run() -> None:
         listener = ManagementListener("127.0.0.1", 0, TOKEN)
         listener.listen()

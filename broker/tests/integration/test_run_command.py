@@ -1,4 +1,4 @@
-"""Goal: whoever starts a node hears of what is wrong before it serves, and management is there in every state.
+"""Goal: a node that is started reports errors before it serves, and management answers in every state.
 
 Method: real processes; a node serves its clients before management has been loaded, which must not be felt.
 """

@@ -137,9 +137,9 @@ def test_a_wrong_token_is_a_configuration_error(served: Served, tmp_path: Path) 
     assert "token" in str(result.exception)
 
 
-def test_nobody_there_is_exit_code_3(tmp_path: Path) -> None:
+def test_an_unreachable_node_is_exit_code_3(tmp_path: Path) -> None:
     with socket.socket() as held:
-        # taken, and nobody listens
+        # taken, and no process listens
         held.bind(("127.0.0.1", 0))
         assert invoke("status", "--url", f"http://127.0.0.1:{held.getsockname()[1]}")[0] == 3
     assert invoke("status", "--instance", str(tmp_path))[0] == 3
@@ -254,7 +254,7 @@ def test_a_younger_process_with_the_same_id_is_left_alone(play: Play, tmp_path: 
 
 
 @pytest.mark.parametrize("text", ["", "x", "-1", "0", "1", "99999999999", "²"])
-def test_a_pid_file_that_is_none_signals_nobody(tmp_path: Path, text: str) -> None:
+def test_an_invalid_pid_file_signals_no_process(tmp_path: Path, text: str) -> None:
     (tmp_path / "run").mkdir()
     (tmp_path / "run" / "understudy.pid").write_text(text)
     assert invoke("stop", "--instance", str(tmp_path))[0] == 2

@@ -1,4 +1,4 @@
-"""Clients nobody here wrote: the Artemis JMS client and command line, brought by Maven.
+"""The clients of Artemis: its JMS client and its command line, brought by Maven.
 
 What Maven brings stays in its own repository; what is unpacked or compiled goes to ``.scratch``. Every
 test says by ``@pytest.mark.feature("name")`` what it shows; ``feature_results`` keeps the outcomes, from
@@ -154,7 +154,7 @@ def either_pair(request: pytest.FixtureRequest, kind: str, instances: Path) -> I
 
 @pytest.fixture
 def queue() -> str:
-    """A name nobody used."""
+    """A name that no other test uses."""
     return f"ours.q{next(_names)}"
 
 

@@ -32,7 +32,7 @@ _NUMBER = re.compile(r"AMQ\d+")
 
 
 class Side:
-    """One of both brokers, and who asks it."""
+    """One of both brokers, and a client of its management."""
 
     def __init__(self, target: Target) -> None:
         self.target = target
@@ -105,7 +105,7 @@ def explained(found: list[str], met: set[str]) -> list[str]:
 
 @pytest.mark.feature("management over messages")
 def test_every_attribute_answers_as_that_of_artemis(sides: tuple[Side, Side]) -> None:
-    """All that we serve, of every kind of resource, on two brokers that nobody has touched yet."""
+    """All that we serve, of every kind of resource, on two new brokers."""
     there, here = sides
     names = {"broker": "broker", "queue": "queue.dead", "address": "address.dead", "divert": "divert.configured",
              "acceptor": "acceptor.core"}  # fmt: skip
@@ -149,6 +149,6 @@ def test_every_operation_answers_as_that_of_artemis(sides: tuple[Side, Side]) ->
     met: set[str] = set()
     left = explained(found, met)
     assert not left, "\n".join(left)
-    # the user who asks here may do everything
+    # the user of this client may do everything
     elsewhere = {"absent", "more", "node", "notified", "permitted", "scheduled"}
     assert met == DIFFERENCES.keys() - elsewhere, "a difference that is listed and is none"

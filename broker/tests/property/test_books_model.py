@@ -58,11 +58,11 @@ def test_the_books_close(steps: list[tuple[str, int, int, int]], seed: int) -> N
     books = Books(seed)
     for step in steps:
         books.step(*step)
-    books.everybody_goes()
+    books.all_clients_leave()
     books.compare_with_log()
     books.now_ms = books.world.clock.now_ms
     books.rig.die(power_loss=seed % 2 == 0)
     books.start()
-    books.everybody_goes()
+    books.all_clients_leave()
     books.compare_with_log()
     books.take_everything_out()

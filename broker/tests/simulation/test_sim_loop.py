@@ -137,11 +137,11 @@ def test_tasks_interleave_differently_under_different_seeds():
 def test_deadlock_names_who_waits():
     loop = SimLoop(1)
 
-    async def waits_for_ever() -> None:
+    async def waits_without_end() -> None:
         await loop.create_future()
 
-    loop.new_process("node").create_task(waits_for_ever())
-    with pytest.raises(SimulationStuck, match=r"(?s)1 tasks wait.*node\.1 .*waits_for_ever at .*test_sim_loop"):
+    loop.new_process("node").create_task(waits_without_end())
+    with pytest.raises(SimulationStuck, match=r"(?s)1 tasks wait.*node\.1 .*waits_without_end at .*test_sim_loop"):
         loop.run_until(lambda: False, deadline=10)
     loop.close()
 

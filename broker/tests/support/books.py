@@ -1,5 +1,5 @@
 """A whole node with queues of every kind and diverts, and what producers, consumers, operators and the disk do to it;
-``check``, ``everybody_goes``, ``compare_with_log`` and ``take_everything_out`` say whether its books are right.
+``check``, ``all_clients_leave``, ``compare_with_log`` and ``take_everything_out`` say whether its books are right.
 
 Every step takes three numbers and makes of them what makes sense at that moment, or nothing.
 """
@@ -268,7 +268,7 @@ class Books:
                 return
 
     def prepare(self, number: int, which: int, how: int) -> None:
-        """Mostly behind the end of everybody's part."""
+        """Mostly after the parts of all sessions have ended."""
         for _ in range(0 if how % 8 == 0 else 3):
             self.end_branch(number, 1, 1)
         client = self.client(number, "xa")
@@ -312,7 +312,7 @@ class Books:
         self.world.clock.advance((10, 40, 200, 31_000)[by_ms % 4])
 
     def busy(self, sender: int, where: int, number: int) -> None:
-        """Several messages for one queue, which somebody takes and settles in part."""
+        """Several messages for one queue, which a consumer takes and settles in part."""
         name = NAMES[where % len(NAMES)]
         address = QUEUES[name].get("address", name)
         client, reader = self.client(sender), self.client(number)
@@ -370,7 +370,7 @@ class Books:
             run(queue_messages.act_on(office, queue, wanted, acts[what % len(acts)], 3))
 
     def private(self, number: int, how: int, where: int) -> None:
-        """A queue of the connection, or one that goes with the last of its subscribers; and somebody there."""
+        """A queue of the connection, or one that goes with the last of its subscribers; and a consumer of it."""
         client = self.client(number)
         if client is None:
             return
@@ -457,7 +457,7 @@ class Books:
         assert office.memory_bytes >= sum(each.memory_bytes for each in addresses)
         assert office.memory_count >= sum(each.message_count - each.paged_count for each in addresses)
 
-    def everybody_goes(self) -> None:
+    def all_clients_leave(self) -> None:
         self.world.store.full = False
         self.node.settle()
         for client in self.clients:

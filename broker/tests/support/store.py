@@ -534,18 +534,18 @@ class Rig:
 
 
 class LargeFiles:
-    """Bodies of large messages beside a rig's store, and who needs them, as routing would know."""
+    """Bodies of large messages beside a rig's store, and the messages that need them, as routing would know."""
 
     def __init__(self, rig: Rig) -> None:
-        """Nobody needs any yet."""
+        """None is needed yet."""
         self._rig = rig
         self.held: dict[tuple[int, int], int] = {}
         """Queue id and message id to the file id."""
         self.of_message: dict[int, int] = {}
-        """Message id to the file id, for ever."""
+        """Message id to the file id; never removed."""
 
     def write(self, file_id: int) -> LargeBody:
-        """Whole on the medium before anybody speaks of it, as ``LargeMessages`` does it."""
+        """Whole on the medium before a record names it, as ``LargeMessages`` does it."""
         rig = self._rig
         assert rig.store is not None
         folder, disk = rig.store.large, rig.disk(rig.owner)

@@ -276,7 +276,7 @@ def consume(
     A failover in between is survived; put reconnectAttempts=-1 into the URL.
     When --count or --idle-timeout ends it and the broker counts no message in the queue any more, the ledger
     says so (DRAINED); without that, ``ledger check`` calls what was not acknowledged unresolved, not lost.
-    Exit codes: 0 done, 1 fewer than --count, 2 usage, 3 nobody there, 4 no failover in time.
+    Exit codes: 0 done, 1 fewer than --count, 2 usage, 3 broker unreachable, 4 no failover in time.
     """
     if until is not None and idle_timeout_s is None:
         raise click.UsageError("--until needs --idle-timeout")

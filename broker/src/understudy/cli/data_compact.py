@@ -97,15 +97,14 @@ def _compact(
     path = f"{lock_directory}/server.lock"
     if not os.path.exists(path):
         raise click.UsageError(f"{lock_directory} has no server.lock; --lock-directory says where it is")
-    if os.stat(path).st_uid != os.geteuid():
-        raise click.UsageError(
-            f"{path} belongs to user {os.stat(path).st_uid}, who could not open what we write: be it"
-        )
+    owner = os.stat(path).st_uid
+    if owner != os.geteuid():
+        raise click.UsageError(f"{path} belongs to user {owner}, which cannot open files of another: run as that user")
     lock = NodeLock(disk, lock_directory, RealFileLock, SystemEntropy())
     try:
         if not lock.open() or not lock.try_primary():
             raise DiskFailed(f"{lock_directory}: a broker has the lock of this store", hint="stop it first")
-        # whoever believes to own the store finds out
+        # a node that believes to own the store finds out
         lock.touch()
         console = Console(stderr=True)
         shown = not quiet and sys.stderr.isatty()

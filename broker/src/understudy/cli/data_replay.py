@@ -1,6 +1,6 @@
 """``understudy data replay``: what was sent once is sent again, out of a retention directory.
 
-Exit codes: 0 done, 1 the broker refused or something is not there any more, 2 usage, 3 nobody there,
+Exit codes: 0 done, 1 the broker refused or something is not there any more, 2 usage, 3 broker unreachable,
 4 timed out.
 """
 
@@ -118,7 +118,7 @@ class _Replay:
         """Epoch and sequence of large messages without their body."""
 
     def look(self) -> Counter[str]:
-        """Messages for each address; every body is read once, and who has none is named and left out."""
+        """Messages for each address; every body is read once; a message without one is named and left out."""
         found: Counter[str] = Counter()
         for retained, message in self._messages():
             large = retained.large
@@ -161,7 +161,7 @@ class _Replay:
                 yield retained, message
 
     def _body(self, message: Message, large: LargeBody) -> StoredBody:
-        """Retained, or still with the broker; the error of who reads it names the first place."""
+        """Retained, or still with the broker; the error of reading it names the first place."""
         paths = [f"{directory}/{large.file_id}.large" for directory in self._directories]
         path = next(filter(self._disk.exists, paths), paths[0])
         return StoredBody(self._disk, path, large, compressed=bool(message.properties.get(LARGE_COMPRESSED)))

@@ -1,7 +1,7 @@
 """``understudy data export`` and ``import``: messages out of a journal, into a broker.
 
 Exit codes: 0 done, 1 the broker refused or something could not be read whole, 2 usage or a file that
-is no export, 3 nobody there, 4 timed out.
+is no export, 3 broker unreachable, 4 timed out.
 """
 
 from __future__ import annotations
@@ -251,7 +251,7 @@ _OUTCOMES: Final = {
 
 
 class _Output:
-    """A file that appears when it is complete; for its owner alone, as bodies are nobody else's business."""
+    """A file that appears when it is complete; readable by its owner alone, because it holds the bodies of messages."""
 
     def __init__(self, name: str) -> None:
         self._name = name

@@ -1,7 +1,7 @@
 """Entry point of ``understudy``; each command's module is imported when it is used.
 
 Exit codes, the same everywhere: 0 done, 1 a check found something or the broker failed, 2 usage
-or configuration, 3 nobody there, 4 timed out.
+or configuration, 3 broker unreachable, 4 timed out.
 """
 
 from __future__ import annotations

@@ -21,7 +21,7 @@ def mask(password: str | None, as_json: bool) -> None:
     it is never an argument that other users of the machine can see.
 
     The key is taken from the environment variable ARTEMIS_DEFAULT_SENSITIVE_STRING_CODEC_KEY, which the broker needs
-    as well. Without it Artemis' default key is used, which everybody knows.
+    as well. Without it Artemis' default key is used, which is public.
     """
     if password is None:
         if sys.stdin.isatty():
@@ -36,5 +36,5 @@ def mask(password: str | None, as_json: bool) -> None:
     except ValueError as error:
         raise click.UsageError(f"{KEY_VARIABLE}: {error}") from error
     if key is None:
-        click.echo(f"warning: {KEY_VARIABLE} is not set; the default key is known to everybody", err=True)
+        click.echo(f"warning: {KEY_VARIABLE} is not set; the default key is public", err=True)
     click.echo(json.dumps({"masked": masked, "default_key": key is None}) if as_json else masked)

@@ -275,7 +275,7 @@ def produce(
     """Send messages and wait for the broker's confirmation of each.
 
     A failover in between is waited for and survived; put reconnectAttempts=-1 into the URL.
-    Exit codes: 0 all confirmed, 1 not all, 2 usage, 3 nobody there, 4 no failover in time.
+    Exit codes: 0 all confirmed, 1 not all, 2 usage, 3 broker unreachable, 4 no failover in time.
     """
     if (queue is None) == (address is None):
         raise click.UsageError("give either --queue or --address")

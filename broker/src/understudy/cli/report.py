@@ -13,7 +13,7 @@ from rich.text import Text
 
 from understudy.ledger import LISTED_SORTS, SORT_OF_REASON, Finding, Latency, Report, Row
 
-#: Columns of a table where nobody says how wide the terminal is: a pipe folds nothing.
+#: Columns of a table when the output is not a terminal: a pipe folds nothing.
 PIPE_WIDTH: Final = 200
 #: Findings and windows of one sort shown in full; --json has more.
 SHOWN_MAX: Final = 5

@@ -274,7 +274,7 @@ def _node(configuration: Configuration, security: SecurityPolicy, place: Instanc
 
 
 def _print_first_commands(configuration: Configuration, place: Instance) -> None:
-    """What to try on a default instance, for the person who has just started it."""
+    """Print the first commands to try on a default instance."""
     url = configuration.acceptors[0].url
     given = "" if url == DEFAULT_URL else f" --url {url}"
     login = "with login" if configuration.security_enabled else "without login"
@@ -315,7 +315,7 @@ async def _start_management(node: BrokerNode, listener: ManagementListener) -> M
 
 
 def _management_started(stop: Callable[[str, bool], None], management: asyncio.Task[ManagementServer]) -> None:
-    """A node that nobody can look at does not go on: its backup takes over, whatever failover-on-shutdown says."""
+    """A node without management stops, and its backup takes over, whatever failover-on-shutdown says."""
     if management.exception() is not None:
         log.error("management did not start", exc_info=management.exception())
         stop("no management", True)
@@ -377,7 +377,7 @@ def _watched(
 
 
 def _check_modes(configuration: Configuration, place: Instance) -> None:
-    """Raises BrokerError for what everybody can write, and for a token that everybody can read."""
+    """Raises BrokerError for files that are writable by others, and for a token that others can read."""
     users = place.config.parent / USERS_FILE
     token = [str(place.token_file)] if place.token_file is not None else []
     complaints = check_files([str(place.config), str(users)], token)

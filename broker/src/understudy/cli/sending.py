@@ -216,7 +216,7 @@ def send_all(
     """Carry out a plan and print its summary; the exit code.
 
     Raises:
-        BrokerError: nobody there, or the broker refused.
+        BrokerError: the broker is unreachable or refused.
     """
     if progress_file is None:
         _warn_of_the_cache(plan.addresses)

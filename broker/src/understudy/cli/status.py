@@ -85,7 +85,7 @@ class Place:
         """The JSON answer to GET, or to POST when there is a body.
 
         Raises:
-            Unreachable: nobody answers there.
+            Unreachable: there is no answer.
             ConfigError: the token is refused.
             BrokerError: any other answer that is an error.
         """
@@ -117,7 +117,7 @@ class Place:
 
 
 class _NoRedirect(urllib.request.HTTPRedirectHandler):
-    """A node never redirects; following one would hand the token to somebody else."""
+    """A node never redirects; following one would send the token to another server."""
 
     def redirect_request(self, *arguments: object, **more: object) -> None:
         return None
@@ -303,7 +303,7 @@ def stop(instance: Path | None, url: str | None, token_file: Path | None, failov
 
 
 def _wait_silent(place: Place, deadline: float) -> None:
-    """Until nobody answers there any more."""
+    """Wait until there is no answer any more."""
     while True:
         try:
             place.ask("/health/live")
@@ -316,7 +316,7 @@ def _wait_silent(place: Place, deadline: float) -> None:
 
 def _stop_process(instance: Path, place: Place | None, deadline: float) -> None:
     """End the process of an instance. Its descriptor, not its number, is signalled and waited
-    for, so that a number given to somebody else in between is never hit.
+    for, so that a number that the kernel has given to another process is never hit.
     """
     path = instance / "run" / "understudy.pid"
     try:

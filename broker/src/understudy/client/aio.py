@@ -72,7 +72,7 @@ class ConnectionFactory:
         """A new connection, once it works.
 
         Raises:
-            Unreachable: nobody answered in ``initialConnectAttempts`` rounds, or broadcast in time.
+            Unreachable: there was no answer in ``initialConnectAttempts`` rounds, or broadcast in time.
             IncompatibleVersion: the broker is too old.
             ConfigError: a TLS file cannot be used; or our password would go to a place that only a
                 datagram named (``sslEnabled``, ``trustDiscovery``).

@@ -97,7 +97,7 @@ class Producer:
                 is read piece by piece, on the loop's thread, while it is sent.
             address: For a producer without one.
             time_to_live_ms: After which it expires; 0 for never.
-            deliver_at_ms: Wall time, epoch ms, before which nobody gets it; 0 for at once.
+            deliver_at_ms: Wall time, epoch ms, before which it is not delivered; 0 for at once.
             group_id: Messages of one group go to one consumer, in order. Instead of the URL's groupID.
             last_value_key: In a last-value queue it takes the place of the message with this key.
             duplicate_id: The broker drops (in a transaction: refuses at the commit, with
@@ -229,7 +229,7 @@ class Consumer:
         self._state = state
         self._waiters: list[asyncio.Future[None]] = []
         self._rate = rate_limit(link.core.options.consumer_max_rate)
-        # Weak: a consumer that nobody holds, and its connection, must be seen to be forgotten.
+        # Weak: a consumer without references to it, and its connection, must be seen to be forgotten.
         wake = weakref.WeakMethod(self._wake)
         state.on_change = lambda: _call_if_alive(wake)
 
@@ -267,7 +267,7 @@ class Consumer:
         return self._state.buffered
 
     def take(self) -> Received | None:
-        """The next message if one is here, and consumerMaxRate allows it; asks nobody."""
+        """The next message if one is here, and consumerMaxRate allows it; sends no request."""
         rate = self._rate
         if rate is None:
             return cast("Received | None", self._state.take())

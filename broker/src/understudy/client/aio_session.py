@@ -142,7 +142,7 @@ class Session:
         return answer
 
     async def add_metadata(self, key: str, value: str, *, unique: bool = False) -> None:
-        """Label the session for those who look at the broker.
+        """Label the session as management of the broker shows it.
 
         Raises:
             DuplicateMetadata: ``unique``, and another session has this pair.
@@ -326,7 +326,7 @@ class Session:
 
         Raises:
             QueueNotFound: there is none.
-            IllegalState: somebody consumes from it.
+            IllegalState: it has a consumer.
         """
         await self.delete_queue(self.subscription_queue(name))
 

@@ -113,7 +113,7 @@ class BodyStream:
                 raise RemoteProtocolError("compressed large message: it ends too early")
 
     def discard(self) -> None:
-        """Nobody reads it: what is here and what still comes is dropped."""
+        """It is not read: what is here and what still comes is dropped."""
         if self._discarded:
             return
         self._discarded = True

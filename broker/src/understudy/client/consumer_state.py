@@ -272,7 +272,7 @@ class ConsumerState:
                 self._stream = None
             stream.arrived(piece, size_bytes, continues)
             if not continues:
-                # who asks for the next message may have to ask once more
+                # the next message may have to be asked for once more
                 self._changed()
             return
         large = self._large

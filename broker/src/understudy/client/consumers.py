@@ -122,7 +122,7 @@ class Consumers:
 
         def done(info: QueueQueryResponse | None, error: BaseException | None) -> None:
             if error is None and info is not None and waiter.done():
-                # The caller was cancelled meanwhile: nobody would ever take its messages.
+                # The caller was cancelled meanwhile: its messages would never be taken.
                 self._close_at_broker(consumer, None)
             elif error is None and info is not None:
                 if isinstance(info, QueueQueryResponseV3) and not said:

@@ -5,7 +5,7 @@ count, and that many connectors; buffers of Java broadcasters may leave zeros be
 per node id, the last connector wins, forgotten after the refresh timeout. Two broadcasters of one
 node id are told to the log: the network has two brokers that think they are the same one.
 
-Anybody on the network can send such a datagram. So everything is bounded before it is looked at, a
+Any host on the network can send such a datagram. So everything is bounded before it is looked at, a
 broken one is counted and dropped, and what is learnt is only a place to dial: ``may_be_told`` says
 whether a password may go there. Not here: sockets and waiting (``aio_discovery``).
 """
@@ -132,7 +132,7 @@ def may_be_told(connector: Connector, options: ClientOptions, password: str | No
 
 def check_trust(connectors: tuple[Connector, ...], options: ClientOptions, password: str | None) -> None:
     """Raises:
-    ConfigError: at one of the places our password would go to whoever sent the datagram.
+    ConfigError: at one of the places our password would go to any sender of a datagram.
     """
     for connector in connectors:
         if not may_be_told(connector, options, password):

@@ -1,8 +1,8 @@
-"""Who wants to know of failures of a connection, and what they are told.
+"""Listeners for failures of a connection, and what they are called with.
 
 artemis-ha s. 8: failure listeners are called after every failure, always, with whether a new
 connection carries the sessions on, and the code that a JMS ExceptionListener gets for it. Failover
-listeners hear when it begins too. A listener that raises is logged and keeps nobody else from hearing.
+listeners hear when it begins too. A listener that raises is logged, and the others are still called.
 """
 
 from __future__ import annotations

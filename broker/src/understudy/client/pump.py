@@ -41,7 +41,7 @@ class Pump:
             self._want_flush()
 
     def run(self) -> bool:
-        """Let everybody send a little; whether to come again in the next turn."""
+        """Let every session send a little; whether to come again in the next turn."""
         if self._waiting and self._writable:
             waiting, self._waiting = self._waiting, {}
             for sender in waiting:

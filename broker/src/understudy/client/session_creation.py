@@ -131,7 +131,7 @@ class SessionCreation:
 
 
 class _Nobody:
-    """A waiter for an outcome that nobody wants."""
+    """A waiter for an outcome that is not wanted."""
 
     def done(self) -> bool:
         return True

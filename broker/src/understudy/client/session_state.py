@@ -234,7 +234,7 @@ class SessionState:
         self.sends.resume()
 
     def suspend(self, error: BrokerError) -> None:
-        """The connection was lost. What nobody can repeat is released at once, unless the server may
+        """The connection was lost. What cannot be repeated is released at once, unless the server may
         still have the session and answer (artemis-ha s. 8: UNBLOCKED).
         """
         self._attached = False

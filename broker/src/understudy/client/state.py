@@ -11,7 +11,7 @@ reports is ignored.
 
 Not here: the choice of the next connector (``failover``), the checks of a node and the restoring
 of sessions (``restoration``), new sessions (``session_creation``), what happens within a session
-(``session_state``), who hears of failures (``listeners``).
+(``session_state``), listeners for failures (``listeners``).
 """
 
 from __future__ import annotations

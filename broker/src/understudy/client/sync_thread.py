@@ -39,7 +39,7 @@ class LoopThread:
         """The result of a coroutine run there."""
         if threading.current_thread() is self._thread:
             work.close()
-            raise IllegalState("a blocking call from a callback of the client would wait for itself for ever")
+            raise IllegalState("a blocking call from a callback of the client would wait for itself without end")
         if self.loop.is_closed():
             work.close()
             raise ObjectClosed("the interpreter is exiting")

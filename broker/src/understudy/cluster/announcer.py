@@ -1,7 +1,7 @@
 """A passive node's link to the active one: prove the credentials, announce, stay connected.
 
 Source: artemis-core s. 9.1 (order on a link), artemis-ha s. 2.2, 2.3. Static connectors are tried in turn
-until one answers; passive nodes do not listen, so whoever answers is active. When the link is
+until one answers; passive nodes do not listen, so a node that answers is active. When the link is
 lost, everything starts over after ``retry_interval_ms``.
 
 Not here: sockets (``Dialer``) or deciding when to announce (``ha``).

@@ -1,9 +1,9 @@
-"""Who is in the cluster: one entry per node id, shared by a primary and its backup.
+"""The members of the cluster: one entry per node id, shared by a primary and its backup.
 
 Source: artemis-core s. 8.1, artemis-ha s. 7.3. Event ids are wall-clock milliseconds: an update counts
 when it is newer than what is known, or supplies a connector that was missing.
 
-Not here: who tells whom (``cluster.announcer``, ``protocols.core``).
+Not here: how it is exchanged (``cluster.announcer``, ``protocols.core``).
 """
 
 from __future__ import annotations
@@ -51,19 +51,19 @@ class Topology:
     def set_primary(self, node_id: str, connector: TransportConfiguration, event_id: int) -> None:
         """The node behind ``connector`` serves ``node_id`` now."""
         known = self._members.get(node_id) or Member(node_id, 0)
-        # who serves does not stand by at the same time
+        # a node that serves does not stand by at the same time
         backup = None if known.backup == connector else known.backup
         self._put(replace(known, event_id=max(event_id, known.event_id + 1), primary=connector, backup=backup))
 
     def set_backup(
         self, node_id: str, connector: TransportConfiguration | None, event_id: int, group: str | None = None
     ) -> None:
-        """The node behind ``connector`` stands by for ``node_id``; None: nobody does any more."""
+        """The node behind ``connector`` stands by for ``node_id``; None: no node does any more."""
         known = self._members.get(node_id) or Member(node_id, 0)
         self._put(replace(known, event_id=max(event_id, known.event_id + 1), backup=connector, backup_group=group))
 
     def clear(self) -> None:
-        """Forget everybody, when the node stops serving."""
+        """Forget all members, when the node stops serving."""
         self._members.clear()
 
     def _put(self, member: Member) -> None:

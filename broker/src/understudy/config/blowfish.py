@@ -2,8 +2,8 @@
 
 Its tables are the binary digits of pi, which are computed once when they are needed. It is here because
 Artemis' default password codec uses it, and for nothing else: masking keeps a password from being read in
-passing, not from who has the key. Source: Schneier, "Description of a New Variable-Length Key, 64-Bit Block
-Cipher"; test vectors by Eric Young.
+passing; it does not protect it from a reader that has the key. Source: Schneier, "Description of a New
+Variable-Length Key, 64-Bit Block Cipher"; test vectors by Eric Young.
 """
 
 from __future__ import annotations

@@ -26,7 +26,7 @@ _BACKUP: Final = Defaults("core/ha-policy/shared-store/backup")
 _WILDCARDS: Final = Defaults("core/wildcard-addresses")
 
 DEFAULT_CLUSTER_PASSWORD: Final = _CORE.text("cluster-password")
-"""Known to everybody; a broker with a cluster connection refuses it."""
+"""A public value; a broker with a cluster connection refuses it."""
 
 
 class RoutingType(IntEnum):
@@ -135,7 +135,7 @@ class AcceptorConfiguration:
     protocols: tuple[str, ...] = ("CORE",)
     """Those of ``protocols`` that this version serves."""
     handshake_timeout_ms: int = limits.HANDSHAKE_TIMEOUT_MS
-    """Time for the first bytes of a known protocol; 0 waits for ever."""
+    """Time for the first bytes of a known protocol; 0 means no limit."""
     connections_allowed: int = limits.CONNECTIONS_MAX
     tcp_send_buffer_bytes: int = 1024 * 1024
     """-1 leaves it to the system."""
@@ -344,12 +344,12 @@ class ResourceLimits:
 
 @dataclass(frozen=True, slots=True)
 class SecuritySettingConfiguration:
-    """Who may do what on the addresses that match; nothing is inherited from other settings."""
+    """Permissions on the addresses that match; nothing is inherited from other settings."""
 
     match: str
     """Address, wildcard, or ``address::queue``."""
     permissions: Mapping[Permission, frozenset[str]] = field(default_factory=dict)
-    """Roles by permission; a missing permission is nobody's."""
+    """Roles by permission; a missing permission is granted to no role."""
 
 
 @dataclass(frozen=True, slots=True)

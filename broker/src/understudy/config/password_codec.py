@@ -3,7 +3,7 @@
 ``ENC(hexadecimal)`` is the Blowfish encryption of the password's UTF-8 bytes, written as Java writes a signed
 big integer: with a minus sign where the first bit is set. Values masked by ``artemis mask`` are read here, and
 those of ``understudy mask`` by Artemis. The key comes from ``password-codec``, else from the environment variable
-``ARTEMIS_DEFAULT_SENSITIVE_STRING_CODEC_KEY``, else it is Artemis' default, which everybody knows.
+``ARTEMIS_DEFAULT_SENSITIVE_STRING_CODEC_KEY``, else it is Artemis' default, which is public.
 
 Not here: passwords of users, which are hashed and never unmasked (``security.authentication``).
 """

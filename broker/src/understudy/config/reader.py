@@ -132,7 +132,7 @@ class _Reader:
             raise self._error(
                 node,
                 "a cluster connection needs a cluster-password of its own",
-                hint="the default is known to everybody",
+                hint="the default is public",
             )
         ha_policy = self._ha_policy(core)
         self._check_announcement(core, ha_policy.role, connectors, cluster_connections)

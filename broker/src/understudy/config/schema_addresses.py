@@ -55,7 +55,7 @@ _QUEUE_ATTRIBUTES: Final = (
         "0",
         maximum=_INT,
     ),
-    Attribute("delay-before-dispatch", MS, "Longest wait for them; -1 is for ever.", "-1"),
+    Attribute("delay-before-dispatch", MS, "Longest wait for them; -1 means no limit.", "-1"),
     Attribute("ring-size", LONG, "Messages kept; the oldest make room. -1 is no limit.", "-1"),
     Attribute("enabled", BOOLEAN, "Whether messages are routed to it.", "true"),
 )
@@ -140,7 +140,7 @@ _FULL: Final = (
         "max-size-bytes-reject-threshold",
         BYTES,
         "-1",
-        "Size at which BLOCK turns into refusing; -1: only who goes on without credits is refused, at max-size-*.",
+        "Size at which BLOCK refuses; -1: refuses only a producer that goes on without credits, at max-size-*.",
     ),
     row(
         "disk-full-policy",
@@ -181,12 +181,12 @@ _QUEUE_DEFAULTS: Final = (
 )
 
 _LIFE: Final = (
-    row("auto-create-queues", BOOLEAN, "true", "Make a queue when somebody sends to it or consumes from it."),
+    row("auto-create-queues", BOOLEAN, "true", "Make a queue when a client sends to it or consumes from it."),
     row("auto-delete-queues", BOOLEAN, "true", "Remove an auto-created queue that is empty and unused."),
     row("auto-delete-created-queues", BOOLEAN, "false", "Remove also those made by hand."),
     row("auto-delete-queues-delay", MS, "0", "How long it has to be unused."),
     row("auto-delete-queues-message-count", LONG, "0", "Messages it may still hold; -1 is any number."),
-    row("auto-create-addresses", BOOLEAN, "true", "Make an address when somebody uses it."),
+    row("auto-create-addresses", BOOLEAN, "true", "Make an address when a client uses it."),
     row("auto-delete-addresses", BOOLEAN, "true", "Remove an auto-created address without queues."),
     row("auto-delete-addresses-delay", MS, "0", "How long it has to be without."),
     row(
@@ -238,7 +238,7 @@ _LIFE: Final = (
     ),
     row("message-counter-history-day-limit", INTEGER, "0", "Days of message counter history kept; -1 is 366."),
     *not_yet(
-        row("redistribution-delay", MS, "-1", "Wait before messages without consumers move on; -1 is for ever."),
+        row("redistribution-delay", MS, "-1", "Wait before messages without consumers move on; -1: they do not move."),
     ),
     row("enable-metrics", BOOLEAN, "true", "Publish metrics of the queues of the address."),
     *no_effect(
@@ -273,7 +273,7 @@ SECURITY_SETTINGS: Final = container(
         "Permissions on the addresses that match.",
         container(
             "permission",
-            "Who may do one thing.",
+            "The roles that have one permission.",
             attributes=(
                 Attribute(
                     "type",
@@ -305,7 +305,7 @@ SECURITY_SETTINGS: Final = container(
     ),
     container(
         "role-mapping",
-        "Who has the outside role may do what the security-settings of this file let the roles here do.",
+        "Users with the outside role get the permissions that the security-settings grant to the roles here.",
         attributes=(
             named("The outside role.", "from"),
             Attribute("to", TEXT, "Roles here, separated by commas.", required=True),

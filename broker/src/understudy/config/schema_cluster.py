@@ -92,7 +92,7 @@ CLUSTER_CONNECTIONS: Final = container(
             row("address", TEXT, "", "Address prefixes it is for, !prefix excludes; empty is all."),
             *(each for each in _client_rows("500") if each.name != "retry-interval"),
             row("call-timeout", MS, "30000", "Longest wait for an answer."),
-            row("call-failover-timeout", MS, "-1", "The same during a failover; -1 is for ever."),
+            row("call-failover-timeout", MS, "-1", "The same during a failover; -1 means no limit."),
             row(
                 "message-load-balancing",
                 CHOICE,
@@ -208,7 +208,7 @@ def _colocated(primary: Element, backup: Element) -> Element:
 
 _MANAGER: Final = container(
     "manager",
-    "The lock manager that decides who is active.",
+    "The lock manager that decides which node is active.",
     row("class-name", TEXT, None, "Its class or built-in name."),
     container("properties", "Its parameters.", _PROPERTY),
 )

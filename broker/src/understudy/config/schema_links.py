@@ -286,7 +286,7 @@ _CONNECTION_ROUTERS: Final = container(
             "cache",
             "Decisions remembered.",
             row("persisted", BOOLEAN, "false", "Over a restart."),
-            row("timeout", MS, "-1", "How long; -1 is for ever."),
+            row("timeout", MS, "-1", "How long; -1 means no limit."),
         ),
         container("policy", "How a target is chosen.", _PROPERTY, attributes=(_NAME,)),
         container(

@@ -205,7 +205,7 @@ _LIFE: Final[tuple[Element, ...]] = (
         "false",
         "On stop, take no new clients and wait until the sessions are closed; a second stop ends the wait.",
     ),
-    row("graceful-shutdown-timeout", MS, "-1", "Longest graceful wait; -1 is for ever."),
+    row("graceful-shutdown-timeout", MS, "-1", "Longest graceful wait; -1 means no limit."),
     row("persist-delivery-count-before-delivery", BOOLEAN, "false", "Store the count of a delivery before it is sent."),
 )
 
@@ -220,7 +220,7 @@ _STORE: Final[tuple[Element, ...]] = (
         "Directory of page files: what left memory and is not in the log.",
     ),
     row("node-manager-lock-directory", PATH, None, "Directory of the lock files; the journal-directory by default."),
-    row("journal-lock-acquisition-timeout", MS, "-1", "Longest wait for the store's lock; -1 is for ever."),
+    row("journal-lock-acquisition-timeout", MS, "-1", "Longest wait for the store's lock; -1 means no limit."),
     row("journal-file-size", BYTES, "10M", "Size of one segment of the log.", minimum=1024 * 1024, maximum=2**31),
     row("max-disk-usage", PERCENT, "90", "Use of the disk at which producers are stopped; -1 is never.", maximum=100),
     row("min-disk-free", BYTES, "-1", "Free space below which producers are stopped; -1 uses max-disk-usage."),
@@ -254,7 +254,7 @@ _STORE: Final[tuple[Element, ...]] = (
         "Where segments go that leave the log, for understudy data replay; without it they are removed.",
         attributes=(
             Attribute("unit", Kind.CHOICE, "Unit of period.", "DAYS", choices=("DAYS", "HOURS", "MINUTES", "SECONDS")),
-            Attribute("period", Kind.INTEGER, "How long they are kept; without it for ever."),
+            Attribute("period", Kind.INTEGER, "How long they are kept; without it there is no limit."),
             Attribute("storage-limit", Kind.BYTES, "How much is kept, the newest of it; without it all."),
         ),
     ),

@@ -126,7 +126,7 @@ def read_connector(node: Node, document: Document) -> ConnectorConfiguration:
     """
     host, port, parameters = _split_url(node, document)
     if port == 0:
-        raise document.error_at(node, "port 0: nobody could connect to it")
+        raise document.error_at(node, "port 0: no client could connect to it")
     return ConnectorConfiguration(str(node.attributes["name"]), host, port, parameters)
 
 

@@ -1,1 +1,1 @@
-"""High availability: who serves, decided by declared machines that touch the world only by ports."""
+"""High availability: which node serves, decided by declared machines that use only ports."""

@@ -1,11 +1,11 @@
-"""The shared-store policy: one lock decides who is active; everybody else follows the log.
+"""The shared-store policy: one lock decides which node is active; the others follow the log.
 
 Implements artemis-ha s. 2 (primary s. 2.2, backup s. 2.3, failback s. 2.4, outcomes s. 2.5, lock monitor s. 2.6)
-with the choices of ADR 0004: a passive node *follows* the store; an ``F`` that nobody claims for
+with the choices of ADR 0004: a passive node *follows* the store; an ``F`` that no primary claims for
 ``FAILBACK_GRACE_MS`` does not keep a backup from serving; a lost lock always ends the node. The
 same machine with role ``PRIMARY_ONLY`` is the policy of a single server.
 
-Not here: how a node activates, what the lock is made of, or who is told about it.
+Not here: how a node activates, what the lock is made of, or how clients learn of it.
 """
 
 from __future__ import annotations
@@ -141,7 +141,7 @@ class SharedStoreOptions:
     restart_backup: bool = True
     """After yielding, stand by again instead of ending."""
     lock_timeout_ms: int = -1
-    """journal-lock-acquisition-timeout; -1 waits for ever."""
+    """journal-lock-acquisition-timeout; -1 means no limit."""
 
 
 class SharedStorePolicy(Machine[State, Event]):
@@ -404,7 +404,7 @@ class SharedStorePolicy(Machine[State, Event]):
             self.fire(Event.STOP)
 
     def _end_active(self) -> None:
-        # after an error the store stays "owned": whoever stands by takes over. So it does when a
+        # after an error the store stays "owned": a passive node takes over. So it does when a
         # clean stop fails over; else P keeps the backups passive (2.5).
         if self._error is None and not self._fail_over:
             try:

@@ -1,6 +1,6 @@
 """Operations of ``broker`` on what clients have open: connections, sessions, consumers, producers.
 
-Closing is done behind the answer, so that whoever closes its own connection is answered first.
+Closing is done behind the answer, so that a client that closes its own connection is answered first.
 Sessions go by their alias: their names are secrets (ADR 0009).
 """
 

@@ -139,7 +139,7 @@ class NodeView(Protocol):
 
     @property
     def machine_state(self) -> str:
-        """State of the HA policy's machine, for people who read its diagram."""
+        """State of the HA policy's machine, for readers of its diagram."""
         ...
 
     @property

@@ -35,7 +35,7 @@ DIFFERENCES: Final[dict[str, str]] = {
     "permitted": "Retries, moves and copies need the permission `send` of their caller on the queue or address that "
     "the messages go to; Artemis asks for none.",
     "sender": "`sendMessage` without a user sends as the user of the request, also with security.",
-    "internal": "The address of notifications is internal, and what nobody listens to is not counted as unrouted.",
+    "internal": "The address of notifications is internal, and messages without a queue are not counted as unrouted.",
     "routing": "A routing type that an address does not take has one number, whether a queue is made or changed.",
     "more": "Attributes that Artemis' management does not have: `MessagesReplaced` of a queue, "
     "`QuarantinedMessageCount` of the broker.",

@@ -1,4 +1,4 @@
-"""The numbers under which Artemis' management reports what is wrong, for whoever looks for them in the text.
+"""The numbers under which Artemis' management reports errors, for scripts that look for them in the text.
 
 Tools and scripts around the ``artemis`` command, which prints the text and ends with code 0, tell "is
 there already" from a real failure by ``AMQ229019`` or ``AMQ229204``. Only the numbers are taken over; the

@@ -1,9 +1,9 @@
-"""Calling operations on managed resources, for whoever asks: a message or the HTTP interface.
+"""Calling operations on managed resources, for requests in messages and over HTTP.
 
 A name like ``queue.orders`` becomes a control, a name and parameters become a row of its table, and
 the row is called if the caller may. Operations that look at many messages are generators: they are
 run in slices between the turns of the loop, so that no request holds up the broker however deep
-the queue is; one that holds up nobody is answered before ``invoke`` returns.
+the queue is; one that takes little time is answered before ``invoke`` returns.
 
 Not here: messages (``requests``), HTTP (``runtime/http.py``), the operations (``*_control``).
 """
@@ -61,7 +61,7 @@ class ManagedNode:
 
 @dataclass(frozen=True, slots=True)
 class Requester:
-    """Who asks."""
+    """The caller."""
 
     security: SessionSecurity
     host: str

@@ -1,4 +1,4 @@
-"""The operations of ``acceptor.<name>`` and ``clusterconnection.<name>``: what is configured, and who is there.
+"""The operations of ``acceptor.<name>`` and ``clusterconnection.<name>``: what is configured, and what is connected.
 
 Starting and stopping them one by one is not offered: clients of a node whose acceptor is closed
 could not tell it from a node that is gone.

@@ -79,7 +79,7 @@ class NodeCollector(Collector):
     def _node(self) -> Iterator[Metric]:
         view = self._view
         info = GaugeMetricFamily(
-            "understudy_info", "Who this is.", labels=["name", "version", "node_id", "ha_policy", "ha_role"]
+            "understudy_info", "This node.", labels=["name", "version", "node_id", "ha_policy", "ha_role"]
         )
         names = (view.name, view.version, view.node_id or "", view.ha_policy, view.ha_role)
         info.add_metric([label(name) for name in names], 1)

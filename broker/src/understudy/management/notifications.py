@@ -1,7 +1,7 @@
-"""Notifications: messages that tell what happened on the node to whoever subscribes to them.
+"""Notifications: messages about events on the node, for clients that subscribe to them.
 
 Source: artemis-core s. 10.2. Each is a durable message of the notification address without a body;
-everything is in its properties, so a selector chooses. Nothing is made while nobody is bound: one
+everything is in its properties, so a selector chooses. Nothing is made while no queue is bound: one
 attribute is looked at. A notification that cannot be sent (disk full, address full) is counted and
 dropped, never an error of what it tells about.
 
@@ -58,7 +58,7 @@ _NULL: Final = 0
 """Wire type of what has no value."""
 _LOCAL_QUEUE: Final = 0
 _DIVERT: Final = 2
-#: A body that nobody touched, as Artemis encodes it.
+#: An empty body, as Artemis encodes it.
 _NO_BODY: Final = b"\0\0\0\0"
 
 
@@ -123,7 +123,7 @@ class Notifications:
         self._sessions = sessions
         self._order = Order()
         self.wanted = False
-        """Whether anybody is bound."""
+        """Whether a queue is bound."""
         self.sent = self.dropped = 0
         if address not in office.directory.addresses:
             office.directory.create_address(address, {RoutingType.MULTICAST}, internal=True, durable=False)
@@ -136,7 +136,7 @@ class Notifications:
         )
 
     def publish(self, kind: Kind, properties: dict[str, PropertyValue]) -> None:
-        """Send one, if anybody wants it. None is told as null; integers are long but for the few that are not."""
+        """Send one, if a queue is bound. None becomes null; integers become long values, with a few exceptions."""
         if not self.wanted:
             return
         now_ms = self._office.clock.wall_ms()
@@ -224,7 +224,7 @@ class Notifications:
         }
 
     def consumer_slow(self, queue: Queue, consumer: ServerConsumer) -> None:
-        """Whoever measures consumers says so under the policy NOTIFY."""
+        """Called under the policy NOTIFY for a consumer that was measured as slow."""
         if self.wanted:
             session = consumer.session
             self.publish(
@@ -252,7 +252,7 @@ class Notifications:
     def _diverting(self, divert: Divert) -> dict[str, PropertyValue]:
         return {
             _ADDRESS: divert.configuration.address,
-            # it is nobody's but this node's
+            # it belongs to this node only
             _CLUSTER_NAME: divert.name,
             _ROUTING_NAME: divert.routing_name,
             # diverts are told apart by name and have no id

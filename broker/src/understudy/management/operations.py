@@ -4,7 +4,7 @@ An operation has a name, typed parameters, one sentence and the call. Several ma
 differ in their parameters, as in Artemis; of those that take what was given, the first counts. An
 attribute is an operation of the form ``getX()`` or ``isX()``, asked for as ``X`` (artemis-core s. 10.1).
 
-Not here: the operations themselves (``*_control``), who may call them (``invocation``).
+Not here: the operations themselves (``*_control``), the permissions to call them (``invocation``).
 """
 
 from __future__ import annotations

@@ -392,7 +392,7 @@ _REJECT: Final = flag("rejectDuplicates")
 _C = QueueControl
 
 _OPERATIONS: Final = (
-    operation("getUser", lambda c: c.queue.configuration.user or None, "Who made it, or whom it is accounted to."),
+    operation("getUser", lambda c: c.queue.configuration.user or None, "User that made it or that it is accounted to."),
     operation("getMessagesReplaced", lambda c: c.queue.messages_replaced,
               "Messages that made room for newer ones since then."),
     operation("getDeliveringSize", lambda c: _bytes(c.held()), "Bytes of the messages that consumers hold."),

@@ -78,7 +78,7 @@ def _changing(names: tuple[str, ...]) -> Callable[..., str]:
     def update_queue(control: Control, *values: object) -> str:
         """Null leaves an attribute. Raises QueueNotFound, UnexpectedRoutingType, InvalidQueueConfiguration."""
         given = {name: value for name, value in zip(names, values, strict=True) if value is not None}
-        # whose it is is told to everybody and asked by nobody, so it is not changed
+        # its user is shown and never checked, so it is not changed
         given.pop("user", None)
         routing_type = given.get("routing_type")
         if isinstance(routing_type, str):

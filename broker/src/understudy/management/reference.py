@@ -44,7 +44,7 @@ Operations go by the table: an unknown name, or parameters of a wrong number or 
 What looks at many messages does so in slices between other work, and the queue goes on meanwhile: messages that are
 sent after the request are left alone.
 
-## Who may
+## Permissions
 
 The permission `manage` on the management address, and `send` on the reply address. With `management-message-rbac` also
 `view` (operations whose name begins with get, is, list, count, browse or query, unless the element
@@ -52,7 +52,7 @@ The permission `manage` on the management address, and `send` on the reply addre
 `mops.RESOURCE.OPERATION`, for instance `mops.queue.orders.removeMessages`; the prefix is `management-rbac-prefix`.
 An attribute counts as its getter. Every operation that needs `edit` is logged with its user.
 
-Sessions are shown by an alias, never by name: who knows the name could go on with the session (ADR 0009).
+Sessions are shown by an alias, never by name: a client that knows the name could reattach to the session (ADR 0009).
 
 ## Options of lists
 
@@ -73,10 +73,10 @@ names of sessions differ by nature. On purpose:
 _NOTIFICATIONS = """
 ## Notifications
 
-What happens on the node is told by messages of the address `activemq.notifications` (element
-`management-notification-address`), to whoever has a queue there: durable messages of type 0 without a body, whose
-properties a selector can choose by. While nobody has, none are made. `suppress-session-notifications` leaves those of
-sessions out. One that cannot be sent (the disk or the address is full) is logged and dropped.
+Events on the node are published as messages of the address `activemq.notifications` (element
+`management-notification-address`) to the queues there: durable messages of type 0 without a body, whose
+properties a selector can choose by. While there is no queue, none are made. `suppress-session-notifications` leaves
+those of sessions out. One that cannot be sent (the disk or the address is full) is logged and dropped.
 
 Every one has `_AMQ_NotifType` and `_AMQ_NotifTimestamp` (milliseconds since 1970).
 

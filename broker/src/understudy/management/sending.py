@@ -102,7 +102,7 @@ def _body(kind: int, body: str | None) -> bytes:
 
 
 def _sender(control: Control, user: str | None, password: str | None) -> Generator[None, None, SessionSecurity]:
-    """Who sends; a password that must be checked is waited for."""
+    """The sender's permissions; waits for the check of a password."""
     if not user:
         return control.requester.security
     services = control.node.services

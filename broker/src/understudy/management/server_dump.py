@@ -1,4 +1,4 @@
-"""A summary of the node in the log, at every ``server-dump-interval``: for who reads logs where nothing is scraped.
+"""A summary of the node in the log, at every ``server-dump-interval``: for nodes whose metrics are not scraped.
 
 Not here: metrics (``metrics``), which have the same numbers and more.
 """

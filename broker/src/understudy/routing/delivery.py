@@ -1,11 +1,11 @@
-"""Handing waiting messages to consumers: who is next, and how much each may take.
+"""Handing waiting messages to consumers: which consumer is next, and how much each may take.
 
 A queue is dispatched when something changed (a message, credits, a consumer) and runs until it is
 empty or no consumer can take more. Consumers of a higher priority come first; among equals the
 turn goes round, one message each (manual, "Consumer Priority"). Two ways through the same rules:
 the plain one takes from the head, for queues where every consumer takes everything; the selective
 one looks on from where each consumer stopped looking, for selectors and message groups. On a
-non-destructive queue everybody looks on like that and takes nothing (``lending``).
+non-destructive queue every consumer looks on like that and takes nothing (``lending``).
 
 Not here: what a consumer does with a message (``session.consumer``), credits arithmetic
 (``session.credits``).
@@ -75,7 +75,7 @@ class Consumer(ABC):
 
     @abstractmethod
     def abandon(self, bug: Exception) -> None:
-        """A bug was met on its behalf: its connection ends, and nobody else is the worse for it."""
+        """A bug was met on its behalf: its connection ends, and no other is affected."""
 
     @abstractmethod
     def disconnect(self) -> None:
@@ -83,7 +83,7 @@ class Consumer(ABC):
 
     @abstractmethod
     def go_on(self, *, done: bool) -> None:
-        """It had asked for this turn (``Queue.look_on``); ``done``: the queue has nothing more for anybody now."""
+        """It had asked for this turn (``Queue.look_on``); ``done``: the queue has nothing more for any consumer now."""
 
     @property
     def ready(self) -> bool:
@@ -121,7 +121,7 @@ class ConsumerGroup:
 
 
 def dispatch(queue: Queue, now_ms: int) -> None:
-    """Deliver until the queue is empty or nobody can take more, or what one turn may cost is used up
+    """Deliver until the queue is empty or no consumer can take more, or what one turn may cost is used up
     (``queue.may_go_on``): then the queue is dirty again and goes on in the next turn, where each consumer
     stopped looking.
 
@@ -151,7 +151,7 @@ def dispatch(queue: Queue, now_ms: int) -> None:
         if queue.exclusive and chosen.credits != credits_before:
             queue.served_alone = chosen
         if not queue.may_go_on():
-            # who comes after these must not take what they have not looked at
+            # consumers that come after these must not take what they have not looked at
             return
 
 
@@ -238,7 +238,7 @@ def _read_taken(queue: Queue, reference: MessageReference) -> Message | None:
 
 
 def _dispatch_loans(queue: Queue, lending: Lending, ready: list[Consumer], now_ms: int) -> None:
-    """Everybody gets everything, each from where it stopped."""
+    """Every consumer gets every message, each from where it stopped."""
     for consumer in ready:
         while consumer.ready and queue.may_go_on():
             reference = lending.next_again(consumer, now_ms)
@@ -345,12 +345,12 @@ def next_for(queue: Queue, consumer: Consumer, now_ms: int) -> tuple[MessageRefe
 
 
 def _group_allows(queue: Queue, consumer: Consumer, message: Message) -> bool:
-    """Whether the message's group, if any, belongs to this consumer or to nobody."""
+    """Whether the message's group, if any, belongs to this consumer or has no owner."""
     group = message.properties.get(GROUP_ID)
     if group is None or queue.configuration.group_buckets == 0:
         return True
     if queue.kind is not None and queue.kind.lends:
-        # Everybody sees everything.
+        # Every consumer sees every message.
         return True
     if not queue.grouping:
         queue.enable_grouping()
@@ -359,7 +359,7 @@ def _group_allows(queue: Queue, consumer: Consumer, message: Message) -> bool:
 
 
 def _claim_group(queue: Queue, consumer: Consumer, message: Message) -> Message:
-    """The consumer gets it: an unowned group becomes its own, a closed one nobody's. Returns the
+    """The consumer gets it: an unowned group becomes its own, a closed one has no owner. Returns the
     message, marked as the first of its group for this consumer if the queue is asked to.
     """
     group = message.properties.get(GROUP_ID)

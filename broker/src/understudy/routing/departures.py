@@ -1,5 +1,5 @@
 """Messages that leave their queue otherwise than by an acknowledgement: deliveries that failed, and
-copies that take the place of an original elsewhere. Nobody waits for an answer to that, so where there is
+copies that take the place of an original elsewhere. No client waits for an answer to that, so where there is
 no room (a full disk, no further queue) the message stays and leaves later.
 
 Not here: which address they go to (``dead_letters``), ends of transactions (``session``).

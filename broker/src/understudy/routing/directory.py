@@ -1,7 +1,7 @@
 """The addresses and queues of a node: made, found, deleted, by clients, by the configuration or on
 demand (manual, "Address Settings": auto-create and auto-delete).
 
-What is durable goes to the log before anybody can rely on it; callers answer their client through
+What is durable goes to the log before a client can rely on it; callers answer their client through
 the operation context. Not here: messages.
 """
 
@@ -69,7 +69,7 @@ Permit = Callable[..., None]
 
 
 class RoutingListener(Protocol):
-    """Who wants to know what comes and goes: notifications, cluster, metrics."""
+    """Called when addresses and queues are added and removed: for notifications, cluster, metrics."""
 
     def address_added(self, address: Address) -> None: ...
 
@@ -325,7 +325,7 @@ class Directory:
             address = self.create_address(
                 full.address,
                 {chosen},
-                # Nobody asked for it: it came with the queue and goes with its last one.
+                # It was not asked for: it came with the queue and goes with its last one.
                 auto_created=True,
                 internal=full.internal,
                 durable=not full.temporary,

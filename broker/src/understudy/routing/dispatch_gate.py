@@ -2,8 +2,8 @@
 consumers-before-dispatch, delay-before-dispatch), and a pause while groups are dealt out again
 (manual, "Message Grouping": group-rebalance-pause-dispatch).
 
-Not here: who gets what (``delivery``). Invariant: without consumers the gate is closed, so that
-those who come next wait for each other again.
+Not here: deliveries (``delivery``). Invariant: without consumers the gate is closed, so that
+the next consumers wait for each other again.
 """
 
 from __future__ import annotations

@@ -104,7 +104,7 @@ class Divert:
 
 
 class DivertListener(Protocol):
-    """Who wants to know which diverts come and go."""
+    """Called when diverts are added and removed."""
 
     def divert_added(self, divert: Divert) -> None: ...
 
@@ -338,7 +338,7 @@ class Diverts:
                     target = self._target(name, copied_type)
                     if target is None:
                         if copied_type is not None:
-                            # as for who sends there: an exclusive divert would lose what was confirmed
+                            # as for a producer of that address: an exclusive divert would lose what was confirmed
                             raise AddressNotFound(
                                 f"divert {divert.name!r}: no address {name!r} and the settings do not allow to make it"
                             )

@@ -4,12 +4,12 @@ Queues").
 A delivery is a copy of the reference that is lent to one consumer, while the reference itself goes
 on waiting for the others; each consumer looks through the queue from its start, higher priorities
 first. An acknowledgement ends the loan and nothing else: messages leave by expiry, by a newer last
-value, by a ring's size, or because somebody failed with one too often (``max-delivery-attempts``;
-then it is a dead letter for everybody). Failures count for the message, whoever failed.
+value, by a ring's size, or because consumers failed with one too often (``max-delivery-attempts``;
+then it is a dead letter for all). Failures count for the message, whichever consumer failed.
 
 A loan that is given back is offered again to the consumer that had it, before anything it has not
 seen. Redelivery delays do not apply, because the message goes on waiting; neither do message
-groups, because everybody sees everything.
+groups, because every consumer sees every message.
 
 Not here: the order of dispatch (``delivery``). Invariant: a ``LentReference`` is never in a place
 of the queue, and holds the file of a large message until it is given back.
@@ -37,7 +37,7 @@ class LentReference(MessageReference):
     __slots__ = ("consumer", "file_id", "lent_count")
 
     consumer: Consumer
-    """Who has it."""
+    """The consumer that has it."""
     file_id: int | None
     """Of a large message; held."""
     lent_count: int

@@ -1,5 +1,5 @@
-"""What a session brings along when it asks the post office for something: its order, its transaction,
-and who answers.
+"""What a session passes to the post office with a request: its order, its transaction, and the callback that
+answers.
 """
 
 from __future__ import annotations

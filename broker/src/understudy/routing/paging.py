@@ -5,7 +5,7 @@ the node (``global-max-size``, ``global-max-messages``) holds its maximum in mem
 without its body. If it is durable the log has the body already; if not, the body goes to a page
 file. References leave memory by themselves when a queue is deep (``waiting``).
 
-Not here: page files (``store.pages``), who is refused (``post_office``).
+Not here: page files (``store.pages``), refusing messages (``post_office``).
 """
 
 from __future__ import annotations

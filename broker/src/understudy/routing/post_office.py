@@ -259,7 +259,7 @@ class PostOffice:
         self.starved[address][waiter] = grant
 
     def address_gone(self, address: Address) -> None:
-        """Nothing will make room on it any more: who waits for that goes on, and learns what there is instead."""
+        """Nothing will make room on it any more: waiting producers go on and get the error of a missing one."""
         for grant in self.starved.pop(address, {}).values():
             grant()
 
@@ -530,7 +530,7 @@ class PostOffice:
         if address.settings.send_to_dla_on_no_route:
             self.dead_letters.no_route(address, message, order, transaction)
         if duplicate_id is not None:
-            # behind what it stands for: whoever could not be served, or was not before a crash, must be next time
+            # logged behind what it stands for: a message that was refused, or lost in a crash, may be sent again
             self.remember(address, duplicate_id, transaction, logged=False)
         self.answer(order, done, self.store.last_sequence if duplicate_id is not None and transaction is None else 0)
 

@@ -1,10 +1,10 @@
-"""A queue: what waits, who consumes, what was handed out, and the numbers management shows.
+"""A queue: its waiting messages, its consumers, what was handed out, and the numbers management shows.
 
 A reference is in exactly one place: waiting here, scheduled (``scheduled``), with a consumer or
 its transaction (counted in ``delivering_count``), or gone. ``message_count`` is all of the former.
 
 Not here: what happens to a message that expires or fails too often (``post_office`` does those),
-the order of waiting references (``waiting``), who gets the next one (``delivery``).
+the order of waiting references (``waiting``), the consumer that gets the next one (``delivery``).
 """
 
 from __future__ import annotations
@@ -143,7 +143,7 @@ class Queue:
         self.grouping = False
         self.group_owners: dict[str, Consumer] = {}
         self.served_alone: Consumer | None = None
-        """Of an exclusive queue: who has been given something, until it leaves."""
+        """Of an exclusive queue: the consumer that was given messages, until it leaves."""
         self.dirty = False
         self.read_back_left = 0
         """Messages that the present dispatch may still read back."""
@@ -192,7 +192,7 @@ class Queue:
         self.prompt()
 
     def _choose_dispatch(self) -> None:
-        """Cursors are not kept up while nobody looks on from them, so they start anew."""
+        """Cursors are not kept up while no consumer looks on from them, so they start anew."""
         before = self.selective
         self.selective = (
             self.grouping
@@ -261,7 +261,7 @@ class Queue:
 
         Args:
             references: In the order in which they were delivered.
-            looked_at: They were no deliveries: where everybody sees everything, whoever is past them saw them.
+            looked_at: They were no deliveries: on a non-destructive queue, consumers that are past them saw them.
         """
         returned = list(references)
         if not returned:
@@ -382,7 +382,7 @@ class Queue:
                 self._office.expire(self, original)
             return
         self.delivering_count -= 1
-        # nobody tried it, should it have to stay for now
+        # no consumer tried it, should it have to stay for now
         reference.delivery_count -= 1
         self._office.expire(self, reference)
 
@@ -504,8 +504,8 @@ class Queue:
             consumer.cursors.clear()
 
     def _look_from_the_start(self) -> None:
-        """Groups have other owners: what somebody had to pass over may be its own now. Where
-        everybody sees everything nobody passed over anything.
+        """Groups have other owners: what a consumer had to pass over may be its own now. On a
+        non-destructive queue no consumer passes over messages.
         """
         if self.kind is None or not self.kind.lends:
             self._forget_cursors()
@@ -516,7 +516,7 @@ class Queue:
         self._choose_dispatch()
 
     def close_group(self, key: str) -> None:
-        """Nobody owns it any more: who passed over messages of it may have them now."""
+        """It has no owner any more: consumers that passed over messages of it may take them now."""
         if self.group_owners.pop(key, None) is not None and self.consumer_count > 1:
             self._look_from_the_start()
             self.prompt()
@@ -578,7 +578,7 @@ class Queue:
                 consumer.go_on(done=done)
 
     def deliver(self) -> bool:
-        """Deliver until empty or nobody can take more (True), or as much as one turn may cost."""
+        """Deliver until empty or no consumer can take more (True), or as much as one turn may cost."""
         if not self.groups_by_priority or self.paused or self.deleted:
             return True
         if self.kind is not None and not self.kind.gate.open:

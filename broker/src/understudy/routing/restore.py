@@ -80,7 +80,7 @@ def restore(office: PostOffice, state: StoreState) -> int:
 
 
 def _give_up(office: PostOffice, backlog: Backlog) -> None:
-    """Nobody will ever have these: the files of large ones may go."""
+    """No queue has these: the files of large ones may go."""
     for file_id, count in backlog.files.items():
         for _ in range(count):
             office.store.large.release(file_id)

@@ -118,7 +118,7 @@ class AddressSettings:
     management_message_attribute_size_limit: int = 256
     """Characters of a property it shows; -1 = all."""
     slow_consumer_threshold: int = -1
-    """Messages acknowledged per unit below which a consumer is slow; -1 = nobody is."""
+    """Messages acknowledged per unit below which a consumer is slow; -1 = none is."""
     slow_consumer_threshold_measurement_unit: SlowConsumerUnit = SlowConsumerUnit.MESSAGES_PER_SECOND
     slow_consumer_policy: SlowConsumerPolicy = SlowConsumerPolicy.NOTIFY
     slow_consumer_check_period: int = 5

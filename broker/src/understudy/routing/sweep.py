@@ -1,4 +1,4 @@
-"""Something that is looked for now and then: expired messages, queues that nobody needs."""
+"""Something that is looked for now and then: expired messages, queues that are not needed."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """Listening sockets: detect the protocol, feed the handler, flush once per turn.
 
-Source: artemis-core s. 1.2, 1.3. Everything a stranger can do here is bounded before login: time
-to show eight bytes of a protocol, connections without a login, connections at all, frame size. Who
-floods us with connections that never log in displaces its own oldest ones, not honest clients.
+Source: artemis-core s. 1.2, 1.3. Everything a connection can do here is bounded before login: time
+to show eight bytes of a protocol, connections without a login, connections at all, frame size. A flood of
+connections that never log in displaces the oldest of those, not connections that have logged in.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class ConnectionHandler(Protocol):
 
     @property
     def proved(self) -> bool:
-        """Whether the peer has shown who it is."""
+        """Whether the peer has logged in."""
         ...
 
     def forfeit(self) -> None:
@@ -107,7 +107,7 @@ class Acceptor:
         self.connections: dict[ServerConnection, None] = {}
         self.paused: dict[ServerConnection, None] = {}
         self._unproved: dict[ServerConnection, None] = {}
-        """Not known to be anybody's, the oldest first; may hold some that have logged in meanwhile."""
+        """Not known to have logged in, the oldest first; may hold some that have logged in meanwhile."""
         self._servers: list[asyncio.Server] = []
         self._check_timer: asyncio.TimerHandle | None = None
 
@@ -149,7 +149,7 @@ class Acceptor:
             self._servers.pop().close()
 
     async def close(self) -> None:
-        """Say goodbye to everybody and close; waits shortly for what was sent to leave."""
+        """Send DISCONNECT on every connection and close; waits shortly for what was sent to leave."""
         self.stop_listening()
         if self._check_timer is not None:
             self._check_timer.cancel()
@@ -249,8 +249,8 @@ class ServerConnection(asyncio.Protocol):
             log.warning("connection dropped", extra={"peer": self._peer, "code": error.code, "error": str(error)})
             self.close()
         except Exception:
-            # the root of everything that a peer can cause: a bug of ours costs it its connection and
-            # nobody else anything; its sessions end, for it would send the same again
+            # the root of everything that a peer can cause: a bug of ours ends its connection and
+            # no other; its sessions end, for it would send the same again
             log.exception("connection dropped: internal error", extra={"peer": self._peer})
             if self.handler is not None:
                 self.handler.forfeit()
@@ -334,11 +334,11 @@ class ServerConnection(asyncio.Protocol):
 
     @property
     def proved(self) -> bool:
-        """Whether the peer has shown who it is."""
+        """Whether the peer has logged in."""
         return self.handler is not None and self.handler.proved
 
     def displace(self) -> None:
-        """Make room for somebody else."""
+        """Make room for another connection."""
         log.warning("connection dropped: too many that have not logged in", extra={"peer": self._peer})
         self._acceptor.forget(self)
         self.abort()

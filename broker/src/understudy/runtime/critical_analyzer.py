@@ -44,7 +44,7 @@ class CriticalPath:
         self.name = name
         """For the log."""
         self.since_ns = 0
-        """Monotonic nanoseconds; 0 while it does nothing. Set by whoever is busy, read by the analyzer."""
+        """Monotonic nanoseconds; 0 while it does nothing. Set by the code that is watched, read by the analyzer."""
 
 
 class CriticalAnalyzer:
@@ -142,7 +142,7 @@ class CriticalAnalyzer:
                 self.act(found, now_ns)
 
     def _say(self, found: dict[str, int], now_ns: int) -> None:
-        """In a thread of its own: a log that hangs keeps nobody from acting."""
+        """In a thread of its own: a log that hangs does not keep the node from acting."""
         seconds = {name: (now_ns - since_ns) // 1_000_000_000 for name, since_ns in found.items()}
         names = {thread.ident: thread.name for thread in threading.enumerate()}
         stacks = "\n".join(

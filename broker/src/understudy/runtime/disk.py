@@ -3,7 +3,7 @@
 Implements ``ports.Disk`` and ``ports.File`` on Linux. ENOSPC and EDQUOT become ``DiskFull``, any
 other error of a write, sync or lookup ``DiskFailed``; both name the path.
 
-Only regular files are opened, and no symbolic link stands for one: who may write in a directory of
+Only regular files are opened, and no symbolic link stands for one: a user that may write in a directory of
 the store must not make the node write somewhere else, or wait for a pipe. Directories may be links.
 """
 

@@ -77,7 +77,7 @@ class RealFileLock:
             raise DiskFailed(f"cannot lock {self.path}: {error.strerror}") from error
         self._descriptor = descriptor
         if not self.verify():
-            # replaced between open and lock: what we hold is nobody's
+            # replaced between open and lock: the lock is on a file that no node uses
             self.release()
             return False
         return True
@@ -101,7 +101,7 @@ class RealFileLock:
             mine, there = os.fstat(self._descriptor), os.stat(self.path)
             if (mine.st_dev, mine.st_ino) != (there.st_dev, there.st_ino) or mine.st_nlink == 0:
                 return False
-            # taking it again changes nothing while it is ours and fails when somebody else has it
+            # taking it again changes nothing while it is ours and fails when another process has it
             fcntl.fcntl(self._descriptor, _F_OFD_SETLK, _FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0))
         except OSError:
             return False

@@ -1,8 +1,8 @@
-"""Who else can write or read what a node relies on, asked once at start.
+"""Checks of the file modes that a node relies on, made once at start.
 
-Whoever can write in a directory of the store can replace the log; whoever can write the
-configuration can be anybody; the token opens the management port. Not here: the contents, which
-have checksums against accidents and none against somebody who computes them anew (docs/security.md).
+A user that can write in a directory of the store can replace the log; one that can write the
+configuration can become any user; the token opens the management port. Not here: the contents, which
+have checksums against accidents and none against an attacker that computes them anew (docs/security.md).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ def check_directories(directories: Iterable[str]) -> list[str]:
     """What an operator should know of directories; those that do not exist yet are made private.
 
     Raises:
-        StoreError: everybody may write in one of them.
+        StoreError: all users may write in one of them.
     """
     complaints = []
     for directory in directories:
@@ -26,7 +26,7 @@ def check_directories(directories: Iterable[str]) -> list[str]:
         if found is None:
             continue
         if found.st_mode & stat.S_IWOTH:
-            raise StoreError(f"{directory} can be written by everybody", hint=f"chmod o-w {directory}")
+            raise StoreError(f"{directory} can be written by all users", hint=f"chmod o-w {directory}")
         if found.st_mode & stat.S_IWGRP:
             complaints.append(f"{directory} can be written by its group")
         if found.st_uid not in (0, os.geteuid()):
@@ -38,7 +38,7 @@ def check_files(readable: Iterable[str], secret: Iterable[str]) -> list[str]:
     """What an operator should know of files; those that do not exist are not looked at.
 
     Args:
-        readable: That nobody else may write; others should not read them either.
+        readable: That no other user may write; others should not read them either.
         secret: That others must not read.
 
     Raises:
@@ -50,11 +50,11 @@ def check_files(readable: Iterable[str], secret: Iterable[str]) -> list[str]:
         if found is None:
             continue
         if found.st_mode & stat.S_IWOTH:
-            raise ConfigError("it can be written by everybody", file=path, hint=f"chmod o-w {path}")
+            raise ConfigError("it can be written by all users", file=path, hint=f"chmod o-w {path}")
         if found.st_mode & stat.S_IROTH:
             if is_secret:
-                raise ConfigError("it is a secret and can be read by everybody", file=path, hint=f"chmod o-r {path}")
-            complaints.append(f"{path} holds or may hold secrets and can be read by everybody")
+                raise ConfigError("it is a secret and can be read by all users", file=path, hint=f"chmod o-r {path}")
+            complaints.append(f"{path} holds or may hold secrets and can be read by all users")
     return complaints
 
 
@@ -62,5 +62,5 @@ def _status(path: str) -> os.stat_result | None:
     try:
         return os.stat(path)
     except OSError:
-        # what cannot be looked at is complained of by whoever opens it
+        # what cannot be looked at is reported where it is opened
         return None

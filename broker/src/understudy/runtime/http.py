@@ -106,7 +106,7 @@ class ManagementServer:
         }
 
     async def start(self) -> None:
-        """Answer those who connect to the listener, and listen first if it does not yet.
+        """Answer the connections of the listener, and listen first if it does not yet.
 
         Raises:
             ConfigError: the address cannot be listened on.
@@ -179,7 +179,7 @@ class ManagementServer:
         return equal and bool(self.listener.token) and scheme.lower() == "bearer"
 
     def _note_refusal(self, peer: str | None) -> None:
-        """Say that somebody tries tokens, not each time. Their length is what makes guessing hopeless."""
+        """Log that wrong tokens were sent, not each time. Tokens are too long to be guessed."""
         self._refused += 1
         now_s = asyncio.get_running_loop().time()
         if now_s >= self._refusals_told_s + REFUSALS_TOLD_S:

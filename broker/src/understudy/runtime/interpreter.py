@@ -43,7 +43,7 @@ def settle() -> None:
 
 def keep_what_exists() -> None:
     """The collector does not look at it any more, garbage included: looking for that first would hold
-    everybody up, and there is little.
+    up all connections, and there is little.
     """
     gc.freeze()
 

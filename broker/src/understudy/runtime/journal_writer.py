@@ -1,4 +1,4 @@
-"""Who waits for the disk: the loop itself for a moment, or a thread for longer.
+"""Where writes and syncs are waited for: briefly on the loop, or in a thread for longer.
 
 Implements ``ports.LogWriter``. A batch that is small, while nothing else is being written and the disk has been quick
 of late, is written and synced at once: two changes of thread cost a client that waits for its confirmation more than
@@ -122,5 +122,5 @@ class ThreadLogWriter:
             try:
                 self._loop.call_soon_threadsafe(self._end, done, error)
             except RuntimeError:
-                # the loop is closed: nobody is left to be told
+                # the loop is closed: no caller is left
                 return

@@ -1,7 +1,7 @@
 """Where the management API listens: what was asked for is checked and bound before the node activates.
 
-Not here: who answers (``http``). What that stands on takes longer to import than a node to activate, so
-it is loaded meanwhile and after; who connects before waits in the sockets' backlog.
+Not here: the answers (``http``). Their modules take longer to import than a node to activate, so they are
+loaded meanwhile and after; connections made before that wait in the sockets' backlog.
 """
 
 from __future__ import annotations

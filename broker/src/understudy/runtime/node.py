@@ -87,7 +87,7 @@ class BrokerNode:
         self.follower: Follower | None = None
         self.following_error: str | None = None
         self.reload: Reload | None = None
-        """Reads broker.xml again for management; set by who runs the node."""
+        """Reads broker.xml again for management; set by the caller that runs the node."""
         self._security = security
         self._on_active = on_active
         self._loop = asyncio.get_running_loop()
@@ -233,7 +233,7 @@ class BrokerNode:
 
     def peer_is_announced(self) -> bool:
         if self._announcer is None:
-            # no cluster-connection, so nobody can announce: the state byte has to do
+            # no cluster-connection, so a backup cannot announce itself: the state byte has to do
             return True
         member = self.topology.member(self.lock.node_id)
         return member is not None and member.backup is not None
@@ -564,7 +564,7 @@ class BrokerNode:
 
 
 class _NodePolicy(SharedStorePolicy):
-    """The policy with its transitions visible to whoever waits for a state."""
+    """The policy with its transitions visible to callers that wait for a state."""
 
     def __init__(self, node: BrokerNode, options: SharedStoreOptions) -> None:
         environment = node.environment

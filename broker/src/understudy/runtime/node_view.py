@@ -28,7 +28,7 @@ from understudy.store.segment import log_size_bytes
 
 
 class _TokenSecurity:
-    """Who has the token of the node may do everything."""
+    """A caller with the token of the node may do everything."""
 
     user = "token"
     permission_ms = 0

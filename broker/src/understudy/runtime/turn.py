@@ -4,9 +4,9 @@ Calls append to buffers and mark things dirty; the shell flushes once per turn (
 Whatever wakes the node (bytes, a finished write, a timer) asks for a turn; however many ask, one
 runs. So a thousand messages that arrive together cost one journal batch and one write per socket.
 
-After a turn in which a sync ended the loop stays awake for a moment (``AWAKE_NS``): who waited for it
-is about to send the next, and going to sleep and being woken costs more than the wait (ADR 0015). Where
-nobody comes in that time it is tried now and then only.
+After a turn in which a sync ended the loop stays awake for a moment (``AWAKE_NS``): a client that waited for
+it is about to send the next, and going to sleep and being woken costs more than the wait (ADR 0015). If no
+bytes come in that time, staying awake is only tried again now and then.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ log = logging.getLogger(__name__)
 
 #: How long the loop looks for more without sleeping once a sync has ended within a turn.
 AWAKE_NS: Final = 60_000
-#: So often in a row nobody may have come in that time before the loop sleeps at once,
+#: So often in a row there may be no bytes in that time before the loop sleeps at once,
 VAIN_MAX: Final = 16
 #: and after so many syncs it tries again.
 REST_SYNCS: Final = 256
@@ -50,7 +50,7 @@ class Turn:
         self._awake = False
         self._awake_until_ns = 0
         self._vain = 0
-        """How often in a row nobody came while it was awake."""
+        """How often in a row no bytes came while it was awake."""
         self._rest = 0
         """Syncs after which it does not stay awake."""
         self._scheduled = False
@@ -61,7 +61,7 @@ class Turn:
         self.work: Callable[[], bool] | None = None
         """Delivers and hands batches to the journal; True when it wants another turn."""
         self.on_error: Callable[[BrokerError], None] | None = None
-        """Told of an error nobody else answers for: the store can no longer do what was asked."""
+        """Called with an error that answers no request: the store can no longer do what was asked."""
 
     def request(self) -> None:
         """Have a turn run soon."""
@@ -86,7 +86,7 @@ class Turn:
             self.request()
 
     def guarded(self, call: Callable[[], object]) -> None:
-        """Call; an error that is nobody's answer goes to ``on_error`` and not to the loop."""
+        """Call; an error that answers no request goes to ``on_error`` and not to the loop."""
         try:
             call()
         except BrokerError as error:
@@ -109,7 +109,7 @@ class Turn:
                 self.guarded(self._work)
                 self._stay_awake()
         except BaseException:
-            # a bug that is nobody's: what it kept from being done is for the next turn
+            # a bug that answers no request: what was left undone is for the next turn
             self._scheduled = False
             self.request()
             raise
@@ -143,7 +143,7 @@ class Turn:
 
     def _stay_awake(self) -> None:
         if self._awake:
-            # one sync behind the other: somebody came
+            # one sync behind the other: bytes came
             self._vain = 0
         elif self._rest:
             self._rest -= 1

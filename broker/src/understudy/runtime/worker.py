@@ -54,11 +54,11 @@ class ThreadWorker:
             error: BaseException | None = None
             try:
                 work()
-            except BaseException as failure:  # whoever asked decides what it means
+            except BaseException as failure:  # the caller decides what it means
                 error = failure
             del work, job
             try:
                 self._loop.call_soon_threadsafe(done, error)
             except RuntimeError:
-                # the loop is closed: nobody is left to be told
+                # the loop is closed: no caller is left
                 return

@@ -1,1 +1,1 @@
-"""Who a client is (``authentication``) and what it may do (``authorization``)."""
+"""Authentication (``authentication``) and permissions (``authorization``) of clients."""

@@ -1,4 +1,4 @@
-"""Who a client is: users, salted password hashes, and the roles of each user.
+"""Authentication: users, salted password hashes, and the roles of each user.
 
 Users and roles come as the text of Artemis' ``artemis-users.properties`` (``user = ENC(...)``) and
 ``artemis-roles.properties`` (``role = user, user``). A stored password is
@@ -8,7 +8,7 @@ success is remembered for a short while (security-invalidation-interval) as a ke
 many clients coming back at once are not hashed again.
 
 Hashing takes some tens of milliseconds on purpose. ``begin`` never does it: it answers from memory or
-gives a ``PasswordCheck``, which somebody runs where it holds up nobody (``logins``).
+gives a ``PasswordCheck``, which is run outside of the loop (``logins``).
 
 Not here: what a user may do (``authorization``), and reading the files. Invariant: no password is
 kept beyond its check, compared in variable time, or put into a message.
@@ -200,7 +200,7 @@ def parse_roles(text: str, *, file: str) -> dict[str, frozenset[str]]:
 
 @dataclass(frozen=True, slots=True)
 class Guest:
-    """Who clients without user name and password are (guest-login)."""
+    """The user of clients without user name and password (guest-login)."""
 
     principal: Principal
     on_wrong_credentials: bool = False
@@ -208,7 +208,7 @@ class Guest:
 
 
 class PasswordCheck:
-    """One password whose hash has to be computed before anybody knows whether it is right."""
+    """One password whose hash has to be computed to find out whether it is right."""
 
     __slots__ = ("_authenticator", "_hash", "_known", "_password", "_user", "key", "was_right")
 
@@ -288,7 +288,7 @@ class Authenticator:
         costs = Counter(each.parameters for each in users.values())
         cost = costs.most_common(1)[0][0] if costs else DEFAULT_PARAMETERS
         self.decoy = PasswordHash(cost, entropy.token(_SALT_BYTES), entropy.token(_HASH_BYTES))
-        """Nobody has this hash: an unknown user is checked against it, so that it takes as long."""
+        """The hash of no password: an unknown user is checked against it, so that it takes as long."""
 
     @property
     def known_count(self) -> int:
@@ -306,7 +306,7 @@ class Authenticator:
         return self._principals.get(user)
 
     def begin(self, user: str | None, password: str | None) -> Principal | PasswordCheck:
-        """The principal of somebody who was checked a short while ago, or the check that is needed.
+        """The principal of a user that was checked a short while ago, or the check that is needed.
 
         Raises:
             AuthenticationFailed: nothing that could be checked.

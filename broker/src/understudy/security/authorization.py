@@ -2,7 +2,7 @@
 
 For an address the most specific match counts and nothing is inherited from less specific ones; a
 setting for ``address::queue`` counts for that queue only, before any other; where nothing matches
-nobody may do anything (manual, "Role-based security for addresses").
+no permission is granted (manual, "Role-based security for addresses").
 
 Not here: which operation needs which permission (``session``). Invariant: a setting that is absent
 never grants.
@@ -33,7 +33,7 @@ __all__ = ["NoSecurity", "Permission", "Principal", "RoleSecurity", "SecurityPol
 
 
 class SecurityPolicy(ABC):
-    """Who a client is and what it may do."""
+    """Authentication and permissions of clients."""
 
     settings: SecuritySettings
     """Permissions by match; kept, and shown by management, also while nothing is checked."""
@@ -77,7 +77,7 @@ class SecurityPolicy(ABC):
 
 
 class NoSecurity(SecurityPolicy):
-    """security-enabled=false: everybody is who they say and may do everything."""
+    """security-enabled=false: user names are believed, and every client may do everything."""
 
     def __init__(self, settings: SecuritySettings | None = None) -> None:
         self.settings = settings or SecuritySettings()

@@ -45,7 +45,7 @@ class LoginGuard:
 
         Args:
             host: Address of the client.
-            user: Who it says it is.
+            user: The user name it sent.
             proved: The connection has logged in before: only the failures of this user count.
 
         Raises:

@@ -27,11 +27,11 @@ from understudy.security.login_guard import LoginGuard
 log = logging.getLogger(__name__)
 
 Told = Callable[[Principal | BrokerError], None]
-"""Called once with who it is, or why that could not be proved."""
+"""Called once with the principal, or with the error of the login."""
 
 
 class Login:
-    """One login that waits to be told."""
+    """One login that waits for its outcome."""
 
     __slots__ = ("exempt", "host", "on_proved", "told", "user")
 
@@ -45,7 +45,7 @@ class Login:
         self.told: Told | None = told
 
     def cancel(self) -> None:
-        """Nobody waits for it any more."""
+        """Its outcome is not wanted any more."""
         self.told = None
 
 
@@ -63,7 +63,7 @@ class Logins:
     def __init__(self, policy: SecurityPolicy, guard: LoginGuard, worker: Worker, *, at_once: int = 4) -> None:
         """Args:
         policy: Knows users.
-        guard: Knows who has failed lately.
+        guard: Knows the logins that have failed lately.
         worker: Runs checks.
         at_once: Checks given to the worker at a time; the others wait here, where hosts take turns.
         """
@@ -88,11 +88,11 @@ class Logins:
     def ask(
         self, host: str, user: str | None, password: str | None, told: Told, *, proved_user: str | None = None
     ) -> Principal | Login:
-        """Who somebody is, if that is known without a check; otherwise ``told`` is called later.
+        """The principal of a client, if it is known without a check; otherwise ``told`` is called later.
 
         Args:
             host: Address of the client.
-            user: Who it says it is.
+            user: The user name it sent.
             password: Its password.
             told: Called with the outcome, unless that is returned or raised.
             proved_user: As whom the client's connection has logged in before; None = it has not.
@@ -109,7 +109,7 @@ class Logins:
             self.failed_count += 1
             raise
         if isinstance(found, Principal):
-            # also one who was checked a short while ago: no failure of others keeps it out
+            # also one that was checked a short while ago: no failure of others keeps it out
             self.succeeded_count += self._policy.checks
             return found
         same_user = proved_user is not None and proved_user == user
@@ -138,7 +138,7 @@ class Logins:
                 del self._checks[check.check.key]
 
     def _wanted(self, check: _Check) -> bool:
-        """Refuse those whose host has failed too often meanwhile; whether anybody is left."""
+        """Refuse those whose host has failed too often meanwhile; whether any login is left."""
         wanted: list[Login] = []
         for login in check.logins:
             if login.told is None:

@@ -69,7 +69,7 @@ class SecuritySettings:
         self.notify()
 
     def notify(self) -> None:
-        """Tell who remembers answers that they may be others now: settings, users or roles changed."""
+        """Tell the listeners that settings, users or roles changed: remembered answers may be wrong."""
         for listener in self.listeners:
             listener()
 

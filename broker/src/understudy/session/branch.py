@@ -31,7 +31,7 @@ class State(Enum):
     """Sessions work in it."""
     SUSPENDED = auto()
     IDLE = auto()
-    """Nobody works in it any more; it can be prepared or decided."""
+    """No session works in it any more; it can be prepared or decided."""
     PREPARED = auto()
     ROLLED_BACK = auto()
     """A session undid its work (SESS_ROLLBACK); its transaction manager does not know that yet."""
@@ -59,7 +59,7 @@ class Event(Enum):
     UNDO = auto()
     """Its work was undone by a local rollback, and no session works in it any more."""
     EXPIRE = auto()
-    """It is older than its timeout and nobody works in it."""
+    """It is older than its timeout and no session works in it."""
 
 
 _TABLE: Final = table(
@@ -121,7 +121,7 @@ class Branch(Machine[State, Event]):
             raise XaError(f"{name} of a branch that is {self._state.name.lower()}", xa_code=XaCode.PROTOCOL)
 
     def take(self, event: Event) -> None:
-        """The event, as somebody's request; raises XaError(PROTOCOL)."""
+        """The event, as the request of a client; raises XaError(PROTOCOL)."""
         self.require(event)
         self.fire(event)
 
@@ -147,7 +147,7 @@ def encode_name(kind: Kind, xid: Xid) -> bytes:
 
 
 def decode_name(name: bytes) -> tuple[Kind, Xid]:
-    """Raises StoreError: nobody of us wrote it."""
+    """Raises StoreError: it was not written by a broker."""
     try:
         kind, format_id, first, second = _NAME.unpack_from(name)
         rest = name[_NAME.size :]

@@ -40,7 +40,7 @@ class ConnectionScope:
         """The connection is gone, and all its sessions are closed."""
         queues, self.temporary_queues = self.temporary_queues, {}
         for name, queue in queues.items():
-            # it may have been deleted before, and the name may be somebody else's by now
+            # it may have been deleted before, and another queue may have its name by now
             if office.directory.queues.get(name) is queue:
                 office.directory.delete_queue(name, disconnect=True)
                 delete_unbound(office.directory, queue.address)

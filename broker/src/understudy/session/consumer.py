@@ -6,7 +6,7 @@ looks at messages without taking them: it holds nothing and changes no count.
 A large message goes out in pieces as credits and the socket allow; until its last piece nothing
 else goes to this consumer (artemis-core s. 6.3). One whose file is damaged is set aside, among the scheduled
 messages of its queue: it is not tried again before an operator releases it or the next activation, so
-it blocks nobody.
+it blocks no other message.
 """
 
 from __future__ import annotations
@@ -318,7 +318,7 @@ class ServerConsumer(Consumer):
         """Give up everything outstanding, with the delivery counts of artemis-core s. 6.4.
 
         Args:
-            failed: The connection failed, so nobody knows what the client saw: counts stay.
+            failed: The connection failed, so it is not known what the client saw: counts stay.
             keep_first: The first one was consumed: its count stays (JMS recover).
         """
         self._end_large()

@@ -141,7 +141,7 @@ def describe_missing_queue(name: str, address: str, settings: AddressSettings) -
 
 
 def describe_management_queue(name: str, settings: AddressSettings) -> QueueQueryResult:
-    """The management address asked for as a queue: it exists, and nobody must create it (artemis-core s. 4.2)."""
+    """The management address asked for as a queue: it exists, and must not be created (artemis-core s. 4.2)."""
     missing = describe_missing_queue(name, name, settings)
     return replace(missing, exists=True, durable=True, auto_create_queues=False, routing_type=RoutingType.ANYCAST)
 

@@ -140,7 +140,7 @@ class QueueRequests:
         self._directory.transient_queues.add(self._directory.queue(configuration.name).name)
 
     def consumer_left(self, name: str) -> None:
-        """A consumer of the queue is gone: so is a shared queue that nobody else consumes from."""
+        """A consumer of the queue is gone: so is a shared queue that has no other consumer."""
         queue = self._directory.queues.get(name)
         if queue is not None and not queue.consumer_count and name in self._directory.transient_queues:
             self._directory.delete_queue(name)

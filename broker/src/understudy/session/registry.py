@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class SessionListener(Protocol):
-    """Who wants to know which sessions come and go."""
+    """Called when sessions are added and removed."""
 
     def session_added(self, session: ServerSession) -> None: ...
 

@@ -1,7 +1,7 @@
-"""The XA branches of a node: under way, in doubt, and decided by somebody else than their manager.
+"""The XA branches of a node: under way, in doubt, and decided by an operator.
 
-Branches that nobody prepared are rolled back when they are too old (``transaction-timeout``); a
-prepared one waits for its transaction manager for ever, through restarts and takeovers, unless an
+Branches that were not prepared are rolled back when they are too old (``transaction-timeout``); a
+prepared one waits for its transaction manager without limit, through restarts and takeovers, unless an
 operator decides (a *heuristic* outcome), which is remembered until the manager forgets it.
 
 Not here: what a session asks about branches (``xa``).
@@ -118,7 +118,7 @@ class ResourceRegistry:
         return branch
 
     def prepare(self, branch: Branch) -> None:
-        """Promise that it can commit. A promise given before holds: who asks again did not hear of it.
+        """Promise that it can commit. A promise given before holds: its answer was lost when it is asked for again.
 
         Raises:
             XaError: it cannot be, and was rolled back.
@@ -238,7 +238,7 @@ class ResourceRegistry:
         ]
         for branch in overdue:
             if branch.state is State.ACTIVE:
-                # whoever works in it learns it by the next request; the messages need not wait for that
+                # its session learns it by the next request; the messages need not wait for that
                 self.give_back(self._undo_work(branch, XaCode.ROLLED_BACK_TIMEOUT))
                 branch.undone = XaCode.ROLLED_BACK_TIMEOUT
                 continue
@@ -259,7 +259,7 @@ class ResourceRegistry:
         return (*(branch.xid for branch in self.prepared()), *self._heuristics)
 
     def heuristic(self, kind: Kind) -> list[Xid]:
-        """Branches that an operator decided so and nobody has forgotten."""
+        """Branches that an operator decided so and that were not forgotten (XA forget)."""
         return [xid for xid, (known, _) in self._heuristics.items() if known is kind]
 
     def decide(self, xid: Xid, *, commit: bool) -> None:

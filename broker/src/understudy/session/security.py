@@ -21,7 +21,7 @@ class SessionSecurity(Protocol):
         ...
 
     def check(self, permission: Permission, address: str, queue: str | None = None) -> None:
-        """Raises NotAuthorized, and whoever watches for violations is told of it."""
+        """Raises NotAuthorized, and reports the violation."""
         ...
 
     def allows(self, permission: Permission, address: str, queue: str | None = None) -> bool:

@@ -86,7 +86,7 @@ class SendRequests:
         Args:
             messages: Of the client.
             correlation_ids: One per message.
-            answers: Answers each of them; None if nobody waits.
+            answers: Answers each of them; None if no answer is wanted.
 
         Returns:
             How many were taken. Fewer than all if the filters they had to pass did as much work as they may between
@@ -184,7 +184,7 @@ class SendRequests:
         target = self._target(name)
         if found is None or policy is None:
             if target.wanted_bytes:
-                # there is room before those who wait were told: this is the answer to both requests
+                # there is room before waiting requests were answered: this is the answer to both requests
                 self._office.no_longer_waits(target)
                 credit_bytes = min(target.wanted_bytes + credit_bytes, PRODUCER_CREDITS_MAX)
             self._grant(address, target, credit_bytes)
@@ -206,7 +206,7 @@ class SendRequests:
         return target
 
     def forget_targets(self) -> None:
-        """Nobody waits for credits any more."""
+        """The session waits for no credits any more."""
         for name, target in self._targets.items():
             self._session.names.release(len(name))
             if target.wanted_bytes:
@@ -260,7 +260,7 @@ class PreparedSends(SendRequests):
         session = self._session
         if session.prefixes:
             message = session.prefixes.unprefixed(message)
-        # requests of management are no messages that anybody consumes
+        # requests of management are not consumed from a queue
         if session.validated_users and message.address != session.management_address:
             message = session.validated_users.apply(message, session.validated_user)
         return message

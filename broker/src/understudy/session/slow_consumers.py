@@ -33,7 +33,7 @@ _SECONDS: Final = {
 
 
 class SlowConsumerListener(Protocol):
-    """Who publishes notifications."""
+    """Publishes notifications."""
 
     def consumer_slow(self, queue: Queue, consumer: ServerConsumer) -> None:
         """A consumer is slower than slow-consumer-threshold allows, and the policy is NOTIFY."""
@@ -49,7 +49,7 @@ class _Watch:
         self.began_ms = now_ms
         self.messages_added = queue.messages_added
         self.acknowledged: dict[Consumer, int] = {}
-        """What each had acknowledged when the period began; who is missing came later."""
+        """What each had acknowledged when the period began; a consumer that is missing came later."""
         self.timer: Timer | None = None
 
 
@@ -94,7 +94,7 @@ class SlowConsumers:
         self._forget(queue)
 
     def queue_added(self, queue: Queue) -> None:
-        """Nobody consumes from it yet."""
+        """It has no consumer yet."""
 
     def address_added(self, address: Address) -> None:
         """No queue of it has consumers yet."""
@@ -154,7 +154,7 @@ def _acknowledged(queue: Queue) -> dict[Consumer, int]:
 
 
 def _slow(queue: Queue, watch: _Watch, threshold: float, elapsed_s: float) -> list[tuple[ServerConsumer, float]]:
-    """Who acknowledged fewer than ``threshold`` messages a second, and how many it was."""
+    """Consumers that acknowledged fewer than ``threshold`` messages a second, and their rates."""
     added = queue.messages_added - watch.messages_added
     if not added and not queue.message_count:
         return []

@@ -142,7 +142,7 @@ class Upload(Machine[State, Event]):
         self.fire(Event.LAST)
 
     def discard(self) -> None:
-        """Nobody wants it any more."""
+        """It is not wanted any more."""
         self.fire(Event.DISCARD)
 
     # --- actions --------------------------------------------------------------------------------

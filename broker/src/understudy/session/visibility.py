@@ -1,7 +1,7 @@
 """What a client may know of, and whose temporary queues it may touch.
 
-Asking is no permission of its own, so whoever has none at all on an address is told nothing of it,
-not even whether it is there: the refusal is the same for what exists and what does not. A temporary
+Asking is no permission of its own, so a client that has none at all on an address learns nothing of it,
+not even whether it exists: the refusal is the same for what exists and what does not. A temporary
 queue is its maker's: another user needs ``manage`` to consume from it or to delete it, whatever the
 roles allow on names of that form (docs/security.md, class 9c).
 
@@ -90,7 +90,7 @@ def check_own(queue: Queue, connection: ConnectionScope, security: SessionSecuri
     """Nothing if the queue is not temporary, or made on this connection or by this user.
 
     Raises:
-        NotAuthorized: it is somebody else's.
+        NotAuthorized: it belongs to another connection.
     """
     if not queue.temporary or connection.temporary_queues.get(queue.name) is queue:
         return

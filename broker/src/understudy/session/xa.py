@@ -79,7 +79,7 @@ class XaRequests:
             if branch.state is State.SUSPENDED:
                 branch.fire(Event.LEAVE)
             elif branch.state is not State.IDLE and branch.state is not State.ACTIVE:
-                raise XaError("nobody works in this branch any more", xa_code=XaCode.PROTOCOL)
+                raise XaError("no session works in this branch any more", xa_code=XaCode.PROTOCOL)
         else:
             self._leave()
             self._ended = branch

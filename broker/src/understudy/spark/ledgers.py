@@ -16,7 +16,7 @@ from typing import Final
 from urllib.parse import unquote, urlsplit
 
 from pyspark.sql import Column, DataFrame, SparkSession, Window
-from pyspark.sql import functions as F  # noqa: N812  (the name everybody uses)
+from pyspark.sql import functions as F  # noqa: N812  (the usual name)
 
 from understudy.errors import ConfigError
 from understudy.ledger import (

@@ -32,7 +32,7 @@ _LOCAL: Final = re.compile(r"local(?:\[(\*|[1-9][0-9]{0,3})(?:,[0-9]{1,3})?\])?"
 
 
 def require_spark() -> None:
-    """Make sure everything a session needs is there, before Spark fails in a way nobody understands.
+    """Make sure everything a session needs is there, before Spark fails with an unclear error.
 
     Raises:
         ConfigError: something is missing; says what and how to get it.

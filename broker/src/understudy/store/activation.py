@@ -143,7 +143,7 @@ def _create_first_segment(
     disk: Disk, directory: str, header: SegmentHeader, record: bytes, names: list[str], ends: list[SegmentEnd]
 ) -> SegmentFile:
     """The segment of the new epoch. On a full disk what is no part of the log makes room for it:
-    without a segment nobody could be served, and so nothing be freed.
+    without a segment no client could be served, and so nothing be freed.
     """
     try:
         return create_segment(disk, directory, header, record)

@@ -1,8 +1,8 @@
-"""Compacting the log of a store that nobody serves from (``understudy data compact``).
+"""Compacting the log of a store that no node serves from (``understudy data compact``).
 
 The consolidator run to its end: an epoch of our own, snapshots, dropped segments, messages copied
 forward, a clean close. Whatever interrupts it, the store is one that any node can open; beginning
-again goes on. Large messages are left alone: their files belong to whoever activates next.
+again goes on. Large messages are left alone: their files belong to the node that activates next.
 
 ``plan`` says what would be done and only reads.
 

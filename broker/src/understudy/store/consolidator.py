@@ -318,7 +318,7 @@ class Consolidator:
 
     def _drop(self) -> _Run:
         """Give up segments before the older snapshot in which the newer one found nothing alive, and snapshots
-        that nobody can use any more.
+        that no reader can use any more.
         """
         # the only one stands for nothing: should it be damaged, the log alone must do
         complete = self._snapshots[1].number if len(self._snapshots) > 1 else 0

@@ -288,9 +288,7 @@ class DamageReader:
         record = self.passed.get((cursor.number, offset))
         return record.length if record is not None else self.known.length_at(cursor.number, cursor.epoch, offset)
 
-    def pass_over(
-        self, state: StoreState, cursor: Cursor, links: Sequence[Link], stop: Stop, nobody_writes: bool
-    ) -> bool:
+    def pass_over(self, state: StoreState, cursor: Cursor, links: Sequence[Link], stop: Stop, lock_held: bool) -> bool:
         """Go behind the damaged records at the cursor, if that is allowed; whether it was.
 
         Args:
@@ -298,16 +296,16 @@ class DamageReader:
             cursor: In front of something that is no valid record.
             links: The cursor's segment, and the later ones of the log.
             stop: Why reading stopped.
-            nobody_writes: The caller holds the store's lock.
+            lock_held: The caller holds the store's lock.
         """
         self.helps = False
         link, following = links[0], links[1] if len(links) > 1 else None
-        if not cursor.sequence or (stop is not Stop.BAD and not nobody_writes and link.end is None):
+        if not cursor.sequence or (stop is not Stop.BAD and not lock_held and link.end is None):
             # while a node writes, what looks unfinished mostly is
             return False
         # a segment prepared ahead proves nothing
         ended = link.end is not None or bool(self._first_sequence(following))
-        settled = nobody_writes or ended
+        settled = lock_held or ended
         self.refresh()
         if not settled and not self.known.touches(cursor.number, cursor.epoch):
             return False

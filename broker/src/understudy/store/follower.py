@@ -1,11 +1,11 @@
 """Reading a log that another node writes, strictly read-only; also cold recovery.
 
-``poll`` applies what has become readable since the last time. A passive node polls for ever, so
+``poll`` applies what has become readable since the last time. A passive node polls all the time, so
 that taking over costs the unread tail; a node that starts cold polls until it is caught up. Then,
 holding the store's lock, ``finish`` reads the rest and decides what the last bytes are: a torn
 tail, which is not part of the log, or damage, which is an error (docs/journal-format.md s. 2.3).
 
-While somebody may be writing, an unreadable record at the tail is only "not yet": it may be half
+While another node may be writing, an unreadable record at the tail is only "not yet": it may be half
 written or half visible. When the writer turns out to have written less than was read here (a new
 epoch ends a segment earlier, the beginning was trimmed past our position, or the disk lost bytes
 that were only cached), the follower starts over from the beginning: ``state`` is a new object.
@@ -62,7 +62,7 @@ class Follower:
         Args:
             disk: Where the store is.
             directory: Absolute path of the store.
-            node_id: Whose log it must be; None for anybody's.
+            node_id: Whose log it must be; None for any.
             id_cache_size: Duplicate ids kept per address.
             quarantine: Pass over damaged records whose extent is known (``damage``).
         """
@@ -168,7 +168,7 @@ class Follower:
 
     def finish(self) -> None:
         """Read to the end of the log and decide what its last bytes are. Only with the store's
-        lock held: nobody else may be writing.
+        lock held: no other node may be writing.
 
         Raises:
             As ``poll``, and JournalCorrupt for damage near the end.
@@ -238,7 +238,7 @@ class Follower:
         self.chain = chain
         self._names = names
         if self.state.removable:
-            # who follows for ever must not remember for ever
+            # a node may follow for years: what is gone must not be remembered
             removable, present = self.state.removable.items(), set(names)
             self.state.removable = {number: of for number, of in removable if segment_name(number, of) in present}
 

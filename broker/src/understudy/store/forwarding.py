@@ -1,6 +1,6 @@
 """Where messages lie that were copied out of a segment which is gone.
 
-Whoever holds a reference keeps the location it was given, in memory, in a page file or with a
+The holder of a reference keeps the location it was given, in memory, in a page file or with a
 consumer. Only when a message is read and its segment is gone is the location looked up here.
 
 A table for each source segment, kept while any message of it is live. Nothing of it outlives the

@@ -17,7 +17,7 @@ Invariants: batches of one journal reach the disk in order, one at a time; seque
 consecutive; a failed write or sync is final (``failure``), nothing is released after it, and
 appending raises it.
 
-Not here: what records mean, activation (``activation``), who may append when the disk is full
+Not here: what records mean, activation (``activation``), what may be appended when the disk is full
 (``message_store``). The fast paths there use the attributes marked *hot*.
 """
 
@@ -366,7 +366,7 @@ class Journal:
 
     def gathers(self) -> bool:
         """Whether to wait one turn before the next ``flush``: what is collected is less than the batch
-        before, so others who waited for that are likely to be heard of by then. Syncs cost more than turns.
+        before, so clients that waited for that are likely to send by then. Syncs cost more than turns.
         """
         if self._gathered or not self.parts or self._queue or self._under_way is not None:
             return False

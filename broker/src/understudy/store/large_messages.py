@@ -14,7 +14,7 @@ Invariants: at most ``LARGE_BACKLOG_BYTES_PAUSE`` and a step of one body are in 
 sender is held up by ``LargeFile.backlog_bytes``; a file without references and without an unfinished
 message is on its way out; after a crash ``begin`` removes what no reference names.
 
-Not here: the message (``message.LargeMessage``), who sends it (``session.upload``) or gets it
+Not here: the message (``message.LargeMessage``), receiving it (``session.upload``) and delivering it
 (``session.large_delivery``).
 """
 
@@ -87,7 +87,7 @@ class LargeMessages:
         self._retention = retention
         self.unfinished_max = LARGE_MESSAGES_UNFINISHED_MAX if unfinished_max is None else unfinished_max
         self._not_logged: set[int] = set()
-        """Files of messages that are not durable: no record names them, so nobody could send them again."""
+        """Files of messages that are not durable: no record names them, so they are lost with this process."""
         self._context: OperationContext | None = None
         self._references: dict[int, int] = {}
         """File id to references, unfinished deliveries included."""
@@ -438,7 +438,7 @@ class LargeReader:
         self._offset = self._crc = 0
 
     def pause(self) -> None:
-        """Let go of the file until it is read on: who waits for credits keeps none open."""
+        """Let go of the file until it is read on: a delivery that waits for credits keeps none open."""
         file, self._file = self._file, None
         if file is not None:
             with suppress(StoreError):

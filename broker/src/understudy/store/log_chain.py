@@ -77,7 +77,7 @@ def read_chain(disk: Disk, directory: str, names: list[str], node_id: NodeId | N
         disk: Where the store is.
         directory: Of the segments; only read.
         names: What the directory holds.
-        node_id: Whose log it must be; None for anybody's.
+        node_id: Whose log it must be; None for any.
 
     Raises:
         JournalCorrupt: a header or the first record of the newest epoch is damaged.

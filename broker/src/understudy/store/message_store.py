@@ -237,7 +237,7 @@ class MessageStore:
     # --- ids and positions ----------------------------------------------------------------------
 
     def next_id(self) -> int:
-        """A new id for a message, queue, address or transaction, unique for ever."""
+        """A new id for a message, queue, address or transaction, never used again."""
         self._last_id += 1
         return self._last_id
 

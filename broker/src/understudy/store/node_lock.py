@@ -1,13 +1,13 @@
 """The lock files of a store and the state byte in them (artemis-ha s. 2.1 and 2.6).
 
-``server.lock`` holds who the store belongs to and what its last owner was doing: byte 0 the state,
+``server.lock`` holds the node id of the store and the state of its last owner: byte 0 the state,
 bytes 1 and 2 ``0``, bytes 3 to 18 the node id as a raw UUID. ``serverlock.1`` is locked as long as
 a node is active, ``serverlock.2`` by the one next in line. ``server.lock`` itself is locked
 only while the very first node chooses the id: the state is one byte, written and read whole, and the
 file is opened anew for each, which on a network file system brings what others have written.
 
 Being active is *proved*, not believed: ``lost`` asks the locks again and compares the modification
-time of ``server.lock`` with our own last write; a node that activates touches it, so whoever was
+time of ``server.lock`` with our own last write; a node that activates touches it, so a node that was
 active before and did not notice finds out.
 
 Not here: when to ask, and what follows from the answer (``ha.shared_store``).

@@ -7,11 +7,11 @@ does not know says nothing.
 
 Invariants: ``durable <= appended``; a waiting call's sequence is above ``durable``; waiting
 sequences do not fall, so those that wait are released in the order in which they asked. A bug in
-one of them costs whoever it was for and delays nobody else: ``met_bug`` of the first object among
-the call and its arguments that has it, or of the one they are bound to, is told. Who asks for the
-promise and who is told of the bug is found out only then, so it costs nothing per call.
+one of them ends the object that it was for and delays no other: ``met_bug`` is called of the first object
+among the call and its arguments that has it, or that they are bound to. That object is looked for only then,
+so it costs nothing per call.
 
-Not here: who writes, syncs or replicates; they call ``advance``.
+Not here: writing, syncing and replicating; they call ``advance``.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from understudy.errors import BrokerError
 
 
 class OperationContext:
-    """Durable up to where, and who waits for more."""
+    """The sequence that is durable, and the calls that wait for a later one."""
 
     __slots__ = ("_waiting", "appended", "durable", "failure", "released")
 
@@ -70,7 +70,7 @@ class OperationContext:
 
         Raises:
             BrokerError: of a released call; the node can go on no longer.
-            Exception: the first bug that nobody could be told of, behind the last call.
+            Exception: the first bug that answers no call, behind the last call.
         """
         if self.failure is not None or sequence <= self.durable:
             return
@@ -100,7 +100,7 @@ class OperationContext:
 
 
 def _tell_owner(bug: Exception, call: Callable[..., None], args: tuple[Any, ...]) -> Exception | None:
-    """Tell whoever the call was for; what remains to be told to somebody else."""
+    """Report a bug to the object that the call was for; returns what is left to report."""
     for each in (call, *args):
         while isinstance(each, partial):
             each = each.func

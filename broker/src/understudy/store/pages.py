@@ -35,7 +35,7 @@ _CRC: Final = struct.Struct("<I")
 _BUFFER_BYTES: Final = 64 * 1024
 #: Page files kept open.
 _OPEN_FILES_MAX: Final = 64
-#: Files of earlier activations removed at a time, and the pause between, so that nobody waits.
+#: Files of earlier activations removed at a time, and the pause between, so that no client waits.
 _REMOVED_AT_ONCE: Final = 4
 REMOVE_PAUSE_MS: Final = 20
 #: Smallest and largest page file.
@@ -44,7 +44,7 @@ _FILE_BYTES_MAX: Final = 1024**3
 
 
 class _PageFile:
-    """One file. ``uses`` are records that somebody still needs."""
+    """One file. ``uses`` are records that are still needed."""
 
     __slots__ = ("chain", "path", "size", "uses", "written")
 
@@ -170,7 +170,7 @@ class Pages:
 
     def begin_file(self, chain: PageChain) -> int:
         """A new file for a chain; its number."""
-        # every time: it costs little, and somebody may have tidied up
+        # every time: it costs little, and an operator may have removed it
         self._disk.make_directory(self._directory)
         self._number += 1
         number = PAGE_SEGMENT + self._number
@@ -244,7 +244,7 @@ class PageChain:
         self.buffer = bytearray()
         """Stored and not written yet: the end of that file."""
         self.file_count = 0
-        """Files of this chain that somebody still needs."""
+        """Files of this chain that are still needed."""
 
     def store(self, data: bytes, uses: int = 1) -> Location | None:
         """Keep bytes until they were released ``uses`` times; None when the disk takes nothing."""

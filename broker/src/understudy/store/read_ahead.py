@@ -1,7 +1,7 @@
 """Reading messages back: one read for a run of records that lie next to each other.
 
 A deep queue is drained in the order it was filled, so the message behind the one that is asked for
-mostly lies behind it in the log too. Whoever reads says what it will ask for next; what of that is
+mostly lies behind it in the log too. A reader says what it will ask for next; what of that is
 near enough is read at once and kept until the next read. One reader serves one queue, so queues
 do not take each other's run away; what it holds is bounded.
 

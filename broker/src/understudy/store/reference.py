@@ -12,7 +12,7 @@ from understudy.message import Message
 
 Location = NewType("Location", int)
 """Where a record lies in the log, in one small integer: segment number, offset and length of the
-record. Made by ``pack_location``; meaningless to anybody but the store, except that it lasts as
+record. Made by ``pack_location``; meaningless outside of the store, except that it lasts as
 long as the segment does.
 """
 

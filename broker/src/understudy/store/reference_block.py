@@ -1,7 +1,7 @@
 """A run of a queue's waiting references: open as columns, packed in memory, or spilled to a page.
 
 What the rows say never changes once the block is closed, so packing and spilling write it once;
-which of them are gone, were put back or counted again is kept here beside it. Whoever walks a
+which of them are gone, were put back or counted again is kept here beside it. A caller that walks a
 packed block gets its columns made anew (``open``) and lets go of them: a scan of a deep queue
 costs one block of memory at a time.
 

@@ -2,7 +2,7 @@
 
 A node that starts on a full disk needs a segment for its new epoch before it can let consumers
 empty the store. The reserve is that room. It is no part of the log (docs/journal-format.md s. 1)
-and holds nothing; who removes it needs the store's lock.
+and holds nothing; it is removed only with the store's lock held.
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 
 A store that was rolled back to an older copy, or that lost its newest epochs, looks whole: it is only shorter than it
 was. So each node keeps the highest (epoch, sequence) that it knows to be durable in a file of its instance directory,
-outside of the store, and refuses a store that is behind, at its start and before it activates. An operator who wants
-the older state accepts it with ``understudy accept-store``. ADR 0031.
+outside of the store, and refuses a store that is behind, at its start and before it activates. An operator accepts the
+older state with ``understudy accept-store``. ADR 0031.
 
 What counts as durable: a node that is active notes what its syncs have confirmed. A node that follows notes a batch
 once a later one is in the log: a batch is begun when the one before is synced. Where the configuration does not sync

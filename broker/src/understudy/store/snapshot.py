@@ -1,7 +1,7 @@
 """A snapshot's own file: its name, header, records, and reading it back (docs/journal-format.md s. 7).
 
 What a snapshot says is a ``StoreState``. ``SnapshotEncoder`` makes the bytes, in parts of bounded size;
-``SnapshotReader`` cuts and checks bytes somebody else has read; ``apply_part`` puts one record into a
+``SnapshotReader`` cuts and checks bytes that its caller has read; ``apply_part`` puts one record into a
 state. A reader either gets everything up to the END record or ``JournalCorrupt`` with the offset.
 
 Not here: when and from what snapshots are made (``consolidator``), which one is used (``follower``).

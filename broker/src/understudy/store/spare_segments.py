@@ -8,7 +8,7 @@ small batch ``zero`` overwrites the next piece of the next segment, on the write
 written in large batches gains nothing and has no piece overwritten.
 
 Invariants: numbers are consecutive; a segment is READY only when its file is whole and synced; zeros go
-only into a segment that nobody has taken, or before the first batch of who took it (the writer keeps
+only into a segment that is not in use, or before the first batch that is written to it (the writer keeps
 the order).
 
 Not here: what is written into them, when they are sealed (``journal``).
@@ -36,7 +36,7 @@ from understudy.store.segment import (
 
 #: How long after the disk was full the next segment is asked for again.
 PREPARE_RETRY_MS: Final = 1_000
-#: Most segments prepared ahead: whoever takes over looks into each of them.
+#: Most segments prepared ahead: a node that takes over looks into each of them.
 AHEAD_MAX: Final = 4
 #: Zeros written at once: a batch that comes meanwhile waits for so much.
 ZEROS_BYTES: Final = 256 * 1024
@@ -180,7 +180,7 @@ class SpareSegments:
 
     def keep_reserve(self) -> None:
         """Once the spare is there, or the reserve was used: room for the first segment and the spare of
-        whoever activates on a full disk. Without it the journal goes on, and asks again with the next spare.
+        a node that activates on a full disk. Without it the journal goes on, and asks again with the next spare.
         """
         size_bytes = 2 * self._segment_bytes
 

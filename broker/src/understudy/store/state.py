@@ -206,7 +206,7 @@ class StoreState:
 
     def large_files(self) -> dict[int, int]:
         """File id to the number of references to that large message, ``adds`` of open transactions
-        included; to be asked before anybody takes references.
+        included; to be asked before references are taken.
         """
         files: Counter[int] = Counter()
         for backlog in self.references.values():

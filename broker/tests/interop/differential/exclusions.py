@@ -117,13 +117,13 @@ RING_THAT_LENDS = Exclusion(
 )
 EXPIRED_IN_KINDS = Exclusion(
     "messages that have expired already, at last-value and ring queues",
-    "they count until somebody notices, which is the broker's affair as long as no consumer asks",
+    "they count until the expiry is noticed, which is up to the broker as long as no consumer asks",
 )
 COUNT_OF_LAST_VALUES = Exclusion(
     "message counts of last-value queues",
     "Artemis does not count what is being delivered there; here it counts as anywhere",
 )
-XA_ROLLBACK_OF_NOBODY = Exclusion(
+XA_ROLLBACK_OF_UNKNOWN = Exclusion(
     "rolling back an unknown branch in the middle of another",
     "Artemis rolls back the other; here nothing is undone",
 )
@@ -132,7 +132,7 @@ DUE_AT_ONCE = Exclusion(
     "they queue up here; Artemis puts what is due before what waits",
 )
 BROWSED_LOANS = Exclusion(
-    "browsers of non-destructive queues while somebody consumes",
+    "browsers of non-destructive queues while a client consumes",
     "what is lent stays in the queue here (ADR 0012), so browsers see it; Artemis hides it",
 )
 BLANK_SELECTORS = Exclusion(
@@ -149,7 +149,7 @@ REFUSED_FILTERS_OF_QUEUES = Exclusion(
 )
 LOANS_GIVEN_BACK = Exclusion(
     "rolling back, or a second consumer, at a non-destructive queue",
-    "everybody sees everything, at once and again (manual, ADR 0012); Artemis holds back what is being "
+    "every consumer sees every message, at once and again (manual, ADR 0012); Artemis holds back what is being "
     "delivered and does not offer it again",
 )
 XA_LOCAL_OUTCOME = Exclusion(
@@ -159,12 +159,12 @@ XA_LOCAL_OUTCOME = Exclusion(
 )
 WHEN_EXPIRY_IS_NOTICED = Exclusion(
     "messages that have expired already while a consumer there cannot take any",
-    "Artemis looks at the head of the queue also for consumers without credits; here it is looked at for who "
-    "can take it, and by the scan",
+    "Artemis looks at the head of the queue also for consumers without credits; here it is looked at for "
+    "consumers that can take it, and by the scan",
 )
 BROWSED_LATER = Exclusion(
     "what a browser sees of messages that came after it, or were given back",
-    "nobody promises whether a browser is a snapshot; where a new message lies before its place Artemis shows"
+    "the manual does not say whether a browser is a snapshot; where a new message lies before its place Artemis shows"
     " it and ours does not",
 )
 PRIORITIES_IN_TRANSACTIONS = Exclusion(
@@ -190,9 +190,10 @@ XA_REFUSED_SENDS = Exclusion(
 )
 GROUPS_OF_LOANS = Exclusion(
     "group-first-key of non-destructive queues",
-    "groups mean nothing where everybody sees everything (ADR 0012); Artemis marks the first message all the same",
+    "groups mean nothing where every consumer sees every message (ADR 0012); Artemis marks the first message all the"
+    " same",
 )
-SOMEBODY_ELSES_TEMPORARY_QUEUE = Exclusion(
+TEMPORARY_QUEUE_OF_ANOTHER_CONNECTION = Exclusion(
     "consumers of another connection's temporary queue",
     "they are told when it goes; Artemis leaves them as they are",
 )
@@ -218,7 +219,8 @@ GATED_LAST_VALUES = Exclusion(
 )
 ROLLBACK_AMONG_OTHERS = Exclusion(
     "rolling back a consumer that is not alone at its queue",
-    "what is given back goes to whoever has the right to it; Artemis stops the session meanwhile, so others may get it",
+    "what is given back goes to the consumer whose turn it is; Artemis stops the session meanwhile, so others may get"
+    " it",
 )
 SIZE_UNKNOWN = Exclusion(
     "large messages whose last piece does not say how long the body is",
@@ -235,7 +237,7 @@ FIRST_OF_LARGE = Exclusion(
 )
 BUSY_GROUPS = Exclusion(
     "several consumers of a queue with message groups, one of them with credits that end",
-    "what waits for the consumer of its group holds up nobody else's messages; at Artemis it may",
+    "what waits for the consumer of its group holds up no messages of others; at Artemis it may",
 )
 DIVERT_AGAIN = Exclusion(
     "creating a divert of a name that there is",
@@ -256,7 +258,7 @@ HALF_DIVERTED = Exclusion(
 )
 TURNS_OF_QUEUES = Exclusion(
     "address::queue where an address has several anycast queues, and whose turn it is there after a restart",
-    "the turn is not passed on here by what names its queue; at Artemis it is. Nobody keeps it over a restart",
+    "the turn is not passed on here by what names its queue; at Artemis it is. Neither keeps it over a restart",
 )
 NAME_TAKEN = Exclusion(
     "anycast messages to an address without a queue while another address has a queue of that name",
@@ -278,13 +280,13 @@ COVERED_WITHOUT_QUEUE = Exclusion(
 MADE_ON_THE_WAY = Exclusion(
     "addresses that came with a queue, and routing types that came with a message, over a restart or where"
     " auto-delete-addresses is off",
-    "the setting holds whoever deletes the last queue, and what was answered to exist is there after a restart;"
+    "the setting holds however the last queue is deleted, and what was answered to exist is there after a restart;"
     " Artemis deletes such addresses all the same and forgets such routing types",
 )
 STOPPED_DELIVERIES = Exclusion(
     "deliveries that are outstanding when a broker is stopped",
     "their clients may have seen them, so the next delivery says that it is not the first, as after any lost"
-    " connection; Artemis forgets them. After SIGKILL nobody knows",
+    " connection; Artemis forgets them. After SIGKILL it is unknown",
 )
 NAMED_AFTER_PLAIN = Exclusion(
     "address::queue right after the address alone, or the other way round, from one session",
@@ -297,7 +299,7 @@ READ_BACK = Exclusion(
 )
 PAGED_AND_SCHEDULED = Exclusion(
     "scheduled messages at addresses that page",
-    "nobody sees them before their time; Artemis shows them to browsers while they are in a page",
+    "no client sees them before their time; Artemis shows them to browsers while they are in a page",
 )
 PAGED_AND_COMMITTED = Exclusion(
     "several producers at an address that pages, one of them transacted",
@@ -325,7 +327,7 @@ EXCLUSIVE_SELECTORS = Exclusion(
     "all messages are for one consumer (manual), so what its selector leaves waits; Artemis gives it to the others",
 )
 BROWSED_IN_PAGES = Exclusion(
-    "browsers of queues that page while somebody consumes",
+    "browsers of queues that page while a client consumes",
     "what is delivered is no more in the queue; Artemis shows it as long as it is in a page",
 )
 IDLE_AT_START = Exclusion(

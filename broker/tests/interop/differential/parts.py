@@ -45,7 +45,7 @@ class World:
     deep: bool = False
     """Messages are so large that a few of them fill their address, which pages."""
     expiring: bool = False
-    """Messages may have expired; then whoever consumes can always take them."""
+    """Messages may have expired; then a consumer can always take them."""
 
     def add(self, step: steps.Step) -> None:
         self.steps.append(step)

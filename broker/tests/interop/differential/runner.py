@@ -67,7 +67,7 @@ class Runner:
     def run(self, program: steps.Program) -> list[Observation]:
         """What was seen of each step, and of the end."""
         for _ in self.stages(program):
-            raise AssertionError("nobody restarts this broker")
+            raise AssertionError("this broker is not restarted")
         return self.seen
 
     def stages(self, program: steps.Program) -> Iterator[None]:
@@ -276,7 +276,7 @@ class Runner:
         return isinstance(known, packets.QueueQueryResponse) and known.exists and known.address != address
 
     def _takes_turns(self, session: Session, step: steps.Consume) -> bool:
-        """Whether somebody consumes there with the same right, or browses among them
+        """Whether another consumer has the same right there, or a browser is among them
         (``exclusions.TURNS``, ``BROWSED_LOANS``).
         """
         queue = step.queue.rpartition("::")[2]
@@ -293,7 +293,7 @@ class Runner:
             alone = not known.durable and queue not in self._makers  # exclusions.BROWSED_ALONE
             return bool(known.non_destructive) or paged or alone  # exclusions.BROWSED_IN_PAGES
         if self._makers.get(queue, step.session) != step.session:
-            return True  # exclusions.SOMEBODY_ELSES_TEMPORARY_QUEUE
+            return True  # exclusions.TEMPORARY_QUEUE_OF_ANOTHER_CONNECTION
         if known.exclusive:  # exclusions.EXCLUSIVE_SELECTORS
             return any(other.selective or step.selector is not None for other in others)
         return any(
@@ -391,9 +391,9 @@ class Runner:
         return self._ask(session, packets.Rollback(step.last_delivered))
 
     def _among_others(self, session: Session) -> bool:
-        """Whether somebody else consumes where it does (``exclusions.ROLLBACK_AMONG_OTHERS``)."""
-        everybody = [consumer for each in self._sessions.values() for consumer in each.consumers.values()]
-        queues = [consumer.queue for consumer in everybody if not consumer.browse]
+        """Whether another session consumes where it does (``exclusions.ROLLBACK_AMONG_OTHERS``)."""
+        all_consumers = [consumer for each in self._sessions.values() for consumer in each.consumers.values()]
+        queues = [consumer.queue for consumer in all_consumers if not consumer.browse]
         return any(queues.count(consumer.queue) > 1 for consumer in session.consumers.values() if not consumer.browse)
 
     @staticmethod
@@ -444,7 +444,7 @@ class Runner:
         if request == "Rollback" and self._among_others(session):
             return "skipped"
         if request == "Rollback" and session.branch and step.branch not in self._undecided:
-            return "skipped"  # exclusions.XA_ROLLBACK_OF_NOBODY
+            return "skipped"  # exclusions.XA_ROLLBACK_OF_UNKNOWN
         if request == "Start":
             self._undecided.add(step.branch)
         elif request in ("Commit", "Rollback") and session.branch != step.branch:
@@ -566,7 +566,7 @@ class Runner:
             if consumer.received and not step.browse:
                 session.link.ask(packets.Acknowledge(step.consumer, consumer.received[-1], True))
             session.link.ask(packets.ConsumerClose(step.consumer))
-        if not step.browse:  # of dead letters the order in time between queues is nobody's promise
+        if not step.browse:  # the order in time of dead letters of different queues is not promised
             news = sorted(news, key=repr)
         return news
 

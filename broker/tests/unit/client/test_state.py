@@ -55,7 +55,7 @@ def test_greeting() -> None:
     assert drive.core.data_to_send() == b""
 
 
-def test_nobody_there() -> None:
+def test_no_connector_answers() -> None:
     drive = Drive("(tcp://a:1,tcp://b:1)")
     drive.core.connect(drive.connected)
     drive.refuse(LOST)
@@ -340,7 +340,7 @@ def test_a_node_that_is_still_starting_is_asked_again_while_restoring() -> None:
     drive.sent_one(CreateSession)
     drive.answer(1, ExceptionResponse(112, "starting"))
     drive.tick(1000)
-    assert drive.core.state is State.WAITING, "not for ever"
+    assert drive.core.state is State.WAITING, "not without limit"
 
 
 def test_a_retry_put_off_dies_with_its_transport() -> None:
@@ -423,7 +423,7 @@ def test_close_with_a_session_put_off() -> None:
     drive.core.open_session(SessionOptions(), outcome)
     drive.answer(1, ExceptionResponse(112, "starting"))
     drive.core.close()
-    assert isinstance(outcome.error, ObjectClosed), "nobody is left waiting"
+    assert isinstance(outcome.error, ObjectClosed), "no caller is left waiting"
 
 
 def test_a_request_waits_for_the_failover_as_long_as_it_may() -> None:

@@ -1,7 +1,7 @@
-"""What the schema calls implemented is read by somebody.
+"""Every row that the schema calls implemented is used by the code.
 
 Goal: "yes" in docs/configuration.md is never a wish. Method: ``ast`` over the source; the field of
-every implemented row must be used outside the configuration room. It cannot tell whether it is used
+every implemented row must be used outside of the package ``config``. It cannot tell whether it is used
 well, only that it is not forgotten.
 """
 

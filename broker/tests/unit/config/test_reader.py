@@ -115,7 +115,7 @@ def test_a_cluster_connection() -> None:
     )
     assert found.configuration.connector("peer").port == 1
     with pytest.raises(KeyError):
-        found.configuration.connector("nobody")
+        found.configuration.connector("missing")
 
 
 @pytest.mark.parametrize("head", ["", "<cluster-password>CHANGE ME!!</cluster-password>", "<cluster-password/>"])

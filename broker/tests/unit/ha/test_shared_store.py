@@ -239,7 +239,7 @@ def test_backup_that_may_not_restart_ends_after_failback(time: ManualTime) -> No
     assert two.ended == [None]
 
 
-def test_primary_that_asked_and_died_does_not_leave_nobody(time: ManualTime) -> None:
+def test_a_primary_that_asked_and_died_does_not_leave_the_pair_passive(time: ManualTime) -> None:
     _, one, two = pair(time)
     one.crash()
     time.advance(1_000)
@@ -306,7 +306,7 @@ def test_nothing_is_confirmed_on_an_old_proof(time: ManualTime) -> None:
 
 @pytest.mark.parametrize("slow_answers", [1, LOCK_PROOF_ATTEMPTS])
 def test_a_proof_is_as_old_as_the_question(time: ManualTime, slow_answers: int) -> None:
-    """A store that hangs while it is asked proves nothing about now: it is asked again, and not for ever."""
+    """A store that hangs while it is asked proves nothing about now: it is asked again, and not without limit."""
     _, one, _ = pair(time)
     one.policy._cancel()  # only what is asked for a confirmation counts here
     time.advance(LOCK_PROOF_MS + 1)

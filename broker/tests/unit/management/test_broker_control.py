@@ -29,7 +29,7 @@ from understudy.wire.core import packets
 from understudy.wire.core.transport import TransportConfiguration
 
 
-class KnowsNobody(NoSecurity):
+class RefusesAllUsers(NoSecurity):
     """A policy without users."""
 
     def begin(self, user: str | None, password: str | None) -> Principal:
@@ -204,7 +204,7 @@ def test_closing_connections(operation: str, value: str, missing: str) -> None:
     assert (client.connection.closed, other.connection.closed) == (True, False)
 
 
-def test_an_empty_address_does_not_mean_everybody() -> None:
+def test_an_empty_address_does_not_mean_all_connections() -> None:
     node = ManagedWorld()
     client = connected(node)
     assert "no address" in node.refused("broker", "closeConnectionsForAddress", "")
@@ -284,7 +284,7 @@ def test_sending_to_an_address_and_to_one_queue() -> None:
 
 
 def test_a_named_sender_needs_its_password_and_its_permission() -> None:
-    node = ManagedWorld(security=KnowsNobody())
+    node = ManagedWorld(security=RefusesAllUsers())
     node.world.queue("q")
     for _ in range(FAILURES_OF_USER_MAX):
         assert "who?" in node.refused("queue.q", "sendMessage", None, 3, "x", True, "eve", "guess")

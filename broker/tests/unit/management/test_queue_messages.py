@@ -163,7 +163,7 @@ def test_moving_keeps_every_message_once() -> None:
 
 @pytest.mark.parametrize("operation", ["retryMessages", "retryMessage", "moveMessages", "moveMessage", "copyMessage"])
 def test_messages_go_only_where_the_requester_may_send(operation: str) -> None:
-    """An operator who may manage a queue gets no message past the permissions of another address."""
+    """An operator that may manage a queue gets no message past the permissions of another address."""
     node, queue = loaded(3)
     target = node.world.queue("other")
     if operation.startswith("retry"):

@@ -36,7 +36,7 @@ from understudy.wire.core.codec import encode
 from understudy.wire.core.codes import code_of
 from understudy.wire.core.transport import TransportConfiguration
 
-#: What a stranger may ask: who is there, and to be let in.
+#: Requests allowed before login: the topology, and the login itself.
 OPEN_TO_STRANGERS = {
     (0, p.Ping), (0, p.SubscribeTopology), (0, p.SubscribeTopologyV2), (1, p.CheckForFailover),
     (1, p.CreateSession), (1, p.CreateSessionV2), (1, p.ReattachSession), (3, p.ClusterHello),
@@ -51,7 +51,7 @@ class Entropy:
         return next(self._numbers).to_bytes(length_bytes, "big")
 
 
-class NobodyComesIn(RoleSecurity):
+class RefusesAllLogins(RoleSecurity):
     """Security is on and there are no users."""
 
     def __init__(self) -> None:
@@ -73,7 +73,7 @@ def everything_of(node: CoreNode) -> tuple[Any, ...]:
 @pytest.mark.parametrize("packet", sample_packets(), ids=lambda packet: type(packet).__name__)
 def test_a_stranger_changes_nothing(packet: p.Packet, channel_id: int) -> None:
     """Every packet on every kind of channel before a login: nothing is made, nothing is told."""
-    node = CoreNode(security=NobodyComesIn())
+    node = CoreNode(security=RefusesAllLogins())
     node.world.queue("orders")
     node.world.session().send(text("precious", "orders"))
     before = everything_of(node)
@@ -97,7 +97,7 @@ def test_a_stranger_changes_nothing(packet: p.Packet, channel_id: int) -> None:
 
 @pytest.mark.parametrize("length", [0xFFFFFFFF, 0x7FFFFFFF, 0x80000000, FRAME_BYTES_BEFORE_LOGIN_MAX - 3, 0, 8])
 def test_a_frame_length_is_judged_before_anything_is_kept(length: int) -> None:
-    node = CoreNode(security=NobodyComesIn())
+    node = CoreNode(security=RefusesAllLogins())
     stranger = node.client()
     with pytest.raises(RemoteProtocolError):
         stranger.handler.receive_data(length.to_bytes(4))
@@ -115,7 +115,7 @@ def test_large_frames_are_for_those_who_have_logged_in() -> None:
         node.client("10.6.6.6:1").handler.receive_data(frame)
 
 
-def test_who_only_trickles_is_dropped_in_time() -> None:
+def test_a_connection_that_only_trickles_is_dropped_in_time() -> None:
     """One byte a second, and a PING now and then: neither extends the time to log in."""
     node = CoreNode()
     stranger = node.client()
@@ -130,7 +130,7 @@ def test_who_only_trickles_is_dropped_in_time() -> None:
 
 
 def test_a_subscription_is_no_proof_of_identity() -> None:
-    """A stranger who is told of the topology and pings has the same time to log in as any other."""
+    """A client that subscribes to the topology and pings has the same time to log in as any other."""
     node = CoreNode()
     stranger = node.client()
     stranger.send(p.SubscribeTopologyV2(False, 136), 0)
@@ -229,7 +229,7 @@ FROM_NODES = (
     "packet", [each for each in sample_packets() if isinstance(each, FROM_NODES)], ids=lambda each: type(each).__name__
 )
 def test_cluster_packets_need_the_cluster_credentials(packet: p.Packet, before: str, channel_id: int) -> None:
-    """No topology announcement, registration, vote or replicated byte of somebody who did not prove them."""
+    """No topology announcement, registration, vote or replicated byte of a peer without the cluster password."""
     node = CoreNode(credentials=ClusterCredentials("cluster", "a secret", Entropy()))
     if isinstance(packet, p.NodeAnnounce):
         packet.node_id = NODE
@@ -276,16 +276,16 @@ USERS = {
         Permission.CREATE_NON_DURABLE_QUEUE, Permission.DELETE_NON_DURABLE_QUEUE, Permission.CONSUME, Permission.SEND,
         Permission.CREATE_ADDRESS, Permission.CREATE_DURABLE_QUEUE,
     }},
-    "nobody": {},
+    "powerless": {},
 }  # fmt: skip
 
 
-#: Of users who are not called like theirs.
+#: Of users whose name differs from their role.
 ROLES = {"other": "temporary"}
 
 
 class Secured(CoreNode):
-    """A node with a user of each kind; who somebody is depends on the name given at the login."""
+    """A node with a user of each kind; the user depends on the name given at the login."""
 
     def __init__(self) -> None:
         matches = sorted({match for grants in USERS.values() for match in grants})
@@ -344,9 +344,9 @@ def test_creating_a_queue_is_no_way_to_change_its_address() -> None:
 
 @pytest.mark.parametrize("name", ["secret", "nothing.of.that.name"])
 @pytest.mark.parametrize("kind", [p.QueueQuery, p.BindingQuery, p.DeleteQueue, "consume", "browse"])
-def test_who_may_nothing_is_told_nothing(kind: Any, name: str) -> None:
+def test_a_user_without_permissions_learns_nothing(kind: Any, name: str) -> None:
     """CVE-2026-57221: what exists and what does not are refused alike."""
-    client = Secured().user("nobody")
+    client = Secured().user("powerless")
     if kind == "consume":
         packet: p.Packet = p.CreateConsumer(1, name, None, False, True, 0)
     elif kind == "browse":
@@ -355,7 +355,7 @@ def test_who_may_nothing_is_told_nothing(kind: Any, name: str) -> None:
         packet = kind(name)
     answer = client.ask(packet, p.ExceptionResponse)
     assert answer.error_code == 105
-    assert answer.message == f"user 'nobody' has no permission on {name!r}"
+    assert answer.message == f"user 'powerless' has no permission on {name!r}"
 
 
 def test_a_hidden_queue_of_a_known_address_stays_hidden_by_its_full_name() -> None:
@@ -434,7 +434,7 @@ def test_a_temporary_queue_is_its_makers() -> None:
 
 
 def test_the_end_of_a_connection_deletes_its_own_temporary_queues_only() -> None:
-    """Somebody deletes the queue and makes a durable one of the name: it must outlive the first's connection."""
+    """Another client deletes the queue and makes a durable one of the name: it must outlive the first's connection."""
     node = Secured()
     owner = with_temporary_queue(node)
     second = node.user("temporary", "10.0.0.1:2")

@@ -31,7 +31,7 @@ class CountingEntropy:
 
 
 def secured() -> CoreNode:
-    """A node that knows ann and ben, who may do everything."""
+    """A node with the users ann and ben, which may do everything."""
     node = CoreNode()
     entropy = CountingEntropy()
     users = {user: PasswordHash.make(user, entropy, CHEAP) for user in ("ann", "ben")}

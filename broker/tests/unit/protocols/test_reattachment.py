@@ -197,7 +197,7 @@ def test_a_name_that_is_taken_stays_with_the_older_session() -> None:
     assert node.client().reattach(last_received=0) == [packets.ReattachSessionResponse(2, True)]
 
 
-def test_names_are_told_to_nobody() -> None:
+def test_names_are_not_disclosed() -> None:
     node, client = loaded()
     client.ask(packets.UniqueAddMetadata("jms-client-id", "x", True), packets.NullResponse)
     other = node.client("10.0.0.2:5000")

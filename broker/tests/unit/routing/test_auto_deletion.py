@@ -1,4 +1,4 @@
-"""Queues and addresses that nobody needs any more."""
+"""Queues and addresses that are not needed any more."""
 
 from __future__ import annotations
 

@@ -100,7 +100,7 @@ def test_without_a_target_the_message_ends() -> None:
     assert world.store.survivors(queue) == []
 
 
-def test_a_target_nobody_listens_to_ends_it_too() -> None:
+def test_a_target_without_a_queue_ends_it_too() -> None:
     world = World(DEAD)
     queue = world.queue()
     world.office.directory.create_address("DLQ", {RoutingType.ANYCAST})
@@ -111,7 +111,7 @@ def test_a_target_nobody_listens_to_ends_it_too() -> None:
 
 
 def test_dead_letters_that_die_on_their_own_address_stay_there() -> None:
-    """With one dead letter address for all, as most have it, whoever fails to look at them must not lose them."""
+    """With one dead letter address for all, as most have it, a consumer that fails on them must not lose them."""
     settings = {"dead_letter_address": "q", "max_delivery_attempts": 1, "auto_create_dead_letter_resources": True}
     world = World({"#": settings})
     queue = world.queue()
@@ -258,7 +258,7 @@ def test_what_was_never_durable_is_moved_without_a_transaction() -> None:
     assert world.store.survivors(expired) == []
 
 
-def test_a_refused_message_that_nobody_wants_may_be_sent_again_with_its_duplicate_id() -> None:
+def test_a_refused_message_without_a_queue_may_be_sent_again_with_its_duplicate_id() -> None:
     """Its id counts behind what it stands for: else the second attempt was a duplicate of a message that is nowhere."""
     world = World({"#": {"dead_letter_address": "DLQ", "send_to_dla_on_no_route": True}})
     dead = world.queue("DLQ")

@@ -81,7 +81,7 @@ def test_every_exclusive_divert_gets_one() -> None:
     assert (waits(queue), waits(first), waits(second)) == ([], [b"m"], [b"m"])
 
 
-def test_an_exclusive_divert_takes_also_what_nobody_wants_then() -> None:
+def test_an_exclusive_divert_takes_messages_without_a_queue_too() -> None:
     world = World({"q": {"auto_create_queues": False}, "nowhere": {"auto_create_addresses": False}})
     queue = world.queue()
     divert(world, "d", target="nowhere", exclusive=True)
@@ -169,7 +169,7 @@ def test_wildcard_addresses() -> None:
     assert [message.properties["_AMQ_ORIG_ADDRESS"] for message in messages(copies)] == ["orders.eu", "orders"]
 
 
-def test_who_names_a_queue_is_diverted_like_everybody() -> None:
+def test_a_message_sent_to_a_named_queue_is_diverted_too() -> None:
     world = World()
     queue, copies, moved = world.queue(), world.queue("copy"), world.queue("moved")
     divert(world, "copying")

@@ -135,7 +135,7 @@ def test_a_page_limit_without_a_policy_is_no_limit() -> None:
 
 
 @pytest.mark.parametrize("away", ["address", "temporary queue"])
-def test_producers_of_an_address_that_goes_do_not_wait_for_ever(away: str) -> None:
+def test_producers_of_an_address_that_goes_stop_waiting(away: str) -> None:
     world = World({"#": {"address_full_policy": "BLOCK", "max_size_bytes": 1}})
     world.queue(temporary=away != "address", durable=False)
     producer = world.session()

@@ -77,7 +77,7 @@ def test_groups_hold_where_consumers_have_selectors() -> None:
 
 
 def test_a_closed_group_is_free_for_those_who_passed_over_it() -> None:
-    """Its owner has no credits left, and nobody else may stand idle because of that."""
+    """Its owner has no credits left, and no other consumer may stand idle because of that."""
     world = World()
     world.queue()
     owner, other = consumer(world), consumer(world)

@@ -138,8 +138,8 @@ def test_a_message_is_refused_whose_queue_cannot_be_made_for_its_name_is_taken(t
     session.send(text("m", "orders", properties={ROUTING_TYPE: 1}), world.answers.of("refused"))
     assert isinstance(world.answers.error("refused"), AddressNotFound)
     assert (queue.message_count, "orders" in world.office.directory.addresses) == (0, False)
-    session.send(text("m", "orders", properties={ROUTING_TYPE: 0}), world.answers.of("nobody listens"))
-    assert world.answers.error("nobody listens") is None
+    session.send(text("m", "orders", properties={ROUTING_TYPE: 0}), world.answers.of("no queue"))
+    assert world.answers.error("no queue") is None
 
 
 def test_the_settings_may_forbid_it() -> None:

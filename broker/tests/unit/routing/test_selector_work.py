@@ -78,7 +78,7 @@ def test_what_a_heavy_selector_takes_costs_its_share_too() -> None:
     assert len(callback_of(session).bodies()) == MESSAGES
 
 
-def test_everybody_else_gets_on() -> None:
+def test_other_clients_are_served_meanwhile() -> None:
     """A consumer without a selector in the same turn, one with a light one in the next."""
     world = world_of("heavy", "light", "plain")
     attacker, light, plain = world.session(), world.session(), world.session()

@@ -1,4 +1,4 @@
-"""Who is let in and who is put out: the acceptor's counts, and a peer that meets a bug of ours."""
+"""Connections that are accepted and dropped: the acceptor's counts, and a peer that meets a bug of ours."""
 
 from __future__ import annotations
 
@@ -115,7 +115,7 @@ def test_the_oldest_that_has_not_logged_in_makes_room() -> None:
     assert len(acceptor.connections) == 3
 
 
-def test_nobody_known_is_put_out() -> None:
+def test_no_connection_that_has_logged_in_is_dropped() -> None:
     acceptor = make([], connections_allowed=2)
     for _ in range(2):
         connection, _ = connect(acceptor)

@@ -130,7 +130,7 @@ def test_files_are_private(tmp_path: Path) -> None:
 @pytest.mark.parametrize("create", [False, True])
 @pytest.mark.parametrize("read_only", [False, True])
 def test_a_symbolic_link_is_not_followed(tmp_path: Path, create: bool, read_only: bool) -> None:
-    """Who may write in the store's directory must not make the node write elsewhere."""
+    """A user that may write in the store's directory must not make the node write elsewhere."""
     precious = tmp_path / "precious"
     precious.write_bytes(b"precious")
     (tmp_path / "segment").symlink_to(precious)

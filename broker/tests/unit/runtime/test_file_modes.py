@@ -15,13 +15,13 @@ def test_private_directories_are_fine_and_absent_ones_too(tmp_path: Path) -> Non
     assert check_directories([str(tmp_path / "journal"), str(tmp_path / "absent")]) == []
 
 
-def test_a_directory_of_the_group_is_told_and_one_of_everybody_refused(tmp_path: Path) -> None:
+def test_a_directory_writable_by_the_group_is_logged_and_one_writable_by_all_refused(tmp_path: Path) -> None:
     directory = tmp_path / "journal"
     directory.mkdir()
     directory.chmod(0o770)
     assert "group" in check_directories([str(directory)])[0]
     directory.chmod(0o777)
-    with pytest.raises(StoreError, match="everybody"):
+    with pytest.raises(StoreError, match="all users"):
         check_directories([str(directory)])
 
 

@@ -81,7 +81,7 @@ def test_a_hash_survives_being_written() -> None:
     assert not read.verify("secret")
 
 
-def test_the_same_password_has_another_hash_for_everybody() -> None:
+def test_the_same_password_has_another_hash_for_each_user() -> None:
     entropy = CountingEntropy()
     assert PasswordHash.make("x", entropy, CHEAP).digest != PasswordHash.make("x", entropy, CHEAP).digest
 
@@ -163,7 +163,7 @@ def test_a_users_name_is_named_once() -> None:
 
 
 def test_a_roles_file() -> None:
-    roles = parse_roles("admins = alice, bob ,\nusers = bob\nnobody =", file="artemis-roles.properties")
+    roles = parse_roles("admins = alice, bob ,\nusers = bob\nempty =", file="artemis-roles.properties")
     assert roles == {"alice": frozenset({"admins"}), "bob": frozenset({"admins", "users"})}
 
 
@@ -303,7 +303,7 @@ def test_no_password_is_kept_in_memory() -> None:
     assert "very secret" not in repr(vars(found))
 
 
-def test_nobody_gets_in_without_users() -> None:
+def test_no_login_succeeds_without_users() -> None:
     with pytest.raises(AuthenticationFailed):
         login(Authenticator({}, {}, CountingEntropy(), FakeClock()), "alice", "pw")
 

@@ -82,7 +82,7 @@ def test_answers_are_counted_and_questions_are_not() -> None:
     assert security.known_logins == 0
 
 
-def test_where_nothing_matches_nobody_may() -> None:
+def test_where_nothing_matches_no_permission_is_granted() -> None:
     assert not may(policy(setting("orders", send="admins")), ADMIN, Permission.SEND, "other")
     assert not may(policy(), ADMIN, Permission.SEND, "other")
 
@@ -161,7 +161,7 @@ def test_other_wildcards() -> None:
     assert not may(security, ADMIN, Permission.SEND, "a/b")
 
 
-def test_without_security_everybody_may_everything() -> None:
+def test_without_security_every_client_may_do_everything() -> None:
     security = NoSecurity()
     assert security.authenticate(None, None) == Principal("")
     assert security.authenticate("x", "whatever") == Principal("x")

@@ -35,7 +35,7 @@ def test_a_host_that_failed_too_often_waits() -> None:
 
 
 def test_an_address_has_a_wider_limit() -> None:
-    """Who tries a new user each time; connections that have logged in do not count with them."""
+    """A client that tries a new user each time; connections that have logged in do not count with them."""
     guard = LoginGuard(ManualTime())
     for number in range(FAILURES_OF_ADDRESS_MAX):
         guard.check("10.0.0.1", f"user {number}")
@@ -47,7 +47,7 @@ def test_an_address_has_a_wider_limit() -> None:
 
 
 def test_a_wrong_password_now_and_then_refuses_nothing() -> None:
-    """One in 0.8 s, for ever."""
+    """One in 0.8 s, without end."""
     time = ManualTime()
     guard = LoginGuard(time)
     for _ in range(100):

@@ -166,7 +166,7 @@ def test_another_session_of_a_connection_that_has_logged_in_is_not_refused_unsee
         rig.ask("ann", "guess", proved_user="ben")
 
 
-def test_a_guess_now_and_then_keeps_nobody_out() -> None:
+def test_a_guess_now_and_then_keeps_no_user_out() -> None:
     """One wrong password in 0.8 s from the address, and right ones between, also of users that come first then."""
     rig = Rig(cache_ms=1_000)
     outcomes = []
@@ -233,7 +233,7 @@ def test_a_check_that_breaks_is_no_login() -> None:
     ),
     st.integers(1, 3),
 )
-def test_everybody_who_waits_is_told_once_and_rightly(steps: list[tuple[object, ...]], at_once: int) -> None:
+def test_every_waiting_login_is_answered_once_and_rightly(steps: list[tuple[object, ...]], at_once: int) -> None:
     """Any order of asking, working, leaving and waiting: exactly one answer each, and only the right ones."""
     rig = Rig(at_once)
     outcomes: dict[int, list[Principal | BrokerError]] = {}

@@ -221,7 +221,7 @@ def test_a_duplicate_is_confirmed_and_leaves_nothing(node: Node) -> None:
     assert queue.message_count == 1
 
 
-def test_a_message_that_nobody_wants_leaves_nothing(node: Node) -> None:
+def test_a_message_without_a_queue_leaves_nothing(node: Node) -> None:
     node.world.queue("picky", address="t", routing_type=RoutingType.MULTICAST, filter="name = 'other'")
     session = node.world.session()
     node.send(session, header_of("m", "t"), body_of("m"), "m")
@@ -482,7 +482,7 @@ def test_two_consumers_share_the_queue_while_one_is_busy_with_a_body(node: Node)
 
 
 @pytest.mark.parametrize("damage", ["missing", "short", "changed"])
-def test_a_damaged_file_is_never_served_and_blocks_nobody(
+def test_a_damaged_file_is_never_served_and_blocks_no_message(
     node: Node, damage: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     sent(node, "m")
@@ -506,7 +506,7 @@ def test_a_damaged_file_is_never_served_and_blocks_nobody(
     assert seen.large_bodies == [body_of("n")]
     queue = node.world.office.find_queue("q")
     assert queue is not None
-    assert queue.message_count == 2, "it stays, for whoever brings the file back"
+    assert queue.message_count == 2, "it stays until the file is restored"
     assert [(entry.kind, entry.held) for entry in node.store.quarantine.entries()] == [("large message", True)]
 
 
@@ -577,7 +577,7 @@ def test_a_branch_that_is_too_old_when_the_body_is_safe(node: Node) -> None:
 @pytest.mark.parametrize("lent", [False, True])
 @pytest.mark.parametrize("damage", ["missing", "changed"])
 def test_a_damaged_message_leaves_with_its_queue(damage: str, lent: bool) -> None:
-    """It is with nobody, and all counts, also those of the address, end at zero when it is removed."""
+    """It is with no consumer, and all counts, also those of the address, end at zero when it is removed."""
     node = Node(Rig(random.Random(1)), "a")
     queue = node.world.queue("q", non_destructive=lent)
     sent(node, "m")

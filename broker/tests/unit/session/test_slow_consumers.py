@@ -1,4 +1,4 @@
-"""Slow consumers: who is one, who is not looked at, and what happens to them."""
+"""Slow consumers: which ones are slow, which ones are not measured, and what happens to them."""
 
 from __future__ import annotations
 

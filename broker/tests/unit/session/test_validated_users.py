@@ -66,11 +66,11 @@ def test_messages_without_a_validated_user_are_rejected() -> None:
     world = World()
     world.queue("q")
     reject = ValidatedUsers(populate=True, reject_empty=True)
-    nobody = sender(world, reject, user=None)
-    nobody.send(text("no"), world.answers.of("no"))
-    nobody.send(text("forged", properties=dict(FORGED)))
+    without_user = sender(world, reject, user=None)
+    without_user.send(text("no"), world.answers.of("no"))
+    without_user.send(text("forged", properties=dict(FORGED)))
     assert isinstance(world.answers.error("no"), IllegalState)
-    assert isinstance(callback_of(nobody).errors[-1], IllegalState)
+    assert isinstance(callback_of(without_user).errors[-1], IllegalState)
     sender(world, reject).send(text("yes"))
     assert consumed(world) == ["ann"]
 

@@ -1,4 +1,4 @@
-"""XA branches: who may do what when, what a rollback gives back, ages, and decisions of an operator."""
+"""XA branches: the requests that each state allows, what a rollback gives back, ages, and decisions of an operator."""
 
 from __future__ import annotations
 
@@ -174,7 +174,7 @@ def test_a_part_may_be_ended_more_than_once_until_the_promise() -> None:
     refused(XaCode.PROTOCOL, lambda: session.branches.end(XID, failed=False))
 
 
-def test_rolling_back_what_nobody_knows_gives_back_what_the_client_dropped() -> None:
+def test_rolling_back_an_unknown_branch_gives_back_what_the_client_dropped() -> None:
     """The branch may have taken too long; the client has emptied its buffers either way."""
     world = World()
     session = xa_session(world)
@@ -491,7 +491,7 @@ def test_an_old_branch_is_rolled_back() -> None:
     assert len(registry) == 2
     world.clock.advance(2_000)
     refused(XaCode.UNKNOWN_XID, lambda: session.branches.prepare(XID))
-    assert session.branches.in_doubt() == (OTHER,), "what is prepared waits for ever"
+    assert session.branches.in_doubt() == (OTHER,), "what is prepared waits without limit"
     assert world.store.transactions.keys() == world.store.prepared.keys()
 
 
@@ -572,7 +572,7 @@ def test_names_in_the_log(xid: Xid) -> None:
 
 
 @pytest.mark.parametrize("name", [b"", b"\0" * 6, b"\7" + encode_name(Kind.BRANCH, XID)[1:], b"x" * 20])
-def test_names_nobody_wrote(name: bytes) -> None:
+def test_names_that_no_broker_wrote(name: bytes) -> None:
     with pytest.raises(StoreError):
         decode_name(name)
 

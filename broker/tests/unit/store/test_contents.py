@@ -81,7 +81,7 @@ def test_prepared_transactions_and_messages_that_were_copied_forward_are_whole(f
     assert unpack_location(live.reference.location)[0] > unpack_location(location)[0], "it was moved"
 
 
-def test_a_moved_message_of_a_prepared_transaction_is_nobodys_own() -> None:
+def test_a_moved_message_of_a_prepared_transaction_belongs_to_no_copy_alone() -> None:
     """The other copy has the transaction, too: where its messages lie now says nothing about when they were added."""
     rig = rig_of(percent=90)
     # or nothing old would live, and no snapshot be needed

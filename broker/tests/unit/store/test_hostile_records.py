@@ -1,4 +1,4 @@
-"""Records that somebody wrote on purpose, with right checksums (found by fuzzing): every reader says where."""
+"""Records that were written on purpose, with right checksums (found by fuzzing): every reader says where."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ CASES = {
     "a setting without a match": (int(RecordType.SETTING), 0, setting(match=None)),
     "a setting with a list of values": (int(RecordType.SETTING), 0, setting(values=[1])),
     "a setting that is a list": (int(RecordType.SETTING), 0, b"[]"),
-    "a type of nobody": (99, 0, b"x"),
+    "a type that does not exist": (99, 0, b"x"),
 }
 
 

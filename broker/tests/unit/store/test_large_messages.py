@@ -158,7 +158,7 @@ def test_with_retention_the_body_of_a_durable_message_is_kept() -> None:
     assert folder.volume.disk("looker").list("/kept") == ["10.large", "7.large"]
 
 
-def test_a_file_that_nobody_came_to_need_goes(folder: Folder) -> None:
+def test_a_file_without_a_reference_goes(folder: Folder) -> None:
     folder.write(7, b"body")
     folder.large.flush()
     folder.time.advance(REMOVE_AFTER_MS)

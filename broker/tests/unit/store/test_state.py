@@ -1,4 +1,4 @@
-"""Goal: what each record means, and which segments nobody needs any more."""
+"""Goal: what each record means, and which segments are not needed any more."""
 
 from __future__ import annotations
 
@@ -125,7 +125,7 @@ def test_duplicate_ids_are_bounded_oldest_first() -> None:
     assert not log.state.addresses
 
 
-def test_duplicate_ids_of_addresses_that_are_not_there_are_not_kept_for_ever() -> None:
+def test_duplicate_ids_of_missing_addresses_are_not_kept() -> None:
     """Temporary ones have no record, and a transaction may end when its address is gone."""
     log = Log()
     log.apply(AddressRecord(1, "a", (1,)))

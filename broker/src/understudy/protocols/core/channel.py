@@ -7,7 +7,7 @@ above 0 the channel outlives its connection: it is *detached* until the client m
 (``REATTACH``), or until it ends. Two choices beside Artemis, both in ADR 0009: requests answered by
 EXCEPTION count too, as they do at every stock client, and nothing is confirmed before it is durable.
 
-Not here: who may reattach (``reattachment``), and what the packets mean (``session``).
+Not here: the check of a reattachment (``reattachment``), and what the packets mean (``session``).
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class Event(Enum):
     MOVE = auto()
     """Its client wants it on another connection, perhaps before we noticed the loss."""
     END = auto()
-    """The session closes, or nobody came in time."""
+    """The session closes, or its client did not reattach in time."""
 
 
 _TABLE: Final = table(

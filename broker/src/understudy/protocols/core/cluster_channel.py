@@ -71,7 +71,7 @@ class ClusterChannel:
         log.info("backup stands by", extra={"connector": packet.connector.to_url()})
 
     def close(self) -> None:
-        """The link is gone, and with it whoever stood by through it."""
+        """The link is gone, and with it the backup announced on it."""
         announced, self._announced = self._announced, None
         if announced is None:
             return

@@ -87,7 +87,7 @@ class CoreConnection:
         override_ms = services.connection_ttl_override_ms
         self._ttl_ms = override_ms if override_ms >= 0 else DEFAULT_CONNECTION_TTL_MS
         self.proved = False
-        """Whether the peer has shown who it is."""
+        """Whether the peer has logged in."""
         self.user: str | None = None
         """As whom it has logged in, the last time."""
         self._frames_before_login = 0
@@ -248,8 +248,8 @@ class CoreConnection:
         self.connection.close()
 
     def disconnect(self) -> None:
-        """Say goodbye as a stopping server does, then close: who had sessions is told to go on
-        elsewhere, whoever else that the server stops, both also whether by an error (artemis-core s. 7.2).
+        """Send DISCONNECT as a stopping server does, then close: a client with sessions is told to fail over,
+        any other that the server stops, and both whether an error is the reason (artemis-core s. 7.2).
         """
         kind = packets.DisconnectReason
         critical = self.services.critical_stop
@@ -421,7 +421,7 @@ class CoreConnection:
         )
 
     def _proved(self) -> None:
-        """The peer has shown who it is: by a login, a session's secret name or the cluster password."""
+        """The peer has proved its identity: by a login, a session's secret name or the cluster password."""
         self.proved = True
         self.decoder.frame_limit_bytes = FRAME_BYTES_MAX
 
@@ -448,7 +448,7 @@ class CoreConnection:
         self._proved()
         self.user = found.session.security.user
         log.info("session reattached", extra={"peer": self.connection.peer, "from": old.connection.peer})
-        # what is held behind a large message is carried out first: until then nobody can say what the
+        # what is held behind a large message is carried out first: until then it is not known what the
         # client must send again
         found.when_settled(lambda: self._answer_reattached(found))
         return True

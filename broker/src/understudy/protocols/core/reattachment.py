@@ -1,9 +1,9 @@
 """Which sessions may be asked for on another connection, and by whom (ADR 0009).
 
 A stock client reattaches before it logs in, with the session's name alone. So the name is the
-secret: only names that can be unguessable take part, they are shown to nobody, and the peer must
-come from the host that created the session. Who does not prove that gets the answer of a name that
-does not exist; who asks too often for those is not looked up any more.
+secret: only names that can be unguessable take part, they are never shown, and the peer must
+come from the host that created the session. A client that does not prove that gets the answer of a name that
+does not exist; after too many of those the host is not looked up any more.
 
 Detached sessions end when their client's connection TTL is over, and are bounded per node and host.
 """
@@ -110,7 +110,7 @@ class Reattachments:
             self.end(handler)
 
     def end(self, handler: CoreSession) -> None:
-        """Nobody comes back to it: what only its connection kept goes, too."""
+        """Its client does not come back: what only its connection kept goes, too."""
         scope = handler.session.connection
         handler.close(failed=True)
         if not any(other.session.connection is scope for other in self._detached):

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 class ConnectionListener(Protocol):
-    """Who wants to know which clients come, go and are refused."""
+    """Called when clients connect, disconnect and are refused."""
 
     def connection_added(self, scope: ConnectionScope) -> None: ...
 
