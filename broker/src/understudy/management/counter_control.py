@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from html import escape
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
 from understudy.management.listing import to_json
 from understudy.management.message_counters import (
@@ -17,19 +17,29 @@ from understudy.management.message_counters import (
 from understudy.management.operations import integer, long, operation
 
 if TYPE_CHECKING:
-    from understudy.management.invocation import Control
-    from understudy.management.queue_control import QueueControl
+    from understudy.management.invocation import Control, ManagedNode
+    from understudy.routing.queue import Queue
+
+
+class QueueOfNode(Protocol):
+    """A control of one queue: the queue and its node."""
+
+    @property
+    def node(self) -> ManagedNode: ...
+
+    @property
+    def queue(self) -> Queue: ...
 
 
 def _all(control: Control) -> MessageCounters:
     return control.node.counters
 
 
-def _of(control: QueueControl) -> MessageCounter:
+def _of(control: QueueOfNode) -> MessageCounter:
     return control.node.counters.of(control.queue)
 
 
-def list_counter(control: QueueControl) -> str:
+def list_counter(control: QueueOfNode) -> str:
     """The counter of a queue as JSON, with the fields of Artemis. The deltas are since it was listed last."""
     counter = _of(control)
     count_delta, depth_delta = counter.deltas()
@@ -49,7 +59,7 @@ def list_counter(control: QueueControl) -> str:
     )
 
 
-def list_history(control: QueueControl) -> str:
+def list_history(control: QueueOfNode) -> str:
     """The history of a queue as JSON: one row per day, ``-1`` for hours that were not counted."""
     counter = _of(control)
     counter.record(0, control.node.services.clock.wall_ms())
@@ -63,7 +73,7 @@ _COLUMNS: Final = (
 )  # fmt: skip
 
 
-def counter_as_html(control: QueueControl) -> str:
+def counter_as_html(control: QueueOfNode) -> str:
     """The counter of a queue as an HTML table."""
     counter = _of(control)
     count_delta, depth_delta = counter.deltas()
@@ -79,7 +89,7 @@ def counter_as_html(control: QueueControl) -> str:
     )
 
 
-def history_as_html(control: QueueControl) -> str:
+def history_as_html(control: QueueOfNode) -> str:
     """The history of a queue as an HTML table."""
     counter = _of(control)
     counter.record(0, control.node.services.clock.wall_ms())

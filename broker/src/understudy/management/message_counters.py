@@ -55,16 +55,16 @@ class MessageCounter:
     """The counter of one queue."""
 
     queue: Queue
-    count: int = 0
+    count: int = field(default=0, init=False)
     """Messages added since the counter was reset, as of the last sample."""
-    last_update_ms: int = 0
-    last_add_ms: int = 0
-    last_acknowledge_ms: int = 0
-    history: deque[Day] = field(default_factory=deque)
-    _count_shown: int = 0
-    _depth_shown: int = 0
-    _added_seen: int = 0
-    _acknowledged_seen: int = 0
+    last_update_ms: int = field(default=0, init=False)
+    last_add_ms: int = field(default=0, init=False)
+    last_acknowledge_ms: int = field(default=0, init=False)
+    history: deque[Day] = field(default_factory=deque, init=False)
+    _count_shown: int = field(default=0, init=False)
+    _depth_shown: int = field(default=0, init=False)
+    _added_seen: int = field(default=0, init=False)
+    _acknowledged_seen: int = field(default=0, init=False)
 
     def sample(self, now_ms: int) -> None:
         """Count what has happened since the last sample. ``now_ms`` is wall time."""

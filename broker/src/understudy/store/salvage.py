@@ -77,18 +77,18 @@ class SalvageReport:
     node_id: str | None
     snapshot: str | None
     """The snapshot that reading began with."""
-    segments: int = 0
-    lost: list[Lost] = field(default_factory=list)
+    segments: int = field(default=0, init=False)
+    lost: list[Lost] = field(default_factory=list, init=False)
     """At most ``LISTED_MAX``."""
-    lost_count: int = 0
-    addresses: int = 0
-    queues: int = 0
-    messages: int = 0
+    lost_count: int = field(default=0, init=False)
+    addresses: int = field(default=0, init=False)
+    queues: int = field(default=0, init=False)
+    messages: int = field(default=0, init=False)
     """In queues, once for each queue; those of prepared transactions included."""
-    prepared_transactions: int = 0
-    messages_lost: int = 0
+    prepared_transactions: int = field(default=0, init=False)
+    messages_lost: int = field(default=0, init=False)
     """Messages known to be in a queue whose bytes cannot be read."""
-    doubtful_transactions: int = 0
+    doubtful_transactions: int = field(default=0, init=False)
     """Transactions whose outcome may be lost; their messages are kept."""
 
     def add(self, lost: Lost) -> None:

@@ -208,6 +208,10 @@ class SimNetwork:
             seconds += rng.uniform(0.0, conditions.spike_max_s)
         return seconds
 
+    def splits_read(self) -> bool:
+        """Whether the next read of an end gets only part of what has arrived."""
+        return self.rng.random() < self.conditions.split_chance
+
     def _go_dark(self, host: str) -> None:
         self._dark.add(host)
         for pipe in list(self._pipes):

@@ -13,16 +13,14 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import errno
+import random
 import zlib
 from collections import deque
 from collections.abc import Callable, Iterable
 from enum import Enum, auto
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import Any, Final, Protocol, cast
 
-from understudy.testing.sim_loop import Death, SimProcess, with_strand
-
-if TYPE_CHECKING:
-    from understudy.testing.sim_network import SimNetwork
+from understudy.testing.sim_loop import Death, SimLoop, SimProcess, with_strand
 
 #: As Linux with tcp_retries2 = 15. Seconds.
 RETRANSMISSION_GIVE_UP_S: Final = 924.0
@@ -30,6 +28,29 @@ RETRANSMISSION_GIVE_UP_S: Final = 924.0
 READ_BYTES_MAX: Final = 256 * 1024
 #: Longest wait for a retransmission after the path is free again. Seconds.
 RETRANSMISSION_DELAY_S: Final = 1.0
+
+
+class Network(Protocol):
+    """The network as connections see it; ``sim_network.SimNetwork`` implements it."""
+
+    loop: SimLoop
+    rng: random.Random
+
+    def is_cut(self, source: str, target: str) -> bool:
+        """Whether nothing gets from ``source`` to ``target``."""
+        ...
+
+    def delay(self) -> float:
+        """Seconds that one trip takes."""
+        ...
+
+    def splits_read(self) -> bool:
+        """Whether the next read gets only part of what has arrived."""
+        ...
+
+    def forget(self, end: SimTransport) -> None:
+        """This end of a connection is gone."""
+        ...
 
 
 class Mark(Enum):
@@ -60,7 +81,7 @@ class Pipe:
         "target",
     )
 
-    def __init__(self, network: SimNetwork, label: str, source: SimTransport, target: SimTransport) -> None:
+    def __init__(self, network: Network, label: str, source: SimTransport, target: SimTransport) -> None:
         self._network = network
         self._context = with_strand(contextvars.Context(), network.loop)
         self._timer: asyncio.TimerHandle | None = None
@@ -190,7 +211,7 @@ class SimTransport(asyncio.Transport):
 
     def __init__(
         self,
-        network: SimNetwork,
+        network: Network,
         label: str,
         host: str,
         process: SimProcess | None,
@@ -340,7 +361,7 @@ class SimTransport(asyncio.Transport):
     def _deliver_bytes(self, pipe: Pipe) -> None:
         network = self._network
         length = min(len(pipe.arrived), READ_BYTES_MAX)
-        if length > 1 and network.rng.random() < network.conditions.split_chance:
+        if length > 1 and network.splits_read():
             length = network.rng.randint(1, length)
         data = pipe.take(length)
         network.loop.record(f"{pipe.label} {length} {zlib.crc32(data):08x}")
