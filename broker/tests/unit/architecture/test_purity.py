@@ -18,6 +18,7 @@ EVERY: list[str] = RULES["every"]  # type: ignore[assignment]
 NEVER: list[str] = RULES["never"]  # type: ignore[assignment]
 ALLOW: dict[str, list[str]] = RULES["allow"]  # type: ignore[assignment]
 ONLY: dict[str, list[str]] = RULES["only"]  # type: ignore[assignment]
+OF_MODULES: dict[str, list[str]] = RULES["module"]  # type: ignore[assignment]
 
 BANNED_BUILTINS = {"open", "print", "input", "breakpoint", "exec", "eval", "compile", "__import__", "__builtins__"}
 #: Methods of date and datetime that read a clock.
@@ -28,8 +29,9 @@ def pure_modules() -> list[Module]:
     return [each for each in modules().values() if each.package not in SHELLS and each.name not in SHELL_MODULES]
 
 
-def allowed_here(package: str) -> list[str]:
-    return ONLY.get(package) or [*EVERY, *ALLOW.get(package, [])]
+def allowed_here(module: Module) -> list[str]:
+    of_package = ONLY.get(module.package) or [*EVERY, *ALLOW.get(module.package, [])]
+    return [*of_package, *OF_MODULES.get(module.name, [])]
 
 
 def outside(module: Module) -> Iterator[tuple[Import, set[str]]]:
@@ -65,7 +67,7 @@ def test_pure_packages_import_what_is_listed() -> None:
         for module in pure_modules()
         for each, members in outside(module)
         for member in sorted(members or {""})
-        if not permitted(each.module, member, allowed_here(module.package))
+        if not permitted(each.module, member, allowed_here(module))
     )
 
 
