@@ -118,7 +118,7 @@ def test_connections_that_ask_and_never_read_hold_up_no_login(node: Node) -> Non
     assert "before a login" in node.log.read_text()
 
 
-def test_who_has_logged_in_is_never_displaced(node: Node) -> None:
+def test_a_connection_that_has_logged_in_is_never_displaced(node: Node) -> None:
     with ExitStack() as stack:
         clients = [Client(node) for _ in range(ALLOWED)]
         for client in clients:

@@ -134,7 +134,7 @@ def test_tasks_interleave_differently_under_different_seeds():
     assert len({run(seed, main)[0] for seed in range(20)}) > 10
 
 
-def test_deadlock_names_who_waits():
+def test_deadlock_names_the_waiting_tasks():
     loop = SimLoop(1)
 
     async def waits_without_end() -> None:

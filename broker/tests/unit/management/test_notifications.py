@@ -42,7 +42,7 @@ class Listener:
         return [str(each.properties["_AMQ_NotifType"]) for each in self.take()]
 
 
-def test_nothing_is_made_while_nobody_is_bound() -> None:
+def test_nothing_is_made_while_no_queue_is_bound() -> None:
     node = ManagedWorld()
     node.world.queue("q")
     node.world.session().close(failed=False)
@@ -169,7 +169,7 @@ def test_refused_logins_and_requests() -> None:
     assert (permission.properties["_AMQ_Address"], permission.properties["_AMQ_User"]) == ("secrets", "eve")
 
 
-def test_a_slow_consumer_is_told_by_whoever_measures() -> None:
+def test_a_slow_consumer_is_published() -> None:
     node = ManagedWorld()
     queue = node.world.queue("q")
     listener = Listener(node)
@@ -235,7 +235,7 @@ def test_the_filter_told_of_a_consumer_is_its_own() -> None:
     assert came.properties["_AMQ_FilterString"] == "y = 2"
 
 
-def test_whoever_only_looks_is_not_told_of() -> None:
+def test_browsers_are_not_published() -> None:
     node = ManagedWorld()
     node.world.queue("q")
     listener = Listener(node)

@@ -139,7 +139,7 @@ def test_managing_takes_the_permission_and_does_nothing_without() -> None:
     assert replies(node, session) == []
 
 
-def test_who_may_not_send_the_reply_changes_nothing() -> None:
+def test_a_request_without_permission_for_the_reply_changes_nothing() -> None:
     node = ManagedWorld()
     session = asking(node, security=FakeSecurity(Permission.SEND))
     session.send(request("broker", "createAddress", "a", "ANYCAST", JMSReplyTo=REPLIES), node.world.answers.of("send"))
@@ -181,7 +181,7 @@ def test_a_transaction_does_not_hold_requests_up() -> None:
     assert "a" in node.office.directory.addresses
 
 
-def test_a_reply_nobody_can_get_is_not_an_error_of_the_request() -> None:
+def test_a_reply_without_a_queue_is_not_an_error_of_the_request() -> None:
     node = ManagedWorld(world=None)
     session = node.session()
     message = request("broker", "createAddress", "a", "ANYCAST", JMSReplyTo="::gone")

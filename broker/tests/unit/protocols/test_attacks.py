@@ -104,7 +104,7 @@ def test_a_frame_length_is_judged_before_anything_is_kept(length: int) -> None:
     assert stranger.handler.decoder.pending_bytes == 0
 
 
-def test_large_frames_are_for_those_who_have_logged_in() -> None:
+def test_large_frames_are_refused_before_login() -> None:
     node = CoreNode()
     client = node.client()
     frame = encode(p.SessionSend(text("x" * FRAME_BYTES_BEFORE_LOGIN_MAX, "q"), True, 1, 1), 10)

@@ -341,7 +341,7 @@ def test_a_delivery_goes_on_after_a_reattachment() -> None:
     assert b"".join(each.body for each in pieces) == body_of("m")
 
 
-def test_a_session_that_nobody_asks_for_takes_its_unfinished_message_along() -> None:
+def test_a_session_that_is_not_reattached_takes_its_unfinished_message_along() -> None:
     cut = Cut()
     cut.send(*large_commands(body_of("m"))[:4])
     cut.node.settle()

@@ -235,7 +235,7 @@ def test_a_reattached_session_counts_as_a_login() -> None:
 # ends and bounds
 
 
-def test_nobody_comes_in_time() -> None:
+def test_a_session_without_a_reattachment_in_time_ends() -> None:
     node, client = loaded("a")
     client.send(packets.Ping(5_000), 0)
     client.lose()

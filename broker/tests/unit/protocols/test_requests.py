@@ -127,7 +127,7 @@ def test_refusals_have_the_documented_code(packet: packets.Packet, wanted: Error
     ],
     ids=lambda packet: type(packet).__name__,
 )
-def test_who_wants_no_answer_gets_none(packet: packets.Packet) -> None:
+def test_a_request_without_requires_response_gets_no_answer(packet: packets.Packet) -> None:
     _, client = connected()
     assert answer(client, packet) is None
     assert answer(client, packets.SessionStop()) == packets.NullResponse(-1), "the session goes on"
@@ -419,7 +419,7 @@ def test_a_killed_connection_is_told_and_ends_with_its_sessions() -> None:
     assert (queue_.message_count, queue_.delivering_count, queue_.consumer_count) == (1, 0, 0)
 
 
-def test_who_waits_for_the_last_session_is_told() -> None:
+def test_waiting_for_the_last_session_ends_with_it() -> None:
     node, client = connected()
     other = node.client()
     other.create_session("5" * 36)

@@ -153,7 +153,7 @@ def test_producers_of_an_address_that_goes_stop_waiting(away: str) -> None:
     assert not world.office.starved
 
 
-def test_a_request_that_finds_room_before_those_who_wait_are_told_is_the_answer_to_both() -> None:
+def test_a_request_that_finds_room_before_a_waiting_one_is_answered_answers_both() -> None:
     full = Full({"address_full_policy": "BLOCK", "max_size_bytes": 3 * SIZE}, {})
     full.producer.sends.request_credits("q", 70)
     full.queue.purge()

@@ -76,7 +76,7 @@ def test_groups_hold_where_consumers_have_selectors() -> None:
     assert sorted([len(firsts(first)), len(firsts(second))]) == [0, 4]
 
 
-def test_a_closed_group_is_free_for_those_who_passed_over_it() -> None:
+def test_a_closed_group_is_free_for_consumers_that_passed_over_it() -> None:
     """Its owner has no credits left, and no other consumer may stand idle because of that."""
     world = World()
     world.queue()

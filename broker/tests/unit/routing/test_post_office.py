@@ -297,7 +297,7 @@ def test_a_blocking_address_withholds_credits_until_there_is_room() -> None:
     assert granted.credits == [("q", 500), ("q", 500)]
 
 
-def test_a_blocking_address_refuses_who_goes_on_without_credits() -> None:
+def test_a_blocking_address_refuses_producers_that_go_on_without_credits() -> None:
     world = World({"#": {"address_full_policy": "BLOCK", "max_size_messages": 1}})
     world.queue()
     session = world.session()

@@ -75,7 +75,7 @@ def test_what_ends_between_turns_comes_first_in_the_next() -> None:
     asyncio.run(main())
 
 
-def test_an_error_of_what_ended_is_told_and_stops_nobody() -> None:
+def test_an_error_of_an_ended_object_is_reported_and_stops_no_other() -> None:
     async def main() -> None:
         turn = Turn(asyncio.get_running_loop())
         told: list[BrokerError] = []
@@ -262,7 +262,7 @@ def test_the_loop_stays_awake_for_a_moment_after_a_sync_and_only_then() -> None:
     assert [loop.iterate(), loop.iterate()] == [1, 0]
 
 
-def test_the_loop_sleeps_at_once_where_nobody_comes_while_it_is_awake_and_tries_again_later() -> None:
+def test_the_loop_sleeps_at_once_if_no_bytes_come_while_it_is_awake_and_tries_again_later() -> None:
     made = Syncing()
     awake = [made.in_vain() for _ in range(VAIN_MAX + REST_SYNCS)]
     assert awake == [True] * VAIN_MAX + [False] * REST_SYNCS

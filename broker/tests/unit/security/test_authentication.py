@@ -320,7 +320,7 @@ def outcome(authenticator: Authenticator, user: str | None, password: str | None
 
 
 @pytest.mark.parametrize(("user", "password"), [(None, None), ("", ""), (None, "")])
-def test_a_guest_is_who_brings_no_credentials(user: str | None, password: str | None) -> None:
+def test_a_client_without_credentials_is_the_guest(user: str | None, password: str | None) -> None:
     assert outcome(guested(), user, password) == Principal("guest", frozenset({"guests"}))
     with pytest.raises(AuthenticationFailed):
         outcome(Authenticator({}, {}, CountingEntropy(), FakeClock()), user, password)

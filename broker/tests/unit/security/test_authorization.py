@@ -87,7 +87,7 @@ def test_where_nothing_matches_no_permission_is_granted() -> None:
     assert not may(policy(), ADMIN, Permission.SEND, "other")
 
 
-def test_who_has_no_role_may_nothing() -> None:
+def test_a_user_without_a_role_has_no_permission() -> None:
     assert not may(policy(setting("#", send="admins")), Principal("x"), Permission.SEND, "a")
 
 
@@ -205,7 +205,7 @@ def test_the_files_are_not_looked_at_without_security() -> None:
     assert isinstance(security, NoSecurity)
 
 
-def test_changed_users_and_roles_count_for_those_who_logged_in_before() -> None:
+def test_changed_users_and_roles_count_for_clients_that_logged_in_before() -> None:
     configuration = Configuration(security_settings=(setting("#", send="admins"),))
     entropy, clock = CountingEntropy(), FakeClock()
     before = UserTexts("ada = pw\nbob = pw", "users", "admins = ada, bob", "roles")

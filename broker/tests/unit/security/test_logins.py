@@ -77,7 +77,7 @@ def test_a_thousand_clients_that_come_back_cost_one_check() -> None:
     assert all(outcome == Principal("ann") for _, outcome in rig.told)
 
 
-def test_a_wrong_password_is_told_to_all_who_gave_it_and_counts_for_their_hosts() -> None:
+def test_a_wrong_password_fails_all_logins_that_gave_it_and_counts_for_their_hosts() -> None:
     rig = Rig()
     for _ in range(FAILURES_OF_USER_MAX):
         rig.ask("ann", "wrong", host="bad")

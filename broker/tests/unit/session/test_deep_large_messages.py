@@ -203,7 +203,7 @@ def test_every_end_takes_the_files(end: str, settings: Mapping[str, object], tak
     assert deep.gone()
 
 
-def test_files_of_references_that_nobody_will_have_go() -> None:
+def test_files_of_references_that_are_given_up_go() -> None:
     deep = Deep(subscriptions=2)
     deep.fill()
     deep.follow()

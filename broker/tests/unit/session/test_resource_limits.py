@@ -61,7 +61,7 @@ def test_no_limit_is_none() -> None:
         session.queues.create_queue(QueueConfiguration(f"q{number}", routing_type=RoutingType.ANYCAST))
 
 
-def test_the_log_keeps_who_made_a_queue() -> None:
+def test_the_log_keeps_the_user_that_made_a_queue() -> None:
     full = QueueConfiguration("q", "a", RoutingType.ANYCAST, user="amy")
     record = queue_record(7, 3, full)
     assert record.settings["user"] == "amy"

@@ -216,7 +216,7 @@ def test_arrangements_are_answered_when_durable() -> None:
     assert len(answers) == 2
 
 
-def test_whoever_only_looked_takes_no_shared_queue_along() -> None:
+def test_a_browser_that_leaves_takes_no_shared_queue_along() -> None:
     world = World()
     session = world.session()
     session.queues.create_shared_queue(QueueConfiguration(name="s", address="t", durable=False))

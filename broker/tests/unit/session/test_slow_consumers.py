@@ -52,7 +52,7 @@ class Rig:
         self.world.clock.advance(5_000)
 
 
-def test_who_acknowledges_too_little_is_named_once_per_period() -> None:
+def test_a_slow_consumer_is_reported_once_per_period() -> None:
     rig = Rig()
     session = rig.consumer()
     rig.send(40)
@@ -148,7 +148,7 @@ def test_units(unit: str, threshold: int) -> None:
         assert len(rig.listener.slow) == named
 
 
-def test_a_threshold_of_zero_is_about_those_who_take_nothing_at_all() -> None:
+def test_a_threshold_of_zero_is_about_consumers_that_take_nothing_at_all() -> None:
     rig = Rig(slow_consumer_threshold=0)
     session = rig.consumer()
     rig.period()

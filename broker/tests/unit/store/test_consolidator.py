@@ -291,7 +291,7 @@ def test_tools_read_a_consolidated_log_by_its_snapshot() -> None:
     assert [message.record.encoded for message in found] == [rig.bodies[message_id] for message_id, _ in kept]
 
 
-def test_who_follows_for_ever_does_not_remember_for_ever() -> None:
+def test_a_node_that_follows_does_not_remember_segments_that_are_gone() -> None:
     rig = rig_of()
     follower = rig.follower("b")
     for number in range(160):
