@@ -23,7 +23,7 @@ help: ## List the targets
 # --- setting up --------------------------------------------------------------------------------
 
 .PHONY: setup
-setup: $(VENV)/.complete ## Make .venv with everything the targets need
+setup: $(VENV)/.kernel ## Make .venv with everything the targets need
 
 $(VENV)/.complete: broker/pyproject.toml requirements/ansible.txt requirements/constraints.txt .ci/system-packages
 	@.ci/system-packages
@@ -32,6 +32,19 @@ $(VENV)/.complete: broker/pyproject.toml requirements/ansible.txt requirements/c
 	$(BIN)/pip install --quiet --disable-pip-version-check --upgrade pip
 	$(BIN)/pip install --quiet --disable-pip-version-check -c requirements/constraints.txt -e 'broker[dev,zookeeper]' -r requirements/ansible.txt
 	touch $@
+
+# The native kernel (ADR 0034), built where cargo is found. Without it the same functions run in Python; one line says why.
+KERNEL_SOURCES := $(addprefix broker/kernel/,build.py pyproject.toml Cargo.toml Cargo.lock) $(wildcard broker/kernel/src/*.rs)
+
+$(VENV)/.kernel: $(VENV)/.complete $(KERNEL_SOURCES)
+	@rm -rf $(SCRATCH)/kernel-wheel; \
+	$(PY) broker/kernel/build.py --wheel-dir $(SCRATCH)/kernel-wheel --target-dir $(SCRATCH)/kernel-target; outcome=$$?; \
+	$(BIN)/pip uninstall --quiet --yes understudy-kernel 2>/dev/null; \
+	case $$outcome in \
+	  0) $(BIN)/pip install --quiet --disable-pip-version-check --no-index --no-deps $(SCRATCH)/kernel-wheel/*.whl && touch $@ ;; \
+	  3) ;; \
+	  *) echo "to try again: rm $@" && touch $@ ;; \
+	esac
 
 $(VENV)/.spark: $(VENV)/.complete
 	@echo "adding pyspark to $(VENV) (a minute or two the first time)"
@@ -45,11 +58,12 @@ include .ci/collection.mk
 # --- tests -------------------------------------------------------------------------------------
 
 .PHONY: test
-test: $(VENV)/.complete $(VENV)/.spark ## All checks of a change, at most 20 minutes
+test: $(VENV)/.kernel $(VENV)/.spark ## All checks of a change, at most 20 minutes
 	@$(PY) .ci/parts.py \
 	  "static=$(MAKE) --no-print-directory static" \
 	  "unit=$(MAKE) --no-print-directory unit" \
 	  "property=$(MAKE) --no-print-directory property" \
+	  "twin=$(PY) .ci/has_native_kernel.py && $(MAKE) --no-print-directory twin" \
 	  "fuzz-smoke=$(MAKE) --no-print-directory fuzz-smoke" \
 	  "simulation=$(MAKE) --no-print-directory simulation" \
 	  --beside \
@@ -63,9 +77,10 @@ test: $(VENV)/.complete $(VENV)/.spark ## All checks of a change, at most 20 min
 	  "ssh=$(PY) .ci/ssh_hosts.py --check && $(MAKE) --no-print-directory ssh"
 
 .PHONY: test-all
-test-all: $(VENV)/.complete $(VENV)/.spark ## make test, new examples, every interop scenario and 2,000 seeds
+test-all: $(VENV)/.kernel $(VENV)/.spark ## make test, new examples, every interop scenario and 2,000 seeds
 	@$(PY) .ci/parts.py \
 	  "test=$(MAKE) --no-print-directory test" \
+	  "twin-all=$(PY) .ci/has_native_kernel.py && $(MAKE) --no-print-directory twin-all" \
 	  "examples=EXAMPLES=random $(MAKE) --no-print-directory property" \
 	  "long=EXAMPLES=random $(PYTEST) -m long broker/tests/property broker/tests/integration" \
 	  "fuzz=$(MAKE) --no-print-directory fuzz" \
@@ -74,24 +89,36 @@ test-all: $(VENV)/.complete $(VENV)/.spark ## make test, new examples, every int
 	  "seeds=$(MAKE) --no-print-directory simulation-long"
 
 .PHONY: static
-static: $(VENV)/.complete $(COLLECTION) ## ruff, mypy --strict, architecture rules
+static: $(VENV)/.complete $(COLLECTION) ## ruff, mypy --strict, architecture rules, cargo fmt and clippy
 	cd broker && ../$(RUFF) check --no-cache . && ../$(RUFF) format --check --no-cache .
 	$(RUFF) check --no-cache plugins .ci tests roles && $(RUFF) format --check --no-cache plugins .ci tests roles
 	cd broker && ../$(BIN)/mypy
 	$(BIN)/mypy
 	$(PYTEST) broker/tests/unit/architecture
+	.ci/rust-checks $(SCRATCH)/kernel-checks
 
 .PHONY: architecture
 architecture: $(VENV)/.complete ## Lower the exceptions of the architecture rules and rewrite the public surface
 	-ARCHITECTURE=rewrite $(PYTEST) broker/tests/unit/architecture
 
 .PHONY: unit
-unit: $(VENV)/.complete ## Unit tests: no sleep, no network
+unit: $(VENV)/.kernel ## Unit tests: no sleep, no network
 	$(PYTEST) -m "not spark and not long" broker/tests/unit
 
 .PHONY: property
-property: $(VENV)/.complete ## Property tests (Hypothesis), the same examples each time unless EXAMPLES=random
+property: $(VENV)/.kernel ## Property tests (Hypothesis), the same examples each time unless EXAMPLES=random
 	$(PYTEST) -m "not long and not spark" broker/tests/property
+
+# The suites above run with the native kernel where it is built; these run with its Python twin.
+TWIN := UNDERSTUDY_KERNEL=python
+
+.PHONY: twin
+twin: $(VENV)/.kernel ## The tests of what the native kernel replaces, with its Python twin
+	$(TWIN) $(PYTEST) -m "not spark and not long" $(addprefix broker/tests/,unit/kernel unit/store unit/wire unit/routing)
+
+.PHONY: twin-all
+twin-all: $(VENV)/.kernel ## Unit and property tests, simulation and fuzzing with the Python twin
+	$(TWIN) $(MAKE) --no-print-directory unit property simulation fuzz-smoke
 
 $(VENV)/.fuzz: $(VENV)/.complete
 	$(BIN)/pip install --quiet --disable-pip-version-check -c requirements/constraints.txt -e 'broker[fuzz]'
@@ -101,27 +128,27 @@ FUZZ := cd broker/tests && ../../$(PY) -m fuzz
 SECONDS_OF_FUZZ := $(or $(FUZZ_SECONDS),600)
 
 .PHONY: fuzz
-fuzz: $(VENV)/.fuzz ## Every decoder, guided by coverage: FUZZ_SECONDS=600 SEED=n
+fuzz: $(VENV)/.fuzz $(VENV)/.kernel ## Every decoder, guided by coverage: FUZZ_SECONDS=600 SEED=n
 	$(FUZZ) --seconds $(SECONDS_OF_FUZZ) $(if $(SEED),--seed $(SEED))
 
 .PHONY: fuzz-smoke
-fuzz-smoke: $(VENV)/.complete ## The same for 20 s by plain mutation, from the same seed each time
+fuzz-smoke: $(VENV)/.kernel ## The same for 20 s by plain mutation, from the same seed each time
 	$(FUZZ) --seconds 20 --engine mutation --seed $(or $(SEED),1)
 
 .PHONY: fuzz-replay
-fuzz-replay: $(VENV)/.complete ## One kept input again: INPUT=.scratch/fuzz/TARGET@HASH.bin
+fuzz-replay: $(VENV)/.kernel ## One kept input again: INPUT=.scratch/fuzz/TARGET@HASH.bin
 	$(FUZZ) --replay $(abspath $(INPUT))
 
 .PHONY: simulation
-simulation: $(VENV)/.complete ## 100 seeds of the broker pair on a virtual clock
+simulation: $(VENV)/.kernel ## 100 seeds of the broker pair on a virtual clock
 	$(PYTEST) -m "not long" broker/tests/simulation
 
 .PHONY: simulation-long
-simulation-long: $(VENV)/.complete ## 2,000 seeds
+simulation-long: $(VENV)/.kernel ## 2,000 seeds
 	$(PY) -m understudy.testing.simulate --seeds 0-1999 --jobs 2
 
 .PHONY: integration
-integration: $(VENV)/.complete ## Real processes on loopback, kill -9
+integration: $(VENV)/.kernel ## Real processes on loopback, kill -9
 	$(PYTEST) -m "not long" broker/tests/integration
 
 .PHONY: spark
@@ -129,19 +156,19 @@ spark: $(VENV)/.spark ## The Spark audit against the ledger's own checker
 	$(PYTEST) -m spark broker/tests
 
 .PHONY: interop-short
-interop-short: $(VENV)/.complete ## The Artemis command line and JMS client against us, in short
+interop-short: $(VENV)/.kernel ## The Artemis command line and JMS client against us, in short
 	$(PYTEST) -m "maven and not long" broker/tests/interop
 
 .PHONY: interop
-interop: $(VENV)/.complete ## Every scenario with the clients of Artemis, and docs/interop.md from it
+interop: $(VENV)/.kernel ## Every scenario with the clients of Artemis, and docs/interop.md from it
 	$(PYTEST) -m maven broker/tests/interop; outcome=$$?; $(INTEROP_PAGE); exit $$outcome
 
 .PHONY: differential
-differential: $(VENV)/.complete ## The same random programs at our broker and at Artemis: SEEDS=0-999 RESTARTS=1
+differential: $(VENV)/.kernel ## The same random programs at our broker and at Artemis: SEEDS=0-999 RESTARTS=1
 	cd broker/tests && ../../$(PY) -m interop.differential --seeds $(or $(SEEDS),0-199) $(if $(RESTARTS),--restarts)
 
 .PHONY: bench
-bench: $(VENV)/.complete ## Ratio tables of docs/benchmarks.md
+bench: $(VENV)/.kernel ## Ratio tables of docs/benchmarks.md
 	cd broker/tests && ../../$(PY) -m benchmarks
 
 # --- documentation -----------------------------------------------------------------------------

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import hypothesis
 import pytest
 
+from understudy import kernel
 from understudy.spark.session import open_session, settings
 
 if TYPE_CHECKING:
@@ -23,6 +24,11 @@ hypothesis.settings.register_profile(
 # who changes one thing is not to be stopped by another that was wrong before
 hypothesis.settings.register_profile("repeatable", hypothesis.settings.get_profile("any machine"), derandomize=True)
 hypothesis.settings.load_profile("any machine" if os.environ.get("EXAMPLES") == "random" else "repeatable")
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Say which kernel the tests ran with (ADR 0034)."""
+    terminalreporter.write_line(f"kernel: {kernel.ACTIVE} ({kernel.WHY})")
 
 
 @pytest.fixture(scope="session")

@@ -1,0 +1,28 @@
+//! The native functions of `understudy.kernel` (docs/adr/0034-native-kernel.md).
+//!
+//! Every function here has a twin of the same name, arguments, results and errors in `understudy/kernel/`, one file
+//! per topic. The functions are pure: bytes and numbers in, bytes and numbers out; no callbacks into Python.
+
+#![deny(unsafe_code)]
+#![warn(missing_docs)]
+
+use pyo3::prelude::*;
+
+mod bytes;
+mod crc;
+mod records;
+
+/// Version of the functions below; equal to `INTERFACE` in `understudy/kernel/__init__.py`. It changes whenever the
+/// arguments or the result of a function change.
+const INTERFACE: u32 = 1;
+
+/// The module as Python imports it.
+#[pymodule]
+fn understudy_kernel(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    module.add("INTERFACE", INTERFACE)?;
+    module.add("__version__", env!("CARGO_PKG_VERSION"))?;
+    module.add_function(wrap_pyfunction!(crc::crc32, module)?)?;
+    module.add_function(wrap_pyfunction!(crc::crc32_combine, module)?)?;
+    module.add_function(wrap_pyfunction!(records::scan, module)?)?;
+    Ok(())
+}
