@@ -10,6 +10,7 @@ from benchmarks.consolidation import consolidation
 from benchmarks.fairness import fairness
 from benchmarks.group_commit import group_commit
 from benchmarks.logins import logins
+from benchmarks.machine import describe
 from benchmarks.memory import memory
 from benchmarks.peers import peers
 from benchmarks.recovery import recovery
@@ -47,6 +48,9 @@ def _command(name: str, benchmark: click.Command | Callable[..., None]) -> click
 @click.pass_context
 def main(context: click.Context, as_json: bool) -> None:
     """Run benchmarks side by side in one run, all of them or those named; prints medians and ratios."""
+    for line in describe():
+        # standard output may be one JSON object
+        click.echo(line, err=True)
     if context.invoked_subcommand is None:
         assert isinstance(context.command, click.Group)
         for _, command in sorted(context.command.commands.items()):

@@ -213,6 +213,7 @@ def _node_table(node: dict[str, Any], ready: dict[str, Any]) -> Table:
         else f"{format_bytes(store['bytes'])} in {store['segments']} segments at {store['directory']}"
         + (" — FULL" if store["full"] else ""),
         "acceptors": ", ".join(acceptor["url"] for acceptor in node["acceptors"]) or "none",
+        "kernel": f"{node['kernel']['active']} ({node['kernel']['reason']})",
         "clients": f"{node['connections']} connections, {node['sessions']} sessions",
         "queues": f"{len(queues)} with {sum(queue['message_count'] for queue in queues)} messages",
         "up": f"{node['uptime_ms'] / 1000:.0f} s, pid {node['pid']}",

@@ -26,6 +26,16 @@ class AcceptorFacts:
 
 
 @dataclass(frozen=True, slots=True)
+class KernelFacts:
+    """Which implementation of the hot path runs (ADR 0034)."""
+
+    active: str
+    """``native`` or ``python``."""
+    reason: str
+    """Version of the native module, or why it is not used."""
+
+
+@dataclass(frozen=True, slots=True)
 class PeerFacts:
     """The other server of the pair, as far as it is known."""
 
@@ -105,6 +115,11 @@ class NodeView(Protocol):
 
     @property
     def version(self) -> str: ...
+
+    @property
+    def kernel(self) -> KernelFacts:
+        """The functions of the hot path that this process uses."""
+        ...
 
     @property
     def node_id(self) -> str | None:
@@ -252,6 +267,7 @@ def node_json(view: NodeView) -> dict[str, object]:
     return {
         "name": view.name,
         "version": view.version,
+        "kernel": {"active": view.kernel.active, "reason": view.kernel.reason},
         "node_id": view.node_id,
         "pid": view.pid,
         "uptime_ms": view.uptime_ms,

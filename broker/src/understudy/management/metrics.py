@@ -84,6 +84,11 @@ class NodeCollector(Collector):
         names = (view.name, view.version, view.node_id or "", view.ha_policy, view.ha_role)
         info.add_metric([label(name) for name in names], 1)
         yield info
+        kernel = GaugeMetricFamily(
+            "understudy_kernel_info", "1 for the implementation of the hot path that runs.", labels=["kernel"]
+        )
+        kernel.add_metric([view.kernel.active], 1)
+        yield kernel
         state = GaugeMetricFamily("understudy_state", "1 for what the node is doing now.", labels=["state"])
         for one in STATES:
             state.add_metric([one], view.state == one)

@@ -88,6 +88,7 @@ _SCHEMAS: Final[dict[str, Schema]] = {
         {
             "name": _TEXT,
             "version": _TEXT,
+            "kernel": _object({"active": {"type": "string", "enum": ["native", "python"]}, "reason": _TEXT}),
             "node_id": _or_null(_TEXT),
             "pid": _COUNT,
             "uptime_ms": _COUNT,

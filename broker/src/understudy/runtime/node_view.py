@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Final
 
-from understudy import __version__
+from understudy import __version__, kernel
 from understudy.config.model import Permission
 from understudy.errors import BrokerError, NotActive
 from understudy.ha.shared_store import Role
@@ -17,6 +17,7 @@ from understudy.management.controls import (
     AcceptorFacts,
     FollowingFacts,
     InvocationRequest,
+    KernelFacts,
     PeerFacts,
     QueueFacts,
     StoreFacts,
@@ -57,6 +58,10 @@ class LiveNodeView:
     @property
     def version(self) -> str:
         return __version__
+
+    @property
+    def kernel(self) -> KernelFacts:
+        return KernelFacts(kernel.ACTIVE, kernel.WHY)
 
     @property
     def node_id(self) -> str | None:

@@ -10,11 +10,13 @@ from understudy.management.controls import (
     AcceptorFacts,
     FollowingFacts,
     InvocationRequest,
+    KernelFacts,
     PeerFacts,
     QueueFacts,
     StoreFacts,
 )
 
+_KERNEL = KernelFacts("native", "understudy_kernel 0.0.0")
 _PEER = PeerFacts("backup", "10.0.0.2:61616")
 _ACCEPTORS = (AcceptorFacts("artemis", "tcp://0.0.0.0:61616"),)
 _STORE = StoreFacts("/data/journal", 2, 4096, False, 99, 1024)
@@ -50,6 +52,7 @@ class FakeNodeView:
 
     name: str = "node-a"
     version: str = "0.0.0"
+    kernel: KernelFacts = _KERNEL
     node_id: str | None = "11111111-2222-3333-4444-555555555555"
     pid: int = 4711
     uptime_ms: int = 12_500

@@ -31,6 +31,7 @@ def test_an_active_node() -> None:
     assert json.loads(json.dumps(body)) == {
         "name": "node-a",
         "version": "0.0.0",
+        "kernel": {"active": "native", "reason": "understudy_kernel 0.0.0"},
         "node_id": "11111111-2222-3333-4444-555555555555",
         "pid": 4711,
         "uptime_ms": 12500,

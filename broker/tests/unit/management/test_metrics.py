@@ -39,6 +39,7 @@ def test_an_active_node() -> None:
         "understudy_queues_not_shown": 0,
         "understudy_messages": 7,
         "understudy_consumers": 1,
+        'understudy_kernel_info{kernel="native"}': 1,
         'understudy_state{state="active"}': 1,
         'understudy_state{state="passive"}': 0,
         f"understudy_queue_messages{queue}": 7,
