@@ -12,11 +12,12 @@ Not here: references of open transactions (``state``), handing out (``routing.wa
 
 from __future__ import annotations
 
+from array import array
 from bisect import bisect_left
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from operator import attrgetter
 
-from understudy.store.columns import Columns
+from understudy.store.columns import Columns, Rows
 from understudy.store.reference import LargeReference, Location, MessageReference
 from understudy.store.reference_block import BLOCK_REFERENCES, Block, set_delivery_count
 
@@ -104,8 +105,40 @@ class BacklogLevel:
             return
         block.take(row)
         if not block.count:
-            self.blocks.remove(block)
-            self._hint, self._hint_columns, self._hint_row = None, self.columns, 0
+            self._forget(block)
+
+    def take_next(self, ids: array[int], first: int) -> array[int]:
+        """Take the references that follow the one taken last, as long as their ids are those of ``ids`` from ``first``
+        on; their sizes. Takes none if the rows have more than an id and a size.
+        """
+        block, columns, row = self._hint, self._hint_columns, self._hint_row
+        end = min(len(columns.ids), row + len(ids) - first)
+        gone = self._gone if block is None else block.gone
+        if gone is not None and row < end:
+            found = gone.find(1, row, end)
+            end = found if found >= 0 else end
+        plain = columns.expirations is None and columns.scheduled is None and columns.files is None
+        if not plain or row >= end or columns.ids[row] != ids[first]:
+            return array("I")
+        if columns.ids[row:end] != ids[first : first + end - row]:
+            end = next(each for each in range(row, end) if columns.ids[each] != ids[first + each - row])
+        sizes = columns.sizes[row:end]
+        if block is None:
+            if self._gone is None:
+                self._gone = bytearray(self.block_references)
+            self._gone[row:end] = b"\1" * (end - row)
+            self._gone_count += end - row
+            self._hint_row = end
+        else:
+            block.take_rows(row, end)
+            self._hint_row = end
+            if not block.count:
+                self._forget(block)
+        return sizes
+
+    def _forget(self, block: Block) -> None:
+        self.blocks.remove(block)
+        self._hint, self._hint_columns, self._hint_row = None, self.columns, 0
 
     def __iter__(self) -> Iterator[MessageReference]:
         for block in self.blocks:
@@ -192,6 +225,21 @@ class Backlog(Mapping[int, MessageReference]):
         if file_id is not None:
             self.files[file_id] = self.files.get(file_id, 0) + 1
 
+    def extend(self, priority: int, segment: int, rows: Rows) -> None:
+        """More references behind all of that priority, whose messages all lie in that segment of the log."""
+        first, count = 0, len(rows)
+        while first < count:
+            level = self.level(priority)
+            end = min(count, first + level.block_references - len(level.columns))
+            level.columns.extend(segment, rows if end - first == count else rows.part(first, end))
+            first = end
+        self.count += count
+        self.size_bytes += sum(rows.sizes)
+        if rows.expirations is not None:
+            self.expiring_count += count - rows.expirations.count(0)
+        if rows.scheduled is not None:
+            self.scheduled_count += count - rows.scheduled.count(0)
+
     def append_reference(self, reference: MessageReference) -> None:
         """As ``append``, from an object."""
         self.append(
@@ -247,6 +295,23 @@ class Backlog(Mapping[int, MessageReference]):
             level.take(block, columns, row)
             return True
         return False
+
+    def remove_all(self, message_ids: Sequence[int], is_live: Callable[[int], bool]) -> None:
+        """The messages do not wait any more. Those that are not live are not searched for."""
+        ids = message_ids if isinstance(message_ids, array) else array("Q", message_ids)
+        at = 0
+        while at < len(ids):
+            for level in self.levels.values():
+                sizes = level.take_next(ids, at)
+                if sizes:
+                    self.count -= len(sizes)
+                    self.size_bytes -= sum(sizes)
+                    at += len(sizes)
+                    break
+            else:
+                if is_live(ids[at]):
+                    self.remove(ids[at])
+                at += 1
 
     def _forget_file(self, file_id: int) -> None:
         self.files[file_id] -= 1

@@ -13,10 +13,12 @@ from __future__ import annotations
 import struct
 from array import array
 from collections.abc import Sequence
-from itertools import accumulate, chain, islice
+from dataclasses import dataclass
+from itertools import accumulate, chain, compress, islice
 from operator import add, lt, sub
 from typing import Final
-from zlib import compress, decompressobj, error
+from zlib import compress as deflate
+from zlib import decompressobj, error
 
 from understudy.message import LargeMessage, Message
 from understudy.store.reference import (
@@ -39,6 +41,68 @@ _FIELD: Final = 0xFFFF_FFFF
 
 #: Segment numbers from here on are page files, not the log (``pages``).
 PAGE_SEGMENT: Final = 1 << 62
+
+
+@dataclass(slots=True)
+class Rows:
+    """Messages of one queue and priority that lie in one segment, as ``kernel.scan`` finds them."""
+
+    ids: array[int]
+    offsets: array[int]
+    lengths: array[int]
+    sizes: array[int]
+    expirations: array[int] | None
+    """None if all are 0."""
+    scheduled: array[int] | None
+    """None if all are 0."""
+
+    @classmethod
+    def of(cls, columns: Sequence[bytes]) -> Rows:
+        """Rows from the columns of a ``kernel.Group``."""
+        ids, offsets, lengths, sizes, expirations, scheduled = columns
+        return cls(
+            array("Q", ids),
+            array("I", offsets),
+            array("I", lengths),
+            array("I", sizes),
+            array("q", expirations) if expirations else None,
+            array("q", scheduled) if scheduled else None,
+        )
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    def part(self, first: int, end: int) -> Rows:
+        """The rows from ``first`` up to ``end``."""
+        return Rows(
+            self.ids[first:end],
+            self.offsets[first:end],
+            self.lengths[first:end],
+            self.sizes[first:end],
+            self.expirations[first:end] if self.expirations is not None else None,
+            self.scheduled[first:end] if self.scheduled is not None else None,
+        )
+
+    def only(self, kept: Sequence[int]) -> Rows:
+        """The rows for which ``kept`` is not 0."""
+        return Rows(
+            array("Q", compress(self.ids, kept)),
+            array("I", compress(self.offsets, kept)),
+            array("I", compress(self.lengths, kept)),
+            array("I", compress(self.sizes, kept)),
+            array("q", compress(self.expirations, kept)) if self.expirations is not None else None,
+            array("q", compress(self.scheduled, kept)) if self.scheduled is not None else None,
+        )
+
+
+def _longer(column: array[int] | None, more: array[int] | None, rows: int, count: int) -> array[int] | None:
+    """A column of times behind which ``count`` rows were added; None if all are 0."""
+    if column is None and more is None:
+        return None
+    if column is None:
+        column = array("q", bytes(8 * rows))
+    column.extend(more if more is not None else array("q", bytes(8 * count)))
+    return column
 
 
 class Columns:
@@ -118,6 +182,22 @@ class Columns:
             if self.files is None:
                 self.files = {}
             self.files[row] = file_id
+
+    def extend(self, segment: int, rows: Rows) -> None:
+        """More rows whose messages all lie in that segment."""
+        row, count = len(self.ids), len(rows.ids)
+        if segment != self.segment:
+            self._other_segment(segment, row)
+        self.ids.extend(rows.ids)
+        self.offsets.extend(rows.offsets)
+        self.lengths.extend(rows.lengths)
+        self.sizes.extend(rows.sizes)
+        if self.segments is not None:
+            self.segments.extend(array("Q", [segment]) * count)
+        self.expirations = _longer(self.expirations, rows.expirations, row, count)
+        self.scheduled = _longer(self.scheduled, rows.scheduled, row, count)
+        if self.counts is not None:
+            self.counts.extend(array("I", bytes(4 * count)))
 
     def _other_segment(self, segment: int, row: int) -> None:
         if not row:
@@ -240,7 +320,7 @@ class Columns:
         steps = array("q", map(sub, islice(ids, 1, None), ids))
         gaps = array("q", map(sub, islice(offsets, 1, None), map(add, offsets, lengths)))
         rests = array("q", map(sub, lengths, self.sizes))
-        return compress(
+        return deflate(
             b"".join((header, steps.tobytes(), gaps.tobytes(), lengths.tobytes(), rests.tobytes(), *parts)), 1
         )
 

@@ -22,8 +22,8 @@ import struct
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
-from zlib import crc32
 
+from understudy.kernel import crc32
 from understudy.limits import RECORD_BYTES_MAX
 from understudy.ports import Disk
 from understudy.store.log_chain import Link

@@ -13,9 +13,9 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import Final
-from zlib import crc32
 
 from understudy.errors import JournalCorrupt, RemoteProtocolError
+from understudy.kernel import crc32
 from understudy.limits import RECORD_BYTES_MAX
 from understudy.message import Message
 from understudy.ports import Disk, File

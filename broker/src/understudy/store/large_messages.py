@@ -26,10 +26,10 @@ from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Final
-from zlib import crc32
 
 from understudy.errors import BrokerError, DiskFailed, LargeMessageFailed, LimitExceeded, StoreError
 from understudy.ids import first_id_of_epoch
+from understudy.kernel import crc32
 from understudy.limits import LARGE_MESSAGES_UNFINISHED_MAX
 from understudy.message import LargeBody
 from understudy.ports import Clock, Disk, File, LogWriter

@@ -9,7 +9,7 @@ Not here: references, order, transactions (their messages stay live until the ou
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 
 class LiveIndex:
@@ -40,6 +40,25 @@ class LiveIndex:
             masks[block] = masks.get(block, 0) | ((1 << taken) - 1) << slot
             first_id += taken
             count -= taken
+
+    def add_all(self, queue_id: int, message_ids: Sequence[int]) -> None:
+        """The messages, whose ids rise, are live in the queue."""
+        if not message_ids:
+            return
+        first, last = message_ids[0], message_ids[-1]
+        if last - first == len(message_ids) - 1:
+            self.add_range(queue_id, first, len(message_ids))
+            return
+        masks = self.queues.get(queue_id)
+        if masks is None:
+            masks = self.queues[queue_id] = {}
+        block, added = first >> 6, 0
+        for message_id in message_ids:
+            if message_id >> 6 != block:
+                masks[block] = masks.get(block, 0) | added
+                block, added = message_id >> 6, 0
+            added |= 1 << (message_id & 63)
+        masks[block] = masks.get(block, 0) | added
 
     def remove(self, queue_id: int, message_ids: Iterable[int]) -> None:
         """The messages have left the queue."""

@@ -18,10 +18,10 @@ from enum import Enum
 from functools import partial
 from hashlib import sha256
 from typing import Final
-from zlib import crc32
 
 from understudy.errors import DiskFailed, JournalCorrupt
 from understudy.ids import NodeId
+from understudy.kernel import crc32
 from understudy.ports import Disk, File
 from understudy.store.inspect import Problem, read_frames
 from understudy.store.log_chain import Chain, Link, newest_epoch, read_chain

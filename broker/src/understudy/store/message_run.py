@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Final
-from zlib import crc32
 
+from understudy.kernel import crc32
 from understudy.message import Message
 from understudy.store.journal import Journal
 from understudy.store.live_index import LiveIndex

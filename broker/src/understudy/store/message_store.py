@@ -18,10 +18,10 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable, Sequence
 from typing import Final
-from zlib import crc32
 
 from understudy.errors import DiskFull, LimitExceeded
 from understudy.ids import NodeId, first_id_of_epoch
+from understudy.kernel import crc32
 from understudy.limits import DUPLICATE_ID_BYTES_MAX, RECORD_BYTES_MAX
 from understudy.message import Message
 from understudy.ports import Clock, Disk, LogWriter

@@ -21,9 +21,9 @@ import struct
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Final
-from zlib import crc32
 
 from understudy.errors import DiskFailed, DiskFull, JournalCorrupt, StoreError
+from understudy.kernel import crc32
 from understudy.ports import Disk, File
 from understudy.store.columns import PAGE_SEGMENT
 from understudy.store.reference import Location, pack_location, unpack_location

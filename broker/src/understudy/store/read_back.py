@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Final
-from zlib import crc32
 
 from understudy.errors import JournalCorrupt, RemoteProtocolError
+from understudy.kernel import crc32
 from understudy.message import LargeMessage, Message, large_body_of
 from understudy.ports import Disk, File
 from understudy.store.forwarding import Forwarding

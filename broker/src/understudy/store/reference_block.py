@@ -196,6 +196,20 @@ class Block:
         if not self.count:
             self.drop()
 
+    def take_rows(self, first: int, end: int) -> None:
+        """The rows from ``first`` up to ``end``, which all wait, do not wait any more. None of them has its message in
+        memory.
+        """
+        if self.gone is None:
+            self.gone = bytearray(self.size)
+        self.gone[first:end] = b"\1" * (end - first)
+        self.count -= end - first
+        if self.returned is not None:
+            for row in range(first, end):
+                self.returned.pop(row, None)
+        if not self.count:
+            self.drop()
+
     def put_back(self, row: int, reference: MessageReference) -> None:
         """A row that was taken waits again, as it is now."""
         if self.gone is None:

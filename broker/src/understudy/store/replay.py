@@ -1,8 +1,8 @@
 """Walking records: the hot reader of the log, and the search that tells a torn tail from damage.
 
-``replay`` applies a run of bytes to a state without parsing bodies. Messages in one queue and
-acknowledgements, which are nearly everything in a log, are applied here in line; the rest goes
-through ``records.decode`` and ``StoreState.apply``.
+``replay`` applies a piece of the log to a state without parsing bodies. Messages in one queue and acknowledgements,
+which are nearly everything in a log, come from ``kernel.scan`` as columns; any other record goes through
+``records.decode`` and ``StoreState.apply``.
 
 Not here: where bytes come from and which count (``follower``).
 """
@@ -10,30 +10,20 @@ Not here: where bytes come from and which count (``follower``).
 from __future__ import annotations
 
 import re
-import struct
+from array import array
 from dataclasses import dataclass
 from enum import Enum, auto
 from typing import Final
-from zlib import crc32
 
 from understudy.errors import JournalCorrupt
-from understudy.store.backlog import Backlog
-from understudy.store.records import (
-    ACKNOWLEDGE_HEADER_BYTES,
-    HEADER,
-    HEADER_BYTES,
-    MESSAGE_HEADER_BYTES,
-    PRIORITY_MAX,
-    RecordType,
-    decode,
-)
-from understudy.store.reference import Location, pack_location
+from understudy.kernel import crc32, scan
+from understudy.kernel.records import BAD, BLANK, ENDED, MORE, OTHER, SHORT
+from understudy.store.columns import Rows
+from understudy.store.records import HEADER, HEADER_BYTES, RecordType, decode
+from understudy.store.reference import pack_location
 from understudy.store.segment import HEADER_BLOCK_BYTES
 from understudy.store.state import StoreState
 
-_MESSAGE_ONE: Final = struct.Struct("<IIQIBBHQQQqqBBHIQ")
-_MESSAGE_ONE_BYTES: Final = MESSAGE_HEADER_BYTES + 8
-_ACKNOWLEDGE: Final = struct.Struct("<IIQIBBHQQII")
 #: A record's header with the crc, length, sequence and batch free: type, flags, zero.
 _CANDIDATE: Final = re.compile(rb"(?=.{20}[\x01-\x0f\x28-\x2a][\x00-\x07]\x00\x00)", re.DOTALL)
 
@@ -53,6 +43,9 @@ class Stop(Enum):
     """The record before was a seal."""
     CLOSED = auto()
     """It was a seal that says the node stopped cleanly."""
+
+
+_STOPS: Final = {ENDED: Stop.ENDED, SHORT: Stop.SHORT, BLANK: Stop.BLANK, BAD: Stop.BAD}
 
 
 @dataclass(slots=True)
@@ -80,72 +73,36 @@ def replay(state: StoreState, cursor: Cursor, data: bytes) -> Stop:
     Raises:
         JournalCorrupt: a valid record that cannot be understood.
     """
-    at, size, origin = 0, len(data), cursor.offset
-    seed, sequence, batch, number = cursor.seed, cursor.sequence, cursor.batch, cursor.number
-    use = state.segments.get(number)
-    view = memoryview(data)
-    base = number << 64
-    live_queues = state.live.queues
-    last_queue = -1
-    backlog = Backlog()
-    masks: dict[int, int] = {}
+    at, origin, number = 0, cursor.offset, cursor.number
+    sequence, batch = cursor.sequence, cursor.batch
     stop = Stop.ENDED
-    while at < size:
-        if at + _MESSAGE_ONE_BYTES <= size and data[at + 20] == 9:
-            (
-                crc, length, found, found_batch, _, _, _, message_id, tx_id, _, expiration, scheduled_ms,
-                priority, large, duplicate_bytes, count, queue_id,
-            ) = _MESSAGE_ONE.unpack_from(data, at)  # fmt: skip
-            plain = count == 1 and not tx_id and not duplicate_bytes and not large and priority <= PRIORITY_MAX
-        else:
-            if at + HEADER_BYTES > size:
-                stop = Stop.SHORT
+    while True:
+        code, behind, found, found_batch, first, id_min, id_max, groups, acknowledged = scan(
+            data, at, origin, cursor.seed, sequence
+        )
+        if behind > at:
+            use = state.segments.get(number) or state.begin_segment(number, cursor.epoch, first)
+            for queue_id, message_ids in acknowledged:
+                state.remove_references(queue_id, array("Q", message_ids))
+            for queue_id, priority, *columns in groups:
+                state.add_rows(queue_id, priority, number, Rows.of(columns))
+            if id_max:
+                use.note(id_min)
+                use.note(id_max)
+            sequence, batch, at = found, found_batch, behind
+        if code == OTHER:
+            _, length, sequence, batch, *_ = HEADER.unpack_from(data, at)
+            stop = _apply(state, cursor, data, at, at + length)
+            at += length
+            if stop is not Stop.ENDED:
                 break
-            crc, length, found, found_batch, *_ = HEADER.unpack_from(data, at)
-            plain = False
-        end = at + length
-        if end > size or length < HEADER_BYTES:
-            stop = _why_not(data, at, length)
-            break
-        if crc32(view[at + 4 : end], seed) != crc or (found != sequence + 1 and sequence):
-            stop = Stop.BAD
-            break
-        if plain and use is not None:
-            if queue_id != last_queue:
-                last_queue = queue_id
-                backlog = state.backlog(queue_id)
-                masks = live_queues.setdefault(queue_id, {})
-            backlog.append(
-                message_id, priority, expiration, scheduled_ms, length - _MESSAGE_ONE_BYTES,
-                Location(base | origin + at << 32 | length),  # pack_location, in line
-            )  # fmt: skip
-            block = message_id >> 6
-            masks[block] = masks.get(block, 0) | 1 << (message_id & 63)
-            if message_id > use.message_id_max and use.message_id_min:
-                use.message_id_max = message_id
-            else:
-                use.note(message_id)
-            sequence, batch, at = found, found_batch, end
-            continue
-        stop = _apply(state, cursor, data, at, end)
-        use = state.segments.get(number)
-        if data[at + 20] != 10:
-            # it may have replaced what belongs to the queue
-            last_queue = -1
-        sequence, batch, at = found, found_batch, end
-        if stop is not Stop.ENDED:
+        elif code != MORE:
+            stop = _STOPS[code]
             break
     if at:
         state.sequence = sequence
         cursor.offset, cursor.sequence, cursor.batch = origin + at, sequence, batch
     return stop
-
-
-def _why_not(data: bytes, at: int, length: int) -> Stop:
-    if length >= HEADER_BYTES:
-        return Stop.SHORT
-    header = data[at : at + HEADER_BYTES]
-    return Stop.BAD if header.strip(b"\0") else Stop.BLANK
 
 
 def _apply(state: StoreState, cursor: Cursor, data: bytes, at: int, end: int) -> Stop:
@@ -155,11 +112,6 @@ def _apply(state: StoreState, cursor: Cursor, data: bytes, at: int, end: int) ->
     number = cursor.number
     if number not in state.segments:
         state.begin_segment(number, cursor.epoch, sequence)
-    if kind == RecordType.ACKNOWLEDGE and length >= ACKNOWLEDGE_HEADER_BYTES:
-        _, _, _, _, _, _, _, queue_id, tx_id, count, _ = _ACKNOWLEDGE.unpack_from(data, at)
-        if not tx_id and length == ACKNOWLEDGE_HEADER_BYTES + 8 * count:
-            state.remove_references(queue_id, struct.unpack_from(f"<{count}Q", data, at + ACKNOWLEDGE_HEADER_BYTES))
-            return Stop.ENDED
     try:
         record = decode(kind, flags, data[at + HEADER_BYTES : end])
     except ValueError as error:

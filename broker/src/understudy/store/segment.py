@@ -13,7 +13,6 @@ from __future__ import annotations
 import re
 import struct
 import sys
-import zlib
 from array import array
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -22,6 +21,7 @@ from typing import Final
 
 from understudy.errors import DiskFailed, DiskFull, JournalCorrupt, LockLost, StoreError, StoreVersionUnsupported
 from understudy.ids import NodeId, uuid_bytes, uuid_text
+from understudy.kernel import crc32
 from understudy.ports import Disk, File
 from understudy.store.records import (
     FORMAT_VERSION,
@@ -74,7 +74,7 @@ def parse_name(name: str) -> tuple[int, int, bool] | None:
 
 def seed_of(number: int, epoch: int) -> int:
     """Start value of the crc of every record in the segment."""
-    return zlib.crc32(_U64_PAIR.pack(number, epoch))
+    return crc32(_U64_PAIR.pack(number, epoch))
 
 
 def encode_header(header: SegmentHeader) -> bytes:
@@ -91,7 +91,7 @@ def encode_header(header: SegmentHeader) -> bytes:
         header.allocated_bytes,
     )
     block = bytearray(fields.ljust(HEADER_BLOCK_BYTES, b"\0"))
-    struct.pack_into("<I", block, _CRC_OFFSET, zlib.crc32(block))
+    struct.pack_into("<I", block, _CRC_OFFSET, crc32(block))
     return bytes(block)
 
 
@@ -108,7 +108,7 @@ def decode_header(block: bytes, path: str) -> SegmentHeader:
     if magic != MAGIC:
         raise JournalCorrupt("no segment of a journal", file=path, offset=0)
     zeroed = b"".join((block[:_CRC_OFFSET], b"\0\0\0\0", block[_CRC_OFFSET + 4 : HEADER_BLOCK_BYTES]))
-    if zlib.crc32(zeroed) != crc:
+    if crc32(zeroed) != crc:
         raise JournalCorrupt("header is damaged", file=path, offset=0)
     if version > FORMAT_VERSION:
         raise StoreVersionUnsupported(
@@ -139,9 +139,9 @@ def frame(kind: RecordType, flags: int, sequence: int, batch: int, seed: int, *p
     for part in parts:
         length += len(part)
     rest = REST.pack(length, sequence, batch, kind, flags, 0)
-    crc = zlib.crc32(rest, seed)
+    crc = crc32(rest, seed)
     for part in parts:
-        crc = zlib.crc32(part, crc)
+        crc = crc32(part, crc)
     return (crc.to_bytes(4, "little") + rest, *parts)
 
 
@@ -155,11 +155,7 @@ def read_seal(file: File, header: SegmentHeader) -> tuple[int, SealRecord] | Non
         return None
     raw = file.read(at, size - at)
     crc, length, sequence, _, kind, flags, _ = HEADER.unpack_from(raw)
-    if (
-        kind != RecordType.SEAL
-        or length != len(raw)
-        or zlib.crc32(raw[4:], seed_of(header.number, header.epoch)) != crc
-    ):
+    if kind != RecordType.SEAL or length != len(raw) or crc32(raw[4:], seed_of(header.number, header.epoch)) != crc:
         return None
     seal = decode(kind, flags, raw[HEADER_BYTES:])
     return (at, seal) if isinstance(seal, SealRecord) and seal.last_sequence + 1 == sequence else None
@@ -178,7 +174,7 @@ class SegmentFile:
         """Wraps a file whose first bytes are ``written`` (header, for a first segment EPOCH)."""
         self._file = file
         self._path = path
-        self.digest = zlib.crc32(written)
+        self.digest = crc32(written)
         self._position = len(written)
         self._failure: DiskFailed | None = None
 
@@ -199,7 +195,7 @@ class SegmentFile:
         assert offset == self._position, f"{self.path}: write at {offset}, expected {self._position}"
         data = b"".join(buffers)
         self._ask(self._file.write, offset, (data,))
-        self.digest = zlib.crc32(data, self.digest)
+        self.digest = crc32(data, self.digest)
         self._position += len(data)
 
     def take_back(self, offset: int, digest: int) -> None:

@@ -15,14 +15,13 @@ import struct
 from typing import Final
 
 from understudy.errors import JournalCorrupt
-from understudy.store.records import HEADER, HEADER_BYTES, MESSAGE_HEADER_BYTES, decode
-from understudy.store.reference import Location, pack_location
+from understudy.kernel import scan
+from understudy.kernel.records import BAD, BLANK, ENDED, OTHER, SHORT
+from understudy.store.columns import Rows
+from understudy.store.records import HEADER, HEADER_BYTES, MESSAGE_HEADER, MESSAGE_HEADER_BYTES, RecordType, decode
+from understudy.store.reference import pack_location
 from understudy.store.state import StoreState
 
-#: Behind the header of a MESSAGE_ADD with one queue: message id, tx id, address id, expiration, scheduled,
-#: priority, flags, length of the duplicate id, number of queues, queue id.
-_MESSAGE_ONE: Final = struct.Struct("<QQQqqBBHIQ")
-_MESSAGE_ONE_BYTES: Final = MESSAGE_HEADER_BYTES + 8
 _LENGTH: Final = struct.Struct("<I")
 _NO_TX: Final = bytes(8)
 
@@ -47,45 +46,57 @@ def skim(
         JournalCorrupt: a record that cannot be.
     """
     at, size = 0, len(data)
-    base = number << 64
-    length_of = _LENGTH.unpack_from
-    message_of = _MESSAGE_ONE.unpack_from
-    while at + HEADER_BYTES <= size:
-        (length,) = length_of(data, at + 4)
-        if length < HEADER_BYTES:
+    while True:
+        code, at, _, _, _, _, _, groups, _ = scan(data, at, origin, None, 0)
+        for queue_id, priority, *columns in groups:
+            masks = queues.get(queue_id)
+            if masks is not None:
+                rows = _live(Rows.of(columns), masks)
+                if rows.ids:
+                    state.add_rows(queue_id, priority, number, rows)
+        if code in (BAD, BLANK):
             raise JournalCorrupt("a record is damaged", file=path, offset=origin + at)
-        end = at + length
-        if end > size:
-            return at, length
-        kind = data[at + 20]
-        if kind == 10 and data[at + 32 : at + 40] == _NO_TX:
-            at = end
-            continue
-        if kind == 9 and length >= _MESSAGE_ONE_BYTES:
-            (
-                message_id, tx_id, address_id, expiration, scheduled_ms, priority, large, duplicate_bytes, count,
-                queue_id,
-            ) = message_of(data, at + HEADER_BYTES)  # fmt: skip
-            if count and not tx_id and not large and end >= at + MESSAGE_HEADER_BYTES + 8 * count + duplicate_bytes:
-                location = Location(base | origin + at << 32 | length)  # pack_location, in line
-                rest = MESSAGE_HEADER_BYTES + 8 * count + duplicate_bytes
-                queue_ids = (
-                    (queue_id,) if count == 1 else struct.unpack_from(f"<{count}Q", data, at + MESSAGE_HEADER_BYTES)
-                )
-                for queue_id in queue_ids:
-                    masks = queues.get(queue_id)
-                    if masks is not None and masks.get(message_id >> 6, 0) >> (message_id & 63) & 1:
-                        state.backlog(queue_id).append(
-                            message_id, priority, expiration, scheduled_ms, length - rest, location
-                        )
-                        state.live.add(queue_id, message_id)
-                if duplicate_bytes:
-                    state.remember_duplicate(address_id, data[at + rest - duplicate_bytes : at + rest])
-                at = end
-                continue
-        _apply(state, number, path, origin + at, data[at:end])
-        at = end
-    return at, 0
+        if code == SHORT:
+            return at, _LENGTH.unpack_from(data, at + 4)[0] if at + HEADER_BYTES <= size else 0
+        if code == ENDED:
+            return at, 0
+        if code == OTHER:
+            (length,) = _LENGTH.unpack_from(data, at + 4)
+            _take(state, queues, number, path, origin + at, data[at : at + length])
+            at += length
+
+
+def _live(rows: Rows, masks: dict[int, int]) -> Rows:
+    """The rows of messages that are live by the masks of their queue."""
+    kept = [masks.get(message_id >> 6, 0) >> (message_id & 63) & 1 for message_id in rows.ids]
+    return rows if all(kept) else rows.only(kept)
+
+
+def _take(
+    state: StoreState, queues: dict[int, dict[int, int]], number: int, path: str, offset: int, raw: bytes
+) -> None:
+    """Apply one whole record as far as it matters."""
+    length, kind = len(raw), raw[20]
+    if kind == RecordType.ACKNOWLEDGE and raw[32:40] == _NO_TX:
+        return
+    if kind == RecordType.MESSAGE_ADD and length >= MESSAGE_HEADER_BYTES:
+        (
+            *_, message_id, tx_id, address_id, expiration, scheduled_ms, priority, large, duplicate_bytes, count,
+        ) = MESSAGE_HEADER.unpack_from(raw)  # fmt: skip
+        rest = MESSAGE_HEADER_BYTES + 8 * count + duplicate_bytes
+        if count and not tx_id and not large and length >= rest:
+            location = pack_location(number, offset, length)
+            for queue_id in struct.unpack_from(f"<{count}Q", raw, MESSAGE_HEADER_BYTES):
+                masks = queues.get(queue_id)
+                if masks is not None and masks.get(message_id >> 6, 0) >> (message_id & 63) & 1:
+                    state.backlog(queue_id).append(
+                        message_id, priority, expiration, scheduled_ms, length - rest, location
+                    )
+                    state.live.add(queue_id, message_id)
+            if duplicate_bytes:
+                state.remember_duplicate(address_id, raw[rest - duplicate_bytes : rest])
+            return
+    _apply(state, number, path, offset, raw)
 
 
 def _apply(state: StoreState, number: int, path: str, offset: int, raw: bytes) -> None:

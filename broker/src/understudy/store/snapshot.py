@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import re
 import struct
-import zlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from enum import IntEnum
@@ -20,6 +19,7 @@ from typing import Final
 
 from understudy.errors import JournalCorrupt, StoreVersionUnsupported
 from understudy.ids import NodeId, uuid_bytes, uuid_text
+from understudy.kernel import crc32
 from understudy.limits import RECORD_BYTES_MAX
 from understudy.ports import File
 from understudy.store.records import (
@@ -155,7 +155,7 @@ def encode_snapshot_header(header: SnapshotHeader) -> bytes:
         header.batch,
     )
     block = bytearray(fields.ljust(HEADER_BLOCK_BYTES, b"\0"))
-    struct.pack_into("<I", block, _CRC_OFFSET, zlib.crc32(block))
+    struct.pack_into("<I", block, _CRC_OFFSET, crc32(block))
     return bytes(block)
 
 
@@ -173,7 +173,7 @@ def read_snapshot_header(file: File, name: str) -> SnapshotHeader:
         _, version, flags, crc, node_id, epoch, created_ms, number, segment_epoch, offset, sequence, batch,
     ) = _HEADER.unpack_from(block)  # fmt: skip
     zeroed = b"".join((block[:_CRC_OFFSET], b"\0\0\0\0", block[_CRC_OFFSET + 4 :]))
-    if zlib.crc32(zeroed) != crc:
+    if crc32(zeroed) != crc:
         raise JournalCorrupt("header is damaged", file=file.path, offset=0)
     if version > FORMAT_VERSION:
         raise StoreVersionUnsupported(
@@ -205,9 +205,9 @@ class SnapshotEncoder:
         self._sequence += 1
         length = HEADER_BYTES + sum(map(len, payload))
         rest = REST.pack(length, self._sequence, 0, kind, 0, 0)
-        crc = zlib.crc32(rest, self._seed)
+        crc = crc32(rest, self._seed)
         for part in payload:
-            crc = zlib.crc32(part, crc)
+            crc = crc32(part, crc)
         self._parts += (crc.to_bytes(4, "little") + rest, *payload)
         self.pending_bytes += length
 

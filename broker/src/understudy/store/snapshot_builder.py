@@ -14,10 +14,10 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Final
-from zlib import crc32
 
 from understudy.errors import JournalCorrupt, StoreError
 from understudy.ids import NodeId
+from understudy.kernel import crc32
 from understudy.limits import RECORD_BYTES_MAX
 from understudy.ports import Clock, Disk, File
 from understudy.store.background import PAUSE, STEP_BYTES, Durable, Job, read_job

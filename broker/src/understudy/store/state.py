@@ -14,14 +14,16 @@ Not here: reading the log (``replay``, ``follower``), writing it, or what queues
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Final
 
 from understudy.ids import NodeId, uuid_text
 from understudy.limits import ID_CACHE_SIZE
 from understudy.message import large_body_of
 from understudy.store.backlog import Backlog
+from understudy.store.columns import Rows
 from understudy.store.live_index import LiveIndex
 from understudy.store.queue_ids import QueueIds
 from understudy.store.records import (
@@ -268,15 +270,17 @@ class StoreState:
             for queue_id, message_ids in transaction.added_ids.by_queue.items():
                 self.live.remove(queue_id, message_ids)
 
-    def remove_references(self, queue_id: int, message_ids: Iterable[int]) -> None:
+    def add_rows(self, queue_id: int, priority: int, segment: int, rows: Rows) -> None:
+        """The messages wait in the queue, behind all others of their priority."""
+        self.backlog(queue_id).extend(priority, segment, rows)
+        self.live.add_all(queue_id, rows.ids)
+
+    def remove_references(self, queue_id: int, message_ids: Sequence[int]) -> None:
         """The messages have left the queue."""
         backlog = self.references.get(queue_id)
         if backlog is not None:
-            is_live = self.live.is_live
-            for message_id in message_ids:
-                # asked first because a search for what is not there is long
-                if is_live(queue_id, message_id):
-                    backlog.remove(message_id)
+            # asked first because a search for what is not there is long
+            backlog.remove_all(message_ids, partial(self.live.is_live, queue_id))
         self.live.remove(queue_id, message_ids)
 
     def remove_queue(self, queue_id: int) -> None:

@@ -20,10 +20,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from hashlib import blake2b
 from typing import Any, Final
-from zlib import crc32
 
 from understudy.errors import BrokerError
 from understudy.ids import Xid
+from understudy.kernel import crc32
 from understudy.limits import RECORD_BYTES_MAX
 from understudy.message import (
     DUPLICATE_ID,
