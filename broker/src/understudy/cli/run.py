@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Final
 import click
 import uvloop
 
-from understudy import __version__, kernel
+from understudy import __version__
 from understudy.cli.check import check_security
 from understudy.cli.defaults import DEFAULT_HTTP, DEFAULT_URL, default_directory
 from understudy.cli.instances import config_of, create_instance, default_options, preview, token_of
@@ -244,7 +244,8 @@ async def _serve(
         collector.start()
         if node.state != "stopped":
             notify(f"READY=1\nSTATUS={node.state}")
-            log.info("started", extra={"state": node.state, "kernel": kernel.ACTIVE, "kernel_reason": kernel.WHY})
+            kernel = LiveNodeView(node).kernel
+            log.info("started", extra={"state": node.state, "kernel": kernel.active, "kernel_reason": kernel.reason})
             if place.greets:
                 _print_first_commands(configuration, place)
         error = await node.wait_ended()
