@@ -55,6 +55,11 @@ class Module:
     def tree(self) -> ast.Module:
         return ast.parse(self.text)
 
+    @cached_property
+    def nodes(self) -> list[ast.AST]:
+        """Every node of the tree."""
+        return list(ast.walk(self.tree))
+
     @property
     def package(self) -> str:
         return self.name.partition(".")[0]
@@ -80,7 +85,7 @@ class Module:
 
 
 def _imports(module: Module) -> Iterator[Import]:
-    for node in ast.walk(module.tree):
+    for node in module.nodes:
         if isinstance(node, ast.Import):
             for alias in node.names:
                 yield Import(node.lineno, alias.name, None, alias.asname or alias.name.partition(".")[0])

@@ -18,6 +18,7 @@ from __future__ import annotations
 import zlib
 from collections import deque
 from collections.abc import Callable
+from dataclasses import dataclass
 from enum import Enum
 from typing import Final, Protocol
 
@@ -164,6 +165,18 @@ class ConsumerHost(Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True)
+class ConsumerOptions:
+    """What a consumer is created with besides its queue and window."""
+
+    mode: AcknowledgeMode
+    ack_batch_bytes: int
+    """Bytes taken after which a batch is acknowledged."""
+    filter_text: str | None = None
+    browse_only: bool = False
+    priority: int = 0
+
+
 class ConsumerState:
     """One consumer without I/O: buffered messages, credits, pending acknowledgements."""
 
@@ -172,24 +185,18 @@ class ConsumerState:
         host: ConsumerHost,
         consumer_id: int,
         queue: str,
+        options: ConsumerOptions,
         *,
-        filter_text: str | None,
-        browse_only: bool,
-        priority: int,
         window_bytes: int,
-        mode: AcknowledgeMode,
-        ack_batch_bytes: int,
         make_received: MakeReceived = ReceivedMessage,
     ) -> None:
         self.host = host
         self.consumer_id = consumer_id
         self.queue = queue
-        self.filter_text = filter_text
-        self.browse_only = browse_only
-        self.priority = priority
+        self.options = options
+        self.browse_only = options.browse_only
         self.window_bytes = window_bytes
-        self.mode = mode
-        self.ack_batch_bytes = ack_batch_bytes
+        self.mode = options.mode
         self.queue_info: QueueQueryResponse | None = None
         """What the broker said of the queue, to create it again after a failover."""
         self.shared_queue: CreateSharedQueueV2 | None = None
@@ -320,7 +327,7 @@ class ConsumerState:
         """
         mode = self.mode
         if mode is AcknowledgeMode.AUTO or (
-            mode is AcknowledgeMode.DUPS_OK and self._taken_bytes >= self.ack_batch_bytes
+            mode is AcknowledgeMode.DUPS_OK and self._taken_bytes >= self.options.ack_batch_bytes
         ):
             self.acknowledge_taken()
         if self._reading is not None:

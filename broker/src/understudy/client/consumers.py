@@ -11,7 +11,13 @@ from dataclasses import fields, replace
 from typing import Any, Final, Protocol
 
 from understudy.client.calls import Call, Calls, Done, Interrupted, Waiter, settle
-from understudy.client.consumer_state import AcknowledgeMode, ConsumerState, MakeReceived, ReceivedMessage
+from understudy.client.consumer_state import (
+    AcknowledgeMode,
+    ConsumerOptions,
+    ConsumerState,
+    MakeReceived,
+    ReceivedMessage,
+)
 from understudy.client.options import ClientOptions
 from understudy.errors import BrokerError, ObjectClosed, QueueNotFound
 from understudy.wire.core.packets import (
@@ -104,16 +110,16 @@ class Consumers:
             self,
             self._next_id,
             queue,
-            filter_text=filter_text,
-            browse_only=browse_only,
-            priority=priority,
-            window_bytes=settings.consumer_window_size if window_bytes is None else window_bytes,
-            mode=self._mode,
-            ack_batch_bytes=(
+            ConsumerOptions(
+                self._mode,
                 settings.dups_ok_ack_batch_size
                 if self._mode is AcknowledgeMode.DUPS_OK
-                else settings.transaction_ack_batch_size
+                else settings.transaction_ack_batch_size,
+                filter_text,
+                browse_only,
+                priority,
             ),
+            window_bytes=settings.consumer_window_size if window_bytes is None else window_bytes,
             make_received=make_received,
         )
         self._next_id += 1
@@ -178,7 +184,7 @@ class Consumers:
         only one at which it can be acknowledged.
         """
         self._host.delivery_taken()
-        if consumer.taken_bytes >= consumer.ack_batch_bytes:
+        if consumer.taken_bytes >= consumer.options.ack_batch_bytes:
             consumer.acknowledge_taken()
 
     # acknowledging
@@ -338,10 +344,10 @@ def _create(consumer: ConsumerState) -> CreateConsumer:
     return CreateConsumer(
         consumer.consumer_id,
         consumer.queue,
-        consumer.filter_text,
+        consumer.options.filter_text,
         consumer.browse_only,
         True,
-        consumer.priority,
+        consumer.options.priority,
     )
 
 

@@ -149,8 +149,8 @@ class SessionState:
             failover_timeout_ms=settings.call_failover_timeout_ms,
         )
         self.sends = Sends(self, self._encode_send, settings.producer_window_size)
-        self.transaction = Transactions(self)
-        self.branches = Branches(self)
+        self.transaction = Transactions(self, transacted=options.transacted)
+        self.branches = Branches(self, self.transaction, enabled=options.xa)
         self._confirmations = Confirmations(settings.confirmation_window_size)
         self._attached = False
         self._next_producer = 1

@@ -11,21 +11,35 @@ Not here: XA branches (``xa``).
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
-from understudy.client.calls import Call, Interrupted, Waiter, settle
+from understudy.client.calls import Call, Calls, Interrupted, Waiter, settle
+from understudy.client.consumers import Consumers
+from understudy.client.sends import Sends
 from understudy.errors import BrokerError, CommitOutcomeUnknown, IllegalState, TransactionRolledBack
 from understudy.wire.core.packets import Commit, NullResponse, Packet, Rollback, SessionStart, SessionStop
 
-if TYPE_CHECKING:
-    from understudy.client.session_state import SessionState
+
+class WorkingSession(Protocol):
+    """A session as its transactions and XA branches need it; ``session_state.SessionState`` implements it."""
+
+    closed: BrokerError | None
+    started: bool
+    calls: Calls
+    sends: Sends
+    consumers: Consumers
+
+    def transmit_packet(self, packet: Packet) -> None:
+        """Send a packet on the channel of the session."""
+        ...
 
 
 class Transactions:
     """The local transactions of one session, one after the other."""
 
-    def __init__(self, session: SessionState) -> None:
+    def __init__(self, session: WorkingSession, *, transacted: bool) -> None:
         self._session = session
+        self._transacted = transacted
         self.rollback_only = False
         """A failover undid work of the open transaction or branch."""
         self._work = False
@@ -46,7 +60,7 @@ class Transactions:
     def session_lost(self, *, in_branch: bool) -> bool:
         """The server's session is gone; whether it took work of ours with it."""
         session = self._session
-        doomed = (self._work and session.options.transacted) or in_branch
+        doomed = (self._work and self._transacted) or in_branch
         # A commit that was not sent takes the news with it and the next work is a new transaction.
         self.rollback_only = (doomed or self.rollback_only) and not session.calls.bound
         self._work = self._late_work and not doomed
@@ -110,5 +124,5 @@ class Transactions:
         session = self._session
         if session.closed is not None:
             raise session.closed
-        if not session.options.transacted:
+        if not self._transacted:
             raise IllegalState("the session is not transacted")

@@ -12,9 +12,10 @@ Every refusal is an ``XaError`` with the code that an XAException would have.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from understudy.client.calls import Call, Interrupted, Waiter, settle
+from understudy.client.transactions import Transactions, WorkingSession
 from understudy.errors import BrokerError, IllegalState, XaCode, XaError
 from understudy.ids import Xid
 from understudy.wire.core.packets import (
@@ -42,17 +43,16 @@ from understudy.wire.core.packets import (
     XaSuspend,
 )
 
-if TYPE_CHECKING:
-    from understudy.client.session_state import SessionState
-
 _ROLLED_BACK: Final = range(XaCode.ROLLED_BACK, 108)
 
 
 class Branches:
     """The XA branches in which one session works."""
 
-    def __init__(self, session: SessionState) -> None:
+    def __init__(self, session: WorkingSession, transactions: Transactions, *, enabled: bool) -> None:
         self._session = session
+        self._transactions = transactions
+        self._enabled = enabled
         self._working_in: Xid | None = None
         self.lost = False
         """A failover undid the work of the branch."""
@@ -133,7 +133,7 @@ class Branches:
     def _left(self) -> None:
         self._working_in = None
         self.lost = False
-        self._session.transaction.rollback_only = False
+        self._transactions.rollback_only = False
 
     # -- outcomes ---------------------------------------------------------------------------------
 
@@ -226,7 +226,7 @@ class Branches:
         session = self._session
         if session.closed is not None:
             raise session.closed
-        if not session.options.xa:
+        if not self._enabled:
             raise IllegalState("the session is not an XA session")
 
     def _ask(

@@ -103,7 +103,7 @@ def unresolved(text: str) -> Iterator[str]:
     for match in _FILE.finditer(text):
         path = match[0].rstrip("/")
         if path not in tracked() and not any(each.startswith(f"{path}/") for each in tracked()):
-            yield f"{path} does not exist"
+            yield f"{path} is not under version control"
     for match in _SECTIONS.finditer(text):
         name = match[1].lower()
         path = REFERENCES.get(name) or (f"docs/{name}" if "/" not in name else name)
@@ -188,7 +188,7 @@ def test_decisions_have_their_number_once() -> None:
         ("Source: artemis-core s. 6.2 and 99.1.", "no section 99.1"),
         ("The order (docs/journal-format.md\n    s. 77).", "no section 77"),
         ("Why: ADR 0003, ADR 9999.", "no ADR 9999"),
-        ("See docs/nothing.md.", "docs/nothing.md does not exist"),
+        ("See docs/nothing.md.", "docs/nothing.md is not under version control"),
         ("Credits (facts 6.2) are granted.", "names nothing"),
         ("One order (design s. 3.2).", "names nothing"),
     ],

@@ -45,13 +45,11 @@ def _members(module: Module, imported: Import) -> set[str]:
     """Attributes read from a module imported by ``import``; its own name if it is used as a value."""
     owners = {
         id(node.value): node.attr
-        for node in ast.walk(module.tree)
+        for node in module.nodes
         if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == imported.bound
     }
     return {
-        owners.get(id(node), "")
-        for node in ast.walk(module.tree)
-        if isinstance(node, ast.Name) and node.id == imported.bound
+        owners.get(id(node), "") for node in module.nodes if isinstance(node, ast.Name) and node.id == imported.bound
     }
 
 
@@ -107,25 +105,30 @@ def test_pure_packages_touch_no_world() -> None:
 def impurities(module: Module) -> Iterator[str]:
     """Coroutines, built-in functions that reach the world under any name, and clocks."""
     imported = {each.bound: each.module for each in module.imports}
-    for node in ast.walk(module.tree):
-        place = module.at(getattr(node, "lineno", 0))
-        if isinstance(node, (ast.AsyncFunctionDef, ast.Await, ast.AsyncFor, ast.AsyncWith)):
-            yield f"{place}: a coroutine in a pure package"
-        elif isinstance(node, ast.comprehension) and node.is_async:
-            yield f"{module.path}: an asynchronous comprehension in a pure package"
-        elif isinstance(node, ast.Name) and node.id in BANNED_BUILTINS:
-            yield f"{place}: {node.id} in a pure package"
-        elif isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id in imported:
-            source = imported[node.value.id]
-            if source.startswith("understudy"):
-                continue
-            if node.attr == "open":
-                yield f"{place}: {node.value.id}.open in a pure package"
-            elif source == "datetime" and node.attr in CLOCKS:
-                yield f"{place}: {node.value.id}.{node.attr} reads a clock in a pure package"
+    for node in module.nodes:
+        fault = _impurity(node, imported)
+        if fault is not None:
+            yield f"{module.at(getattr(node, 'lineno', 1))}: {fault} in a pure package"
     for each in module.imports:
         if each.name == "open" and not each.module.startswith("understudy"):
             yield f"{module.at(each.line)}: {each.module}.open in a pure package"
+
+
+def _impurity(node: ast.AST, imported: dict[str, str]) -> str | None:
+    """What is wrong with one node; ``imported`` maps names of the module to the modules they come from."""
+    if isinstance(node, (ast.AsyncFunctionDef, ast.Await, ast.AsyncFor, ast.AsyncWith)):
+        return "a coroutine"
+    if isinstance(node, ast.comprehension) and node.is_async:
+        return "an asynchronous comprehension"
+    if isinstance(node, ast.Name) and node.id in BANNED_BUILTINS:
+        return node.id
+    if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
+        source = imported.get(node.value.id, "understudy")
+        if node.attr == "open" and not source.startswith("understudy"):
+            return f"{node.value.id}.open"
+        if node.attr in CLOCKS and source == "datetime":
+            return f"{node.value.id}.{node.attr}, which reads a clock,"
+    return None
 
 
 def test_impurities_are_found() -> None:

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from functools import cache
 
 from support.architecture import SOURCE, Module, modules, report, rules, shrinking
 
@@ -43,7 +44,7 @@ def test_functions_are_short() -> None:
     report(
         f"{module.at(node.lineno)}: {node.name} has {length} lines, at most {SIZES['function_lines']}"
         for module in modules().values()
-        for node in ast.walk(module.tree)
+        for node in module.nodes
         if isinstance(node, Function) and (length := function_lines(node)) > SIZES["function_lines"]
     )
 
@@ -58,11 +59,14 @@ def test_the_kernel_is_small() -> None:
     assert lines <= SIZES["kernel_lines"], f"kernel has {lines} lines"
 
 
-def classes() -> Iterator[tuple[str, ast.ClassDef]]:
-    for module in modules().values():
-        for node in ast.walk(module.tree):
-            if isinstance(node, ast.ClassDef):
-                yield f"{module.name}:{node.name}", node
+@cache
+def classes() -> list[tuple[str, ast.ClassDef]]:
+    return [
+        (f"{module.name}:{node.name}", node)
+        for module in modules().values()
+        for node in module.nodes
+        if isinstance(node, ast.ClassDef)
+    ]
 
 
 def methods(node: ast.ClassDef) -> Iterator[Function]:

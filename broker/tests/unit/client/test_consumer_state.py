@@ -10,7 +10,7 @@ import pytest
 
 from understudy.client import consumer_state
 from understudy.client.body_stream import READ_AHEAD_BYTES, BodyStream
-from understudy.client.consumer_state import LARGE_COMPRESSED, AcknowledgeMode, ConsumerState
+from understudy.client.consumer_state import LARGE_COMPRESSED, AcknowledgeMode, ConsumerOptions, ConsumerState
 from understudy.errors import ConnectionLost, IllegalState, LimitExceeded, ObjectClosed, RemoteProtocolError
 from understudy.message import FORCED_DELIVERY, Message
 from understudy.wire.core.packets import (
@@ -59,12 +59,8 @@ def make(
         host,
         7,
         "q",
-        filter_text=None,
-        browse_only=browse_only,
-        priority=0,
+        ConsumerOptions(mode, 500, browse_only=browse_only),
         window_bytes=window_bytes,
-        mode=mode,
-        ack_batch_bytes=500,
     )
     consumer.start(QueueQueryResponseV3(True, name="q"))
     return consumer, host
