@@ -2,7 +2,7 @@
 
 A change of the API is thus a change of that file, which is reviewed. Public are the modules listed in ``rules.toml``,
 in them the names of ``__all__`` (without ``__all__``: what it defines), and of a public class its members without an
-underscore. ``make architecture`` writes the file anew.
+underscore; and the requests of the management interface. ``make architecture`` writes the file anew.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from functools import cache
 
 from support.architecture import ROOT, TABLES, Module, internal_target, modules, report, rewriting, rules
+from understudy.management import openapi
 
 PUBLIC_MODULES: list[str] = rules()["surface"]["modules"]  # type: ignore[index]
 SHOWS_BROKER: list[str] = rules()["surface"]["shows_broker"]  # type: ignore[index]
@@ -143,9 +144,18 @@ def surface() -> Iterator[str]:
             if isinstance(node, ast.ClassDef):
                 yield from (
                     f"    {described(member, each)}"
-                    for member, each in members(node)
+                    for member, each in sorted(members(node), key=lambda pair: pair[0])
                     if member != "__init__" or not set(hidden_names(home, each))
                 )
+    yield ""
+    yield "[management over HTTP]"
+    yield from routes()
+
+
+def routes() -> list[str]:
+    """Method and path of every request that the management interface answers."""
+    paths: dict[str, dict[str, object]] = openapi.document("")["paths"]  # type: ignore[assignment]
+    return sorted(f"{method.upper()} {path}" for path, methods in paths.items() for method in methods)
 
 
 def test_the_public_surface_is_the_one_that_was_reviewed() -> None:
@@ -197,6 +207,11 @@ def test_public_signatures_name_public_types_only() -> None:
                     for hidden in sorted(set(hidden_names(home, each)))
                 ]
     report(dict.fromkeys(faults))
+
+
+def test_documented_requests_are_those_of_the_interface() -> None:
+    page = (ROOT / "docs" / "management-api.md").read_text()
+    assert sorted(set(re.findall(r"`((?:GET|POST|PUT|DELETE) /[^`]*)`", page))) == routes()
 
 
 def test_documented_imports_are_public() -> None:
