@@ -19,7 +19,7 @@ from pathlib import Path
 
 from support.ports import free_port
 
-#: Only against hanging for ever: how long a node may take to become what it shall, on a slow machine.
+#: Only against a test that hangs: how long a node may take to become what it shall, on a slow machine.
 READY_S = 60
 
 COMMAND = Path(sys.executable).with_name("understudy")
@@ -87,6 +87,8 @@ class Node:
         self.process: subprocess.Popen[bytes] | None = None
         self.config = directory / "etc" / "broker.xml"
         self.log = directory / "log"
+        self.command: tuple[str, ...] = (str(COMMAND),)
+        """What runs ``understudy``."""
         self.arguments: tuple[str, ...] = ()
         """More for the command line."""
         self.open_files: tuple[int, int] | None = None
@@ -97,7 +99,7 @@ class Node:
         token = self.directory / "etc" / "management.token"
         token.write_text(TOKEN)
         token.chmod(0o600)
-        arguments = [str(COMMAND), "run", "--config", str(self.config), "--instance", str(self.directory)]
+        arguments = [*self.command, "run", "--config", str(self.config), "--instance", str(self.directory)]
         arguments += ["--http", f"127.0.0.1:{self.http_port}", "--http-token-file", str(token), *self.arguments]
         with self.log.open("ab") as log:
             self.process = subprocess.Popen(arguments, stdout=log, stderr=log, preexec_fn=self._limit)
@@ -128,7 +130,7 @@ class Node:
         self.process.send_signal(signal.SIGCONT)
 
     def get(self, path: str) -> tuple[int, dict[str, object]]:
-        """Status and JSON of a management request; (0, {}) when nobody answers."""
+        """Status and JSON of a management request; (0, {}) when there is no answer."""
         request = urllib.request.Request(
             f"http://127.0.0.1:{self.http_port}{path}", headers={"Authorization": f"Bearer {TOKEN}"}
         )
@@ -235,11 +237,15 @@ class Pair:
         """Both up: the primary active, the backup passive, caught up and announced."""
         self.primary.start().wait_ready("active")
         self.backup.start().wait_ready("passive")
+        self.wait_announced()
+        return self
+
+    def wait_announced(self) -> None:
+        """Wait until the active primary has announced the backup to its clients."""
         began = time.monotonic()
         while self.primary.facts().get("peer") is None:
             assert time.monotonic() - began < READY_S, f"the backup was never announced: {self.backup.tail()}"
             time.sleep(0.02)
-        return self
 
     def end(self) -> None:
         self.primary.end()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import select
 import socket
 import struct
 import threading
@@ -31,7 +32,9 @@ class Proxy:
         self.accepted = 0
         self._lock = threading.Lock()
         self._pairs: list[tuple[socket.socket, socket.socket]] = []
-        threading.Thread(target=self._accept, daemon=True).start()
+        self._accepting = True
+        self._acceptor = threading.Thread(target=self._accept, daemon=True)
+        self._acceptor.start()
 
     def cut(self) -> int:
         """Reset every connection; how many there were."""
@@ -46,6 +49,16 @@ class Proxy:
                 end.close()
         return len(pairs)
 
+    def stop_accepting(self) -> None:
+        """Leave further connections in the backlog of the listener: the kernel accepts them and nothing answers."""
+        self._accepting = False
+        with socket.create_connection(("127.0.0.1", self.port)):
+            self._acceptor.join()
+
+    def wait_for_backlog(self, timeout_s: float) -> bool:
+        """Wait until a connection is in the backlog; False when the time is up. Only after ``stop_accepting``."""
+        return bool(select.select([self._listener], [], [], timeout_s)[0])
+
     def close(self) -> None:
         self._listener.close()
         self.cut()
@@ -56,10 +69,13 @@ class Proxy:
                 client, _ = self._listener.accept()
             except OSError:
                 return
+            if not self._accepting:
+                client.close()
+                return
             try:
                 server = socket.create_connection(("127.0.0.1", self._target_port))
             except OSError:
-                # nobody is there now; the next client may have more luck
+                # the server does not listen now; a later connection may reach it
                 client.close()
                 continue
             self.accepted += 1
