@@ -15,20 +15,10 @@ from understudy import __version__
 from understudy.config.json_settings import json_name
 from understudy.config.model import Role
 from understudy.errors import BrokerError, ConfigError, ManagementError
-from understudy.management import (
-    broker_clients,
-    broker_quarantine,
-    broker_routing,
-    broker_settings,
-    broker_transactions,
-    counter_control,
-    divert_control,
-    queue_forms,
-)
 from understudy.management.broker_settings import ROLE_PERMISSIONS
-from understudy.management.invocation import Control, ManagedNode, Requester
+from understudy.management.invocation import Control
 from understudy.management.listing import to_json
-from understudy.management.operations import Operation, Operations, operation, text
+from understudy.management.operations import Operation, operation, text
 from understudy.management.transport import (
     ACCEPTOR_FACTORY,
     CONNECTOR_FACTORY,
@@ -202,7 +192,8 @@ _CONFIGURED: Final = (
     ("getDiskScanPeriod", "disk_scan_period_ms", "Milliseconds."),
 )
 
-_OPERATIONS: Final[tuple[Operation, ...]] = (
+OPERATIONS: Final[tuple[Operation, ...]] = (
+    *(operation(name, _configured(field), doc) for name, field, doc in _CONFIGURED),
     operation("getVersion", lambda control: __version__, "Version of the broker."),
     operation("getNodeID", lambda c: c.node.services.node_id, "Id that a primary and its backup share."),
     operation("isStarted", lambda c: c.node.services.accepting, "Whether it takes clients; false while it stops."),
@@ -260,27 +251,3 @@ _OPERATIONS: Final[tuple[Operation, ...]] = (
     operation("reloadConfigurationFile", _C.reload, "Take what changed in broker.xml and needs no restart."),
     operation("forceFailover", _C.fail_over, "Stop, and let the peer take over."),
 )  # fmt: skip
-
-
-class BrokerControls:
-    """The node."""
-
-    operations = Operations(
-        "broker",
-        "The node itself, its addresses, queues and clients.",
-        [
-            *(operation(name, _configured(field), doc) for name, field, doc in _CONFIGURED),
-            *_OPERATIONS,
-            *broker_routing.OPERATIONS,
-            *queue_forms.OPERATIONS,
-            *broker_settings.OPERATIONS,
-            *broker_clients.OPERATIONS,
-            *broker_transactions.OPERATIONS,
-            *broker_quarantine.OPERATIONS,
-            *divert_control.OPERATIONS,
-            *counter_control.BROKER_OPERATIONS,
-        ],
-    )
-
-    def __call__(self, node: ManagedNode, requester: Requester, name: str) -> BrokerControl:
-        return BrokerControl(node, requester)

@@ -13,7 +13,7 @@ from support.routing import FakeClock, World, callback_of, text
 from understudy.config.json_settings import ADDRESS_SETTING_ROWS
 from understudy.config.model import Permission, SecuritySettingConfiguration
 from understudy.errors import AddressFull, StoreError
-from understudy.management.broker_control import BrokerControls
+from understudy.management.controls_by_name import BrokerControls
 from understudy.security.authentication import Authenticator, HashParameters, PasswordHash
 from understudy.security.authorization import RoleSecurity
 from understudy.security.settings import SecuritySettings
