@@ -7,6 +7,7 @@ rebuilt and never used. Everything comes from the wheelhouse archive: no package
 from __future__ import annotations
 
 import os
+import platform
 import shutil
 import tarfile
 import tempfile
@@ -18,6 +19,10 @@ Run = Callable[[Sequence[str]], "tuple[int, str, str]"]
 
 MARKER = ".complete"
 DISTRIBUTION = "understudy"
+KERNEL_DISTRIBUTION = "understudy-kernel"
+#: Which kernel a release runs on this host, as ``native`` or ``python`` and the reason.
+KERNEL_FILE = "kernel.txt"
+_KERNEL_QUESTION = "import understudy.kernel as k; print(k.ACTIVE, k.WHY)"
 
 
 class ReleaseError(Exception):
@@ -74,8 +79,32 @@ class Releases:
             # Root is right here: the environment belongs to root, and the broker's own user only reads it.
             options += ["--disable-pip-version-check", "--root-user-action=ignore"]
             _must(run, [interpreter, f"{installer}/pip", "install", *options, DISTRIBUTION])
+            refused = ""
+            if next(wheels.glob("understudy_kernel-*.whl"), None) is not None:
+                # optional: on another platform than the controller's the same functions run in Python
+                code, output, error = run(
+                    [interpreter, f"{installer}/pip", "install", *options, "--no-deps", KERNEL_DISTRIBUTION]
+                )
+                refused = "" if code == 0 else _last_line(error or output)
+            self._record_kernel(target, interpreter, refused, run)
             _must(run, [interpreter, "-m", "compileall", "-q", "-j", "0", str(target / "lib")])
         (target / MARKER).touch()
+
+    def _record_kernel(self, target: Path, interpreter: str, refused: str, run: Run) -> None:
+        """Note which kernel the release runs; ``refused`` is why its wheel could not be installed."""
+        code, output, error = run([interpreter, "-c", _KERNEL_QUESTION])
+        found = _last_line(output) if code == 0 else f"python {_last_line(error or output)}"
+        if refused and not found.startswith("native"):
+            found = f"{found}: its wheel is not for this platform ({_platform()}): {refused}"
+        (target / KERNEL_FILE).write_text(found + "\n", encoding="utf-8")
+
+    def kernel(self, release: str) -> tuple[str, str]:
+        """``native`` or ``python``, and the reason; two empty strings for a release that is not installed."""
+        try:
+            kind, _, reason = (self.path(release) / KERNEL_FILE).read_text(encoding="utf-8").strip().partition(" ")
+        except FileNotFoundError:
+            return "", ""
+        return kind, reason
 
     def switch(self, release: str) -> None:
         """Point ``current`` to ``release``, in one step.
@@ -121,6 +150,15 @@ def _unpack(archive: Path, target: Path) -> None:
                 raise ReleaseError(f"{archive}: {member.name!r} has no contents")
             with source, (target / member.name).open("xb") as copy:
                 shutil.copyfileobj(source, copy)
+
+
+def _last_line(text: str) -> str:
+    lines = text.strip().splitlines()
+    return lines[-1] if lines else ""
+
+
+def _platform() -> str:
+    return " ".join((platform.machine(), *platform.libc_ver())).strip()
 
 
 def _must(run: Run, command: Sequence[str]) -> None:

@@ -1,7 +1,12 @@
 """The wheelhouse: every wheel an offline host needs, built once on the controller and named by what is in it.
 
-A release is ``<version>-<digest12>``. The digest covers the broker's sources, the version of the Python it is built for
-and the constraints, so the same sources give the same name and are built once, and a change of one byte gives another.
+A release is ``<version>-<digest12>-<machine>``. The digest covers the broker's sources, the version of the Python it is
+built for, the constraints and the native kernel, so the same sources give the same name and are built once, and a
+change of one byte gives another. ``machine`` is the architecture of the controller, which the wheels are for.
+
+The native kernel (distribution ``understudy-kernel``, in ``kernel`` of the broker's sources) is optional: it is built
+where the controller has cargo, once for its sources. Where it cannot be built, the release has none and the broker uses
+the same functions in Python; why is part of the result.
 """
 
 from __future__ import annotations
@@ -19,6 +24,11 @@ from pathlib import Path
 Run = Callable[[Sequence[str]], "tuple[int, str, str]"]
 
 DIGEST_CHARACTERS = 12
+KERNEL_SOURCES = ("Cargo.lock", "Cargo.toml", "README.md", "build.py", "pyproject.toml", "src")
+#: Exit code of kernel/build.py where the machine lacks what a build needs.
+KERNEL_LACKING = 3
+#: What cargo has compiled, in the cache: the next version then takes seconds.
+KERNEL_TARGET = "kernel-target"
 SOURCES = ("pyproject.toml", "README.md", "src")
 VERSION_FILE = "src/understudy/__init__.py"
 _VERSION = re.compile(r"^__version__ = \"([0-9A-Za-z.+!_-]+)\"$", re.MULTILINE)
@@ -39,29 +49,41 @@ class Wheelhouse:
     sha256: str
 
 
-def source_files(source: Path) -> list[Path]:
+@dataclass(frozen=True)
+class Kernel:
+    """The native kernel of a release: a wheel, or the reason why there is none."""
+
+    salt: str
+    """What the name of the release depends on."""
+    reason: str = ""
+    """Empty if there is a wheel."""
+    wheel: Path | None = None
+    """None without one, and in check mode before it was built."""
+
+
+def source_files(source: Path, names: Sequence[str] = SOURCES) -> list[Path]:
     """Files that end up in the wheel, by name, relative to ``source``.
 
     Raises:
         WheelhouseError: ``source`` is not the broker's source tree.
     """
-    missing = [name for name in SOURCES if not (source / name).exists()]
+    missing = [name for name in names if not (source / name).exists()]
     if missing:
         raise WheelhouseError(f"{source} is not the source of the broker: {', '.join(missing)} missing")
     files: list[Path] = []
-    for name in SOURCES:
+    for name in names:
         top = source / name
         found: Iterable[Path] = top.rglob("*") if top.is_dir() else (top,)
         files.extend(path.relative_to(source) for path in found if path.is_file() and path.suffix != ".pyc")
     return sorted(path for path in files if not _SKIPPED_PARTS.intersection(path.parts))
 
 
-def source_digest(source: Path, salts: Sequence[str]) -> str:
+def source_digest(source: Path, salts: Sequence[str], names: Sequence[str] = SOURCES) -> str:
     """SHA-256 over names and contents of the sources, and over ``salts``."""
     digest = hashlib.sha256()
     for salt in salts:
         digest.update(f"{len(salt)}:{salt}".encode())
-    for path in source_files(source):
+    for path in source_files(source, names):
         content = (source / path).read_bytes()
         digest.update(f"{len(path.as_posix())}:{path.as_posix()}:{len(content)}:".encode())
         digest.update(content)
@@ -80,18 +102,64 @@ def source_version(source: Path) -> str:
     return match[1]
 
 
-def plan(source: Path, cache: Path, python_version: str, constraints: str) -> tuple[str, str, Path]:
+def make_kernel(source: Path, cache: Path, python: str, run: Run, *, check_mode: bool = False) -> Kernel:
+    """The native kernel of these sources: from the cache, else built there.
+
+    A build that failed is not tried again: ``kernel-<digest12>.failed`` in the cache keeps the reason.
+
+    Args:
+        source: Directory of the broker's sources.
+        cache: Directory of the controller.
+        python: Interpreter with pip.
+        run: Runs a command.
+        check_mode: Build nothing; say what would be.
+    """
+    top = source / "kernel"
+    if not top.is_dir():
+        return Kernel("python", f"{source} has no sources of the native kernel")
+    digest = source_digest(top, (), KERNEL_SOURCES)[:DIGEST_CHARACTERS]
+    built, failed = cache / f"kernel-{digest}", cache / f"kernel-{digest}.failed"
+    wheel = next(built.glob("*.whl"), None)
+    if wheel is not None:
+        if not check_mode:
+            os.utime(built)
+        return Kernel(f"native {digest}", wheel=wheel)
+    if failed.exists():
+        return Kernel("python", f"{failed.read_text(encoding='utf-8').strip()} (to try again, remove {failed})")
+    command = [python, str(top / "build.py")]
+    if check_mode:
+        code, output, error = run([*command, "--check"])
+        return Kernel(f"native {digest}") if code == 0 else Kernel("python", _tail(output or error, 1))
+    cache.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=cache, prefix=".kernel-") as scratch:
+        code, output, error = run([*command, "--wheel-dir", scratch, "--target-dir", str(cache / KERNEL_TARGET)])
+        if code == 0:
+            shutil.copytree(scratch, built, dirs_exist_ok=True)
+            return Kernel(f"native {digest}", wheel=next(built.glob("*.whl"), None))
+    reason = _tail(output or error, 1)
+    if code != KERNEL_LACKING:
+        errors = [line.strip() for line in error.splitlines() if "error" in line.lower()]
+        reason = f"{reason}: {errors[-1]}" if errors else reason
+        failed.write_text(reason + "\n", encoding="utf-8")
+    return Kernel("python", reason)
+
+
+def plan(
+    source: Path, cache: Path, python_version: str, constraints: str, machine: str, kernel: Kernel
+) -> tuple[str, str, Path]:
     """Release name, version and archive path of these sources, built or not."""
     source_files(source)
     version = source_version(source)
-    release = f"{version}-{source_digest(source, (python_version, constraints))[:DIGEST_CHARACTERS]}"
+    digest = source_digest(source, (python_version, constraints, kernel.salt))[:DIGEST_CHARACTERS]
+    release = f"{version}-{digest}-{machine}"
     return release, version, cache / f"understudy-{release}.tar"
 
 
-def build(source: Path, archive: Path, python: str, constraints: str, run: Run) -> None:
+def build(source: Path, archive: Path, python: str, constraints: str, run: Run, kernel: Kernel) -> None:
     """Build all wheels with ``python -m pip`` and put them into ``archive``, in one step.
 
-    pip itself is among them, so that a host needs neither pip nor ``python3-venv`` with its ensurepip.
+    pip itself is among them, so that a host needs neither pip nor ``python3-venv`` with its ensurepip. So is the wheel
+    of the native kernel, if there is one.
 
     Raises:
         WheelhouseError: pip failed.
@@ -107,6 +175,8 @@ def build(source: Path, archive: Path, python: str, constraints: str, run: Run) 
         code, output, error = run([*command, str(copy), "pip"])
         if code != 0:
             raise WheelhouseError(f"pip wheel ended with {code}:\n{_tail(error or output)}")
+        if kernel.wheel is not None:
+            shutil.copy(kernel.wheel, wheels)
         packed = Path(scratch) / "archive.tar"
         _pack(wheels, packed)
         os.replace(packed, archive)
@@ -140,6 +210,9 @@ def prune(cache: Path, keep: int, current: Path) -> list[str]:
     victims = [path for path in archives if path != current][max(0, keep - 1) :]
     for path in victims:
         path.unlink(missing_ok=True)
+    kernels = [path for path in cache.glob("kernel-*") if path.is_dir() and path.name != KERNEL_TARGET]
+    for path in sorted(kernels, key=lambda path: path.stat().st_mtime, reverse=True)[keep:]:
+        shutil.rmtree(path, ignore_errors=True)
     return [path.name for path in victims]
 
 

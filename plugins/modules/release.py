@@ -9,6 +9,8 @@ module: release
 short_description: Install a release of the broker offline, switch to it, and drop old ones
 description:
   - Makes one virtual environment per release under C(releases), from a wheelhouse archive and nothing else.
+  - Installs the native kernel of the archive if it is for this platform. If the release runs without it, the module
+    warns and says why.
   - The link C(current) is moved only with O(switch=true). Otherwise a difference is reported as RV(pending).
 version_added: 0.1.0
 author:
@@ -62,6 +64,14 @@ EXAMPLES = r"""
 """
 
 RETURN = r"""
+kernel:
+  description: C(native) or C(python); empty if the release is not installed.
+  returned: success
+  type: str
+kernel_reason:
+  description: Version of the native kernel, or why it is not used.
+  returned: success
+  type: str
 pending:
   description: Whether C(current) still points elsewhere because O(switch=false).
   returned: success
@@ -135,7 +145,12 @@ def main() -> None:
                 releases.remove(name)
     except (ReleaseError, OSError) as error:
         module.fail_json(msg=str(error))
+    kernel, reason = releases.kernel(release)
+    if kernel == "python":
+        module.warn(f"release {release} runs without the native kernel on this host: {reason}")
     module.exit_json(
+        kernel=kernel,
+        kernel_reason=reason,
         changed=missing or moves or bool(removed),
         pending=differs and not module.params["switch"],
         previous=previous,

@@ -9,8 +9,10 @@ module: wheelhouse
 short_description: Build all wheels of the broker into one archive
 description:
   - Runs on the controller, the only host that may need a route to a package index.
-  - Names the release C(<version>-<digest12>) after the content of the sources, and builds its archive only if the
-    cache does not hold it yet.
+  - Names the release C(<version>-<digest12>-<machine>) after the content of the sources and the architecture of the
+    controller, and builds its archive only if the cache does not hold it yet.
+  - Builds the native kernel, which is optional, if the controller has cargo, rustc 1.63 or later and a route to the
+    crates. If it cannot, it warns, and the broker uses the same functions in Python.
   - pip's own settings apply (C(PIP_INDEX_URL), C(PIP_FIND_LINKS), C(pip.conf)).
 version_added: 0.1.0
 author:
@@ -72,6 +74,14 @@ python_version:
   description: Minor version of Python that the wheels are for.
   returned: success
   type: str
+kernel:
+  description: C(native) if the release has the native kernel, else C(python).
+  returned: success
+  type: str
+kernel_reason:
+  description: Why the release has no native kernel; empty if it has one.
+  returned: success
+  type: str
 pruned:
   description: Archives removed from the cache.
   returned: success
@@ -80,10 +90,17 @@ pruned:
 """
 
 import os
+import platform
 from pathlib import Path
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.understudy.broker.plugins.module_utils.wheelhouse import WheelhouseError, build, plan, prune
+from ansible_collections.understudy.broker.plugins.module_utils.wheelhouse import (
+    WheelhouseError,
+    build,
+    make_kernel,
+    plan,
+    prune,
+)
 
 
 def main() -> None:
@@ -105,18 +122,23 @@ def main() -> None:
     python_version = output.strip()
     try:
         pins = Path(constraints).read_text(encoding="utf-8") if constraints else ""
-        release, version, archive = plan(source, cache, python_version, pins)
+        kernel = make_kernel(source, cache, python, module.run_command, check_mode=module.check_mode)
+        release, version, archive = plan(source, cache, python_version, pins, platform.machine(), kernel)
         missing = not archive.exists()
         pruned = []
         if missing and not module.check_mode:
-            build(source, archive, python, constraints, module.run_command)
+            build(source, archive, python, constraints, module.run_command, kernel)
             pruned = prune(cache, module.params["keep"], archive)
         elif not missing and not module.check_mode:
             os.utime(archive)
     except (WheelhouseError, OSError) as problem:
         module.fail_json(msg=str(problem))
+    if kernel.reason:
+        module.warn(f"release {release} has no native kernel: {kernel.reason}")
     module.exit_json(
         changed=missing,
+        kernel="python" if kernel.reason else "native",
+        kernel_reason=kernel.reason,
         release=release,
         version=version,
         archive=str(archive),

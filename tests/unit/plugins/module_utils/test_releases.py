@@ -57,6 +57,48 @@ def test_an_installation_asks_no_index_and_is_marked_last(tmp_path: Path) -> Non
     assert not list(tmp_path.glob(".wheels-*"))
 
 
+KERNEL_WHEEL = "understudy_kernel-1-cp311-abi3-linux_x86_64.whl"
+
+
+class KernelCommands(Commands):
+    """As ``Commands``; the interpreter says which kernel it runs."""
+
+    def __init__(self, says: str, fails_at: str = "") -> None:
+        super().__init__(fails_at)
+        self.says = says
+
+    def __call__(self, command: Sequence[str]) -> tuple[int, str, str]:
+        code, output, error = super().__call__(command)
+        return (code, self.says, error) if "-c" in command else (code, output, error)
+
+
+def test_the_native_kernel_is_installed_and_noted(tmp_path: Path) -> None:
+    releases, commands = Releases(tmp_path), KernelCommands("native understudy_kernel 1\n")
+    archive = archive_of(tmp_path, "pip-25-py3-none-any.whl", KERNEL_WHEEL)
+    releases.install("1-a", archive, sys.executable, commands)
+    assert commands.ran[2][-2:] == ["--no-deps", "understudy-kernel"]
+    assert releases.kernel("1-a") == ("native", "understudy_kernel 1")
+
+
+def test_a_host_of_another_platform_runs_without_the_kernel_and_says_so(tmp_path: Path) -> None:
+    releases = Releases(tmp_path)
+    commands = KernelCommands("python understudy_kernel is not installed\n", fails_at="understudy-kernel")
+    archive = archive_of(tmp_path, "pip-25-py3-none-any.whl", KERNEL_WHEEL)
+    releases.install("1-a", archive, sys.executable, commands)
+    assert releases.is_complete("1-a")
+    kind, reason = releases.kernel("1-a")
+    assert kind == "python"
+    assert reason.startswith("understudy_kernel is not installed: its wheel is not for this platform (")
+
+
+def test_a_release_without_the_wheel_notes_why_the_twin_runs(tmp_path: Path) -> None:
+    releases, commands = Releases(tmp_path), KernelCommands("python understudy_kernel is not installed\n")
+    assert releases.kernel("1-a") == ("", "")
+    releases.install("1-a", archive_of(tmp_path, "pip-25-py3-none-any.whl"), sys.executable, commands)
+    assert not any("understudy-kernel" in command for command in commands.ran)
+    assert releases.kernel("1-a") == ("python", "understudy_kernel is not installed")
+
+
 def test_wheels_are_unpacked_without_the_extraction_filters_of_python_3_11_4(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
