@@ -23,6 +23,7 @@ fn understudy_kernel(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("__version__", env!("CARGO_PKG_VERSION"))?;
     module.add_function(wrap_pyfunction!(crc::crc32, module)?)?;
     module.add_function(wrap_pyfunction!(crc::crc32_combine, module)?)?;
+    module.add_function(wrap_pyfunction!(records::digest_records, module)?)?;
     module.add_function(wrap_pyfunction!(records::scan, module)?)?;
     Ok(())
 }

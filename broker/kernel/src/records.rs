@@ -342,6 +342,47 @@ fn walk(data: &[u8], at: usize, origin: u64, seed: Option<u32>, sequence: u64) -
     found
 }
 
+/// Records from this length on are combined even if the one before had another length: finding out how costs as much as
+/// the crc of so many bytes.
+const COMBINE_BYTES: usize = 4096;
+
+/// CRC-32 of valid records, from the crc that each has in its header.
+fn combined(data: &[u8], digest: u32, seed: u32) -> u32 {
+    let mut digest = digest;
+    let mut left = data;
+    let mut last = (0, crc::Shift::new(0));
+    while left.len() >= HEADER_BYTES {
+        let length = u32_at(left, 4) as usize;
+        if length < HEADER_BYTES || length > left.len() {
+            break;
+        }
+        let (record, rest) = left.split_at(length);
+        if length != last.0 && length >= COMBINE_BYTES {
+            last = (length, crc::Shift::new(length as u64 - 4));
+        }
+        if length == last.0 {
+            // The crc of the record covers it from byte 4 on and begins with the seed instead of 0.
+            let head = crc::update(digest, &record[..4]);
+            digest = last.1.combine(head ^ seed, u32_at(record, 0));
+        } else {
+            digest = crc::update(digest, record);
+            if rest.len() >= length && u32_at(rest, 4) as usize == length {
+                // More of this length follow.
+                last = (length, crc::Shift::new(length as u64 - 4));
+            }
+        }
+        left = rest;
+    }
+    crc::update(digest, left)
+}
+
+/// CRC-32 of `data`, which are valid records of a segment with that seed, continuing from `digest`.
+#[pyfunction]
+#[pyo3(signature = (data, digest, seed, /))]
+pub fn digest_records(data: &Bound<'_, PyAny>, digest: u32, seed: u32) -> PyResult<u32> {
+    bytes::read(data, |data| combined(data, digest, seed))
+}
+
 /// Check the records of `data` from the index `at` on, and collect the plain ones.
 #[pyfunction]
 #[pyo3(signature = (data, at, origin, seed, sequence, /))]

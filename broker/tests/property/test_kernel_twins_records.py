@@ -9,6 +9,7 @@ from __future__ import annotations
 import struct
 from array import array
 from typing import Any
+from zlib import crc32
 
 import pytest
 from hypothesis import example, given
@@ -197,3 +198,18 @@ def _check(group: Any, data: bytes) -> None:
         assert found[4] == (array("q", scheduled)[row] if scheduled else 0)
         assert size == length - 80
         assert struct.unpack_from("<Q", data, at + 48)[0] == queue_id
+
+
+LENGTHS = st.lists(st.sampled_from([0, 0, 5, 5, 5, 1_000, 4_072, 4_073, 9_000]), max_size=12)
+
+
+@needs_native
+@given(LENGTHS, st.integers(0, 2**32 - 1), st.integers(0, 20_000))
+@example([5] * 5, 0, 0)
+@example([9_000] * 3, 1, 30)
+def test_a_digest_combined_from_the_crcs_of_records_is_the_crc_of_their_bytes(
+    lengths: list[int], digest: int, cut: int
+) -> None:
+    data = log([(RecordType.DUPLICATE_ID, bytes([number]) * length) for number, length in enumerate(lengths)])
+    data = data[: len(data) - cut % (len(data) + 1)]
+    assert both(records.digest_records, data, digest, SEED) == crc32(data, digest)

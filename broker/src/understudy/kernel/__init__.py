@@ -27,7 +27,7 @@ INTERFACE: Final = 1
 #: Environment variable that forces a kernel.
 VARIABLE: Final = "UNDERSTUDY_KERNEL"
 #: What the native module must have.
-FUNCTIONS: Final = ("crc32", "crc32_combine", "scan")
+FUNCTIONS: Final = ("crc32", "crc32_combine", "digest_records", "scan")
 
 Kernel = Literal["python", "native"]
 
@@ -85,9 +85,9 @@ WHY: Final = _chosen[1]
 
 if TYPE_CHECKING or ACTIVE == "python":
     from understudy.kernel.crc import crc32, crc32_combine
-    from understudy.kernel.records import scan
+    from understudy.kernel.records import digest_records, scan
 else:
-    from understudy_kernel import crc32, crc32_combine, scan
+    from understudy_kernel import crc32, crc32_combine, digest_records, scan
 
 __all__ = [
     "ACTIVE",
@@ -99,6 +99,7 @@ __all__ = [
     "choose",
     "crc32",
     "crc32_combine",
+    "digest_records",
     "load_native",
     "scan",
 ]

@@ -287,7 +287,9 @@ class Follower:
                 self._restart()
                 return max(applied, 1)
             if self._stop is None:
-                self._measure_lag(cursor, self._index)
+                # it looks into every later segment, which a cold start does not need to know
+                if not self._settled:
+                    self._measure_lag(cursor, self._index)
                 return applied
             if link.end is not None:
                 if cursor.offset != link.end:

@@ -21,7 +21,7 @@ from typing import Final
 
 from understudy.errors import DiskFailed, DiskFull, JournalCorrupt, LockLost, StoreError, StoreVersionUnsupported
 from understudy.ids import NodeId, uuid_bytes, uuid_text
-from understudy.kernel import crc32
+from understudy.kernel import crc32, digest_records
 from understudy.ports import Disk, File
 from understudy.store.records import (
     FORMAT_VERSION,
@@ -168,13 +168,16 @@ class SegmentFile:
     could not write, so a second sync would only seem to have kept it.
     """
 
-    __slots__ = ("_failure", "_file", "_path", "_position", "digest")
+    __slots__ = ("_failure", "_file", "_path", "_position", "_seed", "digest")
 
-    def __init__(self, file: File, path: str, written: bytes) -> None:
-        """Wraps a file whose first bytes are ``written`` (header, for a first segment EPOCH)."""
+    def __init__(self, file: File, path: str, written: bytes, seed: int) -> None:
+        """Wraps a file whose first bytes are ``written``: the header, for a first segment EPOCH. ``seed`` is that of
+        its crcs.
+        """
         self._file = file
         self._path = path
         self.digest = crc32(written)
+        self._seed = seed
         self._position = len(written)
         self._failure: DiskFailed | None = None
 
@@ -195,7 +198,7 @@ class SegmentFile:
         assert offset == self._position, f"{self.path}: write at {offset}, expected {self._position}"
         data = b"".join(buffers)
         self._ask(self._file.write, offset, (data,))
-        self.digest = crc32(data, self.digest)
+        self.digest = digest_records(data, self.digest, self._seed)
         self._position += len(data)
 
     def take_back(self, offset: int, digest: int) -> None:
@@ -334,7 +337,7 @@ def create_segment(disk: Disk, directory: str, header: SegmentHeader, first_reco
         raise LockLost(f"{path} exists: another node is writing epoch {header.epoch}")
     disk.rename(temporary, path)
     disk.sync_directory(directory)
-    return SegmentFile(file, path, written)
+    return SegmentFile(file, path, written, seed_of(header.number, header.epoch))
 
 
 def log_size_bytes(disk: Disk, directory: str) -> int:
