@@ -18,16 +18,17 @@ from enum import IntEnum
 from typing import ClassVar, Final, NamedTuple
 
 from understudy.errors import LimitExceeded, LocalProtocolError, RemoteProtocolError
+from understudy.kernel import names
 from understudy.limits import NAME_UNITS_MAX
 from understudy.properties import LONG, NO_PROPERTIES, Properties, PropertyValue, encode_name
 
 #: ``E`` counts from the start of the historical frame header.
 BODY_END_BIAS: Final = 13
 
-ROUTING_TYPE: Final = "_AMQ_ROUTING_TYPE"
-DUPLICATE_ID: Final = "_AMQ_DUPL_ID"
-SCHEDULED_DELIVERY: Final = "_AMQ_SCHED_DELIVERY"
-GROUP_ID: Final = "_AMQ_GROUP_ID"
+ROUTING_TYPE: Final = names.ROUTING_TYPE
+DUPLICATE_ID: Final = names.DUPLICATE_ID
+SCHEDULED_DELIVERY: Final = names.SCHEDULED_DELIVERY
+GROUP_ID: Final = names.GROUP_ID
 LAST_VALUE: Final = "_AMQ_LVQ_NAME"
 LARGE_SIZE: Final = "_AMQ_LARGE_SIZE"
 LARGE_COMPRESSED: Final = "_AMQ_LARGE_COMPRESSED"

@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping, MutableMapping
 from typing import Any, Final
 
 from understudy.errors import LimitExceeded, LocalProtocolError, RemoteProtocolError
+from understudy.kernel import names
 from understudy.limits import PROPERTIES_MAX, STRING_UNITS_MAX
 
 NULL: Final = 0
@@ -27,20 +28,10 @@ DOUBLE: Final = 9
 STRING: Final = 10
 CHAR: Final = 11
 
-PropertyValue = bool | int | float | str | bytes | None
+#: Beginnings of the property names that only a broker writes.
+RESERVED_PREFIXES: Final = names.RESERVED_PREFIXES
 
-#: Beginnings of the property names that only a broker writes: the origin of a message and its time, its sender, and the
-#: queues of a cluster it goes to. What a client writes under them is removed when the message enters (ADR 0025).
-RESERVED_PREFIXES: Final = (
-    "_AMQ_ORIG_",
-    "_AMQ_ACTUAL_EXPIRY",
-    "_AMQ_INGRESS_TIMESTAMP",
-    "_AMQ_VALIDATED_USER",
-    "_AMQ_ROUTE_TO",
-    "_AMQ_ACK_ROUTE_TO",
-    "_AMQ_SCALEDOWN_TO",
-    "_hornetq.forced.delivery.seq",
-)
+PropertyValue = bool | int | float | str | bytes | None
 
 _I32 = struct.Struct(">i")
 _COUNT = struct.Struct(">bi")

@@ -18,6 +18,7 @@ import json
 import os
 import shutil
 import statistics
+import sys
 import tempfile
 import time
 from collections.abc import Callable, Sequence
@@ -30,6 +31,7 @@ from rich.console import Console
 from rich.table import Table
 
 from understudy.ids import NodeId
+from understudy.kernel.frames import Sends, split_sends
 from understudy.message import Message
 from understudy.ports import File
 from understudy.runtime import interpreter
@@ -40,6 +42,7 @@ from understudy.store.follower import Follower
 from understudy.store.journal import SEGMENT_BYTES
 from understudy.store.message_store import MessageStore
 from understudy.store.records import AddressRecord, QueueRecord
+from understudy.wire.core.codec import encode_send
 
 ROUNDS = 5
 MESSAGES = 100_000
@@ -91,15 +94,16 @@ class _Samples:
 def group_commit(messages: int, rounds: int, directory: str | None, as_json: bool) -> None:
     """Throughput of the store against raw writev + fdatasync of the same bytes in the same batches."""
     samples = {window: _Samples() for window in WINDOWS}
-    template = Message(os.urandom(BODY_BYTES), address="a").encoded
     # made once, so that neither side finds its page cache used up by what was made just before it
-    prepared = [Message.decode(template) for _ in range(messages)]
+    frame = encode_send(Message(os.urandom(BODY_BYTES), address="a"), 10)
+    prepared = split_sends(frame * TURN_MESSAGES, 0, sys.maxsize, TURN_MESSAGES)
+    assert prepared is not None
     interpreter.settle()
     with tempfile.TemporaryDirectory(prefix="understudy-bench-", dir=directory) as root:
-        _round(Path(root) / "warm-up", WINDOWS[-1], prepared, None)
+        _round(Path(root) / "warm-up", WINDOWS[-1], prepared, messages, None)
         for number in range(rounds):
             for window, sample in samples.items():
-                _round(Path(root) / f"{number}-{window}", window, prepared, sample)
+                _round(Path(root) / f"{number}-{window}", window, prepared, messages, sample)
     if as_json:
         figures = {
             window: {
@@ -137,8 +141,8 @@ def group_commit(messages: int, rounds: int, directory: str | None, as_json: boo
     Console().print(table)
 
 
-def _round(directory: Path, window: int, prepared: Sequence[Message], sample: _Samples | None) -> None:
-    store_s, loop_s, batches = uvloop.run(_store(str(directory), window, prepared))
+def _round(directory: Path, window: int, prepared: Sends, count: int, sample: _Samples | None) -> None:
+    store_s, loop_s, batches = uvloop.run(_store(str(directory), window, prepared, count))
     joined = [_read(*batch) for batch in batches]
     # so that both sides get page cache that was used before: getting new memory costs more than this disk
     shutil.rmtree(directory)
@@ -155,9 +159,9 @@ def _round(directory: Path, window: int, prepared: Sequence[Message], sample: _S
 
 
 async def _store(
-    directory: str, window: int, prepared: Sequence[Message]
+    directory: str, window: int, prepared: Sends, count: int
 ) -> tuple[float, float, list[tuple[str, int, int]]]:
-    loop, count = asyncio.get_running_loop(), len(prepared)
+    loop = asyncio.get_running_loop()
     disk, writer = RealDisk(), _NotingWriter(loop)
     disk.make_directory(directory)
     finished: asyncio.Future[None] = loop.create_future()
@@ -173,9 +177,6 @@ async def _store(
     while store.context.durable < store.last_sequence:
         await asyncio.sleep(0.001)
     first_id = store.next_ids(count)
-    if prepared[0].message_id != first_id:
-        for message_id, message in enumerate(prepared, start=first_id):
-            message.assign_id(message_id)
     writer.batches.clear()
     confirmed = 0
     sent = 0
@@ -191,13 +192,13 @@ async def _store(
 
     def turn() -> None:
         nonlocal sent, busy_s
-        messages = prepared[sent : sent + min(TURN_MESSAGES, window - (sent - confirmed))]
+        messages = min(TURN_MESSAGES, window - (sent - confirmed), count - sent)
         if not messages:
             return
         turned = time.perf_counter()
-        store.store_run(messages, address.address_id, queue.queue_id)
-        sent += len(messages)
-        store.context.when_durable(store.last_sequence, confirm, len(messages))
+        store.store_run(prepared, 0, messages, first_id + sent, address.address_id, queue.queue_id)
+        sent += messages
+        store.context.when_durable(store.last_sequence, confirm, messages)
         store.flush()
         busy_s += time.perf_counter() - turned
         if sent < count:

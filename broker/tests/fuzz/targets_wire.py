@@ -15,7 +15,7 @@ from understudy.properties import BYTE, CHAR, FLOAT, SHORT, Properties
 from understudy.wire.buffer import Reader
 from understudy.wire.core import layout
 from understudy.wire.core import packets as p
-from understudy.wire.core.codec import FrameDecoder, SendRun, encode
+from understudy.wire.core.codec import FrameDecoder, SendBatch, encode
 from understudy.wire.core.packets_session import MessageField
 from understudy.wire.core.transport import TransportConfiguration
 from understudy.wire.detect import detect
@@ -121,8 +121,11 @@ def _decode(role: Any, limit_bytes: int, data: bytes) -> None:
     for part in (rest[:half], rest[half:]):
         for frame in decoder.receive_data(part):
             # what came must be sayable again
-            if isinstance(frame.packet, SendRun):
-                for message in frame.packet.messages:
+            if isinstance(frame.packet, SendBatch):
+                sends = frame.packet.sends
+                for row in range(sends.count):
+                    message = Message.decode(sends.encoded(row))
+                    assert (message.address, message.durable) == (sends.address(row), sends.durable(row))
                     encode(p.SessionSend(message, False, 1, 1), frame.channel_id, version)
             else:
                 encode(frame.packet, frame.channel_id, version)

@@ -15,6 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from support.routing import FakeCallback, World
+from support.sends import sends_of
 from understudy.config.model import RoutingType
 from understudy.errors import BrokerError
 from understudy.message import Message
@@ -90,13 +91,15 @@ class Node:
             self.world.office.memory_count,
             self.world.store.last_sequence,
             {queue: list(held) for queue, held in self.world.store.references.items()},
+            self.world.store.duplicate_ids,
+            [list(address.duplicate_ids) for address in self.world.office.directory.addresses.values()],
         )
 
 
 def make(kind: int, durable: bool, priority: int, size: int, address: str) -> bytes:
     properties = Properties()
     if kind == 1:
-        properties["_AMQ_DUPL_ID"] = f"id{size % 3}"
+        properties["_AMQ_DUPL_ID"] = ("id0", "id1", "id22", b"id0")[size % 4]
     elif kind == 2:
         properties["_AMQ_SCHED_DELIVERY"] = 1_900_000_000_000
     elif kind == 3:
@@ -141,9 +144,8 @@ def test_together_is_one_by_one(todo: Any, max_size_bytes: int) -> None:
             encoded, wanted = step
             ids = list(range(number, number + len(encoded)))
             number += len(encoded)
-            together.session.send_run(
-                [Message.decode(each) for each in encoded], ids, together.answered if wanted else None
-            )
+            sends = sends_of([Message.decode(each) for each in encoded], ids)
+            assert together.session.send_batch(sends, 0, together.answered if wanted else None) == sends.count
             for correlation_id, each in zip(ids, encoded, strict=True):
                 done = single.answered.answer_one(correlation_id) if wanted else None
                 single.session.send(Message.decode(each), done)
@@ -177,8 +179,9 @@ def test_grouped_frames_are_the_same_sends(sends: Any, cuts: list[int]) -> None:
                     (packet.message.encoded, packet.requires_response, frame.channel_id, packet.correlation_id)
                 )
             else:
-                for message, correlation_id in zip(packet.messages, packet.correlation_ids, strict=True):
-                    found.append((message.encoded, packet.requires_response, frame.channel_id, correlation_id))
+                batch = packet.sends
+                for row, correlation_id in enumerate(batch.correlation_ids):
+                    found.append((batch.encoded(row), batch.requires_response, frame.channel_id, correlation_id))
         offset += cut
     assert found == [(encoded, wanted, channel, number) for number, (encoded, wanted, channel) in enumerate(sends)]
     assert size_bytes == len(data)

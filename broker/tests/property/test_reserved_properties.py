@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 from support.large import Node as LargeNode
 from support.managed import ManagedWorld
 from support.routing import World
+from support.sends import sends_of
 from support.store import Rig
 from understudy.config.model import RoutingType
 from understudy.ids import Xid
@@ -68,11 +69,11 @@ def send_alone(world: World, many: list[Given]) -> None:
         session.send(received(each))
 
 
-def send_in_a_run(world: World, many: list[Given]) -> None:
+def send_in_a_batch(world: World, many: list[Given]) -> None:
     session = world.session()
     # the first one asks for permission, the others are taken together
     session.send(received({}))
-    session.send_run([received(each) for each in many], list(range(len(many))), None)
+    session.send_batch(sends_of([received(each) for each in many]), 0, None)
 
 
 def send_in_a_transaction(world: World, many: list[Given]) -> None:
@@ -95,7 +96,7 @@ def send_in_a_branch(world: World, many: list[Given]) -> None:
 def send_with_a_prefix(world: World, many: list[Given]) -> None:
     prefixes = AddressPrefixes((("queue://", RoutingType.ANYCAST),))
     session = world.session(prefixes=prefixes)
-    session.send_run([received(each, "queue://q") for each in many], list(range(len(many))), None)
+    session.send_batch(sends_of([received(each, "queue://q") for each in many]), 0, None)
 
 
 def send_by_management(world: World, many: list[Given]) -> None:
@@ -105,7 +106,7 @@ def send_by_management(world: World, many: list[Given]) -> None:
         node.ask("address.q", "sendMessage", headers, 3, "body", True, None, None)
 
 
-WAYS = (send_alone, send_in_a_run, send_in_a_transaction, send_in_a_branch, send_with_a_prefix, send_by_management)
+WAYS = (send_alone, send_in_a_batch, send_in_a_transaction, send_in_a_branch, send_with_a_prefix, send_by_management)
 
 
 def held(queue: Queue) -> list[Message]:

@@ -15,13 +15,15 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from support.sends import sends_of
+from understudy.kernel.log import LogPosition, append_sends, keep_sends
 from understudy.message import LargeMessage, Message
 from understudy.routing import waiting
 from understudy.routing.waiting import Waiting
 from understudy.store import backlog
 from understudy.store.backlog import Backlog
 from understudy.store.pages import PageChain, Pages
-from understudy.store.reference import MessageReference, pack_location, reference_to
+from understudy.store.reference import MessageReference, RunSlice, pack_location, reference_to
 from understudy.testing.sim_disk import SimVolume
 
 Key = tuple[int, int]
@@ -31,7 +33,9 @@ STEPS = st.lists(
     st.one_of(
         st.tuples(st.just("append"), st.integers(1, 12), st.integers(0, 3)),
         st.tuples(st.just("append"), st.integers(1, 12), st.just(0)),
+        st.tuples(st.just("run"), st.integers(1, 12), st.booleans()),
         st.tuples(st.just("pop"), st.integers(1, 10)),
+        st.tuples(st.just("pop run"), st.integers(0, 400)),
         st.tuples(st.just("put back"), st.integers(0, 7), st.booleans()),
         st.tuples(st.just("middle"), st.integers(0, 60), st.booleans()),
         st.tuples(st.just("browse")),
@@ -97,6 +101,37 @@ class Model:
             kind = Message if (len(self.keys) + 1) % 5 else LargeMessage
             message = kind(str(number).encode()) if flavour == 2 else None
             self.waiting.append(self.make(9 if flavour == 1 and not number % 3 else 4, flavour, message))
+
+    def run(self, count: int, durable: bool) -> None:
+        """Messages that came together."""
+        sends = sends_of([Message(str(number).encode(), address="a", durable=durable) for number in range(count)])
+        first_id = len(self.keys) + 1
+        if durable:
+            position = LogPosition(7, 1000 * first_id, 1 << 40, 0, 0, 0)
+            run = append_sends(sends, 0, count, first_id, 1, 1, position)
+        else:
+            run = keep_sends(sends, 0, count, first_id)
+        for message_id in range(first_id, first_id + count):
+            key = self.keys[message_id] = (-4, message_id)
+            place = pack_location(7, *run.place(message_id - first_id)) if durable else None
+            body = run.encoded(message_id - first_id)
+            assert Message.decode(body).message_id == message_id
+            self.expected[key] = {
+                "expiration": 0, "size_bytes": len(body), "location": place, "durable": durable,
+                "delivery_count": 0, "file_id": None, "body": body,
+            }  # fmt: skip
+        self.waiting.add_run(RunSlice(run, 0, count, 4, -1))
+
+    def pop_run(self, room_bytes: int) -> None:
+        """What one consumer takes at once."""
+        level = self.waiting.first_level()
+        if level is None:
+            return
+        taken = level.pop_run(room_bytes, 25)
+        for count, reference in enumerate(taken, 1):
+            self.took(reference, min(self.expected))
+            assert room_bytes > 0, f"message {count} without credits for it"
+            room_bytes -= reference.size_bytes + 25
 
     def took(self, reference: MessageReference | None, key: Key) -> None:
         assert reference is not None
@@ -211,6 +246,7 @@ def _tiny(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(waiting, "_CUT_MIN", 1)
     monkeypatch.setattr(waiting, "_BLOCK", 3)
     monkeypatch.setattr(waiting, "_INLET_MAX", 8)
+    monkeypatch.setattr(waiting, "_RUN_BLOCK_MIN", 3)
     monkeypatch.setattr(waiting, "_OPEN_BLOCKS", 1)
     monkeypatch.setattr(waiting, "_MEMORY_BLOCKS", 2)
     monkeypatch.setattr(backlog, "BLOCK_REFERENCES", 3)

@@ -7,6 +7,7 @@ a crash: ``FakeStore.survivors`` is what a restart would find.
 from __future__ import annotations
 
 import heapq
+import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import SimpleNamespace
@@ -14,6 +15,8 @@ from typing import Any
 
 from understudy.config.model import Permission, RoutingType
 from understudy.errors import BrokerError, DiskFull, NotAuthorized
+from understudy.kernel.frames import Sends
+from understudy.kernel.log import LogPosition, Run, append_sends
 from understudy.message import LargeMessage, Message
 from understudy.routing.configuration import QueueConfiguration
 from understudy.routing.post_office import PostOffice
@@ -25,7 +28,7 @@ from understudy.session.resource_registry import ResourceRegistry
 from understudy.session.session import ServerSession
 from understudy.store.operation_context import OperationContext
 from understudy.store.quarantine import Quarantine
-from understudy.store.reference import MessageReference
+from understudy.store.reference import MessageReference, RunSlice
 from understudy.store.settings import StoreSettings
 from understudy.store.state import StoreState
 from understudy.testing.sim_disk import SimVolume
@@ -116,6 +119,7 @@ class FakeStore:
         self.failed: list[BaseException] = []
         self.fail = self.failed.append
         self._last_id = 0
+        self._offset = 0
 
     def next_id(self) -> int:
         self._last_id += 1
@@ -125,8 +129,15 @@ class FakeStore:
         self._last_id += count
         return self._last_id - count + 1
 
-    def store_run(self, messages: Sequence[Message], address_id: int, queue_id: int) -> list[int]:
-        return [self.store_message(message, address_id, (queue_id,)) for message in messages]
+    def store_run(self, sends: Sends, row: int, count: int, first_id: int, address_id: int, queue_id: int) -> list[Run]:
+        position = LogPosition(1, self._offset, sys.maxsize, self.last_sequence, 0, 0)
+        run = append_sends(sends, row, count, first_id, address_id, queue_id, position)
+        self._offset += len(run.data)
+        for number, reference in enumerate(RunSlice(run, 0, count, sends.priority(row), -1), start=row):
+            assert reference.message is not None
+            self.store_message(reference.message, address_id, (queue_id,), duplicate_id=sends.duplicate_id(number))
+            self.bodies[reference.location or 0] = self.bodies.pop(self.last_sequence)
+        return [run]
 
     def _append(self) -> int:
         self.last_sequence += 1
@@ -319,9 +330,12 @@ class FakeCallback:
 
     def deliver_run(self, consumer_id: int, references: Sequence[MessageReference]) -> int:
         charged = 0
+        if isinstance(references, RunSlice):
+            references.deliveries += 1
         for reference in references:
             assert reference.message is not None
-            reference.delivery_count += 1
+            if not isinstance(references, RunSlice):
+                reference.delivery_count += 1
             charged += self.deliver(consumer_id, reference.message, reference.delivery_count)
         return charged
 

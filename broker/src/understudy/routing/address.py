@@ -25,7 +25,7 @@ from understudy.routing.filter import Filter
 from understudy.routing.settings import AddressSettings
 from understudy.routing.shared_messages import SharedMessages
 from understudy.store.pages import PageChain
-from understudy.store.reference import MessageReference
+from understudy.store.reference import MessageReference, RunSlice
 
 if TYPE_CHECKING:
     from understudy.routing.divert import Divert
@@ -231,6 +231,10 @@ class Address:
 
     def discharge_all(self, references: Collection[MessageReference]) -> tuple[int, int]:
         """``discharge`` for each of them. Returns the bodies that leave memory, and their bytes."""
+        if isinstance(references, RunSlice) and not self._shared.counts:
+            bodies, bodies_bytes = len(references), references.size_bytes
+            self.discharge_run(bodies, bodies_bytes, bodies, bodies_bytes)
+            return bodies, bodies_bytes
         bodies = bodies_bytes = 0
         if self._shared.counts:
             for reference in references:

@@ -70,7 +70,7 @@ class Consumer(ABC):
         """Send it; charges credits and allowance, and owns the reference from here on."""
 
     @abstractmethod
-    def deliver_run(self, references: list[MessageReference]) -> None:
+    def deliver_run(self, references: Sequence[MessageReference]) -> None:
         """``deliver`` for each of several plain ones, whose messages are in memory."""
 
     @abstractmethod

@@ -140,7 +140,7 @@ def move(
     if durable_ids:
         transaction_id = store.next_id()
         location = store.store_message(copy, target.address_id, durable_ids, tx_id=transaction_id, large=copy.is_large)
-        queue.log_acknowledges((reference,), transaction_id)
+        queue.log_acknowledges((reference,), transaction_id=transaction_id)
         store.store_commit(transaction_id)
     else:
         queue.log_acknowledges((reference,))

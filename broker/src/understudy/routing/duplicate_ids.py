@@ -11,7 +11,7 @@ duplicate.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from understudy.errors import LimitExceeded
 from understudy.limits import DUPLICATE_ID_BYTES_MAX
@@ -38,6 +38,10 @@ class DuplicateIdCache:
 
     def __contains__(self, duplicate_id: bytes) -> bool:
         return duplicate_id in self._sequences
+
+    def __iter__(self) -> Iterator[bytes]:
+        """The ids, oldest first."""
+        return iter(self._order)
 
     def sequence_of(self, duplicate_id: bytes) -> int | None:
         """Log sequence of the original, 0 if long durable; None if the id is new."""

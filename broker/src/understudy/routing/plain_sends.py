@@ -1,7 +1,7 @@
 """The short way in for plain messages, a run of them at a time.
 
 Most messages need nothing of what ``PostOffice.send`` looks after: they go to the one queue of an address without
-limits, now, outside a transaction and without a duplicate id. A client that sends without waiting has many of them in
+limits, now and outside a transaction. A client that sends without waiting has many of them in
 one read of its socket; they are taken here together: the address is looked up once, the log gets them in one pass, and
 one entry of the operation context releases them all. What comes out, and in which order, is the same.
 
@@ -11,13 +11,12 @@ Not here: everything that is not plain (``post_office``).
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from struct import Struct
 from typing import TYPE_CHECKING, Final
 
-from understudy.config.model import RoutingType
-from understudy.message import DUPLICATE_ID, ROUTING_TYPE, SCHEDULED_DELIVERY, Message
-from understudy.properties import NO_PROPERTIES, Properties
-from understudy.store.reference import MessageReference
+from understudy.kernel.frames import Sends
+from understudy.kernel.log import keep_sends
+from understudy.routing.duplicate_ids import DuplicateIdCache
+from understudy.store.reference import RunSlice
 
 if TYPE_CHECKING:
     from understudy.routing.post_office import Order, PostOffice
@@ -28,24 +27,17 @@ Answered = Callable[[Sequence[int]], None]
 
 #: Longer ones go the long way, where the store asks whether there is room for a segment of their own.
 _PLAIN_BYTES_MAX: Final = 32 * 1024
-_pack_id = Struct(">q").pack
 
 
-def take_plain(
-    office: PostOffice,
-    messages: Sequence[Message],
-    order: Order,
-    answered: Answered | None,
-    correlation_ids: Sequence[int],
-) -> tuple[int, int]:
-    """Take the plain messages at the beginning of ``messages``, which are all for one address.
+def take_plain(office: PostOffice, sends: Sends, row: int, order: Order, answered: Answered | None) -> tuple[int, int]:
+    """Take the plain messages from ``row`` on, which are all for one address.
 
     Args:
         office: Where they are routed.
-        messages: In the order in which they came.
+        sends: In the order in which they came.
+        row: The first one.
         order: Of the session.
         answered: Called when they are durable, with their correlation ids; None if nobody waits.
-        correlation_ids: One per message.
 
     Returns:
         How many were taken and their bytes; the next one, if any, has to go the long way.
@@ -53,35 +45,31 @@ def take_plain(
     Raises:
         StoreError: the journal has failed.
     """
-    first = messages[0]
-    address = office.directory.addresses.get(first.address or "")
+    address = office.directory.addresses.get(sends.address(row) or "")
     if address is None or address.limited or address.alters_messages or office.store.full:
         return 0, 0
     queue = address.sole_queue
     if queue is None:
         return 0, 0
-    durable = first.durable and queue.durable
-    run = _plain_part(messages, queue.routing_type)
-    count = len(run)
+    count = sends.alike(row, _PLAIN_BYTES_MAX, queue.routing_type)
+    durable = queue.durable and sends.durable(row)
+    detected = bool(sends.duplicate_id(row))
+    if detected:
+        count = _unseen(address.duplicate_ids, sends, row, count) if durable else 0
     if not count:
         return 0, 0
     store = office.store
-    next_id = store.next_ids(count)
-    size_bytes = 0
-    for message in run:
-        message.message_id = next_id
-        offset, encoded = message.header_offset, message.encoded
-        message.encoded = b"".join((encoded[:offset], _pack_id(next_id), encoded[offset + 8 :]))
-        size_bytes += len(encoded)
-        next_id += 1
-    locations = store.store_run(run, address.address_id, queue.queue_id) if durable else None
-    references = [
-        MessageReference(
-            message.message_id, message.priority, 0, 0, len(message.encoded), durable,
-            None if locations is None else locations[number], message,
-        )
-        for number, message in enumerate(run)
-    ]  # fmt: skip
+    first_id = store.next_ids(count)
+    if durable:
+        runs = store.store_run(sends, row, count, first_id, address.address_id, queue.queue_id)
+    else:
+        runs = [keep_sends(sends, row, count, first_id)]
+    if detected:
+        sequence = store.last_sequence - count
+        for number in range(count):
+            address.duplicate_ids.add(sends.duplicate_id(row + number), sequence + number + 1)
+    size_bytes = sum([run.size_bytes for run in runs])
+    slices = [RunSlice(run, 0, run.count, sends.priority(row), -1) for run in runs]
     address.messages_routed += count
     # a queue of a wildcard address is counted there
     holder = queue.address
@@ -92,47 +80,31 @@ def take_plain(
     office.memory_count += count
     queue.incoming += count
     context = office.context
-    ids = correlation_ids[:count]
     if durable:
         order.sequence = store.last_sequence
     elif order.sequence > context.durable:
         # behind whatever else the session waits for; the end of the log keeps the order whole
         order.sequence = context.appended
-    context.when_durable(order.sequence, _arrive, office, queue, references, answered, ids)
+    ids = sends.correlation_ids if count == sends.count else sends.correlation_ids[row : row + count]
+    context.when_durable(order.sequence, _arrive, office, queue, slices, answered, ids)
     return count, size_bytes
 
 
-def _plain_part(messages: Sequence[Message], routing_type: RoutingType) -> Sequence[Message]:
-    """The messages up to the first that is not plain, or not like the first one."""
-    first = messages[0]
-    name, durable, priority = first.address, first.durable, first.priority
-    for count, message in enumerate(messages):
-        properties = message.properties
-        if (
-            message.address != name
-            or message.durable is not durable
-            or message.priority != priority
-            or message.expiration
-            or len(message.encoded) > _PLAIN_BYTES_MAX
-            or (properties is not NO_PROPERTIES and not _are_plain(properties, routing_type))
-        ):
-            return messages[:count]
-    return messages
-
-
-def _are_plain(properties: Properties, routing_type: RoutingType) -> bool:
-    return (
-        not properties.may_be_reserved
-        and DUPLICATE_ID not in properties
-        and SCHEDULED_DELIVERY not in properties
-        and properties.get(ROUTING_TYPE, routing_type) == routing_type
-    )
+def _unseen(seen: DuplicateIdCache, sends: Sends, row: int, count: int) -> int:
+    """How many of ``count`` messages from ``row`` on have duplicate ids that differ and were not seen."""
+    ids: set[bytes] = set()
+    for number in range(count):
+        duplicate_id = sends.duplicate_id(row + number)
+        if duplicate_id in ids or duplicate_id in seen:
+            return number
+        ids.add(duplicate_id)
+    return count
 
 
 def _arrive(
     office: PostOffice,
     queue: Queue,
-    references: list[MessageReference],
+    runs: list[RunSlice],
     answered: Answered | None,
     correlation_ids: Sequence[int],
 ) -> None:
@@ -145,11 +117,13 @@ def _arrive(
         or address.counts_messages
         or office.counts_messages
     ):
+        references = [each for run in runs for each in run]
         for number, reference in enumerate(references):
             office.arrive((queue,), [reference], None)
             if answered is not None:
                 answered(correlation_ids[number : number + 1])
         return
-    queue.add_run(references)
+    for run in runs:
+        queue.add_run(run)
     if answered is not None:
         answered(correlation_ids)

@@ -28,7 +28,7 @@ from understudy.routing.waiting import Waiting
 from understudy.selector.work import WORK
 from understudy.store.backlog import Backlog
 from understudy.store.message_store import MessageStore
-from understudy.store.reference import LargeReference, MessageReference
+from understudy.store.reference import LargeReference, MessageReference, RunSlice
 
 if TYPE_CHECKING:
     from understudy.ports import Timers
@@ -236,11 +236,11 @@ class Queue:
         if not self.dirty and self.groups_by_priority:
             self._office.mark_dirty(self)
 
-    def add_run(self, references: list[MessageReference]) -> None:
-        """Several at once, of one priority and without expiration; see ``add``."""
-        count = len(references)
+    def add_run(self, run: RunSlice) -> None:
+        """Several at once, a whole run; see ``add``."""
+        count = len(run)
         self.incoming -= count
-        self.waiting.extend(references)
+        self.waiting.add_run(run)
         self.message_count += count
         self.messages_added += count
         if self.deleted:
@@ -321,21 +321,22 @@ class Queue:
 
     # -- messages out ---------------------------------------------------------------------------
 
-    def acknowledge(self, references: Sequence[MessageReference]) -> None:
+    def acknowledge(self, *parts: Sequence[MessageReference]) -> None:
         """Deliveries that are done: written to the log, then forgotten."""
-        self.log_acknowledges(references)
-        self.acknowledged(references)
+        self.log_acknowledges(*parts)
+        for references in parts:
+            self.acknowledged(references)
 
-    def log_acknowledges(self, references: Sequence[MessageReference], transaction_id: int = 0) -> bool:
-        """Write to the log that these are done. Returns whether anything was written."""
+    def log_acknowledges(self, *parts: Sequence[MessageReference], transaction_id: int = 0) -> bool:
+        """Write to the log, in one record, that these are done. Returns whether anything was written."""
         if self.deleted:
             return False
-        if len(references) == 1:
-            if not references[0].durable:
-                return False
-            self.store.store_acknowledge(self.queue_id, references[0].message_id, transaction_id)
-            return True
-        logged = [reference.message_id for reference in references if reference.durable]
+        logged: list[int] = []
+        for part in parts:
+            if not isinstance(part, RunSlice):
+                logged += [reference.message_id for reference in part if reference.durable]
+            elif part.durable:
+                logged += part.ids
         if logged:
             self.store.store_acknowledges(self.queue_id, logged, transaction_id)
         return bool(logged)
@@ -353,7 +354,7 @@ class Queue:
         """References that were taken out of every place leave the counts."""
         office = self._office
         bodies, bodies_bytes = self.address.discharge_all(references)
-        for reference in references:
+        for reference in references if not isinstance(references, RunSlice) else ():
             if reference.expiration:
                 self.expiring_count -= 1
             if not reference.durable and reference.location is not None:

@@ -11,10 +11,11 @@ back restores the order exactly; taken entries at the front are cut off now and 
 put back after its place was cut off goes to ``returned``, sorted by position, which comes before
 ``entries``.
 
-A deep level has three parts: ``entries`` at the front, ``blocks`` behind them (``reference_block``:
-about 20 bytes a reference, a few when packed, next to nothing when spilled to a page file), and the
-newest ones, objects again, in ``inlet``. When ``entries`` is used up the first block becomes the
-new one. A shallow level is ``entries`` only, and ``inlet`` is the same list.
+A level has up to three parts: ``entries`` at the front, ``blocks`` behind them (``reference_block``:
+messages that came together, or, of a deep queue, about 20 bytes a reference, a few when packed, next to
+nothing when spilled to a page file), and the newest ones, objects again, in ``inlet``. When ``entries``
+is used up the first block is handed out in slices if it can be, else it becomes the new ``entries``.
+Without blocks ``inlet`` is the same list as ``entries``.
 
 Invariants: every position in ``returned`` is below ``base``; ``entries[:head]`` is all None;
 ``count`` is the number of references in all parts; positions of the parts follow each other
@@ -24,7 +25,7 @@ without a gap.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from operator import attrgetter
 
@@ -32,7 +33,7 @@ from understudy.message import GROUP_ID
 from understudy.properties import NO_PROPERTIES
 from understudy.store.backlog import Backlog
 from understudy.store.columns import Columns
-from understudy.store.reference import Location, MessageReference
+from understudy.store.reference import Location, MessageReference, RunSlice
 from understudy.store.reference_block import BLOCK_REFERENCES, Block, BlockPages
 
 #: Taken entries at the front before they are cut off, if they are more than half of the list.
@@ -45,6 +46,9 @@ _INLET_MAX = 4 * BLOCK_REFERENCES
 _OPEN_BLOCKS = 2
 #: ... and in memory; further ones are spilled.
 _MEMORY_BLOCKS = 8
+
+#: A shorter run that others of its priority wait before is not a block of its own.
+_RUN_BLOCK_MIN = 16
 
 _position = attrgetter("position")
 _base = attrgetter("base")
@@ -127,7 +131,7 @@ class Level:
             return self.pop()
         return None
 
-    def pop_run(self, room_bytes: int, overhead_bytes: int) -> list[MessageReference]:
+    def pop_run(self, room_bytes: int, overhead_bytes: int) -> Sequence[MessageReference]:
         """Take the first ones as long as there is room before each of them, but stop before whatever needs a look of
         its own: one that was put back, may have expired, is large, belongs to a group, or has its body elsewhere.
 
@@ -138,6 +142,10 @@ class Level:
         run: list[MessageReference] = []
         if self.returned:
             return run
+        if self.blocks and self.head == len(self.entries):
+            part = self._pop_slice(room_bytes, overhead_bytes)
+            if part is not None:
+                return part
         entries, position = self.entries, self.base + self.head
         for reference in islice(entries, self.head, None):
             if room_bytes <= 0 or reference is None or reference.expiration:
@@ -160,6 +168,19 @@ class Level:
         if head > _CUT_MIN and head + head > len(entries):
             self.cut()
         return run
+
+    def _pop_slice(self, room_bytes: int, overhead_bytes: int) -> RunSlice | None:
+        block = self.blocks[0]
+        part = block.take_slice(room_bytes, overhead_bytes)
+        if part is not None:
+            self.count -= len(part)
+            if not block.count:
+                del self.blocks[0]
+                self.base = block.base + block.size
+                self.head = 0
+                self.entries = [] if self.blocks else self.inlet
+                self._opened = self._opened_columns = None
+        return part
 
     def cut(self) -> None:
         """Drop the taken entries at the front."""
@@ -472,13 +493,19 @@ class Waiting:
         if len(inlet) > _INLET_MAX:
             level.compact()
 
-    def extend(self, references: list[MessageReference]) -> None:
-        """Append several of one priority."""
-        level = self.level(references[0].priority)
-        level.inlet += references
-        level.count += len(references)
-        if len(level.inlet) > _INLET_MAX:
-            level.compact()
+    def add_run(self, run: RunSlice) -> None:
+        """Append the messages of a whole run."""
+        level = self.level(run.priority)
+        if not level.count:
+            level.head = len(level.entries)
+            level.cut()
+        elif len(run) < _RUN_BLOCK_MIN:
+            level.inlet += run
+            level.count += len(run)
+            if len(level.inlet) > _INLET_MAX:
+                level.compact()
+            return
+        level.append_blocks([Block.of_run(run)])
 
     def adopt(self, backlog: Backlog) -> None:
         """Take over what the log says waits, into an empty structure. Nothing is done per message:

@@ -11,7 +11,6 @@ it blocks no other message.
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -23,7 +22,8 @@ from understudy.routing.queue import Queue
 from understudy.session.callback import SessionCallback
 from understudy.session.credits import credited
 from understudy.session.large_delivery import LargeDelivery
-from understudy.store.reference import MessageReference
+from understudy.session.outstanding import Outstanding
+from understudy.store.reference import MessageReference, RunSlice
 
 if TYPE_CHECKING:
     from understudy.session.session import ServerSession
@@ -60,8 +60,7 @@ class ServerConsumer(Consumer):
         """Each delivery is counted in the log before it is sent."""
         if self._count_first:
             self.overhead_bytes = 0  # one at a time: a run is not counted in the log
-        self.delivering: OrderedDict[int, MessageReference] = OrderedDict()
-        """Message id to reference, in the order of delivery."""
+        self.delivering = Outstanding()
         self.messages_delivered = 0
         self.messages_acknowledged = 0
         """Settled by it, committed or not; what slow-consumer-threshold is about."""
@@ -94,7 +93,7 @@ class ServerConsumer(Consumer):
             reference.delivery_count -= 1
             raise
         except Exception as bug:
-            self.delivering[reference.message_id] = reference
+            self.delivering.add(reference)
             self.abandon(bug)
             return
         self.credits -= charged
@@ -103,7 +102,7 @@ class ServerConsumer(Consumer):
         if self._pre_acknowledge:
             self._acknowledge_at_once((reference,))
         else:
-            self.delivering[reference.message_id] = reference
+            self.delivering.add(reference)
 
     def _store_count(self, reference: MessageReference) -> None:
         """Record the count in the batch of this turn, which is handed to the disk before the deliveries to sockets."""
@@ -115,19 +114,22 @@ class ServerConsumer(Consumer):
             # The dispatcher counts them as handed out afterwards; the sum is right.
             self.queue.acknowledge(references)
         except BaseException:
-            for reference in references:
-                reference.delivery_count -= 1
+            if isinstance(references, RunSlice):
+                references.deliveries -= 1
+            else:
+                for reference in references:
+                    reference.delivery_count -= 1
             raise
         self.messages_acknowledged += len(references)
 
     def _end_loans(self, references: Sequence[MessageReference]) -> None:
         """A queue that does not lend any more hands out for good what this consumer may still have as a loan."""
         for reference in references:
-            lent = self.delivering.pop(reference.message_id, None)
-            if lent is not None and self.queue.kind is not None:
-                self.queue.kind.settled((lent,))
+            lent = self.delivering.take_one(reference.message_id)
+            if lent and self.queue.kind is not None:
+                self.queue.kind.settled(lent)
 
-    def deliver_run(self, references: list[MessageReference]) -> None:
+    def deliver_run(self, references: Sequence[MessageReference]) -> None:
         if self.queue.kind is not None:
             self._end_loans(references)
         try:
@@ -135,7 +137,7 @@ class ServerConsumer(Consumer):
         except StoreError:
             raise
         except Exception as bug:
-            self.delivering.update([(reference.message_id, reference) for reference in references])
+            self.delivering.extend(references)
             self.abandon(bug)
             return
         self.credits -= charged
@@ -144,7 +146,7 @@ class ServerConsumer(Consumer):
         if self._pre_acknowledge:
             self._acknowledge_at_once(references)
         else:
-            self.delivering.update([(reference.message_id, reference) for reference in references])
+            self.delivering.extend(references)
 
     def _deliver_large(self, reference: MessageReference, message: LargeMessage) -> None:
         try:
@@ -153,7 +155,7 @@ class ServerConsumer(Consumer):
         except StoreError:
             raise
         except Exception as bug:
-            self.delivering[reference.message_id] = reference
+            self.delivering.add(reference)
             self.abandon(bug)
             return
         reference.delivery_count += 1
@@ -163,7 +165,7 @@ class ServerConsumer(Consumer):
         if self._pre_acknowledge:
             self._acknowledge_at_once((reference,))
         else:
-            self.delivering[reference.message_id] = reference
+            self.delivering.add(reference)
         self._send_pieces()
 
     def _begin_large(self, reference: MessageReference, message: LargeMessage, delivery_count: int) -> bool:
@@ -216,7 +218,7 @@ class ServerConsumer(Consumer):
 
     def _break_off(self, reference: MessageReference, error: BrokerError) -> None:
         """Its client has a part of something that has no end: only a closed consumer says so."""
-        if self.delivering.pop(reference.message_id, None) is not None:
+        if self.delivering.take_one(reference.message_id):
             self._set_aside(reference, error)
         else:
             self.session.complain(self.queue, reference, error)
@@ -289,30 +291,26 @@ class ServerConsumer(Consumer):
         else:
             self._callback.forced_delivery(self.consumer_id, sequence)
 
-    def take_through(self, message_id: int) -> list[MessageReference]:
-        """Everything delivered up to a message, which is no longer outstanding.
+    def take_through(self, message_id: int) -> list[Sequence[MessageReference]]:
+        """Everything delivered up to a message, which is no longer outstanding, in parts.
 
         Raises:
             IllegalState: it is not outstanding here.
         """
-        delivering = self.delivering
-        if message_id not in delivering:
+        before = len(self.delivering)
+        taken = self.delivering.take_through(message_id)
+        if not taken:
             raise IllegalState(f"consumer {self.consumer_id} of {self.queue.name!r}: no delivery {message_id}")
-        taken: list[MessageReference] = []
-        while True:
-            delivered_id, reference = delivering.popitem(last=False)
-            taken.append(reference)
-            if delivered_id == message_id:
-                self.messages_acknowledged += len(taken)
-                return taken
+        self.messages_acknowledged += before - len(self.delivering)
+        return taken
 
-    def take_one(self, message_id: int) -> MessageReference:
+    def take_one(self, message_id: int) -> Sequence[MessageReference]:
         """One outstanding delivery; raises IllegalState."""
-        reference = self.delivering.pop(message_id, None)
-        if reference is None:
+        taken = self.delivering.take_one(message_id)
+        if not taken:
             raise IllegalState(f"consumer {self.consumer_id} of {self.queue.name!r}: no delivery {message_id}")
         self.messages_acknowledged += 1
-        return reference
+        return taken
 
     def cancel(self, *, failed: bool, keep_first: bool = False) -> list[MessageReference]:
         """Give up everything outstanding, with the delivery counts of artemis-core s. 6.4.
@@ -322,8 +320,7 @@ class ServerConsumer(Consumer):
             keep_first: The first one was consumed: its count stays (JMS recover).
         """
         self._end_large()
-        taken = list(self.delivering.values())
-        self.delivering.clear()
+        taken = self.delivering.clear()
         if not failed:
             for reference in taken[1:] if keep_first else taken:
                 reference.delivery_count -= 1

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from understudy.config.model import AddressFullPolicy, Permission
 from understudy.errors import AddressNotFound, BrokerError, IllegalState, LimitExceeded
+from understudy.kernel.frames import Sends
 from understudy.limits import PRODUCERS_PER_SESSION_MAX
 from understudy.message import Message
 from understudy.routing.configuration import split_fqqn
@@ -80,42 +81,45 @@ class SendRequests:
         except BrokerError as error:
             session.failed(error, done, transaction)
 
-    def send_run(self, messages: list[Message], correlation_ids: list[int], answers: RunAnswers | None) -> int:
-        """Take messages that came together, in order: as ``send`` for each of them.
+    def send_batch(self, sends: Sends, row: int, answers: RunAnswers | None) -> int:
+        """Take messages that came together, in order from ``row`` on: as ``send`` for each of them.
 
         Args:
-            messages: Of the client.
-            correlation_ids: One per message.
+            sends: Of the client.
+            row: The first one.
             answers: Answers each of them; None if no answer is wanted.
 
         Returns:
-            How many were taken. Fewer than all if the filters they had to pass did as much work as they may between
-            two turns (``selector.work``): the others go on in the next one.
+            The row after the last one that was taken. Some are left if the filters they had to pass did as much work as
+            they may between two turns (``selector.work``): the others go on in the next one.
         """
-        begin = 0
         if self._session.sending_transaction is None:
-            while begin < len(messages):
-                rest = messages[begin:] if begin else messages
-                taken = self._send_plain(rest, correlation_ids[begin:] if begin else correlation_ids, answers)
+            while row < sends.count:
+                taken = self._send_plain(sends, row, answers)
                 if not taken:
                     # what is not plain seldom comes alone: asking again for each would cost every one of them
                     break
-                begin += taken
+                row += taken
+        return self._send_each(sends, row, answers)
+
+    def _send_each(self, sends: Sends, row: int, answers: RunAnswers | None) -> int:
         office, before = self._office, WORK.steps
-        for index in range(begin, len(messages)):
-            self.send(messages[index], answers.answer_one(correlation_ids[index]) if answers is not None else None)
+        correlation_ids = sends.correlation_ids
+        for index in range(row, sends.count):
+            done = answers.answer_one(correlation_ids[index]) if answers is not None else None
+            self.send(Message.decode(sends.encoded(index)), done)
             if before != WORK.steps >= office.send_steps_end:
                 return index + 1
-        return len(messages)
+        return sends.count
 
-    def _send_plain(self, messages: list[Message], correlation_ids: list[int], answers: RunAnswers | None) -> int:
-        target = self._targets.get(messages[0].address or "")
+    def _send_plain(self, sends: Sends, row: int, answers: RunAnswers | None) -> int:
+        target = self._targets.get(sends.address(row) or "")
         office = self._office
         if target is None or target.permitted_until_ms < office.now_ms():
             # the next one goes the long way, which asks for permission
             return 0
         answered = answers.answer_run if answers is not None else None
-        taken, size_bytes = take_plain(office, messages, self._session.order, answered, correlation_ids)
+        taken, size_bytes = take_plain(office, sends, row, self._session.order, answered)
         target.used_bytes += size_bytes
         return taken
 
@@ -265,13 +269,8 @@ class PreparedSends(SendRequests):
             message = session.validated_users.apply(message, session.validated_user)
         return message
 
-    def send_run(self, messages: list[Message], correlation_ids: list[int], answers: RunAnswers | None) -> int:
-        office, before = self._office, WORK.steps
-        for index, message in enumerate(messages):
-            self.send(message, answers.answer_one(correlation_ids[index]) if answers is not None else None)
-            if before != WORK.steps >= office.send_steps_end:
-                return index + 1
-        return len(messages)
+    def send_batch(self, sends: Sends, row: int, answers: RunAnswers | None) -> int:
+        return self._send_each(sends, row, answers)
 
     def addressed(self, message: Message) -> Message:
         return self._session.prefixes.unprefixed(super().addressed(message))

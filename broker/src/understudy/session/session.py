@@ -16,7 +16,7 @@ does in XA branches (``xa``); packets, channels, confirmation windows.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from understudy.config.model import Permission
@@ -126,7 +126,7 @@ class ServerSession:
         self.sends = (PreparedSends if prefixes or validated_users else SendRequests)(self, post_office, callback)
         self.send: Callable[..., None] = self.sends.send
         """``SendRequests.send``, without a step between: it is most of what a session does."""
-        self.send_run = self.sends.send_run
+        self.send_batch = self.sends.send_batch
         self.work = Work("session", TRANSACTION_MESSAGES_OF_SESSION_MAX, resources.work)
         """What its open transaction and the branches it began hold."""
         self.branches = XaRequests(self, resources)
@@ -355,16 +355,16 @@ class ServerSession:
             self._office.answer(self.order, done, self._office.context.appended)
 
     @staticmethod
-    def _settle(queue: Queue, references: list[MessageReference], transaction: Transaction | None) -> None:
+    def _settle(queue: Queue, parts: list[Sequence[MessageReference]], transaction: Transaction | None) -> None:
         if transaction is None:
-            queue.acknowledge(references)
+            queue.acknowledge(*parts)
         else:
-            transaction.acknowledge(queue, references)
+            transaction.acknowledge(queue, [reference for part in parts for reference in part])
 
     def expire(self, consumer_id: int, message_id: int) -> None:
         """The client found it expired (SESS_EXPIRED). Raises IllegalState."""
         consumer = self._consumer(consumer_id)
-        consumer.queue.expire_delivered(consumer.take_one(message_id))
+        consumer.queue.expire_delivered(consumer.take_one(message_id)[0])
 
     # -- transactions -----------------------------------------------------------------------------
 
@@ -452,7 +452,7 @@ class ServerSession:
         reference counts free the session. Answers under way need none of them.
         """
         self.order.permit = None
-        del self.send, self.send_run, self.sends, self.queues, self.branches, self.large
+        del self.send, self.send_batch, self.sends, self.queues, self.branches, self.large
 
     def check_open(self) -> None:
         """Raises ObjectClosed."""

@@ -185,7 +185,7 @@ class Transaction(Machine[State, Event]):
         finally:
             self._work.add(len(references))
         if any(reference.durable for reference in references):
-            queue.log_acknowledges(references, self.log_id())
+            queue.log_acknowledges(references, transaction_id=self.log_id())
 
     def fail(self, error: BrokerError) -> None:
         """From now on it can only be rolled back; the first error is what commit reports."""

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Final
 
 from understudy.errors import DiskFull, LimitExceeded
@@ -128,7 +129,6 @@ class MessageStore:
         """Sequence of the last record that says nothing new: the mark of a quiet log, at first the epoch's."""
         self._last_id = first_id_of_epoch(self.epoch) - 1
         self._live = state.live
-        self._live_queues = state.live.queues
         self._epochs = {segment: use.epoch for segment, use in state.segments.items()}
         self._segment_began = True
         self._forwarding = Forwarding()
@@ -156,6 +156,8 @@ class MessageStore:
         )
         self.read_back = ReadBack(disk, directory, self._journal, self._epochs, self._forwarding)
         self.read_message, self.reader = self.read_back.read, self.read_back.reader
+        self.store_run = partial(append_run, self._journal, context, state)
+        """Record messages that came together; see ``append_run``."""
         self.fail = self._journal.fail
         """Told that something of the store cannot be used any more: nothing is confirmed from then on."""
         self._consolidator = self._make_consolidator(housekeeper, clock)
@@ -374,7 +376,7 @@ class MessageStore:
             use.note(message_id)
         block = message_id >> 6
         bit = 1 << (message_id & 63)
-        live_queues = self._live_queues
+        live_queues = self._live.queues
         for queue_id in queue_ids:
             masks = live_queues.get(queue_id)
             if masks is None:
@@ -390,10 +392,6 @@ class MessageStore:
             self.state.remember_duplicate(address_id, duplicate_id)
         # pack_location, in line
         return Location(journal.number << 64 | offset << 32 | length)
-
-    def store_run(self, messages: Sequence[Message], address_id: int, queue_id: int) -> list[Location]:
-        """Durable messages of consecutive ids are in one queue; see ``append_run``."""
-        return append_run(self._journal, self.context, self._live, messages, address_id, queue_id)
 
     def store_acknowledge(self, queue_id: int, message_id: int, tx_id: int = 0) -> None:
         """The message has left the queue."""
@@ -414,7 +412,7 @@ class MessageStore:
         if tx_id:
             self.state.transaction(tx_id, journal.number).acknowledges.add(queue_id, message_id)
             return
-        masks = self._live_queues.get(queue_id)
+        masks = self._live.queues.get(queue_id)
         if masks is not None:
             block = message_id >> 6
             mask = masks.get(block)

@@ -1,4 +1,8 @@
-"""A durable or non-durable message as one queue holds it: small, of fixed size, without its body.
+"""Messages as one queue holds them: a reference to one, small and without its body, or a slice of a run.
+
+A slice stands for neighbouring messages of one run (``kernel.log``) without an object for each. It is a sequence of
+references: whatever has to look at single messages iterates over it and then owns the references that this makes. The
+ordinary way of a message needs only what the slice knows of all of them.
 
 Not here: which queue it is in and what state of delivery (``routing``), or the message itself
 (``understudy.message``), which may be dropped from memory and read back by its ``location``.
@@ -6,8 +10,10 @@ Not here: which queue it is in and what state of delivery (``routing``), or the 
 
 from __future__ import annotations
 
-from typing import NewType
+from collections.abc import Iterator, Sequence
+from typing import NewType, overload
 
+from understudy.kernel.log import Run
 from understudy.message import Message
 
 Location = NewType("Location", int)
@@ -117,3 +123,80 @@ def reference_to(
     if isinstance(reference, LargeReference) and file_id is not None:
         reference.file_id = file_id
     return reference
+
+
+class RunSlice(Sequence[MessageReference]):
+    """Rows ``begin`` to ``end`` of a run, the last one excluded; none of them has been delivered before."""
+
+    __slots__ = ("begin", "deliveries", "end", "position", "priority", "run")
+
+    def __init__(self, run: Run, begin: int, end: int, priority: int, position: int, deliveries: int = 0) -> None:
+        """
+        Args:
+            run: The messages.
+            begin: First row.
+            end: The row after the last one.
+            priority: Of each message.
+            position: Of the first row in its queue (``routing.waiting``); -1: it has none yet.
+            deliveries: How often each was delivered.
+        """
+        self.run = run
+        self.begin = begin
+        self.end = end
+        self.priority = priority
+        self.position = position
+        self.deliveries = deliveries
+
+    def __len__(self) -> int:
+        return self.end - self.begin
+
+    @property
+    def ids(self) -> range:
+        """Message ids."""
+        first_id = self.run.first_id
+        return range(first_id + self.begin, first_id + self.end)
+
+    @property
+    def durable(self) -> bool:
+        """Whether the messages are in the log."""
+        return self.run.head_bytes > 0
+
+    @property
+    def size_bytes(self) -> int:
+        """Of the messages together."""
+        return self.run.bytes_between(self.begin, self.end)
+
+    def part(self, begin: int, end: int) -> RunSlice:
+        """The messages number ``begin`` to ``end`` of this slice, counted from 0, the last one excluded."""
+        first = self.begin
+        position = self.position + begin if self.position >= 0 else -1
+        return RunSlice(self.run, first + begin, first + end, self.priority, position, self.deliveries)
+
+    def _reference(self, row: int) -> MessageReference:
+        run = self.run
+        location = pack_location(run.segment, *run.place(row)) if run.head_bytes else None
+        reference = MessageReference(
+            run.first_id + row, self.priority, 0, 0, run.size(row), location is not None, location,
+            Message.decode(run.encoded(row)),
+        )  # fmt: skip
+        reference.delivery_count = self.deliveries
+        if self.position >= 0:
+            reference.position = self.position + row - self.begin
+        return reference
+
+    def __iter__(self) -> Iterator[MessageReference]:
+        return map(self._reference, range(self.begin, self.end))
+
+    @overload
+    def __getitem__(self, index: int) -> MessageReference: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> RunSlice: ...
+
+    def __getitem__(self, index: int | slice) -> MessageReference | RunSlice:
+        if isinstance(index, slice):
+            begin, end, step = index.indices(len(self))
+            if step != 1:
+                raise ValueError(f"step {step}: only neighbours can be taken")
+            return self.part(begin, max(begin, end))
+        return self._reference(range(self.begin, self.end)[index])

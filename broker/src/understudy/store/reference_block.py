@@ -1,9 +1,12 @@
-"""A run of a queue's waiting references: open as columns, packed in memory, or spilled to a page.
+"""Neighbouring references of a queue: a run as it arrived, open as columns, packed in memory, or spilled to a page.
 
 What the rows say never changes once the block is closed, so packing and spilling write it once;
 which of them are gone, were put back or counted again is kept here beside it. A caller that walks a
 packed block gets its columns made anew (``open``) and lets go of them: a scan of a deep queue
 costs one block of memory at a time.
+
+A block that holds a ``Run`` is taken from its front, a slice at a time, while no row of it is looked at on its own. The
+first such look turns the run into columns and objects, so that its buffer is not kept for a few messages.
 
 Not here: the order of blocks (``backlog`` of a follower, ``routing.waiting``), page files as such.
 """
@@ -16,7 +19,7 @@ from typing import Final, Protocol
 
 from understudy.errors import JournalCorrupt
 from understudy.store.columns import Columns
-from understudy.store.reference import Location, MessageReference
+from understudy.store.reference import Location, MessageReference, RunSlice
 
 #: References in a full block.
 BLOCK_REFERENCES: Final = 1024
@@ -46,17 +49,18 @@ class Block:
     """References of one queue in columns, packed, or on a page. ``count`` of its ``size`` rows still wait."""
 
     __slots__ = (
+        "_columns",
         "_counts",
+        "_gone",
         "_moved",
         "_packed",
         "_page",
         "_pages",
+        "_rest",
         "base",
-        "columns",
         "count",
         "earliest_ms",
         "first_id",
-        "gone",
         "last_id",
         "ordered",
         "reach",
@@ -72,9 +76,11 @@ class Block:
             columns: At least one row.
             gone: 1 for every row that does not wait any more; may be longer.
         """
-        self.columns: Columns | None = columns
+        self._rest: RunSlice | None = None
+        """What waits of the run that it holds."""
+        self._columns: Columns | None = columns
+        self._gone: bytearray | None = gone
         self.size = size = len(columns)
-        self.gone: bytearray | None = gone
         self.count = size if gone is None else size - gone.count(1, 0, size)
         ids = columns.ids
         self.first_id = min(ids)
@@ -87,6 +93,9 @@ class Block:
         """No row expires before; 0 when none does."""
         scheduled = columns.scheduled
         self.scheduled_count = len(scheduled) - scheduled.count(0) if scheduled is not None else 0
+        self._hold()
+
+    def _hold(self) -> None:
         self.base = 0
         """Position of the first row in the queue."""
         self.returned: dict[int, MessageReference] | None = None
@@ -98,12 +107,76 @@ class Block:
         self._page: Location | None = None
         self._pages: BlockPages | None = None
 
+    @classmethod
+    def of_run(cls, run: RunSlice) -> Block:
+        """A block of the messages of a whole run, which the block owns from here on."""
+        self = cls.__new__(cls)
+        self._rest = run
+        self._columns = self._gone = None
+        self.size = self.count = len(run)
+        self.first_id = run.ids[0]
+        self.last_id = self.reach = run.ids[-1]
+        self.ordered = True
+        self.earliest_ms = self.scheduled_count = 0
+        self._hold()
+        return self
+
+    # --- as a run ---------------------------------------------------------------------------------
+
+    def take_slice(self, room_bytes: int, overhead_bytes: int) -> RunSlice | None:
+        """Take the first ones as long as there is credit before each (``Run.fitting``). None: it holds no run, or
+        some of them may belong to a message group.
+        """
+        rest = self._rest
+        if rest is None or rest.run.grouped:
+            return None
+        begin, run = rest.begin, rest.run
+        rest.begin = end = run.fitting(begin, room_bytes, overhead_bytes)
+        self.count -= end - begin
+        if not self.count:
+            self.drop()
+        return RunSlice(run, begin, end, rest.priority, self.base + begin)
+
+    def _open_run(self) -> None:
+        """From now on rows are looked at one by one."""
+        rest = self._rest
+        assert rest is not None
+        references = self.entries()
+        self._rest = None
+        self._columns = Columns.of(references, rest.priority)
+        if rest.begin:
+            self._gone = bytearray(b"\1") * rest.begin + bytearray(len(rest))
+        self.returned = {row: each for row, each in enumerate(references) if each is not None}
+
+    @property
+    def columns(self) -> Columns | None:
+        """What is known of each row; None: it is packed or spilled."""
+        if self._rest is not None:
+            self._open_run()
+        return self._columns
+
+    @columns.setter
+    def columns(self, columns: Columns | None) -> None:
+        self._rest = None
+        self._columns = columns
+
+    @property
+    def gone(self) -> bytearray | None:
+        """1 for every row that does not wait any more; None: none is gone, or all are."""
+        if self._rest is not None:
+            self._open_run()
+        return self._gone
+
+    @gone.setter
+    def gone(self, gone: bytearray | None) -> None:
+        self._gone = gone
+
     # --- memory -----------------------------------------------------------------------------------
 
     @property
     def in_memory(self) -> bool:
         """Whether any row has its message in memory, so that it must stay open."""
-        return self.columns is not None and self.columns.bodies is not None
+        return self._rest is not None or (self.columns is not None and self.columns.bodies is not None)
 
     @property
     def spilled(self) -> bool:
@@ -112,7 +185,7 @@ class Block:
 
     def pack(self) -> None:
         """Keep it small from now on. Without effect for rows whose messages are in memory."""
-        if self.columns is not None and self.columns.bodies is None:
+        if not self.in_memory and self.columns is not None:
             self._packed = self.columns.pack()
             self.columns = None
 
@@ -307,6 +380,10 @@ class Block:
         size = self.size
         if not self.count:
             return [None] * size
+        rest = self._rest
+        if rest is not None:
+            rest.position = self.base + rest.begin
+            return [*(None for _ in range(rest.begin)), *rest]
         columns = self.open()
         made: list[MessageReference | None] = [None] * size if columns is _EMPTY else [*columns.references()]
         if columns.bodies is not None:

@@ -31,7 +31,7 @@ from understudy.session.transaction import Transaction
 from understudy.store import activation
 from understudy.store.message_store import MessageStore
 from understudy.store.node_lock import NodeLock
-from understudy.store.reference import MessageReference
+from understudy.store.reference import MessageReference, RunSlice
 from understudy.store.seen import SeenPosition
 from understudy.testing.cluster import STORE
 from understudy.testing.fault_plan import ACTIVE, Fault, FaultKind
@@ -142,8 +142,8 @@ def _last_held_acknowledged(patch: Patch) -> None:
         if failed and not self.closed:
             for consumer in self.consumers.values():
                 if consumer.delivering and not consumer.browse_only:
-                    reference = consumer.take_one(next(reversed(consumer.delivering)))
-                    consumer.queue.acknowledge([reference])
+                    references = consumer.take_one(list(consumer.delivering)[-1])
+                    consumer.queue.acknowledge(references)
         old(self, failed)
 
     old = patch.replace(ServerSession, "close", close)
@@ -194,6 +194,17 @@ def _dropped_on_arrival(patch: Patch) -> None:
             done(None)
 
     old = patch.replace(PostOffice, "arrive", arrive)
+    _arrive_one_by_one(patch)
+
+
+def _arrive_one_by_one(patch: Patch) -> None:
+    """Have messages that came together pass ``PostOffice.arrive`` as well."""
+
+    def add_run(self: Queue, run: RunSlice) -> None:
+        for reference in run:
+            self._office.arrive((self,), [reference], None)
+
+    patch.replace(Queue, "add_run", add_run)
 
 
 # --- nothing twice ---------------------------------------------------------------------------------
@@ -242,6 +253,7 @@ def _neighbours_swapped(patch: Patch) -> None:
             old(self, *earlier)
 
     old = patch.replace(PostOffice, "arrive", arrive)
+    _arrive_one_by_one(patch)
 
 
 # --- transactions ------------------------------------------------------------------------------------

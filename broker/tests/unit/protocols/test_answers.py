@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -14,13 +15,14 @@ from understudy.protocols.core import session as answers
 from understudy.protocols.core.channel import SessionChannel
 from understudy.protocols.core.connection import CoreConnection
 from understudy.routing.queue import Queue
+from understudy.store.reference import RunSlice
 from understudy.wire.core import packets
 
 OTHER = "0" * 35 + "1"
 
 
 class Bug(Exception):
-    """What nobody expects."""
+    """An error of our own code."""
 
 
 def breaks(*_: object, **__: object) -> None:
@@ -29,17 +31,19 @@ def breaks(*_: object, **__: object) -> None:
 
 def break_answers_of(victim: Client, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its NULL_RESPONSEs cannot be encoded."""
-    whole = answers.encode_null_response
     handler = victim.handler.sessions[10]
+    handler.version = -7  # no other client has it
 
-    def encode(channel_id: int, correlation_id: int, version: int) -> bytes:
-        if handler.version == version:
-            raise Bug("of ours")
-        return whole(channel_id, correlation_id, version)
+    def unless_victim(encode: Callable[[int, Any, int], bytes]) -> Callable[[int, Any, int], bytes]:
+        def checked(channel_id: int, correlation: Any, version: int) -> bytes:
+            if handler.version == version:
+                raise Bug("of ours")
+            return encode(channel_id, correlation, version)
 
-    handler.version = -7  # of nobody else
-    monkeypatch.setattr(answers, "encode_null_response", encode)
-    monkeypatch.setattr(answers, "encode_null_responses", breaks)
+        return checked
+
+    for name in ("encode_null_response", "encode_null_responses"):
+        monkeypatch.setattr(answers, name, unless_victim(getattr(answers, name)))
 
 
 def two_clients(node: CoreNode, window: int = -1) -> tuple[Client, Client]:
@@ -103,10 +107,10 @@ def test_a_bug_on_the_way_to_the_queue(monkeypatch: pytest.MonkeyPatch, caplog: 
     victim.received()
     whole = Queue.add_run
 
-    def add_run(queue: Queue, references: list) -> None:  # type: ignore[type-arg]
+    def add_run(queue: Queue, run: RunSlice) -> None:
         if queue.name == "broken":
             raise Bug("of ours")
-        whole(queue, references)
+        whole(queue, run)
 
     monkeypatch.setattr(Queue, "add_run", add_run)
     monkeypatch.setattr(Queue, "add", lambda queue, *args: breaks() if queue.name == "broken" else None)

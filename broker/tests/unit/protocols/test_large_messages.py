@@ -227,7 +227,7 @@ def test_a_bug_behind_a_large_message_costs_the_connection(
     def breaks(*_: object) -> None:
         raise LookupError("of ours")
 
-    monkeypatch.setattr(client.connection.sessions[CHANNEL].session, "send", breaks)
+    monkeypatch.setattr(client.connection.sessions[CHANNEL].session, "send_batch", breaks)
     client.node.settle()
     assert client.socket.closed
     assert "internal error" in caplog.text

@@ -8,6 +8,7 @@ from __future__ import annotations
 import pytest
 
 from support.routing import World, callback_of, text
+from support.sends import sends_of
 from understudy.config.model import AcceptorConfiguration, RoutingType
 from understudy.message import ROUTING_TYPE
 from understudy.routing.configuration import QueueConfiguration
@@ -72,12 +73,12 @@ def test_what_is_sent_goes_to_the_address_behind_the_prefix_as_it_asks() -> None
     assert list(world.office.directory.addresses) == ["t"]
 
 
-def test_a_run_is_cut_message_by_message_and_once() -> None:
+def test_the_prefix_of_each_message_of_a_batch_is_cut_once() -> None:
     world = World()
     inner, outer = world.queue("inner"), world.queue("queue/inner")
     session = session_of(world)
-    session.send_run([text("1", "queue/inner"), text("2", "queue/inner")], [1, 2], None)
-    session.send_run([text("3", "queue/queue/inner"), text("4", "inner")], [3, 4], None)
+    session.send_batch(sends_of([text("1", "queue/inner"), text("2", "queue/inner")]), 0, None)
+    session.send_batch(sends_of([text("3", "queue/queue/inner"), text("4", "inner")]), 0, None)
     assert (inner.message_count, outer.message_count) == (3, 1)
 
 

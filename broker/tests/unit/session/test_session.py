@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from support.routing import Answers, FakeSecurity, World, callback_of, text
+from support.sends import sends_of
 from understudy.config.model import Permission, RoutingType
 from understudy.errors import (
     AddressNotFound,
@@ -345,16 +346,16 @@ def test_delivery_counts_after_the_end_of_a_connection(failed: bool, count: int)
     assert callback_of(loaded(world)).counts() == [count]
 
 
-def test_a_run_that_is_not_plain_asks_for_the_short_way_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_batch_that_is_not_plain_is_offered_to_the_short_way_once(monkeypatch: pytest.MonkeyPatch) -> None:
     world = World()
     world.queue()
     session = world.session()
     session.send(text("permitted"))
     asked: list[int] = []
     monkeypatch.setattr(
-        send_requests, "take_plain", lambda office, messages, *rest: asked.append(len(messages)) or (0, 0)
+        send_requests, "take_plain", lambda office, sends, row, *rest: asked.append(sends.count - row) or (0, 0)
     )
-    session.send_run([text(str(number)) for number in range(50)], list(range(50)), None)
+    session.send_batch(sends_of([text(str(number)) for number in range(50)]), 0, None)
     world.sync()
     assert asked == [50]
     assert world.office.directory.queues["q"].message_count == 51

@@ -8,6 +8,7 @@ import pytest
 
 from support.large import Node, header_of
 from support.routing import World, callback_of, text
+from support.sends import sends_of
 from support.store import Rig
 from understudy.config.model import RoutingType
 from understudy.errors import IllegalState
@@ -32,15 +33,15 @@ def sender(world: World, validated_users: ValidatedUsers = POPULATE, user: str |
     return world.session(validated_users=validated_users, validated_user=user)
 
 
-@pytest.mark.parametrize("as_a_run", [False, True])
+@pytest.mark.parametrize("as_a_batch", [False, True])
 @pytest.mark.parametrize("properties", [{}, FORGED])
-def test_every_message_has_the_name_of_its_user(as_a_run: bool, properties: dict[str, object]) -> None:
+def test_every_message_has_the_name_of_its_user(as_a_batch: bool, properties: dict[str, object]) -> None:
     world = World()
     world.queue("q")
     session = sender(world)
     messages = [text(str(number), properties=dict(properties)) for number in range(3)]
-    if as_a_run:
-        session.send_run(messages, [1, 2, 3], None)
+    if as_a_batch:
+        session.send_batch(sends_of(messages), 0, None)
     else:
         for message in messages:
             session.send(message)

@@ -5,46 +5,58 @@ from __future__ import annotations
 import random
 
 import pytest
+from tests.support.sends import sends_of
 from tests.support.store import DIRECTORY, Rig
 
 from understudy.errors import StoreError
-from understudy.message import Message
+from understudy.message import DUPLICATE_ID, Message
 from understudy.store.message_store import MessageStore
 from understudy.store.records import AddressRecord, QueueRecord
-from understudy.store.reference import Location
+from understudy.store.reference import Location, RunSlice
 
 
-def filled(sizes: list[int], *, at_once: bool) -> tuple[Rig, MessageStore, list[Location]]:
+def filled(sizes: list[int], *, at_once: bool, ids: bool = False) -> tuple[Rig, MessageStore, list[Location | None]]:
     rig = Rig(random.Random(3), segment_bytes=64 * 1024)
     store = rig.activate("a")
     address_id, queue_id = store.next_id(), store.next_id()
     store.store_address(AddressRecord(address_id, "a", (1,)))
     store.store_queue(QueueRecord(queue_id, address_id, "q", 1))
     rig.settle()
-    messages = [Message(bytes([number % 256]) * size, address="a") for number, size in enumerate(sizes)]
+    messages = [
+        Message(bytes([number % 256]) * size, address="a", properties={DUPLICATE_ID: f"id{number:05}"} if ids else None)
+        for number, size in enumerate(sizes)
+    ]
     first_id = store.next_ids(len(sizes))
-    for number, message in enumerate(messages):
-        message.assign_id(first_id + number)
     if at_once:
-        locations = store.store_run(messages, address_id, queue_id)
+        runs = store.store_run(sends_of(messages), 0, len(messages), first_id, address_id, queue_id)
+        locations = [each.location for run in runs for each in RunSlice(run, 0, run.count, 4, -1)]
     else:
-        locations = [store.store_message(message, address_id, (queue_id,)) for message in messages]
+        for number, message in enumerate(messages):
+            message.assign_id(first_id + number)
+        locations = [
+            store.store_message(
+                message, address_id, (queue_id,), duplicate_id=f"id{number:05}".encode() if ids else b""
+            )
+            for number, message in enumerate(messages)
+        ]
     store.flush()
     rig.settle()
     return rig, store, locations
 
 
+@pytest.mark.parametrize("ids", [False, True])
 @pytest.mark.parametrize("seed", range(6))
-def test_the_log_is_the_same_byte_for_byte(seed: int) -> None:
+def test_the_log_is_the_same_byte_for_byte(seed: int, ids: bool) -> None:
     stream = random.Random(seed)
     # enough for several segments, so that a run meets their ends
     sizes = [stream.randrange(0, 9000) for _ in range(60)]
-    rig, store, locations = filled(sizes, at_once=True)
-    other_rig, other, other_locations = filled(sizes, at_once=False)
+    rig, store, locations = filled(sizes, at_once=True, ids=ids)
+    other_rig, other, other_locations = filled(sizes, at_once=False, ids=ids)
     assert locations == other_locations
     assert store.last_sequence == other.last_sequence == store.context.durable
     assert store.state.live.queues == other.state.live.queues
     assert store.state.segments == other.state.segments
+    assert store.state.duplicate_ids == other.state.duplicate_ids
     assert len(store.state.segments) > 2
     assert [bytes(store.read_message(place).body) for place in locations] == [
         bytes([number % 256]) * size for number, size in enumerate(sizes)
@@ -63,7 +75,5 @@ def test_a_failed_journal_takes_no_run() -> None:
     store.flush()
     rig.time.advance(10)
     assert store.context.failed
-    message = Message(b"late", address="a")
-    message.assign_id(store.next_id())
     with pytest.raises(StoreError):
-        store.store_run([message], 1, 2)
+        store.store_run(sends_of([Message(b"late", address="a")]), 0, 1, store.next_id(), 1, 2)

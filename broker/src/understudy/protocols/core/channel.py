@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, ClassVar, Final
 from understudy.machine import IGNORED, ILLEGAL, Machine, To, table
 from understudy.protocols.core.resend import ResendCache
 from understudy.wire.core import packets
-from understudy.wire.core.codec import SendRun, encode
+from understudy.wire.core.codec import SendBatch, encode
 from understudy.wire.core.commands import command_id
 
 if TYPE_CHECKING:
@@ -124,7 +124,7 @@ class SessionChannel(Machine[State, Event]):
         """One packet, or a run of them, was carried out; only with a window."""
         if self._cache is None or not packet.counts_as_command:
             return
-        self._received += len(packet.messages) if isinstance(packet, SendRun) else 1
+        self._received += packet.sends.count if isinstance(packet, SendBatch) else 1
         self._unconfirmed_bytes += size_bytes
         if self._unconfirmed_bytes >= self._window_bytes:
             self.flush_confirmations()

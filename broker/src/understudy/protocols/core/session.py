@@ -22,11 +22,11 @@ from understudy.protocols.core import queues, xa
 from understudy.protocols.core.channel import Event, SessionChannel
 from understudy.routing.post_office import Done
 from understudy.selector.work import WORK
-from understudy.store.reference import MessageReference
+from understudy.store.reference import MessageReference, RunSlice
 from understudy.wire.core import packets
 from understudy.wire.core.codec import (
     RECEIVE_OVERHEAD_BYTES,
-    SendRun,
+    SendBatch,
     encode,
     encode_null_response,
     encode_null_responses,
@@ -37,7 +37,6 @@ from understudy.wire.core.codes import code_of
 
 if TYPE_CHECKING:
     from understudy.protocols.core.connection import CoreConnection
-    from understudy.session.callback import RunAnswers
     from understudy.session.session import ServerSession
 
 log = logging.getLogger(__name__)
@@ -180,20 +179,21 @@ class CoreSession:
         before = WORK.steps
         self.session.send(packet.message, done)
         if before != WORK.steps >= self.channel.connection.services.post_office.send_steps_end:
-            self._hold_sends([], [], None)
+            self._hold_sends(lambda: True)
 
-    def _send_run(self, run: SendRun) -> None:
-        self._send_some(run.messages, run.correlation_ids, self if run.requires_response else None)
+    def _send_batch(self, packet: SendBatch) -> None:
+        self._send_some(packet, 0)
 
-    def _send_some(self, messages: list[Message], correlation_ids: list[int], answers: RunAnswers | None) -> bool:
-        """Whether all of them were taken; otherwise the rest of the session waits for the next turn."""
-        taken = self.session.send_run(messages, correlation_ids, answers)
-        if taken == len(messages):
+    def _send_some(self, packet: SendBatch, row: int) -> bool:
+        """Whether all from ``row`` on were taken; otherwise the rest of the session waits for the next turn."""
+        sends = packet.sends
+        row = self.session.send_batch(sends, row, self if sends.requires_response else None)
+        if row == sends.count:
             return True
-        self._hold_sends(messages[taken:], correlation_ids[taken:], answers)
+        self._hold_sends(partial(self._send_some, packet, row))
         return False
 
-    def _hold_sends(self, messages: list[Message], correlation_ids: list[int], answers: RunAnswers | None) -> None:
+    def _hold_sends(self, go_on: Callable[[], bool]) -> None:
         """The filters that messages have to pass did as much work as they may in one turn: nothing more of this client
         is read, and these messages and what came behind them go on in the next turn.
         """
@@ -201,15 +201,14 @@ class CoreSession:
         connection.uploading[self] = None
         if self._held is None:
             self._held = deque()
-        go_on = partial(self._send_rest, messages, correlation_ids, answers)
-        connection.services.post_office.timers.call_later(_PAUSE_MS, go_on)
+        connection.services.post_office.timers.call_later(_PAUSE_MS, partial(self._send_rest, go_on))
 
-    def _send_rest(self, messages: list[Message], correlation_ids: list[int], answers: RunAnswers | None) -> None:
+    def _send_rest(self, go_on: Callable[[], bool]) -> None:
         if self._held is None or self.channel.ended:
             # it has ended
             return
         try:
-            all_taken = self._send_some(messages, correlation_ids, answers)
+            all_taken = go_on()
         except BrokerError as error:
             self.channel.connection.give_up(error)
             return
@@ -360,8 +359,14 @@ class CoreSession:
         """As ``deliver`` for each, in few pieces if nothing has to be kept for a client that comes back."""
         charged = 0
         step = 1 if self._counts else _FRAMES_AT_ONCE
+        if isinstance(references, RunSlice):
+            references.deliveries += 1
         for begin in range(0, len(references), step):
-            frames = encode_receives(references[begin : begin + step], self._channel_id, consumer_id)
+            part = references[begin : begin + step]
+            if isinstance(part, RunSlice):
+                frames = part.run.receives(part.begin, part.end, self._channel_id, consumer_id)
+            else:
+                frames = encode_receives(part, self._channel_id, consumer_id)
             self._send(frames)
             charged += len(frames)
         return charged
@@ -492,7 +497,7 @@ def _answer_wanted(packet: Any) -> bool:
 
 _HANDLERS: Final[dict[type, Handler]] = {
     packets.SessionSend: CoreSession._send_message,
-    SendRun: CoreSession._send_run,
+    SendBatch: CoreSession._send_batch,
     packets.SessionSendLarge: CoreSession._send_large,
     packets.SessionSendContinuation: CoreSession._continue_large,
     packets.Acknowledge: CoreSession._acknowledge,
@@ -519,4 +524,4 @@ _HANDLERS: Final[dict[type, Handler]] = {
 }
 
 #: Every packet that is carried out on a session channel.
-SESSION_PACKETS: Final = frozenset(_HANDLERS) - {SendRun}
+SESSION_PACKETS: Final = frozenset(_HANDLERS) - {SendBatch}

@@ -21,6 +21,7 @@ from functools import partial
 from typing import ClassVar, Final, Literal, NamedTuple, Protocol
 
 from understudy.errors import LimitExceeded, LocalProtocolError, RemoteProtocolError, UnsupportedPacket
+from understudy.kernel.frames import Sends, split_sends
 from understudy.limits import FRAME_BYTES_BEFORE_LOGIN_MAX, FRAME_BYTES_MAX, FRAME_COST
 from understudy.message import Message
 from understudy.wire.buffer import Reader, Writer
@@ -72,18 +73,15 @@ class Frame(NamedTuple):
     """With its length field: what credits and confirmation windows count."""
 
 
-class SendRun(Packet):
-    """Several ``SessionSend`` of one channel that came together: most of what a busy connection brings."""
+class SendBatch(Packet):
+    """``SessionSend`` frames of one channel that came together, often only one."""
 
-    __slots__ = ("correlation_ids", "messages", "requires_response")
+    __slots__ = ("sends",)
 
     TYPE: ClassVar[int] = SessionSend.TYPE
 
-    def __init__(self, messages: list[Message], requires_response: bool, correlation_ids: list[int]) -> None:
-        self.messages = messages
-        self.requires_response = requires_response
-        """Of each of them."""
-        self.correlation_ids = correlation_ids
+    def __init__(self, sends: Sends) -> None:
+        self.sends = sends
 
 
 #: ``Frame(...)`` without the Python-level call.
@@ -270,9 +268,9 @@ class FrameDecoder:
         self.frame_limit_bytes = limit_bytes
         """Largest frame accepted, with its length field; raised after login, likewise."""
         self.groups_sends = False
-        """Whether neighbouring ``SessionSend`` come as one ``SendRun``."""
+        """Whether ``SessionSend`` frames come as ``SendBatch``, from channel version 134 on."""
         self.turn_cost_max = _UNLIMITED
-        """Most that one call returns: the costs are those of ``_COSTS``, and 1 for each message of a run."""
+        """Most that one call returns: the costs are those of ``_COSTS``, and 1 for each message of a batch."""
         self._backlog = b""
         """Input that is not decoded yet, from ``_backlog_start`` on."""
         self._backlog_start = 0
@@ -395,10 +393,11 @@ class FrameDecoder:
                 decode = decoder_of(packet_type)
                 if decode is None:
                     raise UnsupportedPacket(f"type {packet_type}", packet_type=packet_type)
-                if grouped and packet_type == _TYPE_SEND and data[end + 4 : end + 13] == data[offset + 4 : offset + 13]:
-                    run, end = self._decode_run(data, offset, cost_left)
-                    append(_frame((channel_id, run, end - offset)))
-                    cost_left -= len(run.messages)
+                sends = split_sends(data, offset, limit, cost_left) if grouped and packet_type == _TYPE_SEND else None
+                if sends is not None:
+                    end = sends.end
+                    append(_frame((channel_id, SendBatch(sends), end - offset)))
+                    cost_left -= sends.count
                 else:
                     packet = decode(data, offset + FRAME_HEAD_BYTES, end, version)
                     append(_frame((channel_id, packet, size)))
@@ -414,42 +413,6 @@ class FrameDecoder:
         self._consumed_bytes += offset
         self._keep(data, offset)
         return frames
-
-    def _decode_run(self, data: bytes, start: int, messages_max: int) -> tuple[SendRun, int]:
-        """The ``SessionSend`` at ``start``, which is whole, and those of the same channel that follow it as
-        whole frames and want an answer or none as it does; and the offset behind them.
-        """
-        messages: list[Message] = []
-        correlation_ids: list[int] = []
-        head = data[start + 4 : start + FRAME_HEAD_BYTES]
-        decode, unpack_length, unpack_tail = Message.decode, _I32.unpack_from, _SEND_TAIL.unpack_from
-        limit, available = self.frame_limit_bytes, len(data)
-        end = offset = start
-        answered = None
-        try:
-            while data[offset + 4 : offset + FRAME_HEAD_BYTES] == head:
-                size = unpack_length(data, offset)[0] + 4
-                end = offset + size
-                tail = end - 13
-                if end > available or size > limit or tail < offset + FRAME_HEAD_BYTES:
-                    break
-                requires_response, correlation_id, _ = unpack_tail(data, tail)
-                if requires_response is not answered:
-                    if answered is not None:
-                        break
-                    answered = requires_response
-                messages.append(decode(data, offset + FRAME_HEAD_BYTES, tail))
-                correlation_ids.append(correlation_id)
-                offset = end
-                if len(messages) >= messages_max:
-                    break
-        except RemoteProtocolError:
-            # the caller names the place by the frame that it began with
-            self._consumed_bytes += offset - start
-            raise
-        if offset == start:
-            raise RemoteProtocolError(f"{end - start - FRAME_HEAD_BYTES} bytes are too few for a message")
-        return SendRun(messages, bool(answered), correlation_ids), offset
 
     def _keep(self, data: bytes, offset: int) -> None:
         """Hold the incomplete frame at ``offset``, unless its length is already wrong."""

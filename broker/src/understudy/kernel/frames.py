@@ -1,0 +1,354 @@
+"""SESS_SEND frames as columns over the bytes that were read.
+
+``split_sends`` walks neighbouring frames of one channel and checks each message as strictly as ``Message.decode``
+does, without making an object per message. It raises nothing: it stops before the first frame that is incomplete,
+malformed or of another kind, and the caller decodes that one on its own, which gives the error its text.
+
+Layouts: frame ``i32 length, b8 type, i64 channel, message, bool requires response, i64 correlation id, i32 sender``;
+message as in ``understudy.message``.
+"""
+
+from __future__ import annotations
+
+from struct import Struct
+from typing import Final
+
+from understudy.kernel.names import DUPLICATE_ID, GROUP_ID, RESERVED_PREFIXES, ROUTING_TYPE, SCHEDULED_DELIVERY
+from understudy.limits import DUPLICATE_ID_BYTES_MAX, NAME_UNITS_MAX, PROPERTIES_MAX, STRING_UNITS_MAX
+
+#: Bytes of a frame before its message: length, type, channel.
+_HEAD_BYTES: Final = 13
+#: Bytes of a frame after its message.
+_TAIL_BYTES: Final = 13
+#: The field that says where a body ends counts from the start of a frame header that is no longer sent.
+_BODY_END_BIAS: Final = 13
+
+_I32 = Struct(">i")
+_TAIL = Struct(">?qi")
+_FIELDS = Struct(">?qqb")  # durable, expiration, timestamp, priority; the type is skipped
+
+#: Traits of a message, in one integer.
+_DURABLE: Final = 1
+_SPECIAL: Final = 2
+"""It has an expiration, or a property that the ordinary way of a message does not handle."""
+_GROUPED: Final = 4
+_PRIORITY_SHIFT: Final = 3
+_ROUTING_SHIFT: Final = 7
+"""Nine bits: 0, or the routing type of the property plus one."""
+_ROUTING_MASK: Final = 511
+_DUPLICATE_SHIFT: Final = 16
+"""From here on: bytes of the duplicate id; 0: it has none."""
+_ALIKE: Final = _DURABLE | 15 << _PRIORITY_SHIFT | -1 << _DUPLICATE_SHIFT
+"""What neighbours must have in common."""
+
+_BYTE: Final = 3
+_BYTES: Final = 4
+_STRING: Final = 10
+#: Bytes of a value by the type of the property, for types of fixed size.
+_FIXED: Final = {0: 0, 2: 1, _BYTE: 1, 5: 2, 6: 4, 7: 8, 8: 4, 9: 8, 11: 2}
+
+
+def _utf16(name: str) -> bytes:
+    return name.encode("utf-16-le")
+
+
+_PREFIXES: Final = tuple(map(_utf16, RESERVED_PREFIXES))
+_DUPLICATE_NAME: Final = _utf16(DUPLICATE_ID)
+_SCHEDULED_NAME: Final = _utf16(SCHEDULED_DELIVERY)
+_ROUTING_NAME: Final = _utf16(ROUTING_TYPE)
+_GROUP_NAME: Final = _utf16(GROUP_ID)
+#: Every name that matters begins with ``_`` and all but one with ``_AMQ_``.
+_MARK: Final = _utf16("_")
+
+#: Addresses by their bytes, because they repeat; bounded, so that a peer cannot make it grow.
+_ADDRESSES: dict[bytes, str] = {}
+_ADDRESSES_MAX: Final = 4096
+#: Longest address remembered. Bytes.
+_ADDRESS_BYTES_MAX: Final = 512
+
+#: Property blocks that repeat, such as the routing type alone, and their traits; bounded likewise.
+_BLOCKS: dict[bytes, int] = {}
+_BLOCKS_MAX: Final = 1024
+_BLOCK_BYTES_MAX: Final = 64
+
+
+class Sends:
+    """The messages of neighbouring SESS_SEND frames, a row each. Made by ``split_sends``; never changes."""
+
+    __slots__ = (
+        "_addresses",
+        "_duplicates",
+        "_headers",
+        "_starts",
+        "_stops",
+        "_traits",
+        "correlation_ids",
+        "data",
+        "end",
+        "requires_response",
+    )
+
+    def __init__(self, data: bytes, *, requires_response: bool) -> None:
+        self.data = data
+        """What was read."""
+        self.end = 0
+        """Offset in ``data`` after the last frame."""
+        self.requires_response = requires_response
+        """Of each of them."""
+        self.correlation_ids: list[int] = []
+        self._starts: list[int] = []
+        self._stops: list[int] = []
+        self._headers: list[int] = []
+        self._addresses: list[str | None] = []
+        self._traits: list[int] = []
+        self._duplicates: dict[int, bytes] = {}
+
+    @property
+    def count(self) -> int:
+        """Messages."""
+        return len(self._starts)
+
+    def address(self, row: int) -> str | None:
+        """Where the message goes; None if it names no address."""
+        return self._addresses[row]
+
+    def durable(self, row: int) -> bool:
+        """Whether the message survives a crash."""
+        return bool(self._traits[row] & _DURABLE)
+
+    def priority(self, row: int) -> int:
+        """0 to 9."""
+        return self._traits[row] >> _PRIORITY_SHIFT & 15
+
+    def duplicate_id(self, row: int) -> bytes:
+        """The key by which an address detects that the message is sent again (``routing.duplicate_ids``); empty if
+        it has none, or if ``alike`` refuses the message.
+        """
+        return self._duplicates.get(row, b"")
+
+    def encoded(self, row: int) -> bytes:
+        """The message as its client encoded it."""
+        return self.data[self._starts[row] : self._stops[row]]
+
+    def size(self, row: int) -> int:
+        """Bytes of the message."""
+        return self._stops[row] - self._starts[row]
+
+    def alike(self, row: int, bytes_max: int, routing_type: int) -> int:
+        """How many messages from ``row`` on can be taken together: of the address, durability and priority of the first
+        one, with duplicate ids of the same length or none, without expiration, schedule and names that only a broker
+        writes, of at most ``bytes_max`` bytes each, and sent to this routing type or to any.
+        """
+        address, kind = self._addresses[row], self._traits[row] & _ALIKE
+        wanted = routing_type + 1
+        starts, stops, addresses, traits = self._starts, self._stops, self._addresses, self._traits
+        size = len(starts)
+        end = row
+        while end < size:
+            trait = traits[end]
+            routing = trait >> _ROUTING_SHIFT & _ROUTING_MASK
+            if (
+                trait & (_ALIKE | _SPECIAL) != kind
+                or (routing and routing != wanted)
+                or stops[end] - starts[end] > bytes_max
+                or addresses[end] != address
+            ):
+                break
+            end += 1
+        return end - row
+
+    def grouped(self, row: int, count: int) -> bool:
+        """Whether any of these messages belongs to a message group."""
+        return any(trait & _GROUPED for trait in self._traits[row : row + count])
+
+    def extents(self, row: int, count: int) -> zip[tuple[int, int, int]]:
+        """Offsets in ``data`` of these messages: start, message id, end."""
+        end = row + count
+        return zip(self._starts[row:end], self._headers[row:end], self._stops[row:end], strict=True)
+
+
+def split_sends(data: bytes, start: int, limit_bytes: int, count_max: int) -> Sends | None:
+    """The SESS_SEND frame at ``start`` and those of the same channel that follow it, as far as they are whole and well
+    formed and want a response or none as the first one does.
+
+    Args:
+        data: What was read.
+        start: Offset of the first frame, whose type the caller has looked at.
+        limit_bytes: Largest frame accepted, with its length field.
+        count_max: Most messages; at least 1.
+
+    Returns:
+        At least one message, or None: the first frame is not whole or not well formed.
+    """
+    sends: Sends | None = None
+    available = len(data)
+    head = data[start + 4 : start + _HEAD_BYTES]
+    if len(head) < _HEAD_BYTES - 4:
+        return None
+    unpack_length, unpack_tail = _I32.unpack_from, _TAIL.unpack_from
+    offset = start
+    while count_max and data[offset + 4 : offset + _HEAD_BYTES] == head:
+        size = unpack_length(data, offset)[0] + 4
+        end = offset + size
+        begin, stop = offset + _HEAD_BYTES, end - _TAIL_BYTES
+        if end > available or size > limit_bytes or stop < begin:
+            break
+        requires_response, correlation_id, _ = unpack_tail(data, stop)
+        if sends is None:
+            sends = Sends(data, requires_response=requires_response)
+        elif requires_response is not sends.requires_response:
+            break
+        if not _add_row(sends, begin, stop):
+            break
+        sends.correlation_ids.append(correlation_id)
+        sends.end = offset = end
+        count_max -= 1
+    return sends if sends is not None and sends.correlation_ids else None
+
+
+def _add_row(sends: Sends, start: int, stop: int) -> bool:
+    """Add the message in ``data[start:stop]``. False: it is malformed."""
+    data = sends.data
+    if stop - start < 4:
+        return False
+    header = start + 4 + _I32.unpack_from(data, start)[0] - _BODY_END_BIAS
+    if not start + 4 <= header <= stop - 9:
+        return False
+    offset = header + 9
+    address: str | None = None
+    if data[header + 8]:
+        if offset + 4 > stop:
+            return False
+        length = _I32.unpack_from(data, offset)[0]
+        offset += 4
+        raw = data[offset : offset + length] if length >= 0 else b""
+        offset += length
+        if length < 0 or offset > stop:
+            return False
+        address = _ADDRESSES.get(raw)
+        if address is None:
+            if length & 1 or length > 2 * NAME_UNITS_MAX:
+                return False
+            address = _remember(raw)
+    if offset >= stop:
+        return False
+    offset += 17 if data[offset] else 1
+    block = offset + 19
+    if block >= stop:
+        return False
+    durable, expiration, _, priority = _FIELDS.unpack_from(data, offset + 1)
+    if not 0 <= priority <= 9:
+        return False
+    traits = priority << _PRIORITY_SHIFT
+    if durable:
+        traits |= _DURABLE
+    if expiration:
+        traits |= _SPECIAL
+    if data[block]:
+        found, duplicate = _block_traits(data, block, stop)
+        if found < 0:
+            return False
+        traits |= found
+        if duplicate:
+            if len(duplicate) <= DUPLICATE_ID_BYTES_MAX:
+                traits |= len(duplicate) << _DUPLICATE_SHIFT
+                sends._duplicates[len(sends._starts)] = duplicate
+            else:
+                traits |= _SPECIAL
+    elif block + 1 != stop:
+        return False
+    sends._starts.append(start)
+    sends._stops.append(stop)
+    sends._headers.append(header)
+    sends._addresses.append(address)
+    sends._traits.append(traits)
+    return True
+
+
+def _remember(raw: bytes) -> str:
+    address = raw.decode("utf-16-le", "surrogatepass")
+    if len(raw) <= _ADDRESS_BYTES_MAX:
+        if len(_ADDRESSES) >= _ADDRESSES_MAX:
+            _ADDRESSES.clear()
+        _ADDRESSES[raw] = address
+    return address
+
+
+def _block_traits(data: bytes, offset: int, end: int) -> tuple[int, bytes]:
+    """Traits that the property block in ``data[offset:end]``, whose flag is set, gives its message, and its duplicate
+    id. -1: the block is malformed.
+    """
+    if end - offset > _BLOCK_BYTES_MAX:
+        return _walk_block(data, offset, end)
+    block = data[offset:end]
+    known = _BLOCKS.get(block)
+    if known is not None:
+        return known, b""
+    traits, duplicate = _walk_block(data, offset, end)
+    if traits >= 0 and not duplicate:
+        if len(_BLOCKS) >= _BLOCKS_MAX:
+            _BLOCKS.clear()
+        _BLOCKS[block] = traits
+    return traits, duplicate
+
+
+_MALFORMED: Final = -1, b""
+
+
+def _walk_block(data: bytes, offset: int, end: int) -> tuple[int, bytes]:
+    """As ``_block_traits``. Refuses what ``Properties.decode`` refuses, and nothing else."""
+    unpack_length = _I32.unpack_from
+    if offset + 5 > end:
+        return _MALFORMED
+    count = unpack_length(data, offset + 1)[0]
+    if not 0 <= count <= PROPERTIES_MAX:
+        return _MALFORMED
+    offset += 5
+    traits = routing = 0
+    duplicate = b""
+    fixed_of = _FIXED.get
+    for _ in range(count):
+        start = offset + 4
+        if start > end:
+            return _MALFORMED
+        length = unpack_length(data, offset)[0]
+        stop = start + length
+        if length < 0 or length & 1 or stop >= end or length > 2 * STRING_UNITS_MAX:
+            return _MALFORMED
+        tag = data[stop]
+        offset = stop + 1
+        size = fixed_of(tag)
+        if size is None:
+            if tag not in (_STRING, _BYTES) or offset + 4 > end:
+                return _MALFORMED
+            size = unpack_length(data, offset)[0]
+            if size < 0 or (tag == _STRING and (size & 1 or size > 2 * STRING_UNITS_MAX)):
+                return _MALFORMED
+            offset += 4
+        if offset + size > end:
+            return _MALFORMED
+        if data[start : start + 2] == _MARK:
+            name = data[start:stop]
+            if name == _ROUTING_NAME:
+                if tag != _BYTE:
+                    traits |= _SPECIAL
+                routing = data[offset] + 1
+            elif name == _GROUP_NAME:
+                traits |= _GROUPED
+            elif name == _DUPLICATE_NAME:
+                duplicate = _key(tag, data[offset : offset + size])
+                if not duplicate:
+                    traits |= _SPECIAL
+            elif name == _SCHEDULED_NAME or name.startswith(_PREFIXES):
+                traits |= _SPECIAL
+        offset += size
+    if offset != end:
+        return _MALFORMED
+    return traits | routing << _ROUTING_SHIFT, duplicate
+
+
+def _key(tag: int, value: bytes) -> bytes:
+    """A duplicate id as ``routing.duplicate_ids`` keeps it; empty where it is neither a string nor bytes."""
+    if tag == _STRING:
+        return value.decode("utf-16-le", "surrogatepass").encode("utf-8", "surrogatepass")
+    return value if tag == _BYTES else b""

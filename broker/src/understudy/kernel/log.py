@@ -1,0 +1,193 @@
+"""Runs of messages: what came together, as it lies in the log.
+
+``append_sends`` makes the MESSAGE_ADD records of messages that go to one queue (docs/journal-format.md s. 4), in one
+buffer that is handed to the disk and kept for their delivery. ``keep_sends`` does the same without records, for
+messages that are not durable. Both write the broker's message ids, which follow each other.
+"""
+
+from __future__ import annotations
+
+from array import array
+from struct import Struct
+from typing import Final, NamedTuple
+from zlib import crc32
+
+from understudy.kernel.frames import Sends
+
+_MESSAGE_ADD: Final = 9
+#: Of a record, after its crc: length, sequence, batch, type, flags, zero; message id, transaction id, address id,
+#: expiration, scheduled, priority, flags, length of the duplicate id, number of queues; queue id.
+_REST = Struct("<IQIBBHQQQqqBBHIQ")
+#: Bytes of such a record before the duplicate id, if any, and the message.
+RECORD_HEAD_BYTES: Final = 4 + _REST.size
+_ID = Struct(">q")
+_RECEIVE_HEAD = Struct(">ibq")
+_RECEIVE_TAIL = Struct(">qi")
+_SESS_RECEIVE_MSG: Final = 75
+#: Bytes of a SESS_RECEIVE_MSG frame beside its message.
+RECEIVE_OVERHEAD_BYTES: Final = 25
+
+
+class LogPosition(NamedTuple):
+    """Where the next record of the log goes."""
+
+    segment: int
+    """Number of the segment."""
+    offset: int
+    """In it. Bytes."""
+    room: int
+    """Offset that a record must not cross; 4 less after each record."""
+    sequence: int
+    """Of the record before."""
+    batch: int
+    """Offset of the first record of the batch."""
+    seed: int
+    """Of the crc of every record in the segment."""
+
+
+class Run:
+    """Messages that came together and have ids that follow each other, in one buffer. Never changes."""
+
+    __slots__ = ("_offsets", "_starts", "count", "data", "first_id", "grouped", "head_bytes", "offset", "segment",
+                 "size_bytes")  # fmt: skip
+
+    def __init__(
+        self,
+        data: bytes,
+        starts: list[int],
+        first_id: int,
+        *,
+        grouped: bool,
+        head_bytes: int,
+        segment: int,
+        offset: int,
+    ) -> None:
+        self.data = data
+        """The records if the messages are durable, else the messages."""
+        self.count = len(starts) - 1
+        """Messages."""
+        self.first_id = first_id
+        """Id of the first message."""
+        self.grouped = grouped
+        """Whether any of them may belong to a message group."""
+        self.head_bytes = head_bytes
+        """Of each record, before its message; 0 if these are no records."""
+        self.segment = segment
+        """Of the log; 0 if these are no records."""
+        self.offset = offset
+        """Of the first record in the segment."""
+        self.size_bytes = len(data) - self.count * head_bytes
+        """Of the messages."""
+        self._starts = starts
+        """Offset in ``data`` of each record or message, and of the end."""
+
+    def encoded(self, row: int) -> bytes:
+        """A message."""
+        return self.data[self._starts[row] + self.head_bytes : self._starts[row + 1]]
+
+    def size(self, row: int) -> int:
+        """Bytes of a message."""
+        return self._starts[row + 1] - self._starts[row] - self.head_bytes
+
+    def place(self, row: int) -> tuple[int, int]:
+        """Offset in the segment and length of the record of a message."""
+        start = self._starts[row]
+        return self.offset + start, self._starts[row + 1] - start
+
+    def bytes_between(self, begin: int, end: int) -> int:
+        """Bytes of the messages of rows ``begin`` to ``end``, the last one excluded."""
+        return self._starts[end] - self._starts[begin] - (end - begin) * self.head_bytes
+
+    def offsets(self) -> bytes:
+        """Offsets of the records in the segment, as native unsigned 32-bit numbers."""
+        begin = self.offset
+        return array("I", [begin + start for start in self._starts[:-1]]).tobytes()
+
+    def fitting(self, begin: int, room_bytes: int, overhead_bytes: int) -> int:
+        """The end of the rows from ``begin`` on that can be delivered with that much credit. Each costs its bytes and
+        ``overhead_bytes``; the last one may cost more than is left.
+        """
+        starts, head_bytes = self._starts, self.head_bytes
+        end, count = begin, self.count
+        while end < count and room_bytes > 0:
+            room_bytes -= starts[end + 1] - starts[end] - head_bytes + overhead_bytes
+            end += 1
+        return end
+
+    def receives(self, begin: int, end: int, channel_id: int, consumer_id: int) -> bytes:
+        """SESS_RECEIVE_MSG frames for rows ``begin`` to ``end``, the last one excluded: first deliveries."""
+        pack_head, starts, head_bytes, data = _RECEIVE_HEAD.pack, self._starts, self.head_bytes, self.data
+        tail = _RECEIVE_TAIL.pack(consumer_id, 1)
+        parts: list[bytes] = []
+        for row in range(begin, end):
+            start, stop = starts[row] + head_bytes, starts[row + 1]
+            head = pack_head(stop - start + RECEIVE_OVERHEAD_BYTES - 4, _SESS_RECEIVE_MSG, channel_id)
+            parts += (head, data[start:stop], tail)
+        return b"".join(parts)
+
+
+def append_sends(
+    sends: Sends, row: int, count: int, first_id: int, address_id: int, queue_id: int, position: LogPosition
+) -> Run:
+    """Records of ``count`` messages from ``row`` on, or of as many as there is room for, perhaps none.
+
+    Args:
+        sends: The messages, which are alike (``Sends.alike``) and durable.
+        row: The first one.
+        count: How many.
+        first_id: Id of the first one.
+        address_id: Of their address.
+        queue_id: Of their queue.
+        position: Where the log ends.
+    """
+    segment, offset, room, sequence, batch, seed = position
+    priority = sends.priority(row)
+    data, pack, pack_id = sends.data, _REST.pack, _ID.pack
+    parts: list[bytes] = []
+    starts = [0]
+    size = 0
+    message_id = first_id
+    duplicate_bytes = len(sends.duplicate_id(row))
+    head_bytes = RECORD_HEAD_BYTES + duplicate_bytes
+    for start, header, stop in sends.extents(row, count):
+        length = stop - start + head_bytes
+        if offset + size + length > room:
+            break
+        sequence += 1
+        room -= 4
+        rest = pack(
+            length, sequence, batch, _MESSAGE_ADD, 0, 0, message_id, 0, address_id, 0, 0, priority, 0, duplicate_bytes,
+            1, queue_id,
+        )  # fmt: skip
+        if duplicate_bytes:
+            rest += sends.duplicate_id(row + len(starts) - 1)
+        encoded = b"".join((data[start:header], pack_id(message_id), data[header + 8 : stop]))
+        parts += (crc32(encoded, crc32(rest, seed)).to_bytes(4, "little"), rest, encoded)
+        size += length
+        starts.append(size)
+        message_id += 1
+    taken = len(starts) - 1
+    return Run(
+        b"".join(parts),
+        starts,
+        first_id,
+        grouped=sends.grouped(row, taken),
+        head_bytes=head_bytes,
+        segment=segment,
+        offset=offset,
+    )
+
+
+def keep_sends(sends: Sends, row: int, count: int, first_id: int) -> Run:
+    """``count`` messages from ``row`` on, which the log does not get; see ``append_sends``."""
+    data, pack_id = sends.data, _ID.pack
+    parts: list[bytes] = []
+    starts = [0]
+    size = 0
+    message_id = first_id
+    for start, header, stop in sends.extents(row, count):
+        parts += (data[start:header], pack_id(message_id), data[header + 8 : stop])
+        size += stop - start
+        starts.append(size)
+        message_id += 1
+    return Run(b"".join(parts), starts, first_id, grouped=sends.grouped(row, count), head_bytes=0, segment=0, offset=0)

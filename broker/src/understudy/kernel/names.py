@@ -1,0 +1,26 @@
+"""Property names that decide how the broker treats a message.
+
+Kept below ``message`` and ``properties``, because the kernel looks for them in encoded property blocks.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+ROUTING_TYPE: Final = "_AMQ_ROUTING_TYPE"
+DUPLICATE_ID: Final = "_AMQ_DUPL_ID"
+SCHEDULED_DELIVERY: Final = "_AMQ_SCHED_DELIVERY"
+GROUP_ID: Final = "_AMQ_GROUP_ID"
+
+#: Beginnings of the property names that only a broker writes: the origin of a message and its time, its sender, and the
+#: queues of a cluster it goes to. What a client writes under them is removed when the message enters (ADR 0025).
+RESERVED_PREFIXES: Final = (
+    "_AMQ_ORIG_",
+    "_AMQ_ACTUAL_EXPIRY",
+    "_AMQ_INGRESS_TIMESTAMP",
+    "_AMQ_VALIDATED_USER",
+    "_AMQ_ROUTE_TO",
+    "_AMQ_ACK_ROUTE_TO",
+    "_AMQ_SCALEDOWN_TO",
+    "_hornetq.forced.delivery.seq",
+)

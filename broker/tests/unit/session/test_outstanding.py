@@ -1,0 +1,78 @@
+"""Goal: outstanding deliveries are those of an ordered dictionary, whether they came alone or as slices of runs."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from support.sends import sends_of
+from understudy.kernel.log import keep_sends
+from understudy.message import Message
+from understudy.session.outstanding import Outstanding
+from understudy.store.reference import MessageReference, RunSlice
+
+STEPS = st.lists(
+    st.one_of(
+        st.tuples(st.just("alone"), st.just(1)),
+        st.tuples(st.just("together"), st.integers(1, 8)),
+        st.tuples(st.just("list"), st.integers(1, 4)),
+        st.tuples(st.just("through"), st.integers(0, 30)),
+        st.tuples(st.just("one"), st.integers(0, 30)),
+        st.tuples(st.just("unknown"), st.just(0)),
+    ),
+    max_size=40,
+)
+
+
+def references(first_id: int, count: int) -> list[MessageReference]:
+    return [MessageReference(first_id + number, 4, 0, 0, 100, False, None) for number in range(count)]
+
+
+@given(STEPS)
+def test_deliveries_are_settled_in_order_or_one_by_one(steps: list[tuple[str, int]]) -> None:
+    outstanding = Outstanding()
+    model: list[int] = []
+    next_id = 1
+    for kind, number in steps:
+        if kind == "alone":
+            outstanding.add(references(next_id, 1)[0])
+        elif kind == "list":
+            outstanding.extend(references(next_id, number))
+        elif kind == "together":
+            sends = sends_of([Message(b"m", address="a")] * number)
+            outstanding.extend(RunSlice(keep_sends(sends, 0, number, next_id), 0, number, 4, 10, 1))
+        elif kind == "unknown":
+            assert outstanding.take_one(next_id) == ()
+            assert outstanding.take_through(next_id) == []
+        elif model:
+            message_id = model[number % len(model)]
+            if kind == "one":
+                (taken,) = outstanding.take_one(message_id)
+                assert taken.message_id == message_id
+                model.remove(message_id)
+            else:
+                end = model.index(message_id) + 1
+                parts = outstanding.take_through(message_id)
+                assert [each.message_id for part in parts for each in part] == model[:end]
+                del model[:end]
+        if kind in ("alone", "list", "together"):
+            model += range(next_id, next_id + number)
+            next_id += number
+        assert list(outstanding) == model
+        assert [each.message_id for each in outstanding.values()] == model
+        assert len(outstanding) == len(model)
+        assert (next_id in outstanding) is False
+    assert [each.message_id for each in outstanding.clear()] == model
+    assert not outstanding
+
+
+def test_what_was_delivered_together_goes_back_with_its_position_and_count() -> None:
+    outstanding = Outstanding()
+    run = keep_sends(sends_of([Message(b"m", address="a")] * 5), 0, 5, 100)
+    outstanding.extend(RunSlice(run, 1, 5, 4, 21, 1))
+    outstanding.take_one(102)
+    assert [(each.message_id, each.position, each.delivery_count) for each in outstanding.clear()] == [
+        (101, 21, 1),
+        (103, 23, 1),
+        (104, 24, 1),
+    ]
