@@ -37,7 +37,7 @@ def take_plain(office: PostOffice, sends: Sends, row: int, order: Order, answere
         sends: In the order in which they came.
         row: The first one.
         order: Of the session.
-        answered: Called when they are durable, with their correlation ids; None if nobody waits.
+        answered: Called when they are durable, with their correlation ids; None if no answer is wanted.
 
     Returns:
         How many were taken and their bytes; the next one, if any, has to go the long way.

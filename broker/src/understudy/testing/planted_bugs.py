@@ -15,7 +15,7 @@ import asyncio
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from understudy.client.consumer_state import ReceivedMessage
 from understudy.client.failover import Reconnection
@@ -202,7 +202,7 @@ def _arrive_one_by_one(patch: Patch) -> None:
 
     def add_run(self: Queue, run: RunSlice) -> None:
         for reference in run:
-            self._office.arrive((self,), [reference], None)
+            cast("PostOffice", self._office).arrive((self,), [reference], None)
 
     patch.replace(Queue, "add_run", add_run)
 
