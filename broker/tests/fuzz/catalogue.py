@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from fuzz.target import Target
 from fuzz.targets_conversations import CONVERSATIONS
+from fuzz.targets_kernel import KERNEL
 from fuzz.targets_network import NETWORK
 from fuzz.targets_snapshot import SNAPSHOT
 from fuzz.targets_store import STORE
 from fuzz.targets_text import TEXT
 from fuzz.targets_wire import WIRE
 
-_ALL = (*WIRE, *CONVERSATIONS, *TEXT, *STORE, *SNAPSHOT, *NETWORK)
+_ALL = (*WIRE, *CONVERSATIONS, *TEXT, *STORE, *KERNEL, *SNAPSHOT, *NETWORK)
 TARGETS: dict[str, Target] = {target.name: target for target in _ALL}
