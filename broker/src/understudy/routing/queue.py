@@ -483,7 +483,9 @@ class Queue:
         self.consumer_count -= 1
         if self.served_alone is consumer:
             self.served_alone = None
-        self._choose_dispatch()
+        if consumer.filter is not None:
+            # of many consumers that leave together only those that may change the way of dispatch look at all others
+            self._choose_dispatch()
         if self.grouping:
             self.group_owners = {key: owner for key, owner in self.group_owners.items() if owner is not consumer}
             self._look_from_the_start()

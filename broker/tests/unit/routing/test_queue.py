@@ -7,6 +7,7 @@ import pytest
 from support.routing import World, callback_of, text
 from understudy.errors import MaxConsumersExceeded
 from understudy.message import SCHEDULED_DELIVERY
+from understudy.routing.queue import Queue
 
 
 def test_counters_follow_a_message_through() -> None:
@@ -106,3 +107,33 @@ def test_purge_leaves_what_is_out_for_delivery() -> None:
     session.close_consumer(0)
     assert queue.message_count == 1
     assert len(queue.waiting) == 1
+
+
+def test_consumers_that_leave_together_do_not_each_look_at_all_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A client with 10,000 consumers that disconnected held up the loop for seconds."""
+    world = World()
+    queue = world.queue("q")
+    session = world.session()
+    for number in range(200):
+        session.create_consumer(number, "q")
+    looked: list[Queue] = []
+    consumers = Queue.consumers
+    monkeypatch.setattr(Queue, "consumers", lambda self: looked.append(self) or consumers(self))
+    session.close(failed=True)
+    assert queue.consumer_count == 0
+    assert looked == []
+    assert not queue.selective
+
+
+def test_the_last_selector_that_leaves_makes_the_queue_plain_again() -> None:
+    world = World()
+    queue = world.queue("q")
+    session = world.session()
+    session.create_consumer(1, "q")
+    session.create_consumer(2, "q", selector_text="a = 1")
+    assert queue.selective
+    session.close_consumer(1)
+    assert queue.selective
+    session.create_consumer(3, "q")
+    session.close_consumer(2)
+    assert not queue.selective
