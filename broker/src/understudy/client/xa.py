@@ -162,25 +162,50 @@ class Branches:
     def roll_back(self, xid: Xid, waiter: Waiter[None]) -> None:
         """Undo a branch; what the session received is delivered again."""
         self._check()
-        session = self._session
+        self._roll_back(xid, waiter, asked=False)
+
+    def _roll_back(self, xid: Xid, waiter: Waiter[None], *, asked: bool) -> None:
+        """Stop deliveries, drop what was delivered, undo the branch, start.
+
+        After a failover all of it is done again: the server's new session has begun to deliver, and with the branch it
+        takes back everything that it delivered, also if it does not know the branch.
+
+        Args:
+            asked: The broker was asked before and may have undone the branch.
+        """
+        name, session = "roll back branch", self._session
+        interrupted = _interruption(name)
+
+        def cut_off(asked: bool) -> None:
+            if session.closed is not None:
+                settle(waiter)(None, interrupted(session.closed, asked))
+            else:
+                self._roll_back(xid, waiter, asked=asked)
 
         def stopped(packet: Any, error: BaseException | None) -> None:
-            session.consumers.returned()
+            if error is not None:
+                settle(waiter)(None, error)
+            elif packet is None:
+                cut_off(asked)
+            else:
+                session.consumers.returned()
+                call = Call(name, lambda _: XaRollback(xid), (XaResponse,), undone, Interrupted.FORGET, interrupted)
+                session.calls.add(call, first=True)
 
-        def undone() -> None:
+        def undone(packet: Any, error: BaseException | None) -> None:
+            if error is None and packet is None:
+                cut_off(True)
+                return
             if session.started:
                 session.transmit_packet(SessionStart())
+            if error is None:
+                refusal = _refusal_of(name, packet)
+                already = asked and refusal is not None and refusal.xa_code == XaCode.UNKNOWN_XID
+                error = None if already else refusal
+            settle(waiter)(None, error)
 
-        session.calls.add(Call("stop", lambda _: SessionStop(), (NullResponse,), stopped, Interrupted.FORGET))
-        self._ask(
-            "roll back branch",
-            lambda: XaRollback(xid),
-            waiter,
-            Interrupted.REISSUE,
-            undone,
-            again_means={XaCode.UNKNOWN_XID},
-            whatever=undone,
-        )
+        stop = Call(name, lambda _: SessionStop(), (NullResponse,), stopped, Interrupted.FORGET, interrupted)
+        session.calls.add(stop)
 
     def forget(self, xid: Xid, waiter: Waiter[None]) -> None:
         """The broker need not remember a heuristic outcome any more."""
@@ -259,10 +284,10 @@ class Branches:
             if error is None and rolls_back:
                 self._roll_back_lost(name, waiter)
                 return
-            if error is None and packet is not None and packet.error:
-                code = packet.response_code
-                if not (call.reissued and code in again_means):
-                    error = XaError(packet.message or f"{name}: code {code}", xa_code=code)
+            if error is None and packet is not None:
+                refusal = _refusal_of(name, packet)
+                already = call.reissued and refusal is not None and refusal.xa_code in again_means
+                error = None if already else refusal
             if error is None:
                 if succeeded is not None:
                     succeeded()
@@ -270,11 +295,25 @@ class Branches:
                 whatever()
             settle(waiter, lambda _: None)(None, error)
 
-        def interruption(error: BrokerError, sent: bool) -> BaseException:
-            return XaError(f"{name}: the connection was lost: {error}", xa_code=XaCode.RESOURCE_MANAGER_FAILED)
-
-        call = Call(name, build_packet, (XaResponse, NullResponse), done, interrupted, interruption)
+        call = Call(name, build_packet, (XaResponse, NullResponse), done, interrupted, _interruption(name))
         self._session.calls.add(call)
+
+
+def _interruption(name: str) -> Callable[[BrokerError, bool], BaseException]:
+    """Makes the error of a request that was cut off."""
+
+    def lost(error: BrokerError, sent: bool) -> BaseException:
+        return XaError(f"{name}: the connection was lost: {error}", xa_code=XaCode.RESOURCE_MANAGER_FAILED)
+
+    return lost
+
+
+def _refusal_of(name: str, packet: Any) -> XaError | None:
+    """The error in an answer; None if there is none."""
+    if not packet.error:
+        return None
+    code = packet.response_code
+    return XaError(packet.message or f"{name}: code {code}", xa_code=code)
 
 
 def is_rollback(error: XaError) -> bool:

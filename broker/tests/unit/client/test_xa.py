@@ -151,6 +151,53 @@ def test_what_was_received_is_acknowledged_in_the_branch() -> None:
     assert rolled_back.error is None
 
 
+@pytest.mark.parametrize("cut_off", ["stop", "rollback"])
+@pytest.mark.parametrize("known", [True, False])
+def test_a_rollback_cut_off_is_begun_anew(cut_off: str, known: bool) -> None:
+    """The new server's session delivers as soon as its consumer is there, and takes that back with the branch: what it
+    delivered before is dropped, or the application would get it twice.
+    """
+    talk = Talk()
+    opened = Outcome()
+    talk.session.consumers.open("q", opened)
+    talk.answer(QueueQueryResponseV3(True, True, name="q", address="q"))
+    consumer = opened.value
+    outcome = Outcome()
+    talk.branches.roll_back(XID, outcome)
+    if cut_off == "rollback":
+        talk.answer(NullResponse())
+        assert talk.sent()[-1] == XaRollback(XID)
+    talk.lose()
+    packets = talk.recover()
+    assert isinstance(packets[-1], CreateConsumer), "the stop waits in line behind it"
+    talk.answer(QueueQueryResponseV3(True, True, name="q", address="q"))
+    message = Message(b"x", address="q", message_id=7)
+    talk.drive.core.receive_data(encode_receive(message, talk.session.channel_id, consumer.consumer_id, 1))
+    assert consumer.buffered == 1
+    assert talk.sent()[-1] == SessionStop()
+    talk.answer(NullResponse())
+    assert consumer.buffered == 0
+    assert talk.sent()[-1] == XaRollback(XID)
+    assert not outcome.done()
+    talk.answer(OK if known else XaResponse(True, XaCode.UNKNOWN_XID))
+    assert talk.sent() == [SessionStart()]
+    if known or cut_off == "rollback":
+        assert outcome.error is None
+    else:
+        assert code(outcome) == XaCode.UNKNOWN_XID, "the broker was not asked before"
+
+
+def test_a_rollback_cut_off_by_the_end_of_the_session_is_a_failure() -> None:
+    for answered in (False, True):
+        talk = Talk()
+        outcome = Outcome()
+        talk.branches.roll_back(XID, outcome)
+        if answered:
+            talk.answer(NullResponse())
+        talk.session.end(ObjectClosed("closed"))
+        assert code(outcome) == XaCode.RESOURCE_MANAGER_FAILED
+
+
 def test_a_failover_undoes_the_branch_worked_in() -> None:
     talk = Talk()
     talk.started()
