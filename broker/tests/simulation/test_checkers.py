@@ -83,6 +83,18 @@ def test_ledger_findings_become_violations_by_sort():
     assert found([*story([*map(delivery, range(4))]), row(Kind.REFUSED, 3)]) == ["unexplained", "refused"]
 
 
+def test_what_was_set_aside_is_not_lost_and_the_rest_is():
+    sent = [row(kind, number) for number in range(2) for kind in (Kind.SENT, Kind.CONFIRMED)]
+    sent.append(Row(Kind.DRAINED, "", 0, "q", 9000, "observer", "q"))
+    assert checks(judge_ledger(sent)) == ["lost"]
+    assert str(judge_ledger(sent, set_aside={("p", 1)})[0]).startswith("lost: 1: p 0 ")
+    assert judge_ledger(sent, set_aside={("p", 0), ("p", 1)}) == []
+    corrupted = [*sent, delivery(0, digest=5), row(Kind.ACKNOWLEDGED, 0, consumer="c", queue="q")]
+    corrupted[0] = row(Kind.SENT, 0, digest=6)
+    found = checks(judge_ledger(corrupted, set_aside={("p", 0), ("p", 1)}))
+    assert found == ["corrupted"], "what is set aside must not be served all the same"
+
+
 def test_a_delivery_after_an_acknowledgement_counts_unless_it_was_fetched_before():
     def story(consumer: str, session_ms: int, *more: Row) -> list[str]:
         first = Row(Kind.DELIVERED, "p", 0, "q", 1010, "c", "q", 7, 1)

@@ -25,7 +25,7 @@ def test_faults_lie_in_order_between_the_two_moments():
 
 
 def test_every_kind_is_drawn_and_clients_only_if_there_are_some():
-    assert WEIGHTS.keys() | LATER_KINDS.keys() == set(FaultKind)
+    assert WEIGHTS.keys() | LATER_KINDS.keys() | {FaultKind.DAMAGE} == set(FaultKind)
     drawn = {fault.kind for seed in range(100) for fault in draw(seed, clients=["p", "c"])}
     assert drawn == set(WEIGHTS)
     assert all(fault.kind is not FaultKind.KILL_CLIENT for seed in range(100) for fault in draw(seed))

@@ -14,7 +14,8 @@ from understudy.errors import StoreBehind
 from understudy.store.seen import SeenPosition
 from understudy.testing.checkers import Violation
 from understudy.testing.cluster import STORE
-from understudy.testing.shared_store_pair import PairRun, draw_plan, run_plan
+from understudy.testing.pair_plan import draw_plan
+from understudy.testing.shared_store_pair import PairRun, run_plan
 from understudy.testing.simulate import quiet_logging
 
 SEEDS = (0, 2)

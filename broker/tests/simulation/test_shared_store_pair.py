@@ -14,7 +14,8 @@ import pytest
 from understudy.ha import shared_store
 from understudy.testing.checkers import Violation
 from understudy.testing.fault_plan import ACTIVE, PASSIVE, Fault, FaultKind
-from understudy.testing.shared_store_pair import PairRun, draw_plan, run_plan, run_seed
+from understudy.testing.pair_plan import draw_plan
+from understudy.testing.shared_store_pair import PairRun, run_plan, run_seed
 from understudy.testing.simulate import quiet_logging
 
 SEEDS = 100
@@ -94,20 +95,34 @@ def test_the_seeds_do_meet_what_they_are_there_for():
     """The plans cover every fault, and the runs do fail over and deliver again."""
     plans = [draw_plan(seed) for seed in range(SEEDS)]
     assert {fault.kind for plan in plans for fault in plan.faults} == set(FaultKind)
-    assert {job.mode for plan in plans for job in plan.consumers} == {"auto", "client", "individual", "transacted"}
+    assert {job.mode for plan in plans for job in plan.consumers} == {
+        "auto",
+        "client",
+        "individual",
+        "transacted",
+        "xa",
+    }
     outcomes = [run_seed(seed) for seed in range(20)]
     assert sum(outcome.activations for outcome in outcomes) > 40
     assert sum(outcome.delivered - outcome.confirmed for outcome in outcomes) > 20
+    assert sum(outcome.damaged for outcome in outcomes) >= 5
+    assert sum(outcome.quarantined for outcome in outcomes) >= 3
+    assert sum(outcome.branches for outcome in outcomes) > 50
     assert len({outcome.digest for outcome in outcomes}) == 20
 
 
 def test_equal_seeds_give_equal_runs_in_one_process_and_in_two():
+    plans = [draw_plan(seed) for seed in range(SEEDS)]
+    with_branches = [plan.seed for plan in plans if any(job.mode == "xa" for job in plan.consumers)]
+    with_damage = [plan.seed for plan in plans if FaultKind.DAMAGE in {fault.kind for fault in plan.faults}]
+    seeds = [1, *with_branches[:2], *with_damage[:2]]
+    assert len(seeds) == 5
     script = (
         "from understudy.testing.simulate import run_quietly\n"
-        "print(*(run_quietly('shared_store_pair', frozenset(), seed)[0].digest for seed in range(5)))"
+        f"print(*(run_quietly('shared_store_pair', frozenset(), seed)[0].digest for seed in {seeds}))"
     )
-    mine = [run_seed(seed).digest for seed in range(5)]
-    assert [run_seed(seed).digest for seed in range(5)] == mine
+    mine = [run_seed(seed).digest for seed in seeds]
+    assert [run_seed(seed).digest for seed in seeds] == mine
     for hash_seed in ("1", "2"):
         environment = {**os.environ, "PYTHONHASHSEED": hash_seed}
         done = subprocess.run(

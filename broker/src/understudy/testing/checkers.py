@@ -20,6 +20,8 @@ from understudy.testing.sim_loop import Failure
 
 #: Findings of one sort that are spelled out.
 _LISTED_MAX: Final = 5
+#: Sorts of findings about messages that are gone.
+_EXPLAINED_BY_DAMAGE: Final = frozenset({"lost", "partial", "unresolved"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +30,7 @@ class Violation:
 
     check: str
     """A sort of findings of the ledger or ``unresolved``; ``corrupt``, ``client``, ``two-active``, ``epoch``,
-    ``zombie``, ``stuck``, ``left-over``, ``store``, ``ended`` or ``failure``.
+    ``zombie``, ``stuck``, ``left-over``, ``store``, ``quarantine``, ``ended`` or ``failure``.
     """
     text: str
 
@@ -94,11 +96,14 @@ def judge_ledger(
     unordered: Collection[str] = (),
     sessions: Mapping[Row, int] | None = None,
     drained: bool = True,
+    set_aside: Collection[tuple[str, int]] = (),
 ) -> list[Violation]:
     """The promises of the ledger over all rows.
 
     Args:
         drained: The run came to its end, so nothing may be unresolved.
+        set_aside: Producer and number of damaged messages that are in the quarantine of the store, which explains
+            that they are in no queue.
         unordered: Queues whose order is not judged.
         sessions: When the session began through which a DELIVERED row came. A message that a client
             had fetched before its connection broke may reach its application after another
@@ -112,6 +117,7 @@ def judge_ledger(
             for finding in getattr(report, sort)
             if not (sort == "unresolved" and not drained)
             and not (sort == "reordered" and finding.queue in unordered)
+            and not (sort in _EXPLAINED_BY_DAMAGE and (finding.producer, finding.number) in set_aside)
             and not (
                 finding.reason is Reason.DELIVERED_AFTER_ACKNOWLEDGEMENT
                 and sessions is not None

@@ -69,7 +69,7 @@ _BROKER_XML: Final = """\
       <address name="{queue}"><anycast><queue name="{queue}"/></anycast></address>
     </addresses>
     <address-settings>
-      <address-setting match="#"><max-delivery-attempts>-1</max-delivery-attempts></address-setting>
+      <address-setting match="#"><max-delivery-attempts>-1</max-delivery-attempts>{paging}</address-setting>
     </address-settings>
   </core>
 </configuration>
@@ -85,6 +85,10 @@ class PairOptions:
     segment_bytes: int = 64 * 1024
     compact_min_files: int = 10
     compact_percentage: int = 30
+    max_size_bytes: int = -1
+    """Bytes of messages of one address in memory; bodies of more are in the log only. -1 = any number."""
+    quarantine: bool = False
+    """A node that starts passes over damaged records of known extent (``quarantine-damaged-records``)."""
 
 
 @lru_cache(maxsize=64)
@@ -103,6 +107,7 @@ def pair_configuration(role: str, options: PairOptions) -> Configuration:
         role=role,
         failover_on_shutdown=str(options.failover_on_shutdown).lower(),
         backup_options=backup_options,
+        paging=f"<max-size-bytes>{options.max_size_bytes}</max-size-bytes>" if options.max_size_bytes >= 0 else "",
     )
     loaded = read_broker_xml(text.encode(), file=f"{name}/broker.xml")
     # smaller than the file may ask for, so that short runs change segments often
@@ -111,6 +116,7 @@ def pair_configuration(role: str, options: PairOptions) -> Configuration:
         journal_file_size_bytes=options.segment_bytes,
         journal_compact_min_files=options.compact_min_files,
         journal_compact_percentage_percent=options.compact_percentage,
+        quarantine_damaged_records=options.quarantine,
     )
 
 

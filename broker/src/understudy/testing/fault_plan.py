@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Final
 
@@ -49,6 +49,8 @@ class FaultKind(Enum):
     """SIGKILL a producer or consumer; another takes its work up."""
     SLOW_STORE = "slow-store"
     """Writes and syncs take long."""
+    DAMAGE = "damage"
+    """Flip a bit in the stored bodies of one to three waiting messages."""
 
 
 #: How often each kind is drawn, relative to the others.
@@ -72,8 +74,12 @@ WEIGHTS: Final = {
 #: Kinds drawn from a stream of their own, so that the rest of a seed's plan stays what it was, and how often.
 LATER_KINDS: Final = {FaultKind.SHORT_ZOMBIE: 0.15}
 
+#: Share of the seeds with ``DAMAGE``.
+_DAMAGE_CHANCE: Final = 0.2
+
 _WITHOUT_TARGET: Final = frozenset(
     {
+        FaultKind.DAMAGE,
         FaultKind.POWER_LOSS_OF_ALL,
         FaultKind.PART_NODES,
         FaultKind.SLOW_NETWORK,
@@ -149,6 +155,23 @@ def draw_later_faults(
         if stream.random() < chance:
             at_s = stream.uniform(begin_s, end_s)
             more.append(_draw_fault(stream, len(faults) + len(more), at_s, kind, ()))
+    return tuple(sorted((*faults, *more), key=lambda fault: fault.at_s))
+
+
+def draw_damage(stream: random.Random, faults: tuple[Fault, ...], *, begin_s: float, end_s: float) -> tuple[Fault, ...]:
+    """``faults`` and, in a share of the draws, ``DAMAGE`` up to three times, mostly with the end of the active node
+    soon after it; numbers follow those of ``faults``.
+    """
+    if stream.random() >= _DAMAGE_CHANCE:
+        return faults
+    more: list[Fault] = []
+    for _ in range(stream.randint(1, 3)):
+        at_s = stream.uniform(begin_s, end_s)
+        more.append(_draw_fault(stream, len(faults) + len(more), at_s, FaultKind.DAMAGE, ()))
+        if stream.random() < 0.7:
+            kind = stream.choice((FaultKind.KILL, FaultKind.POWER_LOSS, FaultKind.STOP))
+            fault = _draw_fault(stream, len(faults) + len(more), at_s + stream.uniform(0.0, 2.0), kind, ())
+            more.append(replace(fault, target=ACTIVE))
     return tuple(sorted((*faults, *more), key=lambda fault: fault.at_s))
 
 

@@ -1,9 +1,7 @@
 """Planted bugs: each breaks one promise of the broker on purpose, and a simulated run must find it.
 
-A planted bug replaces methods of the shipped classes while its context is open, or runs the scenario
-with other parts. It exists only in this module of ``understudy.testing``: no configuration, option or
-environment variable of the broker reaches it. ``python -m understudy.testing.simulate --plant NAME``
-runs seeds with one planted.
+``planting`` says what a planted bug is. ``python -m understudy.testing.simulate --plant NAME`` runs seeds with one
+planted. Those of damaged records and of XA branches are in modules of their own.
 
 To add one, write a function that takes a ``Patch`` and decorate it with ``planted``; the parametrised
 test in ``tests/simulation/test_planted_bugs.py`` then requires that one of its seeds finds it.
@@ -12,10 +10,9 @@ test in ``tests/simulation/test_planted_bugs.py`` then requires that one of its 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, replace
-from typing import Any, Final, cast
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any, cast
 
 from understudy.client.consumer_state import ReceivedMessage
 from understudy.client.failover import Reconnection
@@ -33,103 +30,16 @@ from understudy.store.message_store import MessageStore
 from understudy.store.node_lock import NodeLock
 from understudy.store.reference import MessageReference, RunSlice
 from understudy.store.seen import SeenPosition
+from understudy.testing import planted_branch_bugs, planted_damage_bugs  # noqa: F401  # they add theirs to BUGS
 from understudy.testing.cluster import STORE
 from understudy.testing.fault_plan import ACTIVE, Fault, FaultKind
-from understudy.testing.shared_store_pair import Outcome, PairRun, Plan, run_seed
+from understudy.testing.pair_plan import Plan
+from understudy.testing.planting import BUGS as BUGS
+from understudy.testing.planting import Patch, planted, with_faults
+from understudy.testing.shared_store_pair import PairRun
 from understudy.testing.sim_disk import SimLogWriter
 from understudy.testing.sim_loop import SimLoop, SimProcess
 from understudy.testing.sim_storage import ProcessDisk, SharedStorage, StorageConditions
-
-
-class Patch:
-    """Replaces attributes, and restores them all."""
-
-    def __init__(self) -> None:
-        self._old: list[tuple[Any, str, Any]] = []
-
-    def replace(self, owner: Any, name: str, new: object) -> Any:
-        """Put ``new`` in the place of an attribute. Returns the old value, to be called by the new one."""
-        old = getattr(owner, name)
-        self._old.append((owner, name, old))
-        setattr(owner, name, new)
-        return old
-
-    def restore(self) -> None:
-        """Undo everything, the last replacement first."""
-        while self._old:
-            owner, name, old = self._old.pop()
-            setattr(owner, name, old)
-
-
-#: Plants the bug; returns the run to use instead of ``PairRun``, or None.
-_Plant = Callable[[Patch], type[PairRun] | None]
-
-
-@dataclass(frozen=True, slots=True)
-class PlantedBug:
-    """One bug, the promise it breaks, and how it must show."""
-
-    name: str
-    promise: str
-    """The promise of ADR 0022 that it breaks."""
-    checks: frozenset[str]
-    """Checks of ``Violation.check``, one of which must fail."""
-    seeds: range
-    """Seeds within which it must be found."""
-    text: str
-    """What the bug does."""
-    _plant: _Plant
-
-    @contextmanager
-    def planted(self) -> Iterator[type[PairRun]]:
-        """While open, brokers and clients of this process have the bug; run the yielded class."""
-        patch = Patch()
-        try:
-            yield self._plant(patch) or PairRun
-        finally:
-            patch.restore()
-
-    def find(self) -> Outcome | None:
-        """The first outcome that shows the bug; None when no seed does."""
-        with self.planted() as run_class:
-            for seed in self.seeds:
-                outcome = run_seed(seed, run_class=run_class)
-                if any(violation.check in self.checks for violation in outcome.violations):
-                    return outcome
-        return None
-
-
-#: All planted bugs by name.
-BUGS: Final[dict[str, PlantedBug]] = {}
-
-
-def planted(name: str, *, promise: str, checks: Sequence[str], seeds: range) -> Callable[[_Plant], _Plant]:
-    """Register a planted bug; its docstring says what the bug does.
-
-    Args:
-        promise: The promise it breaks, as a sentence.
-        checks: One of these checks must fail.
-        seeds: Within these seeds. Keep it short: begin with a seed that finds it.
-    """
-
-    def register(plant: _Plant) -> _Plant:
-        BUGS[name] = PlantedBug(name, promise, frozenset(checks), seeds, plant.__doc__ or "", plant)
-        return plant
-
-    return register
-
-
-def _with_faults(*faults: Fault) -> type[PairRun]:
-    """A run with these faults instead of those of its plan. Its bug shows soon, so that it need not wait long."""
-
-    class FaultRun(PairRun):
-        liveness_s = 30.0
-
-        def __init__(self, plan: Plan, loop: SimLoop) -> None:
-            super().__init__(replace(plan, faults=faults, heal_s=faults[-1].at_s + 8.0), loop)
-
-    return FaultRun
-
 
 # --- nothing confirmed is lost -------------------------------------------------------------------
 
@@ -388,14 +298,14 @@ def _lost_lease_not_noticed(patch: Patch) -> type[PairRun]:
     """A node that was frozen until its lease ran out goes on as if it still had the lock."""
     patch.replace(NodeLock, "lost", lambda self: None)
     patch.replace(SharedStorePolicy, "why_not_confirm", lambda self: None)
-    return _with_faults(Fault(0, 3.0, FaultKind.LEASE_LOST, ACTIVE, 2.0, 0.0, 0))
+    return with_faults(Fault(0, 3.0, FaultKind.LEASE_LOST, ACTIVE, 2.0, 0.0, 0))
 
 
 @planted("old-proof-of-the-lock", promise="only one node writes in an epoch", checks=["zombie"], seeds=range(1, 6))
 def _old_proof_of_the_lock(patch: Patch) -> type[PairRun]:
     """A proof of the lock is good for three seconds, so a node that was stopped for less confirms on an old one."""
     patch.replace(shared_store, "LOCK_PROOF_MS", 3_000)
-    return _with_faults(
+    return with_faults(
         *(Fault(each, 2.0 + 5.0 * each, FaultKind.SHORT_ZOMBIE, ACTIVE, 0.0, each / 2, 0) for each in range(3))
     )
 
@@ -474,7 +384,7 @@ def _held_messages_forgotten(patch: Patch) -> type[PairRun]:
         old(self, failed)
 
     old = patch.replace(ServerSession, "close", close)
-    return _with_faults(*(Fault(each, 1.0 + each, FaultKind.KILL_CLIENT, "c0", 0.1, 0.0, 0) for each in range(4)))
+    return with_faults(*(Fault(each, 1.0 + each, FaultKind.KILL_CLIENT, "c0", 0.1, 0.0, 0) for each in range(4)))
 
 
 @planted(

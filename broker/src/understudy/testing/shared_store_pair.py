@@ -8,7 +8,6 @@ and judged, by the ledger of the clients and by what is left in the store.
 from __future__ import annotations
 
 import asyncio
-import random
 from collections import Counter
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
@@ -17,138 +16,36 @@ from typing import ClassVar, Final
 
 from understudy.errors import BrokerError, DiskFailed, DiskFull, LockLost, StoreError
 from understudy.testing.checkers import Violation, judge_failures, judge_ledger
-from understudy.testing.cluster import PORT, QUEUE, STORE, PairOptions, SimCluster, SimNode, pair_configuration
-from understudy.testing.fault_plan import Fault, FaultKind, draw_faults, draw_later_faults
-from understudy.testing.sim_environment import WALL_START_MS, Skew
+from understudy.testing.cluster import QUEUE, STORE, SimCluster, SimNode, pair_configuration
+from understudy.testing.damage import damage_waiting, judge_quarantine, look_on, quarantined
+from understudy.testing.fault_plan import Fault, FaultKind
+from understudy.testing.pair_plan import Plan, draw_plan
+from understudy.testing.sim_environment import WALL_START_MS
 from understudy.testing.sim_loop import Death, SimLoop, SimProcess, SimulationStuck
-from understudy.testing.sim_network import Conditions, SimNetwork
-from understudy.testing.sim_storage import SharedStorage, StorageConditions
-from understudy.testing.workload import ClientPlan, ConsumerJob, LedgerBook, ProducerJob, consume, observe, produce
+from understudy.testing.sim_network import SimNetwork
+from understudy.testing.sim_storage import SharedStorage
+from understudy.testing.workload import ClientPlan, LedgerBook, ProducerJob, consume, observe, produce
+from understudy.testing.xa_workload import (
+    BranchConsumerJob,
+    BranchProducerJob,
+    consume_in_branches,
+    produce_in_branches,
+)
 
 NAME: Final = "shared_store_pair"
+#: Where the journal is.
+JOURNAL: Final = f"{STORE}/journal"
 
 #: Virtual seconds the clients have to finish once everything is healed.
 LIVENESS_S: Final = 240.0
 #: Virtual seconds the storage server keeps the locks of a host it does not hear of. Short: NFSv4
 #: servers take 10 to 90.
 LEASE_S: Final = 4.0
-#: Virtual seconds after which a node has noticed that a connection TTL is over.
-_NOTICED_S: Final = 5.0
-#: The client that looks at the queue in the end.
+#: The client that looks at the queue in the end, and the one that looks at it all the time if there is damage.
 _OBSERVER: Final = "observer"
+_LOOKER: Final = "looker"
 #: Virtual seconds a node has to stop cleanly at the end.
 STOP_S: Final = 60.0
-
-_URL: Final = (
-    f"(tcp://a:{PORT},tcp://b:{PORT})?ha=true&initialConnectAttempts=-1&reconnectAttempts=-1&retryInterval=200"
-    "&maxRetryInterval=1000&retryIntervalMultiplier=1.5&callTimeout={call_timeout_ms}&callFailoverTimeout=-1"
-    "&connectionTTL={ttl_ms}&clientFailureCheckPeriod={check_ms}&confirmationWindowSize={confirmation_window}"
-)
-
-
-@dataclass(frozen=True, slots=True)
-class Plan:
-    """Everything a run does, drawn before it begins."""
-
-    seed: int
-    pair: PairOptions
-    skews: tuple[Skew, Skew]
-    url: str
-    producers: tuple[ProducerJob, ...]
-    consumers: tuple[ConsumerJob, ...]
-    network: Conditions
-    storage: StorageConditions
-    faults: tuple[Fault, ...]
-    heal_s: float
-    """When everything is healed."""
-
-    def describe(self) -> list[str]:
-        """The plan as lines for people."""
-        jobs = [*map(str, self.producers), *map(str, self.consumers)]
-        return [str(self.pair), str(self.skews), self.url, *jobs, str(self.network), str(self.storage)] + [
-            str(fault) for fault in self.faults
-        ]
-
-
-def draw_plan(seed: int) -> Plan:
-    """The plan of a seed."""
-    stream = random.Random(f"{seed}/plan")
-    # of its own, so that the rest of a seed's plan stays what it was
-    consolidation = random.Random(f"{seed}/consolidation")
-    later = random.Random(f"{seed}/later faults")
-    end_s = stream.uniform(5.0, 20.0)
-    producers = tuple(_draw_producer(stream, f"p{number}", end_s) for number in range(stream.randint(1, 3)))
-    consumers = tuple(_draw_consumer(stream, f"c{number}") for number in range(stream.choice((1, 1, 2))))
-    rollbacks = random.Random(f"{seed}/rollbacks")
-    producers = tuple(replace(job, rollback_every=rollbacks.choice((0, 0, 3, 5))) for job in producers)
-    consumers = tuple(replace(job, rollback_every=rollbacks.choice((0, 0, 3, 5))) for job in consumers)
-    clients = [job.name for job in producers] + [job.name for job in consumers]
-    ttl_ms = stream.choice((2_000, 6_000))
-    for job in consumers:
-        # what a dead client's session holds comes back when its connection TTL has been noticed
-        job.idle_s = ttl_ms / 1000 + _NOTICED_S
-    url = _URL.format(
-        call_timeout_ms=stream.choice((3_000, 10_000)),
-        ttl_ms=ttl_ms,
-        check_ms=ttl_ms // 3,
-        confirmation_window=stream.choice((-1, -1, 10_000)),
-    )
-    return Plan(
-        seed=seed,
-        pair=PairOptions(
-            failover_on_shutdown=stream.random() < 0.5,
-            allow_failback=stream.random() < 0.8,
-            segment_bytes=stream.choice((64, 128)) * 1024,
-            compact_min_files=consolidation.choice((0, 1, 1, 1, 2)),
-            compact_percentage=consolidation.choice((30, 75)),
-        ),
-        skews=(_draw_skew(stream), _draw_skew(stream)),
-        url=url,
-        producers=producers,
-        consumers=consumers,
-        network=Conditions(split_chance=stream.choice((0.02, 0.3)), spike_chance=stream.choice((0.0, 0.02))),
-        storage=StorageConditions(step_ms_max=stream.choice((0, 2, 20))),
-        faults=draw_later_faults(
-            later,
-            draw_faults(stream, begin_s=0.0, end_s=end_s, count=stream.randint(1, 7), clients=clients),
-            begin_s=0.0,
-            end_s=end_s,
-        ),
-        heal_s=end_s + stream.uniform(0.0, 3.0),
-    )
-
-
-def _draw_skew(stream: random.Random) -> Skew:
-    return Skew(
-        wall_ms=stream.choice((0, stream.randint(-3_600_000, 3_600_000))),
-        boot_ms=stream.randint(0, 10_000_000),
-        rate=stream.choice((1.0, stream.uniform(0.999, 1.001))),
-    )
-
-
-def _draw_producer(stream: random.Random, name: str, end_s: float) -> ProducerJob:
-    count = stream.randint(20, 80)
-    batch = stream.choice((0, 0, 0, stream.randint(1, 8)))
-    return ProducerJob(
-        name=name,
-        queue=QUEUE,
-        count=count,
-        size_bytes=stream.choice((stream.randint(1, 200), stream.randint(200, 4_000), 20_000)),
-        pause_s=stream.choice((0.0, 0.5 * end_s * max(1, batch) / count, end_s * max(1, batch) / count)),
-        window=stream.choice((1, 5, 50)),
-        batch=batch,
-        hasty=stream.random() < 0.5,
-    )
-
-
-def _draw_consumer(stream: random.Random, name: str) -> ConsumerJob:
-    return ConsumerJob(
-        name=name,
-        queue=QUEUE,
-        mode=stream.choice(("auto", "client", "individual", "transacted", "transacted")),
-        batch=stream.choice((1, 3, 10)),
-        pause_s=stream.choice((0.0, 0.0, stream.uniform(0.0, 0.05))),
-    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,6 +63,12 @@ class Outcome:
     faults: int
     steps: int
     virtual_s: float
+    damaged: int = 0
+    """Messages whose records were damaged."""
+    quarantined: int = 0
+    """Of those, in the quarantine at the end."""
+    branches: int = 0
+    """XA branches begun."""
 
     @property
     def ok(self) -> bool:
@@ -194,9 +97,20 @@ class PairRun:
         self._consumers = {job.name: replace(job) for job in plan.consumers}
         self._names = [*self._producers, *self._consumers]
         self._working = set(self._names)
+        self._looker: SimProcess | None = None
         self._healed = False
         self._expected: set[type[BrokerError]] = set()
         """Errors that may end a node, because of what was done to it."""
+        self.damaged: dict[int, tuple[str, int]] = {}
+        """Messages whose records were damaged: message id to producer and number."""
+        self.set_aside: set[tuple[str, int]] = set()
+        """Those of them that are in the quarantine at the end."""
+
+    @property
+    def branches(self) -> int:
+        """XA branches that clients have begun."""
+        jobs = (*self._producers.values(), *self._consumers.values())
+        return sum(job.log.begun for job in jobs if isinstance(job, BranchProducerJob | BranchConsumerJob))
 
     # --- the run -------------------------------------------------------------------------------
 
@@ -208,6 +122,8 @@ class PairRun:
         self.cluster.start("b")
         for name in self._names:
             self._start_client(name)
+        if any(fault.kind is FaultKind.DAMAGE for fault in self.plan.faults):
+            self._look_on()
         self.phase = "faults"
         for fault in self.plan.faults:
             await asyncio.sleep(max(0.0, fault.at_s - self.loop.time()))
@@ -224,7 +140,11 @@ class PairRun:
         found = [*self.violations, *self.book.violations, *self.cluster.epochs.violations]
         found += judge_failures(self.loop.failures)
         found += judge_ledger(
-            self.book.rows, unordered=self.book.unordered, sessions=self.book.sessions, drained=not self._working
+            self.book.rows,
+            unordered=self.book.unordered,
+            sessions=self.book.sessions,
+            drained=not self._working,
+            set_aside=self.set_aside,
         )
         ends = [
             f"{node.name} ended with {type(error).__name__}: {error}"
@@ -261,10 +181,19 @@ class PairRun:
             self._expected |= {DiskFull}
             self.storage.fill()
             self._later(fault.duration_s, self.storage.free)
+        elif kind is FaultKind.DAMAGE:
+            self._damage(fault.number, 1 + int(fault.choice * 3))
         elif kind is FaultKind.KILL_CLIENT:
             self._kill_client(fault.target)
         else:
             self._strike_node(fault)
+
+    def _damage(self, number: int, count: int) -> None:
+        """Damage the bodies of so many waiting messages."""
+        stream = self.loop.random(f"damage {number}")
+        for message in damage_waiting(self.storage.volume, JOURNAL, stream, count):
+            self.damaged[message.message_id] = (message.producer, message.number)
+            self.loop.record(f"damaged {message}")
 
     def _strike_node(self, fault: Fault) -> None:
         cluster = self.cluster
@@ -330,6 +259,8 @@ class PairRun:
     def _heal(self) -> None:
         self._healed = True
         self.loop.record("everything heals")
+        if self._looker is not None:
+            self._looker.kill()
         self._restore_network()
         self._restore_storage()
         self.storage.free()
@@ -355,11 +286,28 @@ class PairRun:
         process.create_task(self._work(plan, name))
 
     async def _work(self, plan: ClientPlan, name: str) -> None:
-        if name in self._producers:
-            await produce(plan, self._producers[name])
-        else:
-            await consume(plan, self._consumers[name])
+        job = self._producers.get(name) or self._consumers[name]
+        try:
+            if isinstance(job, BranchProducerJob):
+                await produce_in_branches(plan, job)
+            elif isinstance(job, BranchConsumerJob):
+                await consume_in_branches(plan, job)
+            elif isinstance(job, ProducerJob):
+                await produce(plan, job)
+            else:
+                await consume(plan, job)
+        except BrokerError as error:
+            self.violations.append(Violation("client", f"{name} ended with {error!r}"))
+            return
         self._working.discard(name)
+
+    def _look_on(self) -> None:
+        """Let another client look at the queue until everything heals."""
+        process = self.loop.new_process(_LOOKER)
+        self.network.add_host(_LOOKER)
+        entropy = self.loop.random(f"entropy {process.label}").randbytes
+        process.create_task(look_on(ClientPlan(self.plan.url, self.book.now_ms, entropy, self.book), QUEUE))
+        self._looker = process
 
     def _kill_client(self, name: str) -> None:
         process = self._clients[name]
@@ -413,12 +361,23 @@ class PairRun:
 
     def _judge_store(self) -> None:
         try:
-            left = self.storage.messages_left(f"{STORE}/journal")
+            # what was consumed before its damage was met is in no quarantine
+            state = self.storage.log_state(JOURNAL, quarantine=bool(self.damaged))
+            entries = quarantined(self.storage.volume, JOURNAL)
         except StoreError as error:
             self.violations.append(Violation("store", f"unreadable at the end: {error}"))
             return
-        if left and not self._working:
+        self.set_aside, violations = judge_quarantine(entries, self.damaged)
+        self.violations += violations
+        if self._working:
+            return
+        counts = {queue.name: len(state.references.get(queue_id, ())) for queue_id, queue in state.queues.items()}
+        left = {name: count for name, count in counts.items() if count}
+        if left:
             self.violations.append(Violation("left-over", f"in the store after draining: {left}"))
+        prepared = sum(transaction.prepared for transaction in state.transactions.values())
+        if prepared:
+            self.violations.append(Violation("left-over", f"{prepared} prepared branches in the store"))
 
     async def _stop_node(self, node: SimNode) -> None:
         self.cluster.stop(node.name, failover=False)
@@ -476,6 +435,9 @@ def run_plan(
             faults=len(plan.faults),
             steps=loop.steps,
             virtual_s=loop.time(),
+            damaged=len(run.damaged),
+            quarantined=len(run.set_aside),
+            branches=run.branches,
         )
     finally:
         loop.close()

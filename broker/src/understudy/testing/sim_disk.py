@@ -225,6 +225,15 @@ class SimVolume:
         other._ticks = self._ticks
         return other
 
+    def synced_copy(self) -> SimVolume:
+        """An independent volume with what a power loss of every machine is sure to leave."""
+        other = SimVolume(self.capacity_bytes)
+        for path, inode in self._stable_names.items():
+            twin = _Inode(bytearray(inode.stable), bytearray(inode.stable), [], inode.modified_ns)
+            other._names[path] = other._stable_names[path] = twin
+        other._directories = set(self._directories)
+        return other
+
     def replace_files(self, below: str, other: SimVolume) -> None:
         """Put what ``other`` holds below a directory in the place of what is there, everything synced: another copy is
         mounted, or restored. Open files stay what they were.

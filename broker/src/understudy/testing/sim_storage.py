@@ -18,6 +18,7 @@ from understudy.ports import Disk, File, FileLock, LogWriter, Timer, Timers
 from understudy.runtime.environment import Environment
 from understudy.runtime.journal_writer import Soon
 from understudy.store.follower import Follower
+from understudy.store.state import StoreState
 from understudy.testing.sim_disk import SimLogWriter, SimVolume
 from understudy.testing.sim_environment import SimClock, SimEntropy, SimTimers, Skew
 from understudy.testing.sim_loop import Death, ProcessKilled, SimLoop, SimProcess
@@ -296,13 +297,19 @@ class SharedStorage:
         """Give the space back."""
         self.volume.capacity_bytes = _CAPACITY_BYTES
 
-    def messages_left(self, directory: str) -> dict[str, int]:
-        """Messages in each queue by what is in the log, read as an outsider would."""
-        follower = Follower(self.volume.disk("auditor"), directory)
+    def log_state(self, directory: str, *, quarantine: bool = False) -> StoreState:
+        """What is in the log, read as an outsider would.
+
+        Args:
+            directory: Of the journal.
+            quarantine: Pass over damaged records, whether or not they were set aside.
+
+        Raises:
+            StoreError: it cannot be read.
+        """
+        follower = Follower(self.volume.disk("auditor"), directory, quarantine=quarantine)
         # it stops short only where the log changes under its eyes, and nobody writes any more
         while follower.poll(1 << 30):
             pass
-        state = follower.state
-        counts = {queue.name: len(state.references.get(queue_id, ())) for queue_id, queue in state.queues.items()}
         follower.close()
-        return {name: count for name, count in counts.items() if count}
+        return follower.state

@@ -21,6 +21,7 @@ from rich.progress import Progress
 from rich.table import Table
 
 from understudy.testing import shared_store_pair
+from understudy.testing.pair_plan import draw_plan
 from understudy.testing.planted_bugs import BUGS
 from understudy.testing.shared_store_pair import Outcome, PairRun, run_seed
 from understudy.testing.sim_loop import SimLoop
@@ -122,7 +123,7 @@ def main(
                 raise click.UsageError("--trace and --without need --seed")
             outcomes = _run_all(scenario, seeds, jobs, run_class)
         else:
-            plan = shared_store_pair.draw_plan(seed)
+            plan = draw_plan(seed)
             click.echo("\n".join(plan.describe()))
             options = {} if run_class is None else {"run_class": run_class}
             write_trace = trace.write if trace is not None else None

@@ -5,7 +5,7 @@ its number; work after a lost connection goes on as a new producer or consumer, 
 so that the ledger's order stays meaningful. Every body can be recomputed from its producer and
 number and is compared on receipt; its digest is in the ledger.
 
-What they may meet and must cope with is written in ``_TRYING_AGAIN_HELPS``; any other error is the
+What they may meet and must cope with is written in ``TRYING_AGAIN_HELPS``; any other error is the
 client's or the broker's fault and fails the run.
 """
 
@@ -34,9 +34,9 @@ from understudy.testing.checkers import Violation
 PRODUCER_PROPERTY: Final = "ledger_producer"
 NUMBER_PROPERTY: Final = "ledger_number"
 
-_TRYING_AGAIN_HELPS: Final = (ConnectionFailed, OutcomeUnknown, ObjectClosed)
+TRYING_AGAIN_HELPS: Final = (ConnectionFailed, OutcomeUnknown, ObjectClosed)
 #: Pause before an application starts over after such an error. Seconds.
-_START_OVER_S: Final = 0.2
+START_OVER_S: Final = 0.2
 #: Longest wait for one message before a consumer looks whether it is to end. Seconds.
 _RECEIVE_S: Final = 0.5
 
@@ -200,6 +200,10 @@ class ConsumerJob:
     """Messages per acknowledgement or transaction."""
     pause_s: float = 0.0
     """Work on one message."""
+    begins_s: float = 0.0
+    """Virtual time before which it does nothing."""
+    polls: bool = False
+    """Asks the broker for each message and does not wait for one that comes later (receive-no-wait)."""
     rollback_every: int = 0
     """Each transaction of so many is rolled back on purpose; 0 for none."""
     transactions: int = 0
@@ -217,15 +221,15 @@ async def produce(plan: ClientPlan, job: ProducerJob) -> None:
         name = f"{job.name}.{job.names}"
         try:
             connection = await plan.connect()
-        except _TRYING_AGAIN_HELPS:
-            await asyncio.sleep(_START_OVER_S)
+        except TRYING_AGAIN_HELPS:
+            await asyncio.sleep(START_OVER_S)
             continue
         try:
             await (_produce_transacted if job.batch else _produce_confirmed)(plan, job, name, connection)
-        except _TRYING_AGAIN_HELPS:
-            await asyncio.sleep(_START_OVER_S)
+        except TRYING_AGAIN_HELPS:
+            await asyncio.sleep(START_OVER_S)
         finally:
-            await _close(connection)
+            await close_connection(connection)
 
 
 async def _produce_confirmed(plan: ClientPlan, job: ProducerJob, name: str, connection: aio.Connection) -> None:
@@ -262,7 +266,7 @@ def _outcome(book: LedgerBook, name: str, number: int, queue: str) -> Callable[[
             book.confirmed(name, number, queue)
         elif isinstance(error, AddressFull):
             book.refused(name, number, queue)
-        elif not isinstance(error, _TRYING_AGAIN_HELPS):
+        elif not isinstance(error, TRYING_AGAIN_HELPS):
             book.violations.append(Violation("client", f"send of {name} {number} ended with {error!r}"))
 
     return done
@@ -281,7 +285,7 @@ async def _produce_transacted(plan: ClientPlan, job: ProducerJob, name: str, con
         except AddressFull:
             _note_refused(plan.book, job, name, numbers)
             await session.rollback()
-            await asyncio.sleep(_START_OVER_S)
+            await asyncio.sleep(START_OVER_S)
         if job.pause_s:
             await asyncio.sleep(job.pause_s)
     await session.close()
@@ -334,6 +338,8 @@ def _note_refused(book: LedgerBook, job: ProducerJob, name: str, numbers: range)
 
 async def consume(plan: ClientPlan, job: ConsumerJob) -> None:
     """Carry out a consumer's work, starting over as often as it takes."""
+    if job.begins_s:
+        await wait_until(job.begins_s)
     while True:
         job.names += 1
         if job.names > 1:
@@ -341,16 +347,16 @@ async def consume(plan: ClientPlan, job: ConsumerJob) -> None:
         name = f"{job.name}.{job.names}"
         try:
             connection = await plan.connect()
-        except _TRYING_AGAIN_HELPS:
-            await asyncio.sleep(_START_OVER_S)
+        except TRYING_AGAIN_HELPS:
+            await asyncio.sleep(START_OVER_S)
             continue
         try:
             await _consume(plan, job, name, connection)
             return
-        except _TRYING_AGAIN_HELPS:
-            await asyncio.sleep(_START_OVER_S)
+        except TRYING_AGAIN_HELPS:
+            await asyncio.sleep(START_OVER_S)
         finally:
-            await _close(connection)
+            await close_connection(connection)
 
 
 async def _consume(plan: ClientPlan, job: ConsumerJob, name: str, connection: aio.Connection) -> None:
@@ -370,7 +376,7 @@ async def _consume(plan: ClientPlan, job: ConsumerJob, name: str, connection: ai
         if job.mode == "auto" and taken:
             # asking for the next message acknowledges the one before
             plan.book.acknowledging(taken.pop()[1])
-        received = await consumer.receive(timeout_s=_RECEIVE_S)
+        received = await receive(job, consumer)
         if received is not None:
             taken.append((received, plan.book.delivered(received, name, began_ms)))
             last = loop.time()
@@ -386,6 +392,22 @@ async def _consume(plan: ClientPlan, job: ConsumerJob, name: str, connection: ai
         if received is None and since is not None and loop.time() - max(last, since) >= job.idle_s:
             break
     await session.close()
+
+
+async def wait_until(at_s: float) -> None:
+    """Wait until that virtual time."""
+    loop = asyncio.get_running_loop()
+    await asyncio.sleep(max(0.0, at_s - loop.time()))
+
+
+async def receive(job: ConsumerJob, consumer: aio.Consumer) -> ReceivedMessage | None:
+    """The next message, or None if there was none for a while."""
+    if not job.polls:
+        return await consumer.receive(timeout_s=_RECEIVE_S)
+    received = await consumer.receive_nowait()
+    if received is None:
+        await asyncio.sleep(_RECEIVE_S)
+    return received
 
 
 async def _settle(
@@ -430,8 +452,8 @@ async def observe(plan: ClientPlan, queue: str, name: str) -> None:
     while True:
         try:
             connection = await plan.connect()
-        except _TRYING_AGAIN_HELPS:
-            await asyncio.sleep(_START_OVER_S)
+        except TRYING_AGAIN_HELPS:
+            await asyncio.sleep(START_OVER_S)
             continue
         try:
             session = await connection.session()
@@ -440,14 +462,14 @@ async def observe(plan: ClientPlan, queue: str, name: str) -> None:
             if (await session.query_queue(queue)).message_count == len(seen):
                 plan.book.drained(queue, name, at_ms, seen)
                 return
-        except _TRYING_AGAIN_HELPS:
+        except TRYING_AGAIN_HELPS:
             pass
         finally:
-            await _close(connection)
-        await asyncio.sleep(_START_OVER_S)
+            await close_connection(connection)
+        await asyncio.sleep(START_OVER_S)
 
 
-async def _close(connection: aio.Connection) -> None:
+async def close_connection(connection: aio.Connection) -> None:
     try:
         await connection.close()
     except BrokerError:

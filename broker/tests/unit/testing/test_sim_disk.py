@@ -54,6 +54,20 @@ def test_names_need_their_directory_synced() -> None:
     assert outcomes == {(), ("/d/f",), ("/d/g",)}
 
 
+def test_a_synced_copy_is_what_a_power_cut_is_sure_to_leave(volume: SimVolume) -> None:
+    disk = volume.disk("a")
+    file = disk.open("/d/f", create=True)
+    file.write(0, (b"kept",))
+    file.sync()
+    disk.sync_directory("/d")
+    file.write(4, (b"lost",))
+    disk.open("/d/g", create=True)
+    copy = volume.synced_copy()
+    assert [(path, copy.content(path)) for path in copy.paths()] == [("/d/f", b"kept")]
+    copy.flip_bit("/d/f", 0, 0)
+    assert volume.content("/d/f") == b"keptlost"
+
+
 def test_synced_lasts(volume: SimVolume) -> None:
     disk = volume.disk("a")
     file = disk.open("/d/f", create=True)

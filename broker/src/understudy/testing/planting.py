@@ -1,0 +1,108 @@
+"""What a planted bug is, and the list of all of them. The bugs are in ``planted_bugs``.
+
+A planted bug replaces methods of the shipped classes while its context is open, or runs the scenario
+with other parts. It exists only in ``understudy.testing``: no configuration, option or environment
+variable of the broker reaches it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+from understudy.testing.fault_plan import Fault
+from understudy.testing.pair_plan import Plan
+from understudy.testing.shared_store_pair import Outcome, PairRun, run_seed
+from understudy.testing.sim_loop import SimLoop
+
+
+class Patch:
+    """Replaces attributes, and restores them all."""
+
+    def __init__(self) -> None:
+        self._old: list[tuple[Any, str, Any]] = []
+
+    def replace(self, owner: Any, name: str, new: object) -> Any:
+        """Put ``new`` in the place of an attribute. Returns the old value, to be called by the new one."""
+        old = getattr(owner, name)
+        self._old.append((owner, name, old))
+        setattr(owner, name, new)
+        return old
+
+    def restore(self) -> None:
+        """Undo everything, the last replacement first."""
+        while self._old:
+            owner, name, old = self._old.pop()
+            setattr(owner, name, old)
+
+
+#: Plants the bug; returns the run to use instead of ``PairRun``, or None.
+_Plant = Callable[[Patch], type[PairRun] | None]
+
+
+@dataclass(frozen=True, slots=True)
+class PlantedBug:
+    """One bug, the promise it breaks, and how it must show."""
+
+    name: str
+    promise: str
+    """The promise of ADR 0022 that it breaks."""
+    checks: frozenset[str]
+    """Checks of ``Violation.check``, one of which must fail."""
+    seeds: range
+    """Seeds within which it must be found."""
+    text: str
+    """What the bug does."""
+    _plant: _Plant
+
+    @contextmanager
+    def planted(self) -> Iterator[type[PairRun]]:
+        """While open, brokers and clients of this process have the bug; run the yielded class."""
+        patch = Patch()
+        try:
+            yield self._plant(patch) or PairRun
+        finally:
+            patch.restore()
+
+    def find(self) -> Outcome | None:
+        """The first outcome that shows the bug; None when no seed does."""
+        with self.planted() as run_class:
+            for seed in self.seeds:
+                outcome = run_seed(seed, run_class=run_class)
+                if any(violation.check in self.checks for violation in outcome.violations):
+                    return outcome
+        return None
+
+
+#: All planted bugs by name.
+BUGS: Final[dict[str, PlantedBug]] = {}
+
+
+def planted(name: str, *, promise: str, checks: Sequence[str], seeds: range) -> Callable[[_Plant], _Plant]:
+    """Register a planted bug; its docstring says what the bug does.
+
+    Args:
+        promise: The promise it breaks, as a sentence.
+        checks: One of these checks must fail.
+        seeds: Within these seeds. Keep it short: begin with a seed that finds it.
+    """
+
+    def register(plant: _Plant) -> _Plant:
+        BUGS[name] = PlantedBug(name, promise, frozenset(checks), seeds, plant.__doc__ or "", plant)
+        return plant
+
+    return register
+
+
+def with_faults(*faults: Fault) -> type[PairRun]:
+    """A run with these faults instead of those of its plan. Its bug shows soon, so that it need not wait long."""
+
+    class FaultRun(PairRun):
+        liveness_s = 30.0
+
+        def __init__(self, plan: Plan, loop: SimLoop) -> None:
+            super().__init__(replace(plan, faults=faults, heal_s=faults[-1].at_s + 8.0), loop)
+
+    return FaultRun

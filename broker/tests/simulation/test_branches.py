@@ -1,0 +1,35 @@
+"""XA branches of simulated clients through failovers, deaths of the clients included."""
+
+from __future__ import annotations
+
+import pytest
+
+from understudy.testing.branched_pair import BranchedPairRun
+from understudy.testing.pair_plan import draw_plan
+from understudy.testing.shared_store_pair import run_seed
+from understudy.testing.simulate import quiet_logging
+from understudy.testing.xa_workload import BranchConsumerJob, BranchProducerJob
+
+SEEDS = 100
+
+
+@pytest.fixture(autouse=True)
+def quiet():
+    with quiet_logging():
+        yield
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_branches_are_whole_through_failovers(seed):
+    outcome = run_seed(seed, run_class=BranchedPairRun)
+    assert [str(violation) for violation in outcome.violations] == []
+    assert outcome.branches > 30
+    assert outcome.activations >= 4
+
+
+def test_a_share_of_the_seeds_works_in_branches():
+    plans = [draw_plan(seed) for seed in range(SEEDS)]
+    producing = [plan for plan in plans if any(isinstance(job, BranchProducerJob) for job in plan.producers)]
+    consuming = [plan for plan in plans if any(isinstance(job, BranchConsumerJob) for job in plan.consumers)]
+    assert SEEDS // 20 <= len(producing) <= SEEDS // 3
+    assert SEEDS // 20 <= len(consuming) <= SEEDS // 3
