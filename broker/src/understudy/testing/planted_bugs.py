@@ -1,7 +1,7 @@
 """Planted bugs: each breaks one promise of the broker on purpose, and a simulated run must find it.
 
 ``planting`` says what a planted bug is. ``python -m understudy.testing.simulate --plant NAME`` runs seeds with one
-planted. Those of damaged records and of XA branches are in modules of their own.
+planted. Those of nodes, damaged records and XA branches are in modules of their own.
 
 To add one, write a function that takes a ``Patch`` and decorate it with ``planted``; the parametrised
 test in ``tests/simulation/test_planted_bugs.py`` then requires that one of its seeds finds it.
@@ -16,30 +16,23 @@ from typing import Any, cast
 
 from understudy.client.consumer_state import ReceivedMessage
 from understudy.client.failover import Reconnection
-from understudy.errors import StoreBehind
-from understudy.ha import shared_store
-from understudy.ha.shared_store import SharedStorePolicy
-from understudy.ports import FileLock, LogWriter, Timers
+from understudy.ports import LogWriter, Timers
 from understudy.routing.duplicate_ids import DuplicateIdCache
 from understudy.routing.post_office import PostOffice
 from understudy.routing.queue import Queue
 from understudy.session.session import ServerSession
 from understudy.session.transaction import Transaction
-from understudy.store import activation
 from understudy.store.message_store import MessageStore
-from understudy.store.node_lock import NodeLock
 from understudy.store.reference import MessageReference, RunSlice
-from understudy.store.seen import SeenPosition
-from understudy.testing import planted_branch_bugs, planted_damage_bugs  # noqa: F401  # they add theirs to BUGS
-from understudy.testing.cluster import STORE
-from understudy.testing.fault_plan import ACTIVE, Fault, FaultKind
+from understudy.testing import planted_branch_bugs, planted_damage_bugs, planted_node_bugs  # noqa: F401  # for BUGS
+from understudy.testing.fault_plan import Fault, FaultKind
 from understudy.testing.pair_plan import Plan
 from understudy.testing.planting import BUGS as BUGS
 from understudy.testing.planting import Patch, planted, with_faults
 from understudy.testing.shared_store_pair import PairRun
 from understudy.testing.sim_disk import SimLogWriter
-from understudy.testing.sim_loop import SimLoop, SimProcess
-from understudy.testing.sim_storage import ProcessDisk, SharedStorage, StorageConditions
+from understudy.testing.sim_loop import SimLoop
+from understudy.testing.sim_storage import SharedStorage, StorageConditions
 
 # --- nothing confirmed is lost -------------------------------------------------------------------
 
@@ -257,116 +250,11 @@ def _bodies_altered(patch: Patch) -> None:
     old = patch.replace(ReceivedMessage, "body", property(body))
 
 
-# --- one active node, growing epochs -------------------------------------------------------------------
-
-
-class _OpenLock:
-    """A lock that every node gets."""
-
-    def try_acquire(self) -> bool:
-        return True
-
-    def release(self) -> None:
-        pass
-
-    def verify(self) -> bool:
-        return True
-
-
-class _LocklessStorage(SharedStorage):
-    def make_lock(self, process: SimProcess, path: str, disk: ProcessDisk) -> FileLock:
-        return _OpenLock()
+# --- liveness ------------------------------------------------------------------------------------------
 
 
 class _ImpatientRun(PairRun):
     liveness_s = 30.0
-
-
-class _LocklessRun(PairRun):
-    storage_class = _LocklessStorage
-    liveness_s = 30.0
-
-
-@planted("lock-always-granted", promise="at most one node of a pair is active", checks=["two-active"], seeds=range(3))
-def _lock_always_granted(patch: Patch) -> type[PairRun]:
-    """Every node gets the lock of the store."""
-    return _LocklessRun
-
-
-@planted("lost-lease-not-noticed", promise="only one node writes in an epoch", checks=["zombie"], seeds=range(10))
-def _lost_lease_not_noticed(patch: Patch) -> type[PairRun]:
-    """A node that was frozen until its lease ran out goes on as if it still had the lock."""
-    patch.replace(NodeLock, "lost", lambda self: None)
-    patch.replace(SharedStorePolicy, "why_not_confirm", lambda self: None)
-    return with_faults(Fault(0, 3.0, FaultKind.LEASE_LOST, ACTIVE, 2.0, 0.0, 0))
-
-
-@planted("old-proof-of-the-lock", promise="only one node writes in an epoch", checks=["zombie"], seeds=range(1, 6))
-def _old_proof_of_the_lock(patch: Patch) -> type[PairRun]:
-    """A proof of the lock is good for three seconds, so a node that was stopped for less confirms on an old one."""
-    patch.replace(shared_store, "LOCK_PROOF_MS", 3_000)
-    return with_faults(
-        *(Fault(each, 2.0 + 5.0 * each, FaultKind.SHORT_ZOMBIE, ACTIVE, 0.0, each / 2, 0) for each in range(3))
-    )
-
-
-class _RolledBackRun(PairRun):
-    """The store is replaced by an older copy of itself while both nodes are down, and later put back."""
-
-    liveness_s = 30.0
-
-    def __init__(self, plan: Plan, loop: SimLoop) -> None:
-        super().__init__(replace(plan, faults=(), heal_s=14.0), loop)
-        self._expected |= {StoreBehind}
-        volume = self.storage.volume
-        copies: list[Any] = []
-
-        def exchange(place: int) -> None:
-            for name, node in self.cluster.nodes.items():
-                node.down_s = 0.5
-                self.cluster.kill(name)
-            copies.append(volume.copy())
-            volume.replace_files(STORE, copies[place])
-
-        loop.call_later(1.5, lambda: copies.append(volume.copy()))
-        loop.call_later(2.0, lambda: self.cluster.kill("a"))
-        loop.call_later(8.0, lambda: exchange(0))
-        loop.call_later(11.0, lambda: exchange(1))
-
-
-@planted(
-    "store-behind-served", promise="a node with stale data does not become active by itself",
-    checks=["lost", "epoch", "left-over"], seeds=range(3),
-)  # fmt: skip
-def _store_behind_served(patch: Patch) -> type[PairRun]:
-    """A node does not compare its store with what it has seen before, and serves an older copy."""
-    patch.replace(SeenPosition, "check", lambda self, found: None)
-    patch.replace(SeenPosition, "check_epoch", lambda self, names, directory: None)
-    return _RolledBackRun
-
-
-class _ActivationsRun(PairRun):
-    """One node after the other becomes active; there are no clients."""
-
-    async def run(self) -> None:
-        self._working.clear()
-        for name in ("a", "b"):
-            self.cluster.start(name)
-        await asyncio.sleep(3.0)
-        self.cluster.supervised = False
-        self.cluster.kill("a")
-        await asyncio.sleep(5.0)
-        self.cluster.kill("b")
-
-
-@planted("epoch-not-raised", promise="epochs only grow", checks=["epoch"], seeds=range(3))
-def _epoch_not_raised(patch: Patch) -> type[PairRun]:
-    """A node that becomes active takes the epoch of the one before."""
-    old: Callable[[Any], int] = patch.replace(activation, "newest_epoch", lambda names: max(0, old(names) - 1))
-    return _ActivationsRun
-
-
-# --- liveness ------------------------------------------------------------------------------------------
 
 
 @planted(

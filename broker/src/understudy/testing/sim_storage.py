@@ -17,7 +17,7 @@ from typing import Final, TypeVar
 from understudy.ports import Disk, File, FileLock, LogWriter, Timer, Timers
 from understudy.runtime.environment import Environment
 from understudy.runtime.journal_writer import Soon
-from understudy.store.follower import Follower
+from understudy.store.follower import recover
 from understudy.store.state import StoreState
 from understudy.testing.sim_disk import SimLogWriter, SimVolume
 from understudy.testing.sim_environment import SimClock, SimEntropy, SimTimers, Skew
@@ -298,7 +298,7 @@ class SharedStorage:
         self.volume.capacity_bytes = _CAPACITY_BYTES
 
     def log_state(self, directory: str, *, quarantine: bool = False) -> StoreState:
-        """What is in the log, read as an outsider would.
+        """What is in the log, read as a node that starts would; no other node may be writing.
 
         Args:
             directory: Of the journal.
@@ -307,9 +307,6 @@ class SharedStorage:
         Raises:
             StoreError: it cannot be read.
         """
-        follower = Follower(self.volume.disk("auditor"), directory, quarantine=quarantine)
-        # it stops short only where the log changes under its eyes, and nobody writes any more
-        while follower.poll(1 << 30):
-            pass
+        follower = recover(self.volume.disk("auditor"), directory, quarantine=quarantine)
         follower.close()
         return follower.state
