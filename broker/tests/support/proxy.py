@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import select
 import socket
 import struct
 import threading
@@ -55,9 +54,17 @@ class Proxy:
         with socket.create_connection(("127.0.0.1", self.port)):
             self._acceptor.join()
 
-    def wait_for_backlog(self, timeout_s: float) -> bool:
-        """Wait until a connection is in the backlog; False when the time is up. Only after ``stop_accepting``."""
-        return bool(select.select([self._listener], [], [], timeout_s)[0])
+    def take_unanswered(self, request: bytes, timeout_s: float) -> socket.socket:
+        """A connection of the backlog that has sent these bytes. Only after ``stop_accepting``."""
+        self._listener.settimeout(timeout_s)
+        taken, _ = self._listener.accept()
+        taken.settimeout(timeout_s)
+        received = b""
+        while request not in received:
+            data = taken.recv(65536)
+            assert data, f"the connection ended after {received!r}"
+            received += data
+        return taken
 
     def close(self) -> None:
         self._listener.close()
