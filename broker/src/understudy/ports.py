@@ -93,6 +93,13 @@ class File(Protocol):
         """At most ``length`` bytes at ``offset``; short only at the end of the file."""
         ...
 
+    def data_from(self, offset: int) -> int | None:
+        """Where bytes that may differ from zero begin, at ``offset`` or behind it; None: there are none.
+
+        As far as the file system knows; one that does not keep account of unwritten blocks gives ``offset``.
+        """
+        ...
+
     def write(self, offset: int, buffers: Sequence[bytes]) -> None:
         """All buffers, in order, at ``offset``; a short write is completed or raised."""
         ...

@@ -26,10 +26,12 @@ log = logging.getLogger(__name__)
 #: How often a passive node asks for the lock. Polling, never a blocking lock: a blocked request on
 #: a network file system is served late or never (IBM APAR IT43349).
 LOCK_POLL_MS: Final = 100
-#: How often a passive node reads the state of the store while the lock is taken, and how long a backup that found the
-#: store cleanly stopped waits before it looks again. Once the lock is had the state is always read.
+#: How often a passive primary reads the state of the store while the lock is taken, and how long a backup that found
+#: the store cleanly stopped waits before it looks again. A backup reads nothing while the lock is taken: the state
+#: counts once the lock is had, and then it is always read.
 STATE_POLL_MS: Final = 1_000
-#: How often an active backup looks for a primary that wants to come back.
+#: How often an active backup reads the state of the store while another node stands by, to see whether it is a primary
+#: that wants to come back.
 FAILBACK_POLL_MS: Final = 200
 #: How long a returning primary has to claim a store it asked for, once the lock is free.
 FAILBACK_GRACE_MS: Final = 5_000
@@ -282,7 +284,7 @@ class SharedStorePolicy(Machine[State, Event]):
 
     def _poll_as_backup(self) -> None:
         state = self._store_state
-        if self._state_is_due() or state not in (OWNED, WANTED):
+        if state not in (OWNED, WANTED):
             state = self._read_state()
         if state not in (OWNED, WANTED):
             self._later(STATE_POLL_MS if state == STOPPED_CLEANLY else LOCK_POLL_MS, self._poll_as_backup)
@@ -346,16 +348,14 @@ class SharedStorePolicy(Machine[State, Event]):
         if failback_wanted:
             self.fire(Event.FAILBACK_WANTED)
             return
-        watching = self.options.role is Role.BACKUP and self.options.allow_failback
-        self._later(FAILBACK_POLL_MS if watching else LOCK_CHECK_MS, self._check_lock)
+        self._later(FAILBACK_POLL_MS if self._failback_possible() else LOCK_CHECK_MS, self._check_lock)
+
+    def _failback_possible(self) -> bool:
+        may = self.options.role is Role.BACKUP and self.options.allow_failback
+        return may and self._node.peer_is_announced()
 
     def _failback_wanted(self) -> bool:
-        return (
-            self.options.role is Role.BACKUP
-            and self.options.allow_failback
-            and self._lock.read_state() == WANTED
-            and self._node.peer_is_announced()
-        )
+        return self._failback_possible() and self._lock.read_state() == WANTED
 
     # --- yielding and stopping -----------------------------------------------------------------
 

@@ -85,6 +85,18 @@ class RealFile:
                 got += len(data)
             return b"".join(parts)
 
+    def data_from(self, offset: int) -> int | None:
+        with _errors("cannot seek in", self._path):
+            try:
+                # nothing else uses the position of the descriptor
+                return os.lseek(self._descriptor, offset, os.SEEK_DATA)
+            except OSError as error:
+                if error.errno == errno.ENXIO:
+                    return None
+                if error.errno in (errno.EINVAL, errno.EOPNOTSUPP):
+                    return offset
+                raise
+
     def write(self, offset: int, buffers: Sequence[bytes]) -> None:
         # once per batch: no context manager
         try:

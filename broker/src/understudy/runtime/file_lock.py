@@ -26,15 +26,15 @@ _FLOCK: Final = struct.Struct("hhqqi4x")
 assert sys.platform == "linux"
 
 
-#: How often a lock that another holder has is asked for with the same descriptor before the file is opened anew.
-_TRIES_PER_OPEN: Final = 10
+#: How often a lock that another holder has is asked for before the path is compared with the open file.
+_TRIES_PER_LOOK: Final = 30
 
 
 class RealFileLock:
     """An exclusive lock on one file; the file is created if it is missing and never removed.
 
     A lock that is not free is asked for again with the descriptor of the last try: on a network file system that is one
-    request instead of an open, a lock and a close. Every ``_TRIES_PER_OPEN`` tries the path is opened anew, so that a
+    request instead of an open, a lock and a close. Every ``_TRIES_PER_LOOK`` tries the path is looked up, so that a
     file that was replaced is noticed.
     """
 
@@ -51,23 +51,29 @@ class RealFileLock:
         """Of the lock that is held; -1 when none is."""
         self._waiting = -1
         """Of the last try that found the lock taken."""
+        self._waiting_file: tuple[int, int] | None = None
+        """Its device and inode."""
         self._tries = 0
 
     def try_acquire(self) -> bool:
         if self._descriptor >= 0:
             return True
         descriptor, self._waiting = self._waiting, -1
-        if descriptor >= 0 and self._tries >= _TRIES_PER_OPEN:
-            os.close(descriptor)
-            descriptor = -1
-        if descriptor < 0:
+        if descriptor >= 0 and self._tries >= _TRIES_PER_LOOK:
             self._tries = 0
+            if self._file_at_path() != self._waiting_file:
+                os.close(descriptor)
+                descriptor = -1
+        if descriptor < 0:
+            self._tries, self._waiting_file = 0, None
             try:
                 descriptor = self._open() if self._descriptors is None else self._descriptors.with_reserve(self._open)
             except OSError as error:
                 raise DiskFailed(f"cannot open lock file {self.path}: {error.strerror}") from error
         self._tries += 1
         try:
+            if self._waiting_file is None:
+                self._waiting_file = _identity(os.fstat(descriptor))
             fcntl.fcntl(descriptor, _F_OFD_SETLK, _FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0))
         except OSError as error:
             if error.errno in (errno.EAGAIN, errno.EACCES):
@@ -85,6 +91,13 @@ class RealFileLock:
     def _open(self) -> int:
         return os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
 
+    def _file_at_path(self) -> tuple[int, int] | None:
+        """Device and inode; None if the path cannot be looked up."""
+        try:
+            return _identity(os.stat(self.path, follow_symlinks=False))
+        except OSError:
+            return None
+
     def release(self) -> None:
         descriptors, self._descriptor, self._waiting = (self._descriptor, self._waiting), -1, -1
         for descriptor in descriptors:
@@ -99,10 +112,14 @@ class RealFileLock:
             return False
         try:
             mine, there = os.fstat(self._descriptor), os.stat(self.path)
-            if (mine.st_dev, mine.st_ino) != (there.st_dev, there.st_ino) or mine.st_nlink == 0:
+            if _identity(mine) != _identity(there) or mine.st_nlink == 0:
                 return False
             # taking it again changes nothing while it is ours and fails when another process has it
             fcntl.fcntl(self._descriptor, _F_OFD_SETLK, _FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0))
         except OSError:
             return False
         return True
+
+
+def _identity(status: os.stat_result) -> tuple[int, int]:
+    return status.st_dev, status.st_ino

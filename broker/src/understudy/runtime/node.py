@@ -47,6 +47,9 @@ log = logging.getLogger(__name__)
 FOLLOW_POLL_MS: Final = 50
 #: ... and how seldom at most: the time doubles with each poll that finds nothing.
 FOLLOW_IDLE_POLL_MS: Final = 1_000
+#: Once it polls that seldom, so many polls in a row are ``Follower.quiet``, one request on a network file system, as
+#: long as it finds nothing. What only a whole poll finds is therefore found within ten seconds.
+FOLLOW_QUIET_POLLS: Final = 9
 #: After an unreadable store, before following it anew from its beginning.
 FOLLOW_RETRY_MS: Final = 1_000
 #: While another node chooses the node id of a new store: how often and how many times to ask.
@@ -103,6 +106,8 @@ class BrokerNode:
         self._tasks: set[asyncio.Task[None]] = set()
         self._follow_timer: asyncio.TimerHandle | None = None
         self._follow_delay_ms = FOLLOW_POLL_MS
+        self._quiet_polls = 0
+        """In a row."""
         self._disk_timer: asyncio.TimerHandle | None = None
         self.store: MessageStore | None = None
         self._large_writer: TurningLogWriter | None = None
@@ -246,6 +251,13 @@ class BrokerNode:
             self._ended.set_result(error)
 
     def _follow_step(self) -> None:
+        follower = self.follower
+        idle = self._follow_delay_ms == FOLLOW_IDLE_POLL_MS and self._quiet_polls < FOLLOW_QUIET_POLLS
+        if idle and follower is not None and follower.quiet():
+            self._quiet_polls += 1
+            self._follow_timer = self._loop.call_later(FOLLOW_IDLE_POLL_MS / 1000, self._follow_step)
+            return
+        self._quiet_polls = 0
         delay_ms = self._follow_delay_ms = min(2 * self._follow_delay_ms, FOLLOW_IDLE_POLL_MS)
         try:
             if self.follower is None:
@@ -303,8 +315,9 @@ class BrokerNode:
         self._watch.check()
         follower = self.follower or self._watch.follower()
         self.follower = None
-        while follower.poll(FOLLOW_STEP_BYTES) and not follower.caught_up:
-            await asyncio.sleep(0)
+        if not follower.quiet():
+            while follower.poll(FOLLOW_STEP_BYTES) and not follower.caught_up:
+                await asyncio.sleep(0)
         writer = TurningLogWriter(environment.log_writer(self._turn.soon), self._turn, self.policy.why_not_confirm)
         self._large_writer = TurningLogWriter(
             environment.log_writer(self._turn.soon), self._turn, self.policy.why_not_confirm
@@ -358,7 +371,8 @@ class BrokerNode:
         if own is not None:
             self.topology.set_primary(self.store.node_id, own, environment.clock.wall_ms())
         await self._open_acceptors(self.broker)
-        self._check_disk()
+        # soon, not now: the directory of the journal was looked at when the store was activated
+        self._disk_timer = self._loop.call_later(0, self._check_disk)
 
     async def _open_acceptors(self, broker: Broker) -> None:
         descriptors = self.environment.descriptors

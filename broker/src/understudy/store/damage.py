@@ -26,6 +26,7 @@ from typing import Final
 from understudy.kernel import crc32
 from understudy.limits import RECORD_BYTES_MAX
 from understudy.ports import Disk
+from understudy.store.blank_tail import BlankTails
 from understudy.store.log_chain import Link
 from understudy.store.quarantine import KnownDamage, QuarantineEntry, entry_names, read_entries
 from understudy.store.records import HEADER, HEADER_BYTES, SEAL_FIXED_BYTES, RecordType
@@ -264,6 +265,7 @@ class DamageReader:
         self._disk = disk
         self._directory = directory
         self._names: list[str] = []
+        self.blank = BlankTails(disk)
         self.allow = allow
         self.known = KnownDamage()
         self.passed: dict[tuple[int, int], DamagedRecord] = {}
@@ -275,6 +277,7 @@ class DamageReader:
         """Reading begins anew."""
         self.passed.clear()
         self.helps = False
+        self.blank.forget()
 
     def refresh(self) -> None:
         """Look whether the active node has set something aside since."""
@@ -307,7 +310,10 @@ class DamageReader:
         ended = link.end is not None or bool(self._first_sequence(following))
         settled = lock_held or ended
         self.refresh()
-        if not settled and not self.known.touches(cursor.number, cursor.epoch):
+        unnamed = not self.known.touches(cursor.number, cursor.epoch)
+        if unnamed and not settled:
+            return False
+        if unnamed and not ended and self.blank.is_blank(cursor.path, cursor.offset):
             return False
         data = self._read_from(cursor, link)
         passage = find_passage(data, cursor, self.known, lambda: self._first_sequence(following))

@@ -34,19 +34,23 @@ class DiskUsage:
 
     def look(self) -> None:
         """Ask the disks. Raises DiskFailed: one cannot be asked."""
-        self.used_percent = self._used_percent(self.directories[0])
-        problems = (self._problem_of(directory) for directory in self.directories)
+        spaces = [
+            (self._disk.free_bytes(directory), self._disk.total_bytes(directory)) for directory in self.directories
+        ]
+        self.used_percent = _used_percent(*spaces[0])
+        problems = (
+            self._problem_of(directory, *space) for directory, space in zip(self.directories, spaces, strict=True)
+        )
         self.problem = next(filter(None, problems), "")
 
-    def _problem_of(self, directory: str) -> str:
-        free_bytes = self._disk.free_bytes(directory)
+    def _problem_of(self, directory: str, free_bytes: int, total_bytes: int) -> str:
         if free_bytes < self._free_bytes_min:
             return f"{directory}: {free_bytes} bytes free where min-disk-free is {self._free_bytes_min}"
-        percent = self._used_percent(directory)
+        percent = _used_percent(free_bytes, total_bytes)
         if 0 <= self._percent_max < 100 and percent > self._percent_max:
             return f"{directory}: {percent:.1f} % of the disk used where max-disk-usage is {self._percent_max}"
         return ""
 
-    def _used_percent(self, directory: str) -> float:
-        total_bytes = self._disk.total_bytes(directory)
-        return 100 * (total_bytes - self._disk.free_bytes(directory)) / total_bytes if total_bytes else 0.0
+
+def _used_percent(free_bytes: int, total_bytes: int) -> float:
+    return 100 * (total_bytes - free_bytes) / total_bytes if total_bytes else 0.0

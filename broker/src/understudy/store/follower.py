@@ -14,7 +14,8 @@ It begins with the newest snapshot that is whole and fits the log, else with the
 damaged one is said and passed over; so is one that a node wrote which had lost the store, as soon as
 the log shows it (docs/journal-format.md s. 3).
 
-Not here: what the records mean (``state``), which segments count (``log_chain``).
+Not here: what the records mean (``state``), which segments count (``log_chain``), whether the end that was reached
+is the end of the log (``log_end``).
 """
 
 from __future__ import annotations
@@ -23,14 +24,15 @@ import logging
 from contextlib import suppress
 from typing import Final
 
-from understudy.errors import JournalCorrupt, StoreError
+from understudy.errors import DiskFailed, JournalCorrupt, StoreError
 from understudy.ids import NodeId
 from understudy.limits import ID_CACHE_SIZE, RECORD_BYTES_MAX
 from understudy.ports import Disk, File
 from understudy.store.damage import DamageReader
 from understudy.store.log_chain import Chain, Link, read_chain
+from understudy.store.log_end import complaint, judge_beginning, judge_tail, read_range
 from understudy.store.records import HEADER, HEADER_BYTES, SegmentEnd
-from understudy.store.replay import Cursor, Stop, find_later_record, read_frame, replay
+from understudy.store.replay import Cursor, Stop, read_frame, replay
 from understudy.store.segment import HEADER_BLOCK_BYTES, read_header, seed_of, segment_name
 from understudy.store.snapshot import SnapshotHeader, SnapshotLoader, read_snapshot_header, snapshot_names
 from understudy.store.state import StoreState
@@ -166,6 +168,21 @@ class Follower:
                 raise
         raise JournalCorrupt("segments disappear while they are read", file=self._directory, offset=0)
 
+    def quiet(self) -> bool:
+        """Whether nothing follows the last record that was read, as one read of the open segment tells.
+
+        Looks up no name and opens nothing: on a network file system this is one request, where ``poll`` makes some
+        thirty. The writer of the segment is always noticed, a new epoch and news that a mount with cached attributes
+        hides only by ``poll``. False also when there is no open segment, or it cannot be read.
+        """
+        cursor, file = self._cursor, self._file
+        if not self.caught_up or cursor is None or file is None or cursor.sealed is not None:
+            return False
+        try:
+            return not file.read(cursor.offset, HEADER_BYTES).strip(b"\0")
+        except DiskFailed:
+            return False
+
     def finish(self) -> None:
         """Read to the end of the log and decide what its last bytes are. Only with the store's
         lock held: no other node may be writing.
@@ -175,16 +192,29 @@ class Follower:
         """
         self._names = []
         self._settled = True
+        self.damage.blank.forget()
         if not self._confirm_position():
             self._restart()
         try:
             while True:
                 while self.poll(READ_BYTES):
                     continue
-                self._judge_tail()
+                self.torn = None
+                if self._cursor is not None:
+                    behind = self.chain.links[self._index + 1 :]
+                    blank = self.damage.blank.is_blank
+                    self.torn = judge_tail(self._disk, self._directory, self._cursor, self._stop, behind, blank)
                 if not self._refuse_base():
                     break
-            self._judge_beginning()
+            if self._cursor is not None:
+                judge_beginning(
+                    self._directory,
+                    self.state,
+                    self.chain,
+                    self._names,
+                    self._cursor,
+                    from_snapshot=self.base is not None,
+                )
         except JournalCorrupt as error:
             error.hint = self.damage.hint()
             if self.rejected and self.base is None:
@@ -293,7 +323,7 @@ class Follower:
                 return applied
             if link.end is not None:
                 if cursor.offset != link.end:
-                    raise JournalCorrupt(_complaint(cursor), file=cursor.path, offset=cursor.offset)
+                    raise JournalCorrupt(complaint(cursor), file=cursor.path, offset=cursor.offset)
             elif self._stop is not Stop.SEALED:
                 # what cannot be read here is only "not yet" as long as nothing lies behind it
                 self._measure_lag(cursor, self._index + 1)
@@ -384,11 +414,11 @@ class Follower:
         """
         if not cursor.sequence or cursor.offset != HEADER_BLOCK_BYTES:
             return False
-        header = self._read_range(cursor.path, cursor.offset, HEADER_BYTES)
+        header = read_range(self._disk, cursor.path, cursor.offset, HEADER_BYTES)
         length = HEADER.unpack(header)[1] if len(header) == HEADER_BYTES else 0
         if length > RECORD_BYTES_MAX:
             return False
-        frame = read_frame(self._read_range(cursor.path, cursor.offset, length), 0, cursor.offset, cursor.seed)
+        frame = read_frame(read_range(self._disk, cursor.path, cursor.offset, length), 0, cursor.offset, cursor.seed)
         if frame is None or frame.sequence <= cursor.sequence + 1:
             return False
         if self._left_behind == self._names:
@@ -487,7 +517,7 @@ class Follower:
         if read is None:
             return True
         try:
-            data = self._read_range(read.path, read.batch, read.offset - read.batch)
+            data = read_range(self._disk, read.path, read.batch, read.offset - read.batch)
         except FileNotFoundError:
             return False
         at = last = 0
@@ -499,91 +529,6 @@ class Follower:
             at += frame.length if frame is not None else passed
             last = frame.sequence if frame is not None else last + 1
         return at == read.offset - read.batch and last == read.sequence
-
-    def _judge_beginning(self) -> None:
-        """Raise if segments are gone that no TRIM or SEGMENTS_DROP gives up: it was durable before they
-        were removed, so either it is damaged or they are lost.
-        """
-        state, cursor = self.state, self._cursor
-        if cursor is None:
-            return
-        gone = self.chain.trimmed or bool(self.chain.missing)
-        if self.base is None and (state.first_sequence > state.trimmed_to or (gone and not state.sequence)):
-            begins = f"begins with sequence {state.first_sequence}" if state.sequence else "has no valid record"
-            raise JournalCorrupt(
-                f"the log {begins}, but nothing says that what was before may be gone",
-                file=cursor.path if not state.sequence else f"{self._directory}/{self.chain.links[0].name}",
-                offset=HEADER_BLOCK_BYTES,
-            )
-        present = set(self._names)
-        for number, use in state.segments.items():
-            name = segment_name(number, use.epoch)
-            if name not in present:
-                raise JournalCorrupt(
-                    "segment is missing, but nothing says that it may be gone",
-                    file=f"{self._directory}/{name}",
-                    offset=0,
-                )
-
-    def _judge_tail(self) -> None:
-        """Raise unless the log really ends where reading stopped."""
-        self.torn = None
-        cursor = self._cursor
-        if cursor is None:
-            return
-        behind = self.chain.links[self._index + 1 :]
-        if self._stop not in (Stop.SEALED, Stop.CLOSED):
-            self._judge_open_segment(cursor)
-        elif self._stop is Stop.SEALED and not behind:
-            raise JournalCorrupt(
-                "the segment is sealed and the next one is missing", file=cursor.path, offset=cursor.offset
-            )
-        for later in behind:
-            path = f"{self._directory}/{later.name}"
-            data = self._read_range(path, HEADER_BLOCK_BYTES)
-            seed = seed_of(later.number, later.epoch)
-            found = find_later_record(data, HEADER_BLOCK_BYTES, seed, above=cursor.sequence, behind=-1)
-            if found is not None:
-                raise JournalCorrupt(
-                    f"{_complaint(cursor)}: {path} has a later one at offset {found}",
-                    file=cursor.path,
-                    offset=cursor.offset,
-                )
-
-    def _judge_open_segment(self, cursor: Cursor) -> None:
-        file = self._disk.open(cursor.path, read_only=True)
-        try:
-            allocated_bytes = read_header(file, cursor.number, cursor.epoch).allocated_bytes
-            size = file.size()
-        finally:
-            file.close()
-        if size < allocated_bytes:
-            raise JournalCorrupt(
-                f"the file has {size} bytes, {allocated_bytes} were allocated and there is no seal",
-                file=cursor.path,
-                offset=cursor.offset,
-            )
-        data = self._read_range(cursor.path, cursor.offset)
-        torn_bytes = len(data.rstrip(b"\0"))
-        self.torn = (cursor.path, cursor.offset, torn_bytes) if torn_bytes else None
-        found = find_later_record(data, cursor.offset, cursor.seed, above=cursor.sequence, behind=cursor.offset)
-        if found is not None:
-            raise JournalCorrupt(
-                f"{_complaint(cursor)}: a later batch follows at offset {found}",
-                file=cursor.path,
-                offset=cursor.offset,
-            )
-
-    def _read_range(self, path: str, offset: int, length: int | None = None) -> bytes:
-        file = self._disk.open(path, read_only=True)
-        try:
-            return file.read(offset, max(file.size() - offset, 0) if length is None else length)
-        finally:
-            file.close()
-
-
-def _complaint(cursor: Cursor) -> str:
-    return f"record {cursor.sequence + 1} is damaged or missing" if cursor.sequence else "the first record is damaged"
 
 
 def recover(disk: Disk, directory: str, *, node_id: NodeId | None = None, quarantine: bool = False) -> Follower:

@@ -191,6 +191,9 @@ class SegmentFile:
     def read(self, offset: int, length: int) -> bytes:
         return self._file.read(offset, length)
 
+    def data_from(self, offset: int) -> int | None:
+        return self._file.data_from(offset)
+
     def write(self, offset: int, buffers: Sequence[bytes]) -> None:
         """Append; one buffer, because one large crc and one large write release the interpreter. After DiskFull the
         same bytes may be written again.
@@ -290,6 +293,9 @@ class UnsyncedFile:
 
     def read(self, offset: int, length: int) -> bytes:
         return self._file.read(offset, length)
+
+    def data_from(self, offset: int) -> int | None:
+        return self._file.data_from(offset)
 
     def write(self, offset: int, buffers: Sequence[bytes]) -> None:
         self._file.write(offset, buffers)

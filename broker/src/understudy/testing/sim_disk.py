@@ -384,6 +384,14 @@ class SimFile:
         self._check()
         return bytes(self._inode.visible[offset : offset + length])
 
+    def data_from(self, offset: int) -> int | None:
+        self._check()
+        behind = self._inode.visible[offset:]
+        blank_bytes = len(behind) - len(behind.lstrip(b"\0"))
+        if blank_bytes == len(behind):
+            return None
+        return max(offset, (offset + blank_bytes) // SECTOR_BYTES * SECTOR_BYTES)
+
     def write(self, offset: int, buffers: Sequence[bytes]) -> None:
         self._operate("write")
         data = b"".join(buffers)

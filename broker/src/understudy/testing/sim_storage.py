@@ -143,6 +143,10 @@ class ProcessFile:
         self._disk.look()
         return self._inner.read(offset, length)
 
+    def data_from(self, offset: int) -> int | None:
+        self._disk.look()
+        return self._inner.data_from(offset)
+
     def write(self, offset: int, buffers: Sequence[bytes]) -> None:
         length = sum(map(len, buffers))
         self._disk.change(f"write {self.path} {offset}+{length}", lambda: self._inner.write(offset, buffers))

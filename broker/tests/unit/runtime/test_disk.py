@@ -43,6 +43,11 @@ def test_conformance(place: tuple[Disk, str]) -> None:
     file.write(20_000, (b"end",))
     file.allocate(100)
     assert file.read(4, 6) == b"\0abcd\0"
+    assert file.data_from(0) == 0
+    assert 9 <= (file.data_from(9) or 0) <= 20_000
+    assert file.data_from(20_001) == 20_001
+    assert file.data_from(20_003) is None
+    assert file.data_from(30_000) is None
     assert file.size() == 20_003
     file.truncate(7)
     assert file.read(0, 100) == b"\0\0\0\0\0ab"

@@ -39,3 +39,13 @@ def test_the_full_one_is_named(which: str) -> None:
 @pytest.mark.parametrize("percent_max", [-1, 95, 100])
 def test_at_the_limit_or_without_one_there_is_none(percent_max: int) -> None:
     assert problem(Disks(journal=50), percent_max, 50) == ""
+
+
+def test_each_directory_is_asked_once() -> None:
+    disks = Disks(journal=500, paging=500, large=500)
+    asked: list[str] = []
+    free_bytes, total_bytes = disks.free_bytes, disks.total_bytes
+    disks.free_bytes = lambda path: asked.append(f"free {path}") or free_bytes(path)  # type: ignore[method-assign,func-returns-value]
+    disks.total_bytes = lambda path: asked.append(f"total {path}") or total_bytes(path)  # type: ignore[method-assign,func-returns-value]
+    assert problem(disks, 90, 100) == ""
+    assert len(asked) == len(set(asked)) == 6

@@ -7,12 +7,13 @@ import random
 import pytest
 from tests.support.store import DIRECTORY, NODE_ID, Rig, contents_of
 
-from understudy.errors import JournalCorrupt, WrongNode
+from understudy.errors import DiskFailed, JournalCorrupt, WrongNode
 from understudy.ids import NodeId
 from understudy.store.follower import Follower, recover
 from understudy.store.records import RecordType, encode_id
 from understudy.store.replay import find_later_record
 from understudy.store.segment import HEADER_BLOCK_BYTES, frame, parse_name, seed_of
+from understudy.testing.sim_disk import SimDisk, SimFile
 
 
 def catch_up(follower: Follower) -> None:
@@ -91,6 +92,52 @@ def test_a_half_written_record_is_not_yet() -> None:
     file.write(offset, (record,))
     assert follower.poll(1 << 20) == len(record)
     assert follower.state.sequence == sequence + 1
+
+
+def test_quiet_asks_with_one_read_whether_something_follows(monkeypatch: pytest.MonkeyPatch) -> None:
+    rig = active()
+    follower = rig.follower("b")
+    assert not follower.quiet(), "nothing was read yet"
+    catch_up(follower)
+    with monkeypatch.context() as patch:
+        for name in ("open", "list", "exists", "modified_ns"):
+            patch.setattr(SimDisk, name, lambda *_, name=name, **__: pytest.fail(f"{name} was called"))
+        assert follower.quiet()
+        assert follower.quiet()
+    rig.send()
+    rig.settle()
+    assert not follower.quiet()
+    catch_up(follower)
+    assert follower.quiet()
+
+
+def test_quiet_says_nothing_about_an_empty_or_ended_log() -> None:
+    rig = Rig(random.Random(1))
+    follower = rig.follower("b")
+    follower.poll(1 << 20)
+    assert follower.caught_up
+    assert not follower.quiet()
+    rig = active()
+    follower = rig.follower("b")
+    assert rig.store is not None
+    rig.store.close(lambda: None)
+    rig.settle()
+    catch_up(follower)
+    assert not follower.quiet()
+
+
+def test_quiet_is_false_when_the_segment_cannot_be_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    rig = active()
+    follower = rig.follower("b")
+    catch_up(follower)
+
+    def fail(*_: object) -> bytes:
+        raise DiskFailed("stale file handle")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(SimFile, "read", fail)
+        assert not follower.quiet()
+    assert follower.quiet()
 
 
 def test_takeover_reads_only_the_tail() -> None:
