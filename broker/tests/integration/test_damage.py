@@ -5,12 +5,13 @@ from __future__ import annotations
 import re
 import shutil
 import subprocess
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from support.processes import COMMAND, Node, Pair, invoke
+from support.processes import COMMAND, READY_S, Node, Pair, invoke
 from understudy.client.sync import connect
 from understudy.runtime.disk import RealDisk
 from understudy.store.inspect import read_frames
@@ -84,9 +85,12 @@ def test_a_pair_serves_on_over_a_damaged_message(pair: Pair) -> None:
     _, listed = pair.backup.get("/api/v1/quarantine")
     (entry,) = listed["entries"]  # type: ignore[misc]
     assert (entry["queue"], entry["offset"], entry["held"]) == ("q", frame.offset, False)
-    queue = pair.backup.queue("q")
-    assert queue is not None
-    assert (queue["message_count"], queue["delivering_count"]) == (0, 0)
+    # it counts until its entry is on the disk and the log has its end
+    began = time.monotonic()
+    while (queue := pair.backup.queue("q")) is None or queue["message_count"]:
+        assert time.monotonic() - began < READY_S, queue
+        time.sleep(0.02)
+    assert queue["delivering_count"] == 0
     send(pair.backup, 100, 5)
     pair.backup.kill()
     # cold, over the damaged record, without a word

@@ -31,7 +31,7 @@ from understudy.runtime.store_watch import StoreWatch
 from understudy.runtime.turn import Turn, TurningLogWriter, TurningTimers, TurningWorker
 from understudy.security.authorization import SecurityPolicy
 from understudy.session.prefixes import prefixes_of
-from understudy.store.follower import Follower
+from understudy.store.follower import Follower, FollowPace
 from understudy.store.journal import Sync
 from understudy.store.large_messages import LargeMessages
 from understudy.store.message_store import MessageStore
@@ -43,13 +43,6 @@ from understudy.wire.core.transport import TransportConfiguration
 
 log = logging.getLogger(__name__)
 
-#: How often a passive node reads what the active one has written.
-FOLLOW_POLL_MS: Final = 50
-#: ... and how seldom at most: the time doubles with each poll that finds nothing.
-FOLLOW_IDLE_POLL_MS: Final = 1_000
-#: Once it polls that seldom, so many polls in a row are ``Follower.quiet``, one request on a network file system, as
-#: long as it finds nothing. What only a whole poll finds is therefore found within ten seconds.
-FOLLOW_QUIET_POLLS: Final = 9
 #: After an unreadable store, before following it anew from its beginning.
 FOLLOW_RETRY_MS: Final = 1_000
 #: While another node chooses the node id of a new store: how often and how many times to ask.
@@ -105,9 +98,7 @@ class BrokerNode:
         self._activation: asyncio.Task[None] | None = None
         self._tasks: set[asyncio.Task[None]] = set()
         self._follow_timer: asyncio.TimerHandle | None = None
-        self._follow_delay_ms = FOLLOW_POLL_MS
-        self._quiet_polls = 0
-        """In a row."""
+        self._pace = FollowPace()
         self._disk_timer: asyncio.TimerHandle | None = None
         self.store: MessageStore | None = None
         self._large_writer: TurningLogWriter | None = None
@@ -251,22 +242,19 @@ class BrokerNode:
             self._ended.set_result(error)
 
     def _follow_step(self) -> None:
-        follower = self.follower
-        idle = self._follow_delay_ms == FOLLOW_IDLE_POLL_MS and self._quiet_polls < FOLLOW_QUIET_POLLS
-        if idle and follower is not None and follower.quiet():
-            self._quiet_polls += 1
-            self._follow_timer = self._loop.call_later(FOLLOW_IDLE_POLL_MS / 1000, self._follow_step)
-            return
-        self._quiet_polls = 0
-        delay_ms = self._follow_delay_ms = min(2 * self._follow_delay_ms, FOLLOW_IDLE_POLL_MS)
+        delay_ms = self._pace.delay_ms
+        if self._pace.needs_poll(self.follower):
+            delay_ms = self._poll_log()
+        self._follow_timer = self._loop.call_later(delay_ms / 1000, self._follow_step)
+
+    def _poll_log(self) -> int:
+        """Read what the active node has written; milliseconds until the next look."""
         try:
             if self.follower is None:
                 self.follower = self._watch.follower()
-            if self.follower.poll(FOLLOW_STEP_BYTES):
-                delay_ms = self._follow_delay_ms = FOLLOW_POLL_MS
+            self._pace.polled(self.follower.poll(FOLLOW_STEP_BYTES))
             self.following_error = None
-            if not self.follower.caught_up:
-                delay_ms = 0
+            return self._pace.delay_ms if self.follower.caught_up else 0
         except StoreError as error:
             # the store may be in the middle of a change by its owner: say it, start over
             if self.following_error != str(error):
@@ -275,8 +263,7 @@ class BrokerNode:
             if self.follower is not None:
                 self.follower.close()
                 self.follower = None
-            delay_ms = FOLLOW_RETRY_MS
-        self._follow_timer = self._loop.call_later(delay_ms / 1000, self._follow_step)
+            return FOLLOW_RETRY_MS
 
     # --- ActivationPort: active ----------------------------------------------------------------
 

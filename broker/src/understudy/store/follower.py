@@ -45,6 +45,13 @@ READ_BYTES: Final = 4 * 1024 * 1024
 _READ_BYTES_MIN: Final = 4096
 #: How often the log may change under our eyes while one poll tries to read it.
 _ATTEMPTS: Final = 8
+#: How often a passive node reads what the active one has written.
+FOLLOW_POLL_MS: Final = 50
+#: ... and how seldom at most: the time doubles with each poll that finds nothing.
+FOLLOW_IDLE_POLL_MS: Final = 1_000
+#: Once it polls that seldom, so many looks in a row are ``Follower.quiet``, one request on a network file system, as
+#: long as it finds nothing. What only a whole poll finds is therefore found within ten seconds.
+FOLLOW_QUIET_LOOKS: Final = 9
 
 
 class Follower:
@@ -529,6 +536,30 @@ class Follower:
             at += frame.length if frame is not None else passed
             last = frame.sequence if frame is not None else last + 1
         return at == read.offset - read.batch and last == read.sequence
+
+
+class FollowPace:
+    """When a passive node looks at its log again, and whether a quick look is enough."""
+
+    def __init__(self) -> None:
+        """Begins as if something had been found."""
+        self.delay_ms = FOLLOW_POLL_MS
+        """Time until the next look."""
+        self._quiet_looks = 0
+        """In a row."""
+
+    def needs_poll(self, follower: Follower | None) -> bool:
+        """Whether the log must be polled now; False: a quick look has shown that nothing was written."""
+        idle = self.delay_ms == FOLLOW_IDLE_POLL_MS and self._quiet_looks < FOLLOW_QUIET_LOOKS
+        if idle and follower is not None and follower.quiet():
+            self._quiet_looks += 1
+            return False
+        self._quiet_looks = 0
+        return True
+
+    def polled(self, applied_bytes: int) -> None:
+        """A poll has applied so many bytes."""
+        self.delay_ms = FOLLOW_POLL_MS if applied_bytes else min(2 * self.delay_ms, FOLLOW_IDLE_POLL_MS)
 
 
 def recover(disk: Disk, directory: str, *, node_id: NodeId | None = None, quarantine: bool = False) -> Follower:
