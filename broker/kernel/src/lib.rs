@@ -10,6 +10,9 @@ use pyo3::prelude::*;
 
 mod bytes;
 mod crc;
+mod deliveries;
+mod frames;
+mod log;
 mod records;
 
 /// Version of the functions below; equal to `INTERFACE` in `understudy/kernel/__init__.py`. It changes whenever the
@@ -25,5 +28,13 @@ fn understudy_kernel(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(crc::crc32_combine, module)?)?;
     module.add_function(wrap_pyfunction!(records::digest_records, module)?)?;
     module.add_function(wrap_pyfunction!(records::scan, module)?)?;
+    module.add_class::<frames::Sends>()?;
+    module.add_function(wrap_pyfunction!(frames::split_sends, module)?)?;
+    module.add_function(wrap_pyfunction!(frames::constants, module)?)?;
+    module.add_class::<log::Run>()?;
+    module.add_function(wrap_pyfunction!(log::append_sends, module)?)?;
+    module.add_function(wrap_pyfunction!(log::keep_sends, module)?)?;
+    module.add_function(wrap_pyfunction!(deliveries::confirms, module)?)?;
+    module.add_function(wrap_pyfunction!(deliveries::acknowledge_record, module)?)?;
     Ok(())
 }

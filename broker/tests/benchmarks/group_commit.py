@@ -31,7 +31,7 @@ from rich.console import Console
 from rich.table import Table
 
 from understudy.ids import NodeId
-from understudy.kernel.frames import Sends, split_sends
+from understudy.kernel import Sends, split_sends
 from understudy.message import Message
 from understudy.ports import File
 from understudy.runtime import interpreter

@@ -16,7 +16,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from support.sends import sends_of
-from understudy.kernel.log import LogPosition, append_sends, keep_sends
+from understudy.kernel import LogPosition, append_sends, keep_sends
 from understudy.message import LargeMessage, Message
 from understudy.routing import waiting
 from understudy.routing.waiting import Waiting

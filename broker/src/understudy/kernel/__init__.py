@@ -20,6 +20,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Final, Literal
 
 from understudy.errors import ConfigError
+from understudy.kernel.log import RECORD_HEAD_BYTES, LogPosition
 
 #: Version of the functions; ``INTERFACE`` in ``broker/kernel/src/lib.rs`` must be equal. It changes whenever the
 #: arguments or the result of a function change.
@@ -27,7 +28,19 @@ INTERFACE: Final = 1
 #: Environment variable that forces a kernel.
 VARIABLE: Final = "UNDERSTUDY_KERNEL"
 #: What the native module must have.
-FUNCTIONS: Final = ("crc32", "crc32_combine", "digest_records", "scan")
+FUNCTIONS: Final = (
+    "Run",
+    "Sends",
+    "acknowledge_record",
+    "append_sends",
+    "confirms",
+    "crc32",
+    "crc32_combine",
+    "digest_records",
+    "keep_sends",
+    "scan",
+    "split_sends",
+)
 
 Kernel = Literal["python", "native"]
 
@@ -85,21 +98,45 @@ WHY: Final = _chosen[1]
 
 if TYPE_CHECKING or ACTIVE == "python":
     from understudy.kernel.crc import crc32, crc32_combine
+    from understudy.kernel.deliveries import acknowledge_record, confirms
+    from understudy.kernel.frames import Sends, split_sends
+    from understudy.kernel.log import Run, append_sends, keep_sends
     from understudy.kernel.records import digest_records, scan
 else:
-    from understudy_kernel import crc32, crc32_combine, digest_records, scan
+    from understudy_kernel import (
+        Run,
+        Sends,
+        acknowledge_record,
+        append_sends,
+        confirms,
+        crc32,
+        crc32_combine,
+        digest_records,
+        keep_sends,
+        scan,
+        split_sends,
+    )
 
 __all__ = [
     "ACTIVE",
     "FUNCTIONS",
     "INTERFACE",
+    "RECORD_HEAD_BYTES",
     "VARIABLE",
     "WHY",
     "Kernel",
+    "LogPosition",
+    "Run",
+    "Sends",
+    "acknowledge_record",
+    "append_sends",
     "choose",
+    "confirms",
     "crc32",
     "crc32_combine",
     "digest_records",
+    "keep_sends",
     "load_native",
     "scan",
+    "split_sends",
 ]

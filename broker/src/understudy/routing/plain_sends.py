@@ -13,8 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final
 
-from understudy.kernel.frames import Sends
-from understudy.kernel.log import keep_sends
+from understudy.kernel import Sends, keep_sends
 from understudy.routing.duplicate_ids import DuplicateIdCache
 from understudy.store.reference import RunSlice
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from understudy.config.model import AddressFullPolicy, Permission
 from understudy.errors import AddressNotFound, BrokerError, IllegalState, LimitExceeded
-from understudy.kernel.frames import Sends
+from understudy.kernel import Sends
 from understudy.limits import PRODUCERS_PER_SESSION_MAX
 from understudy.message import Message
 from understudy.routing.configuration import split_fqqn

@@ -7,8 +7,7 @@ What ``MessageStore.store_message`` does for any message, done for several that 
 
 from __future__ import annotations
 
-from understudy.kernel.frames import Sends
-from understudy.kernel.log import RECORD_HEAD_BYTES, LogPosition, Run, append_sends
+from understudy.kernel import RECORD_HEAD_BYTES, LogPosition, Run, Sends, append_sends
 from understudy.store.journal import Journal
 from understudy.store.operation_context import OperationContext
 from understudy.store.state import StoreState

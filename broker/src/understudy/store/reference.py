@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import NewType, overload
 
-from understudy.kernel.log import Run
+from understudy.kernel import Run
 from understudy.message import Message
 
 Location = NewType("Location", int)

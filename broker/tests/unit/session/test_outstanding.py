@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from support.sends import sends_of
-from understudy.kernel.log import keep_sends
+from understudy.kernel import keep_sends
 from understudy.message import Message
 from understudy.session.outstanding import Outstanding
 from understudy.store.reference import MessageReference, RunSlice

@@ -21,7 +21,7 @@ from functools import partial
 from typing import ClassVar, Final, Literal, NamedTuple, Protocol
 
 from understudy.errors import LimitExceeded, LocalProtocolError, RemoteProtocolError, UnsupportedPacket
-from understudy.kernel.frames import Sends, split_sends
+from understudy.kernel import Sends, split_sends
 from understudy.limits import FRAME_BYTES_BEFORE_LOGIN_MAX, FRAME_BYTES_MAX, FRAME_COST
 from understudy.message import Message
 from understudy.wire.buffer import Reader, Writer

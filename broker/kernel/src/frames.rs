@@ -1,0 +1,659 @@
+//! SESS_SEND frames as columns over the bytes that were read. Twin, and the description of arguments and results:
+//! `understudy/kernel/frames.py`.
+
+use std::mem;
+use std::sync::{Mutex, PoisonError};
+
+use pyo3::exceptions::PyIndexError;
+use pyo3::prelude::*;
+use pyo3::types::{PyBytes, PyDict, PyList, PyString, PyTuple};
+
+use crate::log::{RECEIVE_OVERHEAD_BYTES, RECORD_HEAD_BYTES};
+
+/// Bytes of a frame before its message: length, type, channel.
+const HEAD_BYTES: usize = 13;
+/// Bytes of a frame after its message: whether it requires a response, correlation id, sender.
+const TAIL_BYTES: usize = 13;
+/// The field that says where a body ends counts from the start of a frame header that is no longer sent.
+const BODY_END_BIAS: i64 = 13;
+
+/// Limits of `understudy/limits.py`; a test compares them.
+const NAME_UNITS_MAX: usize = 4096;
+const STRING_UNITS_MAX: usize = 1024 * 1024;
+const PROPERTIES_MAX: i32 = 16 * 1024;
+const DUPLICATE_ID_BYTES_MAX: usize = 1024;
+
+/// Names of `understudy/kernel/names.py`; a test compares them.
+const ROUTING_TYPE: &str = "_AMQ_ROUTING_TYPE";
+const DUPLICATE_ID: &str = "_AMQ_DUPL_ID";
+const SCHEDULED_DELIVERY: &str = "_AMQ_SCHED_DELIVERY";
+const GROUP_ID: &str = "_AMQ_GROUP_ID";
+const RESERVED_PREFIXES: [&str; 8] = [
+    "_AMQ_ORIG_",
+    "_AMQ_ACTUAL_EXPIRY",
+    "_AMQ_INGRESS_TIMESTAMP",
+    "_AMQ_VALIDATED_USER",
+    "_AMQ_ROUTE_TO",
+    "_AMQ_ACK_ROUTE_TO",
+    "_AMQ_SCALEDOWN_TO",
+    "_hornetq.forced.delivery.seq",
+];
+/// Every name above begins with it. UTF-16.
+const MARK: [u8; 2] = [b'_', 0];
+
+/// Traits of a message, in one integer; see the twin.
+const DURABLE: u32 = 1;
+/// It has an expiration, or a property that the ordinary way of a message does not handle.
+const SPECIAL: u32 = 2;
+const GROUPED: u32 = 4;
+const PRIORITY_SHIFT: u32 = 3;
+/// Nine bits: 0, or the routing type of the property plus one.
+const ROUTING_SHIFT: u32 = 7;
+const ROUTING_MASK: u32 = 511;
+/// From here on: bytes of the duplicate id; 0: it has none.
+const DUPLICATE_SHIFT: u32 = 16;
+/// What neighbours must have in common.
+const ALIKE: u32 = DURABLE | 15 << PRIORITY_SHIFT | u32::MAX << DUPLICATE_SHIFT;
+const PRIORITY_MAX: u8 = 9;
+
+const NULL: u8 = 0;
+const BOOLEAN: u8 = 2;
+const BYTE: u8 = 3;
+const BYTES: u8 = 4;
+const SHORT: u8 = 5;
+const INT: u8 = 6;
+const LONG: u8 = 7;
+const FLOAT: u8 = 8;
+const DOUBLE: u8 = 9;
+const STRING: u8 = 10;
+const CHAR: u8 = 11;
+
+/// Address of a message that names none.
+const NO_ADDRESS: u32 = u32::MAX;
+/// How many addresses of a batch, counted from the last one, are compared with the next one.
+const ADDRESSES_COMPARED: usize = 4;
+/// Addresses remembered from one call to the next, each at the place of its hash: a power of two.
+const KNOWN_MAX: usize = 1024;
+/// Longest address remembered. Bytes.
+const KNOWN_BYTES_MAX: usize = 512;
+
+/// Values in the order in which they were added. A single one needs no memory of its own.
+pub enum Column<T> {
+    /// Exactly one.
+    One(T),
+    /// None or several.
+    More(Vec<T>),
+}
+
+impl<T> Column<T> {
+    /// None yet.
+    pub const fn new() -> Self {
+        Column::More(Vec::new())
+    }
+
+    /// Add a value. `expected` is how many there will be, for the memory to take.
+    pub fn push(&mut self, value: T, expected: usize) {
+        match self {
+            Column::More(values) if values.is_empty() => *self = Column::One(value),
+            Column::More(values) => values.push(value),
+            Column::One(_) => {
+                let mut values = Vec::with_capacity(expected.max(2));
+                if let Column::One(first) = mem::replace(self, Column::new()) {
+                    values.push(first);
+                }
+                values.push(value);
+                *self = Column::More(values);
+            }
+        }
+    }
+
+    /// All of them.
+    pub fn as_slice(&self) -> &[T] {
+        match self {
+            Column::One(value) => std::slice::from_ref(value),
+            Column::More(values) => values,
+        }
+    }
+}
+
+/// Where a message lies in the data, and what it is.
+#[derive(Clone, Copy)]
+pub struct Row {
+    /// Offset of the message.
+    pub start: usize,
+    /// Offset of its message id.
+    pub header: usize,
+    /// Offset of its end.
+    pub stop: usize,
+    correlation_id: i64,
+    /// Index in `Sends::addresses`, or `NO_ADDRESS`. Neighbours of the same address have the same index.
+    address: u32,
+    traits: u32,
+    /// Offset of its duplicate id in `Sends::duplicates`.
+    duplicate: usize,
+}
+
+impl Row {
+    /// Bytes of its duplicate id; 0: it has none.
+    pub fn duplicate_bytes(&self) -> usize {
+        (self.traits >> DUPLICATE_SHIFT) as usize
+    }
+
+    /// 0 to 9.
+    pub fn priority(&self) -> u8 {
+        (self.traits >> PRIORITY_SHIFT & 15) as u8
+    }
+}
+
+/// The messages of neighbouring SESS_SEND frames, a row each. Made by `split_sends`; never changes.
+#[pyclass(frozen, module = "understudy_kernel")]
+pub struct Sends {
+    /// What was read.
+    #[pyo3(get)]
+    data: Py<PyBytes>,
+    /// Offset in `data` after the last frame.
+    #[pyo3(get)]
+    end: usize,
+    /// Of each of them.
+    #[pyo3(get)]
+    requires_response: bool,
+    #[pyo3(get)]
+    correlation_ids: Py<PyList>,
+    rows: Column<Row>,
+    addresses: Column<Py<PyString>>,
+    /// The duplicate ids, one behind the other.
+    duplicates: Vec<u8>,
+}
+
+fn no_row(row: usize) -> PyErr {
+    PyIndexError::new_err(format!("row {}", row))
+}
+
+impl Sends {
+    /// What was read.
+    pub fn bytes<'a>(&'a self, py: Python<'a>) -> &'a [u8] {
+        self.data.as_bytes(py)
+    }
+
+    /// A row. Raises `IndexError`.
+    pub fn row(&self, row: usize) -> PyResult<&Row> {
+        self.rows.as_slice().get(row).ok_or_else(|| no_row(row))
+    }
+
+    /// The duplicate id of a row; empty: it has none.
+    pub fn duplicate(&self, row: &Row) -> &[u8] {
+        &self.duplicates[row.duplicate..row.duplicate + row.duplicate_bytes()]
+    }
+
+    /// Those of `count` rows from `row` on that there are.
+    pub fn rows(&self, row: usize, count: usize) -> &[Row] {
+        let rows = self.rows.as_slice();
+        let begin = row.min(rows.len());
+        &rows[begin..begin + count.min(rows.len() - begin)]
+    }
+}
+
+/// Whether any of these messages belongs to a message group.
+pub fn any_grouped(rows: &[Row]) -> bool {
+    rows.iter().any(|row| row.traits & GROUPED != 0)
+}
+
+#[pymethods]
+impl Sends {
+    /// Messages.
+    #[getter]
+    fn count(&self) -> usize {
+        self.rows.as_slice().len()
+    }
+
+    /// Where the message goes; None if it names no address.
+    fn address(&self, py: Python<'_>, row: usize) -> PyResult<Option<Py<PyString>>> {
+        let index = self.row(row)?.address as usize;
+        Ok(self
+            .addresses
+            .as_slice()
+            .get(index)
+            .map(|address| address.clone_ref(py)))
+    }
+
+    /// Whether the message survives a crash.
+    fn durable(&self, row: usize) -> PyResult<bool> {
+        Ok(self.row(row)?.traits & DURABLE != 0)
+    }
+
+    /// 0 to 9.
+    fn priority(&self, row: usize) -> PyResult<u8> {
+        Ok(self.row(row)?.priority())
+    }
+
+    /// The key by which an address detects that the message is sent again; see the twin.
+    fn duplicate_id<'py>(&self, py: Python<'py>, row: usize) -> Bound<'py, PyBytes> {
+        match self.rows.as_slice().get(row) {
+            Some(row) => PyBytes::new(py, self.duplicate(row)),
+            None => PyBytes::new(py, b""),
+        }
+    }
+
+    /// The message as its client encoded it.
+    fn encoded<'py>(&self, py: Python<'py>, row: usize) -> PyResult<Bound<'py, PyBytes>> {
+        let row = self.row(row)?;
+        Ok(PyBytes::new(py, &self.bytes(py)[row.start..row.stop]))
+    }
+
+    /// Bytes of the message.
+    fn size(&self, row: usize) -> PyResult<usize> {
+        let row = self.row(row)?;
+        Ok(row.stop - row.start)
+    }
+
+    /// How many messages from `row` on can be taken together; see the twin.
+    fn alike(&self, row: usize, bytes_max: usize, routing_type: u32) -> PyResult<usize> {
+        let first = self.row(row)?;
+        let kind = first.traits & ALIKE;
+        let wanted = routing_type.saturating_add(1);
+        let taken = self.rows(row, usize::MAX).iter().take_while(|each| {
+            let routing = each.traits >> ROUTING_SHIFT & ROUTING_MASK;
+            each.traits & (ALIKE | SPECIAL) == kind
+                && (routing == 0 || routing == wanted)
+                && each.stop - each.start <= bytes_max
+                && each.address == first.address
+        });
+        Ok(taken.count())
+    }
+
+    /// Whether any of these messages belongs to a message group.
+    fn grouped(&self, row: usize, count: usize) -> bool {
+        any_grouped(self.rows(row, count))
+    }
+
+    /// Offsets in `data` of these messages: start, message id, end.
+    fn extents(&self, row: usize, count: usize) -> Vec<(usize, usize, usize)> {
+        self.rows(row, count)
+            .iter()
+            .map(|each| (each.start, each.header, each.stop))
+            .collect()
+    }
+}
+
+fn i32_at(data: &[u8], at: usize) -> Option<i32> {
+    let mut bytes = [0; 4];
+    bytes.copy_from_slice(data.get(at..at + 4)?);
+    Some(i32::from_be_bytes(bytes))
+}
+
+/// A length. None: it is cut off or negative.
+fn length_at(data: &[u8], at: usize) -> Option<usize> {
+    usize::try_from(i32_at(data, at)?).ok()
+}
+
+/// What is in a message; offsets count from its start.
+struct Parsed {
+    header: usize,
+    address: Option<(usize, usize)>,
+    traits: u32,
+    duplicate: Option<Duplicate>,
+}
+
+/// The value of a duplicate id.
+struct Duplicate {
+    begin: usize,
+    end: usize,
+    is_text: bool,
+}
+
+/// None: it is malformed.
+fn parse(message: &[u8]) -> Option<Parsed> {
+    let size = message.len();
+    let header = usize::try_from(i64::from(i32_at(message, 0)?) + 4 - BODY_END_BIAS).ok()?;
+    if header < 4 || header + 9 > size {
+        return None;
+    }
+    let mut offset = header + 9;
+    let mut address = None;
+    if message[header + 8] != 0 {
+        let length = length_at(message, offset)?;
+        let begin = offset + 4;
+        offset = begin + length;
+        if offset > size || length % 2 != 0 || length > 2 * NAME_UNITS_MAX {
+            return None;
+        }
+        address = Some((begin, offset));
+    }
+    // user id
+    offset += if *message.get(offset)? == 0 { 1 } else { 17 };
+    // type, durable, expiration, timestamp, priority
+    let block = offset + 19;
+    if block >= size {
+        return None;
+    }
+    let priority = message[offset + 18];
+    if priority > PRIORITY_MAX {
+        return None;
+    }
+    let mut traits = u32::from(priority) << PRIORITY_SHIFT;
+    if message[offset + 1] != 0 {
+        traits |= DURABLE;
+    }
+    if message[offset + 2..offset + 10].iter().any(|&byte| byte != 0) {
+        traits |= SPECIAL;
+    }
+    let mut duplicate = None;
+    if message[block] != 0 {
+        let (found, key) = walk(message, block)?;
+        traits |= found;
+        duplicate = key;
+    } else if block + 1 != size {
+        return None;
+    }
+    Some(Parsed {
+        header,
+        address,
+        traits,
+        duplicate,
+    })
+}
+
+/// Traits that the property block at `at`, whose flag is set, gives its message, and the duplicate id. None: the block is
+/// malformed. Refuses what `Properties.decode` refuses, and nothing else.
+fn walk(message: &[u8], at: usize) -> Option<(u32, Option<Duplicate>)> {
+    let end = message.len();
+    let count = i32_at(message, at + 1)?;
+    if !(0..=PROPERTIES_MAX).contains(&count) {
+        return None;
+    }
+    let mut offset = at + 5;
+    let mut traits = 0;
+    let mut routing = 0;
+    let mut duplicate = None;
+    for _ in 0..count {
+        let length = length_at(message, offset)?;
+        let start = offset + 4;
+        let stop = start + length;
+        if stop >= end || length % 2 != 0 || length > 2 * STRING_UNITS_MAX {
+            return None;
+        }
+        let tag = message[stop];
+        offset = stop + 1;
+        let size = match tag {
+            NULL => 0,
+            BOOLEAN | BYTE => 1,
+            SHORT | CHAR => 2,
+            INT | FLOAT => 4,
+            LONG | DOUBLE => 8,
+            STRING | BYTES => {
+                let size = length_at(message, offset)?;
+                if tag == STRING && (size % 2 != 0 || size > 2 * STRING_UNITS_MAX) {
+                    return None;
+                }
+                offset += 4;
+                size
+            }
+            _ => return None,
+        };
+        if size > end - offset {
+            return None;
+        }
+        let name = &message[start..stop];
+        if name.starts_with(&MARK) {
+            if is_name(name, ROUTING_TYPE) {
+                if tag == BYTE {
+                    routing = u32::from(message[offset]) + 1;
+                } else {
+                    traits |= SPECIAL;
+                }
+            } else if is_name(name, GROUP_ID) {
+                traits |= GROUPED;
+            } else if is_name(name, DUPLICATE_ID) {
+                if (tag == STRING || tag == BYTES) && size > 0 {
+                    duplicate = Some(Duplicate {
+                        begin: offset,
+                        end: offset + size,
+                        is_text: tag == STRING,
+                    });
+                } else {
+                    duplicate = None;
+                    traits |= SPECIAL;
+                }
+            } else if is_special(name) {
+                traits |= SPECIAL;
+            }
+        }
+        offset += size;
+    }
+    if offset != end {
+        return None;
+    }
+    Some((traits | routing << ROUTING_SHIFT, duplicate))
+}
+
+/// Append a duplicate id as `routing.duplicate_ids` keeps it: a text in UTF-8. False: it is too long.
+fn keep_duplicate(duplicates: &mut Vec<u8>, value: &[u8], is_text: bool) -> bool {
+    if !is_text {
+        if value.len() <= DUPLICATE_ID_BYTES_MAX {
+            duplicates.extend_from_slice(value);
+        }
+        return value.len() <= DUPLICATE_ID_BYTES_MAX;
+    }
+    // a unit takes one byte or more
+    if value.len() > 2 * DUPLICATE_ID_BYTES_MAX {
+        return false;
+    }
+    let begin = duplicates.len();
+    for unit in char::decode_utf16(units(value)) {
+        match unit {
+            Ok(character) => duplicates.extend_from_slice(character.encode_utf8(&mut [0; 4]).as_bytes()),
+            Err(error) => {
+                // as the error handler surrogatepass of Python encodes it
+                let unit = error.unpaired_surrogate();
+                duplicates.push(0xE0 | (unit >> 12) as u8);
+                duplicates.push(0x80 | (unit >> 6 & 0x3F) as u8);
+                duplicates.push(0x80 | (unit & 0x3F) as u8);
+            }
+        }
+    }
+    if duplicates.len() - begin > DUPLICATE_ID_BYTES_MAX {
+        duplicates.truncate(begin);
+        return false;
+    }
+    true
+}
+
+/// The units of little-endian UTF-16.
+fn units(raw: &[u8]) -> impl Iterator<Item = u16> + '_ {
+    raw.chunks_exact(2).map(|unit| u16::from_le_bytes([unit[0], unit[1]]))
+}
+
+/// Whether a name in UTF-16 is this ASCII text.
+fn is_name(name: &[u8], text: &str) -> bool {
+    name.len() == 2 * text.len() && begins_with(name, text)
+}
+
+fn begins_with(name: &[u8], text: &str) -> bool {
+    let mut units = name.chunks_exact(2);
+    text.bytes().all(|byte| units.next() == Some(&[byte, 0]))
+}
+
+/// Whether a property of this name is more than the ordinary way of a message handles.
+fn is_special(name: &[u8]) -> bool {
+    is_name(name, SCHEDULED_DELIVERY) || RESERVED_PREFIXES.iter().any(|prefix| begins_with(name, prefix))
+}
+
+/// The SESS_SEND frame at `start` and those of the same channel that follow it; see the twin.
+#[pyfunction]
+#[pyo3(signature = (data, start, limit_bytes, count_max))]
+pub fn split_sends(
+    data: &Bound<'_, PyBytes>,
+    start: usize,
+    limit_bytes: usize,
+    count_max: usize,
+) -> PyResult<Option<Sends>> {
+    let py = data.py();
+    let bytes = data.as_bytes();
+    if start > bytes.len() || bytes.len() - start < HEAD_BYTES {
+        return Ok(None);
+    }
+    let head = &bytes[start + 4..start + HEAD_BYTES];
+    let mut rows = Column::new();
+    let mut addresses: Column<(usize, usize)> = Column::new();
+    let mut duplicates = Vec::new();
+    let mut requires_response = false;
+    let mut offset = start;
+    let mut left = count_max;
+    while left > 0 && bytes.get(offset + 4..offset + HEAD_BYTES) == Some(head) {
+        // as long as the smallest frame: the rest is compared without a sign
+        let size = match length_at(bytes, offset) {
+            Some(length) => length + 4,
+            None => break,
+        };
+        if size > bytes.len() - offset || size > limit_bytes || size < HEAD_BYTES + TAIL_BYTES {
+            break;
+        }
+        let end = offset + size;
+        let (begin, stop) = (offset + HEAD_BYTES, end - TAIL_BYTES);
+        let flag = bytes[stop] != 0;
+        if offset == start {
+            requires_response = flag;
+        } else if flag != requires_response {
+            break;
+        }
+        let message = &bytes[begin..stop];
+        let parsed = match parse(message) {
+            Some(parsed) => parsed,
+            None => break,
+        };
+        let expected = left.min((bytes.len() - start) / size + 1);
+        let address = match parsed.address {
+            Some((first, last)) => place_of(&mut addresses, bytes, (begin + first, begin + last)),
+            None => NO_ADDRESS,
+        };
+        let mut traits = parsed.traits;
+        let duplicate = duplicates.len();
+        if let Some(Duplicate { begin, end, is_text }) = parsed.duplicate {
+            traits |= if keep_duplicate(&mut duplicates, &message[begin..end], is_text) {
+                ((duplicates.len() - duplicate) as u32) << DUPLICATE_SHIFT
+            } else {
+                SPECIAL
+            };
+        }
+        let mut correlation_id = [0; 8];
+        correlation_id.copy_from_slice(&bytes[stop + 1..stop + 9]);
+        let row = Row {
+            start: begin,
+            header: begin + parsed.header,
+            stop,
+            correlation_id: i64::from_be_bytes(correlation_id),
+            address,
+            traits,
+            duplicate,
+        };
+        rows.push(row, expected);
+        offset = end;
+        left -= 1;
+    }
+    let found = rows.as_slice();
+    if found.is_empty() {
+        return Ok(None);
+    }
+    let correlation_ids = PyList::new(py, found.iter().map(|row| row.correlation_id))?.unbind();
+    let mut texts = Column::new();
+    let ranges = addresses.as_slice();
+    for &(first, last) in ranges {
+        texts.push(text_of(py, &bytes[first..last])?, ranges.len());
+    }
+    let data = data.clone().unbind();
+    Ok(Some(Sends {
+        data,
+        end: offset,
+        requires_response,
+        correlation_ids,
+        rows,
+        addresses: texts,
+        duplicates,
+    }))
+}
+
+/// The index of an address in the addresses of a batch, which gets it if it is not among the last ones.
+fn place_of(addresses: &mut Column<(usize, usize)>, bytes: &[u8], range: (usize, usize)) -> u32 {
+    let known = addresses.as_slice();
+    let raw = &bytes[range.0..range.1];
+    for (index, &(first, last)) in known.iter().enumerate().rev().take(ADDRESSES_COMPARED) {
+        if bytes[first..last] == *raw {
+            return index as u32;
+        }
+    }
+    let index = known.len() as u32;
+    addresses.push(range, 0);
+    index
+}
+
+struct Known {
+    raw: Vec<u8>,
+    text: Py<PyString>,
+}
+
+/// Addresses repeat from call to call: these need not be decoded, and their strings have their hashes already.
+static KNOWN: Mutex<Vec<Option<Known>>> = Mutex::new(Vec::new());
+
+/// The string of an address. The lock is never held while Python runs.
+fn text_of(py: Python<'_>, raw: &[u8]) -> PyResult<Py<PyString>> {
+    if raw.len() > KNOWN_BYTES_MAX {
+        return Ok(decode(py, raw)?.unbind());
+    }
+    let slot = slot_of(raw);
+    if let Some(Some(known)) = KNOWN.lock().unwrap_or_else(PoisonError::into_inner).get(slot) {
+        if known.raw == raw {
+            return Ok(known.text.clone_ref(py));
+        }
+    }
+    let text = decode(py, raw)?.unbind();
+    let fresh = Known {
+        raw: raw.to_vec(),
+        text: text.clone_ref(py),
+    };
+    let former = {
+        let mut known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
+        if known.is_empty() {
+            known.resize_with(KNOWN_MAX, || None);
+        }
+        known[slot].replace(fresh)
+    };
+    drop(former);
+    Ok(text)
+}
+
+/// Where an address is remembered. A peer that chooses addresses of the same slot only makes them be decoded again.
+fn slot_of(raw: &[u8]) -> usize {
+    let mut hash = raw.len() as u64;
+    for chunk in raw.chunks(8) {
+        let mut bytes = [0; 8];
+        bytes[..chunk.len()].copy_from_slice(chunk);
+        hash = (hash.rotate_left(5) ^ u64::from_le_bytes(bytes)).wrapping_mul(0x517c_c1b7_2722_0a95);
+    }
+    (hash >> 32) as usize % KNOWN_MAX
+}
+
+/// Little-endian UTF-16 as a string; surrogates without their other half are kept.
+fn decode<'py>(py: Python<'py>, raw: &[u8]) -> PyResult<Bound<'py, PyString>> {
+    if let Ok(text) = char::decode_utf16(units(raw)).collect::<Result<String, _>>() {
+        return Ok(PyString::new(py, &text));
+    }
+    PyString::from_object(PyBytes::new(py, raw).as_any(), "utf-16-le", "surrogatepass")
+}
+
+/// Limits, names and sizes, for the test that compares them with those of the Python modules.
+#[pyfunction]
+pub fn constants(py: Python<'_>) -> PyResult<Bound<'_, PyDict>> {
+    let found = PyDict::new(py);
+    found.set_item("NAME_UNITS_MAX", NAME_UNITS_MAX)?;
+    found.set_item("STRING_UNITS_MAX", STRING_UNITS_MAX)?;
+    found.set_item("PROPERTIES_MAX", PROPERTIES_MAX)?;
+    found.set_item("DUPLICATE_ID_BYTES_MAX", DUPLICATE_ID_BYTES_MAX)?;
+    found.set_item("ROUTING_TYPE", ROUTING_TYPE)?;
+    found.set_item("DUPLICATE_ID", DUPLICATE_ID)?;
+    found.set_item("SCHEDULED_DELIVERY", SCHEDULED_DELIVERY)?;
+    found.set_item("GROUP_ID", GROUP_ID)?;
+    found.set_item("RECORD_HEAD_BYTES", RECORD_HEAD_BYTES)?;
+    found.set_item("RECEIVE_OVERHEAD_BYTES", RECEIVE_OVERHEAD_BYTES)?;
+    found.set_item("RESERVED_PREFIXES", PyTuple::new(py, RESERVED_PREFIXES)?)?;
+    Ok(found)
+}

@@ -1,0 +1,302 @@
+//! Runs of messages: what came together, as it lies in the log. Twin, and the description of arguments and results:
+//! `understudy/kernel/log.py`.
+
+use pyo3::exceptions::{PyIndexError, PyOverflowError};
+use pyo3::prelude::*;
+use pyo3::types::PyBytes;
+
+use crate::crc;
+use crate::frames::{any_grouped, Column, Row, Sends};
+
+const MESSAGE_ADD: u8 = 9;
+/// Bytes of a MESSAGE_ADD record with one queue, before the duplicate id, if any, and the message.
+pub const RECORD_HEAD_BYTES: usize = 80;
+/// The checksum of a record covers everything behind it.
+const CRC_BYTES: usize = 4;
+/// Bytes that a record takes besides its own, from what is left of its segment: those of its offset in the SEAL.
+const SEAL_BYTES: i64 = 4;
+
+const SESS_RECEIVE_MSG: u8 = 75;
+/// Bytes of a SESS_RECEIVE_MSG frame before its message: length, type, channel.
+const RECEIVE_HEAD_BYTES: usize = 13;
+/// Bytes after it: consumer, delivery count.
+const RECEIVE_TAIL_BYTES: usize = 12;
+/// Bytes of a SESS_RECEIVE_MSG frame beside its message.
+pub const RECEIVE_OVERHEAD_BYTES: usize = RECEIVE_HEAD_BYTES + RECEIVE_TAIL_BYTES;
+
+/// Messages that came together and have ids that follow each other, in one buffer. Never changes.
+#[pyclass(frozen, module = "understudy_kernel")]
+pub struct Run {
+    /// The records if the messages are durable, else the messages.
+    #[pyo3(get)]
+    data: Py<PyBytes>,
+    /// Messages.
+    #[pyo3(get)]
+    count: usize,
+    /// Id of the first message.
+    #[pyo3(get)]
+    first_id: i64,
+    /// Whether any of them may belong to a message group.
+    #[pyo3(get)]
+    grouped: bool,
+    /// Of each record, before its message; 0 if these are no records.
+    #[pyo3(get)]
+    head_bytes: usize,
+    /// Of the log; 0 if these are no records.
+    #[pyo3(get)]
+    segment: u64,
+    /// Of the first record in the segment.
+    #[pyo3(get)]
+    offset: usize,
+    /// Of the messages.
+    #[pyo3(get)]
+    size_bytes: usize,
+    /// Offset in `data` of each record or message.
+    starts: Column<usize>,
+    /// Offset in `data` behind the last one.
+    end: usize,
+}
+
+impl Run {
+    /// Where a row, or the end behind the last one, begins. Raises `IndexError`.
+    fn start(&self, row: usize) -> PyResult<usize> {
+        if row == self.count {
+            return Ok(self.end);
+        }
+        match self.starts.as_slice().get(row) {
+            Some(&start) => Ok(start),
+            None => Err(PyIndexError::new_err(format!("row {} of {}", row, self.count))),
+        }
+    }
+}
+
+/// Copies that go into one buffer, one behind the other.
+struct Writer<'a> {
+    buffer: &'a mut [u8],
+    at: usize,
+}
+
+impl Writer<'_> {
+    fn put(&mut self, bytes: &[u8]) {
+        let end = self.at + bytes.len();
+        self.buffer[self.at..end].copy_from_slice(bytes);
+        self.at = end;
+    }
+
+    /// A message with the id that the broker gives it.
+    fn put_message(&mut self, data: &[u8], row: &Row, message_id: i64) {
+        let begin = self.at;
+        self.put(&data[row.start..row.stop]);
+        let at = begin + row.header - row.start;
+        self.buffer[at..at + 8].copy_from_slice(&message_id.to_be_bytes());
+    }
+}
+
+#[pymethods]
+impl Run {
+    /// A message.
+    fn encoded<'py>(&self, py: Python<'py>, row: usize) -> PyResult<Bound<'py, PyBytes>> {
+        let (start, stop) = (self.start(row)?, self.start(row + 1)?);
+        Ok(PyBytes::new(py, &self.data.as_bytes(py)[start + self.head_bytes..stop]))
+    }
+
+    /// Bytes of a message.
+    fn size(&self, row: usize) -> PyResult<usize> {
+        Ok(self.start(row + 1)? - self.start(row)? - self.head_bytes)
+    }
+
+    /// Offset in the segment and length of the record of a message.
+    fn place(&self, row: usize) -> PyResult<(usize, usize)> {
+        let start = self.start(row)?;
+        Ok((self.offset + start, self.start(row + 1)? - start))
+    }
+
+    /// Bytes of the messages of rows `begin` to `end`, the last one excluded.
+    fn bytes_between(&self, begin: usize, end: usize) -> PyResult<isize> {
+        let bytes = self.start(end)? as isize - self.start(begin)? as isize;
+        Ok(bytes - (end as isize - begin as isize) * self.head_bytes as isize)
+    }
+
+    /// Offsets of the records in the segment, as native unsigned 32-bit numbers.
+    fn offsets<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
+        PyBytes::new_with(py, 4 * self.count, |buffer| {
+            for (place, start) in buffer.chunks_exact_mut(4).zip(self.starts.as_slice()) {
+                place.copy_from_slice(&narrow(self.offset + start)?.to_ne_bytes());
+            }
+            Ok(())
+        })
+    }
+
+    /// The end of the rows from `begin` on that can be delivered with that much credit; see the twin.
+    fn fitting(&self, begin: usize, room_bytes: i64, overhead_bytes: i64) -> PyResult<usize> {
+        let mut room_bytes = room_bytes;
+        let mut row = begin;
+        while row < self.count && room_bytes > 0 {
+            room_bytes = room_bytes.saturating_sub(self.size(row)? as i64 + overhead_bytes);
+            row += 1;
+        }
+        Ok(row)
+    }
+
+    /// SESS_RECEIVE_MSG frames for rows `begin` to `end`, the last one excluded: first deliveries.
+    fn receives<'py>(
+        &self,
+        py: Python<'py>,
+        begin: usize,
+        end: usize,
+        channel_id: i64,
+        consumer_id: i64,
+    ) -> PyResult<Bound<'py, PyBytes>> {
+        if begin >= end {
+            return Ok(PyBytes::new(py, b""));
+        }
+        let count = end - begin;
+        let bytes = self.start(end)? - self.start(begin)? - count * self.head_bytes;
+        let data = self.data.as_bytes(py);
+        let mut head = [0; RECEIVE_HEAD_BYTES];
+        head[4] = SESS_RECEIVE_MSG;
+        head[5..].copy_from_slice(&channel_id.to_be_bytes());
+        let mut tail = [0; RECEIVE_TAIL_BYTES];
+        tail[..8].copy_from_slice(&consumer_id.to_be_bytes());
+        tail[8..].copy_from_slice(&1_i32.to_be_bytes());
+        PyBytes::new_with(py, bytes + count * RECEIVE_OVERHEAD_BYTES, |buffer| {
+            let mut out = Writer { buffer, at: 0 };
+            for row in begin..end {
+                let message = &data[self.start(row)? + self.head_bytes..self.start(row + 1)?];
+                let length = narrow(message.len() + RECEIVE_OVERHEAD_BYTES - 4)?;
+                head[..4].copy_from_slice(&length.to_be_bytes());
+                out.put(&head);
+                out.put(message);
+                out.put(&tail);
+            }
+            Ok(())
+        })
+    }
+}
+
+/// Segment, offset, room, sequence, batch, seed: `LogPosition` of the twin.
+type LogPosition = (u64, usize, i64, u64, u32, u32);
+
+/// Records of messages, or of as many as there is room for, perhaps none; see the twin.
+#[pyfunction]
+#[pyo3(signature = (sends, row, count, first_id, address_id, queue_id, position))]
+#[allow(clippy::too_many_arguments)]
+pub fn append_sends(
+    py: Python<'_>,
+    sends: &Bound<'_, Sends>,
+    row: usize,
+    count: usize,
+    first_id: i64,
+    address_id: u64,
+    queue_id: u64,
+    position: LogPosition,
+) -> PyResult<Run> {
+    let sends = sends.get();
+    let (segment, offset, mut room, sequence, batch, seed) = position;
+    let first = sends.row(row)?;
+    let duplicate_bytes = first.duplicate_bytes();
+    let head_bytes = RECORD_HEAD_BYTES + duplicate_bytes;
+    let rows = sends.rows(row, count);
+    let mut starts = Column::new();
+    let mut size = 0;
+    for row in rows {
+        let length = row.stop - row.start + head_bytes;
+        if row.duplicate_bytes() != duplicate_bytes || (offset + size + length) as i64 > room {
+            break;
+        }
+        starts.push(size, rows.len());
+        room -= SEAL_BYTES;
+        size += length;
+    }
+    let rows = &rows[..starts.as_slice().len()];
+    check_ids(first_id, rows.len())?;
+    // all fields but the length, sequence, message id and checksum are those of every record
+    let mut head = [0; RECORD_HEAD_BYTES];
+    head[16..20].copy_from_slice(&batch.to_le_bytes());
+    head[20] = MESSAGE_ADD;
+    head[40..48].copy_from_slice(&address_id.to_le_bytes());
+    head[64] = first.priority();
+    head[66..68].copy_from_slice(&(duplicate_bytes as u16).to_le_bytes());
+    head[68..72].copy_from_slice(&1_u32.to_le_bytes());
+    head[72..80].copy_from_slice(&queue_id.to_le_bytes());
+    let data = sends.bytes(py);
+    let records = PyBytes::new_with(py, size, |buffer| {
+        let mut out = Writer { buffer, at: 0 };
+        let mut sequence = sequence;
+        for (message_id, row) in (first_id..).zip(rows) {
+            let begin = out.at;
+            let length = narrow(row.stop - row.start + head_bytes)?;
+            sequence = sequence
+                .checked_add(1)
+                .ok_or_else(|| PyOverflowError::new_err("sequence"))?;
+            head[4..8].copy_from_slice(&length.to_le_bytes());
+            head[8..16].copy_from_slice(&sequence.to_le_bytes());
+            head[24..32].copy_from_slice(&message_id.to_le_bytes());
+            out.put(&head);
+            out.put(sends.duplicate(row));
+            out.put_message(data, row, message_id);
+            let crc = crc::update(seed, &out.buffer[begin + CRC_BYTES..out.at]);
+            out.buffer[begin..begin + CRC_BYTES].copy_from_slice(&crc.to_le_bytes());
+        }
+        Ok(())
+    })?;
+    Ok(Run {
+        data: records.unbind(),
+        count: rows.len(),
+        first_id,
+        grouped: any_grouped(rows),
+        head_bytes,
+        segment,
+        offset,
+        size_bytes: size - rows.len() * head_bytes,
+        starts,
+        end: size,
+    })
+}
+
+/// Messages which the log does not get; see the twin.
+#[pyfunction]
+#[pyo3(signature = (sends, row, count, first_id))]
+pub fn keep_sends(py: Python<'_>, sends: &Bound<'_, Sends>, row: usize, count: usize, first_id: i64) -> PyResult<Run> {
+    let sends = sends.get();
+    let rows = sends.rows(row, count);
+    check_ids(first_id, rows.len())?;
+    let mut starts = Column::new();
+    let mut size = 0;
+    for row in rows {
+        starts.push(size, rows.len());
+        size += row.stop - row.start;
+    }
+    let data = sends.bytes(py);
+    let messages = PyBytes::new_with(py, size, |buffer| {
+        let mut out = Writer { buffer, at: 0 };
+        for (message_id, row) in (first_id..).zip(rows) {
+            out.put_message(data, row, message_id);
+        }
+        Ok(())
+    })?;
+    Ok(Run {
+        data: messages.unbind(),
+        count: rows.len(),
+        first_id,
+        grouped: any_grouped(rows),
+        head_bytes: 0,
+        segment: 0,
+        offset: 0,
+        size_bytes: size,
+        starts,
+        end: size,
+    })
+}
+
+/// A length or an offset in 32 bits. Raises `OverflowError`.
+fn narrow(bytes: usize) -> PyResult<u32> {
+    u32::try_from(bytes).map_err(|_| PyOverflowError::new_err(format!("{} bytes", bytes)))
+}
+
+fn check_ids(first_id: i64, count: usize) -> PyResult<()> {
+    match first_id.checked_add(count as i64) {
+        Some(_) => Ok(()),
+        None => Err(PyOverflowError::new_err("message id")),
+    }
+}
