@@ -384,6 +384,16 @@ def test_limits_of_addresses(kernel: Kernel, units: int, accepted: bool, text: s
 
 
 @pytest.mark.parametrize("kernel", KERNELS)
+@pytest.mark.parametrize(("priority", "accepted"), [(0, True), (9, True), (10, False), (127, False), (255, False)])
+def test_limits_of_priorities(kernel: Kernel, priority: int, accepted: bool) -> None:
+    data = bytearray(encode_one(Message(b"", address="a"), 10, True, 1))
+    # before the flag of the properties and the tail of the frame
+    data[-15] = priority
+    check_rows(kernel, bytes(data), 0, LIMIT_BYTES, 256)
+    assert (kernel[0].split_sends(bytes(data), 0, LIMIT_BYTES, 1) is not None) == accepted
+
+
+@pytest.mark.parametrize("kernel", KERNELS)
 @pytest.mark.parametrize("length", [1, 2, 3, -1, -2, 2**31 - 1, -(2**31)])
 def test_lengths_of_addresses(kernel: Kernel, length: int) -> None:
     data = bytearray(encode_one(Message(b"", address="abc"), 10, True, 1))
