@@ -109,7 +109,7 @@ def _write(case: _Case, directory: str) -> tuple[int, int]:
         message.assign_id(store.next_id())
         store.store_message(message, address.address_id, (queue.queue_id,))
         if number % step:
-            store.store_acknowledge(queue.queue_id, message.message_id)
+            store.store_acknowledges(queue.queue_id, (message.message_id,))
         if number % 500 == 0:
             store.flush()
             writer.drain()

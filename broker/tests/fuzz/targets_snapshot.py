@@ -42,7 +42,7 @@ def _store() -> tuple[dict[str, bytes], bytes]:
         message.assign_id(store.next_id())
         store.store_message(message, rig.address_ids[0], (rig.queue_ids[0],))
         if number % 10:
-            store.store_acknowledge(rig.queue_ids[0], message.message_id)
+            store.store_acknowledges(rig.queue_ids[0], (message.message_id,))
         rig.settle()
     files = {path.rsplit("/", 1)[1]: rig.volume.content(path) for path in rig.volume.paths() if DIRECTORY in path}
     newest = snapshot_names(list(files))[0]

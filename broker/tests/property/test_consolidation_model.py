@@ -47,7 +47,7 @@ def churn(rig: Rig, count: int, *, follower: Follower | None = None, current: bo
             added = rig.send()
             if stream.random() > 0.03:
                 for queue_id, message_id in added:
-                    store.store_acknowledge(queue_id, message_id)
+                    store.store_acknowledges(queue_id, (message_id,))
                     rig.model.add(store.last_sequence, "acknowledge", 0, queue_id, (message_id,))
                 rig.live = [entry for entry in rig.live if entry not in added]
                 rig.files.release(added)
@@ -340,9 +340,11 @@ def load(rig: Rig, stream: random.Random, kind: str, count: int) -> None:
         mine = waiting[queue_id]
         if kind == "pinned":
             if number % 50:
-                store.store_acknowledge(queue_id, mine.pop())
+                store.store_acknowledges(queue_id, (mine.pop(),))
         elif len(mine) > limit:
-            store.store_acknowledge(queue_id, mine.pop(0) if kind == "slow" else mine.pop(stream.randrange(len(mine))))
+            store.store_acknowledges(
+                queue_id, (mine.pop(0) if kind == "slow" else mine.pop(stream.randrange(len(mine))),)
+            )
         if stream.random() < 0.3:
             store.flush()
             rig.time.advance(stream.randrange(20))

@@ -204,17 +204,14 @@ class FakeStore:
         if duplicate_id:
             self.duplicate_ids.append((address_id, duplicate_id))
 
-    def store_acknowledge(self, queue_id: int, message_id: int, tx_id: int = 0) -> None:
-        self.store_acknowledges(queue_id, [message_id], tx_id)
-
-    def store_acknowledges(self, queue_id: int, message_ids: list[int], tx_id: int = 0) -> None:
+    def store_acknowledges(self, queue_id: int, message_ids: Sequence[int], tx_id: int = 0) -> None:
         self._append()
         if tx_id:
             self.transactions.setdefault(tx_id, []).append(("acknowledge", queue_id, list(message_ids)))
         else:
             self._acknowledge(queue_id, message_ids)
 
-    def _acknowledge(self, queue_id: int, message_ids: list[int]) -> None:
+    def _acknowledge(self, queue_id: int, message_ids: Sequence[int]) -> None:
         for message_id in message_ids:
             # KeyError = acknowledged twice or never stored: the caller's bug.
             del self.references[queue_id][message_id]

@@ -12,6 +12,7 @@ from __future__ import annotations
 import hashlib
 import zlib
 from collections.abc import Collection, Iterable, Iterator, Sequence
+from itertools import chain
 from typing import TYPE_CHECKING, Protocol
 
 from understudy.config.model import RoutingType
@@ -28,7 +29,7 @@ from understudy.routing.waiting import Waiting
 from understudy.selector.work import WORK
 from understudy.store.backlog import Backlog
 from understudy.store.message_store import MessageStore
-from understudy.store.reference import LargeReference, MessageReference, RunSlice
+from understudy.store.reference import LargeReference, MessageReference, RunSlice, durable_ids
 
 if TYPE_CHECKING:
     from understudy.ports import Timers
@@ -331,12 +332,7 @@ class Queue:
         """Write to the log, in one record, that these are done. Returns whether anything was written."""
         if self.deleted:
             return False
-        logged: list[int] = []
-        for part in parts:
-            if not isinstance(part, RunSlice):
-                logged += [reference.message_id for reference in part if reference.durable]
-            elif part.durable:
-                logged += part.ids
+        logged = durable_ids(parts[0]) if len(parts) == 1 else [*chain.from_iterable(map(durable_ids, parts))]
         if logged:
             self.store.store_acknowledges(self.queue_id, logged, transaction_id)
         return bool(logged)

@@ -4,7 +4,7 @@ Every ``store_*`` appends one record to the journal and returns at once; what ma
 once it is durable waits in ``context`` for ``last_sequence``. ``flush`` hands the collected
 records to the writer, once per turn of the loop.
 
-``store_message`` and ``store_acknowledge(s)`` are the hot paths and write into the journal's
+``store_message`` and ``store_acknowledges`` are hot paths and write into the journal's
 buffers themselves: one ``Struct.pack``, one crc over the parts, no copy of the message.
 
 When the disk is full (``full``) messages are refused with ``DiskFull`` before anything is
@@ -22,7 +22,7 @@ from typing import Final
 
 from understudy.errors import DiskFull, LimitExceeded
 from understudy.ids import NodeId, first_id_of_epoch
-from understudy.kernel import crc32
+from understudy.kernel import acknowledge_record, crc32
 from understudy.limits import DUPLICATE_ID_BYTES_MAX, RECORD_BYTES_MAX
 from understudy.message import Message
 from understudy.ports import Clock, Disk, LogWriter
@@ -39,8 +39,6 @@ from understudy.store.quarantine import Quarantine
 from understudy.store.read_back import ReadBack
 from understudy.store.records import (
     ACKNOWLEDGE_HEADER_BYTES,
-    ACKNOWLEDGE_ONE_REST,
-    ACKNOWLEDGE_REST,
     HEADER_BYTES,
     MESSAGE_HEADER_BYTES,
     MESSAGE_ONE_REST,
@@ -63,9 +61,7 @@ from understudy.store.settings import StoreSettings
 from understudy.store.state import SegmentUse, StoreState
 
 _MESSAGE_ADD: Final = int(RecordType.MESSAGE_ADD)
-_ACKNOWLEDGE: Final = int(RecordType.ACKNOWLEDGE)
 _MESSAGE_ONE_BYTES: Final = MESSAGE_HEADER_BYTES + 8
-_ACKNOWLEDGE_ONE_BYTES: Final = ACKNOWLEDGE_HEADER_BYTES + 8
 
 #: Most ids in one ACKNOWLEDGE record.
 _ACKNOWLEDGE_IDS_MAX: Final = 64 * 1024
@@ -393,42 +389,9 @@ class MessageStore:
         # pack_location, in line
         return Location(journal.number << 64 | offset << 32 | length)
 
-    def store_acknowledge(self, queue_id: int, message_id: int, tx_id: int = 0) -> None:
-        """The message has left the queue."""
-        journal = self._journal
-        offset = journal.offset
-        if offset + _ACKNOWLEDGE_ONE_BYTES > journal.room:
-            journal.make_room(_ACKNOWLEDGE_ONE_BYTES)
-            offset = journal.offset
-        sequence = journal.sequence + 1
-        rest = ACKNOWLEDGE_ONE_REST.pack(
-            _ACKNOWLEDGE_ONE_BYTES, sequence, journal.batch, _ACKNOWLEDGE, 0, 0, queue_id, tx_id, 1, 0, message_id
-        )
-        journal.parts.append(crc32(rest, journal.seed).to_bytes(4, "little") + rest)
-        journal.offsets.append(offset)
-        journal.offset = offset + _ACKNOWLEDGE_ONE_BYTES
-        journal.room -= 4
-        journal.sequence = self.context.appended = sequence
-        if tx_id:
-            self.state.transaction(tx_id, journal.number).acknowledges.add(queue_id, message_id)
-            return
-        masks = self._live.queues.get(queue_id)
-        if masks is not None:
-            block = message_id >> 6
-            mask = masks.get(block)
-            if mask is not None:
-                mask &= ~(1 << (message_id & 63))
-                if mask:
-                    masks[block] = mask
-                else:
-                    del masks[block]
-
     def store_acknowledges(self, queue_id: int, message_ids: Sequence[int], tx_id: int = 0) -> None:
         """The messages have left the queue, in one record."""
         count = len(message_ids)
-        if count == 1:
-            self.store_acknowledge(queue_id, message_ids[0], tx_id)
-            return
         if count > _ACKNOWLEDGE_IDS_MAX:
             for start in range(0, count, _ACKNOWLEDGE_IDS_MAX):
                 self.store_acknowledges(queue_id, message_ids[start : start + _ACKNOWLEDGE_IDS_MAX], tx_id)
@@ -439,14 +402,10 @@ class MessageStore:
         length = ACKNOWLEDGE_HEADER_BYTES + 8 * count
         if journal.offset + length > journal.room:
             journal.make_room(length)
-        offset = journal.offset
         sequence = journal.sequence + 1
-        rest = ACKNOWLEDGE_REST.pack(
-            length, sequence, journal.batch, _ACKNOWLEDGE, 0, 0, queue_id, tx_id, count, 0
-        ) + struct.pack(f"<{count}Q", *message_ids)
-        journal.parts.append(crc32(rest, journal.seed).to_bytes(4, "little") + rest)
-        journal.offsets.append(offset)
-        journal.offset = offset + length
+        journal.parts.append(acknowledge_record(queue_id, tx_id, message_ids, sequence, journal.batch, journal.seed))
+        journal.offsets.append(journal.offset)
+        journal.offset += length
         journal.room -= 4
         journal.sequence = self.context.appended = sequence
         if tx_id:

@@ -38,10 +38,6 @@ MESSAGE_ONE_REST = struct.Struct("<IQIBBHQQQqqBBHIQ")
 #: Header and fixed part of MESSAGE_ADD, for reading.
 MESSAGE_HEADER = struct.Struct("<IIQIBBHQQQqqBBHI")
 MESSAGE_HEADER_BYTES: Final = MESSAGE_HEADER.size
-#: ``REST`` and ACKNOWLEDGE: queue id, tx id, n, zero.
-ACKNOWLEDGE_REST = struct.Struct("<IQIBBHQQII")
-#: The same with exactly one message id behind it.
-ACKNOWLEDGE_ONE_REST = struct.Struct("<IQIBBHQQIIQ")
 #: Payload of ACKNOWLEDGE without its ids.
 ACKNOWLEDGE = struct.Struct("<QQII")
 ACKNOWLEDGE_HEADER_BYTES: Final = HEADER_BYTES + ACKNOWLEDGE.size

@@ -200,3 +200,10 @@ class RunSlice(Sequence[MessageReference]):
                 raise ValueError(f"step {step}: only neighbours can be taken")
             return self.part(begin, max(begin, end))
         return self._reference(range(self.begin, self.end)[index])
+
+
+def durable_ids(references: Sequence[MessageReference]) -> Sequence[int]:
+    """Ids of the messages that are in the log."""
+    if isinstance(references, RunSlice):
+        return references.ids if references.durable else ()
+    return [reference.message_id for reference in references if reference.durable]

@@ -428,7 +428,7 @@ class _Writing:
                 if found is not None:
                     self._store_message(queue_id, reference, found, tx_id)
             for queue_id, message_id in transaction.acknowledges:
-                store.store_acknowledge(queue_id, message_id, tx_id)
+                store.store_acknowledges(queue_id, (message_id,), tx_id)
             for address_id, duplicate_id in transaction.duplicate_ids:
                 store.store_duplicate_id(address_id, duplicate_id, tx_id)
             store.store_prepare(tx_id, transaction.xid or b"")

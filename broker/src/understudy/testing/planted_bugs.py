@@ -91,7 +91,7 @@ def _dropped_on_arrival(patch: Patch) -> None:
             old(self, queues, references, done)
             return
         for queue, reference in zip(queues, references, strict=True):
-            self.store.store_acknowledge(queue.queue_id, reference.message_id)
+            self.store.store_acknowledges(queue.queue_id, (reference.message_id,))
         self.discard(queues, references)
         if done is not None:
             done(None)
@@ -121,7 +121,6 @@ def _arrive_one_by_one(patch: Patch) -> None:
 )
 def _acknowledgements_not_written(patch: Patch) -> None:
     """Acknowledgements are confirmed and do not reach the journal."""
-    patch.replace(MessageStore, "store_acknowledge", lambda self, *arguments, **options: None)
     patch.replace(MessageStore, "store_acknowledges", lambda self, *arguments, **options: None)
 
 
@@ -199,7 +198,7 @@ def _drop_sends(transaction: Transaction, first: int) -> None:
     office, sends = transaction._office, transaction._sends._open
     for queues, references in sends[first:]:
         for queue, reference in zip(queues, references, strict=True):
-            office.store.store_acknowledge(queue.queue_id, reference.message_id, transaction.log_id())
+            office.store.store_acknowledges(queue.queue_id, (reference.message_id,), transaction.log_id())
         office.discard(queues, references)
     del sends[first:]
 

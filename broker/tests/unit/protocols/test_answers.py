@@ -5,8 +5,7 @@ and sessions, and the others their answers not a moment.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Sequence
 
 import pytest
 
@@ -14,6 +13,7 @@ from support.core import Client, CoreNode
 from understudy.protocols.core import session as answers
 from understudy.protocols.core.channel import SessionChannel
 from understudy.protocols.core.connection import CoreConnection
+from understudy.protocols.core.session import CoreSession
 from understudy.routing.queue import Queue
 from understudy.store.reference import RunSlice
 from understudy.wire.core import packets
@@ -34,16 +34,21 @@ def break_answers_of(victim: Client, monkeypatch: pytest.MonkeyPatch) -> None:
     handler = victim.handler.sessions[10]
     handler.version = -7  # no other client has it
 
-    def unless_victim(encode: Callable[[int, Any, int], bytes]) -> Callable[[int, Any, int], bytes]:
-        def checked(channel_id: int, correlation: Any, version: int) -> bytes:
-            if handler.version == version:
-                raise Bug("of ours")
-            return encode(channel_id, correlation, version)
+    whole = answers.encode_null_response
+    answer_run = CoreSession.answer_run
 
-        return checked
+    def encode(channel_id: int, correlation_id: int, version: int) -> bytes:
+        if handler.version == version:
+            raise Bug("of ours")
+        return whole(channel_id, correlation_id, version)
 
-    for name in ("encode_null_response", "encode_null_responses"):
-        monkeypatch.setattr(answers, name, unless_victim(getattr(answers, name)))
+    def answer(session: CoreSession, correlation_ids: Sequence[int]) -> None:
+        if session is handler:
+            raise Bug("of ours")
+        answer_run(session, correlation_ids)
+
+    monkeypatch.setattr(answers, "encode_null_response", encode)
+    monkeypatch.setattr(CoreSession, "answer_run", answer)
 
 
 def two_clients(node: CoreNode, window: int = -1) -> tuple[Client, Client]:

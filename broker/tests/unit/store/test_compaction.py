@@ -43,7 +43,7 @@ def store_of(seed: int = 5, *, segments_min: int = 0, every: int = 9) -> Rig:
         )
         rig.bodies[message.message_id] = message.encoded
         if number % every:
-            store.store_acknowledge(queue.queue_id, message.message_id)
+            store.store_acknowledges(queue.queue_id, (message.message_id,))
             rig.model.add(store.last_sequence, "acknowledge", 0, queue.queue_id, (message.message_id,))
         rig.settle()
     rig.die(power_loss=False)

@@ -49,7 +49,7 @@ def put(rig: Rig, *, queue: int = 0, pinned: bool = False) -> tuple[int, Locatio
     queue_id = rig.queue_ids[queue]
     location = store.store_message(message, rig.address_ids[0], (queue_id,))
     if not pinned:
-        store.store_acknowledge(queue_id, message.message_id)
+        store.store_acknowledges(queue_id, (message.message_id,))
     return message.message_id, location
 
 
@@ -145,7 +145,7 @@ def test_snapshots_go_when_nothing_behind_them_lives() -> None:
     fill(rig, 150)
     assert snapshot_names(names(rig))
     assert rig.store is not None
-    rig.store.store_acknowledge(rig.queue_ids[0], message_id)
+    rig.store.store_acknowledges(rig.queue_ids[0], (message_id,))
     fill(rig, 60)
     assert snapshot_names(names(rig)) == []
     assert len(numbers(rig)) < 8
@@ -392,7 +392,7 @@ def test_a_full_disk_is_consolidated_from_the_reserve() -> None:
     held = len(numbers(rig))
     # the consumers go on, and what they take makes room again, one old message or not
     for message_id, _ in waiting:
-        store.store_acknowledge(rig.queue_ids[0], message_id)
+        store.store_acknowledges(rig.queue_ids[0], (message_id,))
         rig.settle_log()
     for _ in range(12):
         rig.time.advance(11_000)

@@ -76,7 +76,7 @@ def test_records_fill_a_segment_and_its_seal_still_fits() -> None:
     send(rig, 1)
     # the smallest records need the largest footer
     for number in range(5000):
-        store.store_acknowledge(rig.queue_ids[0], number)
+        store.store_acknowledges(rig.queue_ids[0], (number,))
     rig.settle()
     sizes = [len(rig.volume.content(path)) for path in rig.segments()]
     assert max(sizes) <= SEGMENT_BYTES_MIN
@@ -108,7 +108,7 @@ def test_the_reserve_is_the_spare_and_what_is_beyond_waits() -> None:
         send_until_full(rig)
     # far more acknowledgements than the reserve takes
     for number in range(3000):
-        store.store_acknowledge(rig.queue_ids[0], number)
+        store.store_acknowledges(rig.queue_ids[0], (number,))
     last = store.last_sequence
     for _ in range(20):
         store.flush()
@@ -128,7 +128,7 @@ def test_no_room_at_close_keeps_what_was_durable() -> None:
     store = store_with(rig)
     rig.volume.capacity_bytes = rig.volume.used_bytes()
     for number in range(5000):
-        store.store_acknowledge(rig.queue_ids[0], number)
+        store.store_acknowledges(rig.queue_ids[0], (number,))
     for _ in range(50):
         store.flush()
         rig.time.advance(50)
@@ -153,7 +153,7 @@ def test_room_is_kept_for_the_next_activation() -> None:
     store = rig.activate("b")
     assert reserve not in rig.volume.paths()
     assert not store.full
-    store.store_acknowledge(rig.queue_ids[0], message_id)
+    store.store_acknowledges(rig.queue_ids[0], (message_id,))
     rig.settle()
     assert store.context.durable == store.last_sequence
     rig.volume.capacity_bytes *= 4
@@ -204,7 +204,7 @@ def test_a_disk_that_is_full_within_an_allocated_segment_holds_everything_until_
     assert (store.full, released, rig.failures) == (True, [], [])
     with pytest.raises(DiskFull):
         send(rig, 100)
-    rig.store.store_acknowledge(rig.queue_ids[0], sent[0])
+    rig.store.store_acknowledges(rig.queue_ids[0], (sent[0],))
     for _ in range(3):
         rig.time.advance(1_100)
         store.check_disk()

@@ -358,7 +358,7 @@ def test_the_log_counts_references_by_file() -> None:
     add(ids[0], ids[0], (first, second))
     add(ids[0], ids[1], (first,))
     assert files() == {ids[0]: 3}
-    store.store_acknowledge(first, ids[0])
+    store.store_acknowledges(first, (ids[0],))
     assert files() == {ids[0]: 2}
     store.store_acknowledges(first, [ids[1], ids[1] + 1000])
     assert files() == {ids[0]: 1}
@@ -369,7 +369,7 @@ def test_the_log_counts_references_by_file() -> None:
     assert files() == {ids[0]: 1}
     transaction = store.next_id()
     add(ids[3], ids[3], (first,), transaction)
-    store.store_acknowledge(second, ids[0], transaction)
+    store.store_acknowledges(second, (ids[0],), transaction)
     store.store_commit(transaction)
     assert files() == {ids[3]: 1}
     store.delete_queue(first)

@@ -98,7 +98,7 @@ def test_reading_what_is_no_message_is_damage(made: Store) -> None:
 
 def test_acknowledged_messages_are_gone_after_recovery(made: Store) -> None:
     ids = [made.send()[0] for _ in range(10)]
-    made.store.store_acknowledge(made.queue_id, ids[0])
+    made.store.store_acknowledges(made.queue_id, (ids[0],))
     made.store.store_acknowledges(made.queue_id, ids[3:6])
     made.store.store_acknowledges(made.queue_id, [])
     made.rig.settle()
@@ -170,7 +170,7 @@ def test_full_disk_refuses_messages_but_not_acknowledgements(made: Store) -> Non
         made.send()
     assert made.store.last_sequence == before
     for message_id in ids[:5]:
-        made.store.store_acknowledge(made.queue_id, message_id)
+        made.store.store_acknowledges(made.queue_id, (message_id,))
     made.store.store_commit(77)
     made.rig.settle()
     assert made.store.context.durable == made.store.last_sequence
@@ -220,7 +220,7 @@ def test_the_disks_of_other_directories_count_too(made: Store, monkeypatch: pyte
     with pytest.raises(DiskFull, match="/pages"):
         made.send()
     # what frees room goes on
-    made.store.store_acknowledge(made.queue_id, 1)
+    made.store.store_acknowledges(made.queue_id, (1,))
 
 
 def test_a_quiet_log_ends_in_a_mark_so_that_a_flipped_bit_is_no_torn_tail(made: Store) -> None:
@@ -282,7 +282,7 @@ def test_a_failed_sync_is_final(made: Store) -> None:
     with pytest.raises(DiskFailed):
         made.send()
     with pytest.raises(DiskFailed):
-        made.store.store_acknowledge(made.queue_id, 1)
+        made.store.store_acknowledges(made.queue_id, (1,))
     made.store.flush()
     made.rig.time.advance(100)
     assert released == []

@@ -208,7 +208,7 @@ def test_a_batch_waits_one_turn_when_the_one_before_was_larger() -> None:
 
     def collect(count: int) -> None:
         for number in range(count):
-            store.store_acknowledge(rig.queue_ids[0], number)
+            store.store_acknowledges(rig.queue_ids[0], (number,))
 
     collect(5)
     store.flush()

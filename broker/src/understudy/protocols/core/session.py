@@ -16,6 +16,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from understudy.errors import BrokerError, DiskFull, StoreError, UnsupportedPacket, forget_frames
+from understudy.kernel import confirms
 from understudy.limits import LARGE_BACKLOG_BYTES_PAUSE
 from understudy.message import FORCED_DELIVERY, LargeMessage, Message, MessageType
 from understudy.protocols.core import queues, xa
@@ -29,7 +30,6 @@ from understudy.wire.core.codec import (
     SendBatch,
     encode,
     encode_null_response,
-    encode_null_responses,
     encode_receive,
     encode_receives,
 )
@@ -228,7 +228,7 @@ class CoreSession:
             for correlation_id in correlation_ids:
                 self._send(encode_null_response(self._channel_id, correlation_id, self.version))
         else:
-            self._send(encode_null_responses(self._channel_id, correlation_ids, self.version))
+            self._send(confirms(self._channel_id, correlation_ids))
 
     def _send_large(self, packet: packets.SessionSendLarge) -> None:
         self.channel.connection.uploading[self] = None

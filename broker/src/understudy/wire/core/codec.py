@@ -142,12 +142,6 @@ def encode_null_response(channel_id: int, correlation_id: int = -1, version: int
     return _NULL_RESPONSE.pack(17, _TYPE_NULL_RESPONSE, channel_id, correlation_id)
 
 
-def encode_null_responses(channel_id: int, correlation_ids: Sequence[int], version: int = VERSION) -> bytes:
-    """The frames of one ``NullResponse`` each, for a peer that has correlation ids."""
-    pack = _NULL_RESPONSE.pack
-    return b"".join([pack(17, _TYPE_NULL_RESPONSE, channel_id, each) for each in correlation_ids])
-
-
 def encode_send(
     message: Message,
     channel_id: int,
