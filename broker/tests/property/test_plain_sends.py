@@ -45,7 +45,7 @@ class Answered:
 class Node:
     """One of the two worlds."""
 
-    def __init__(self, max_size_bytes: int, *, runs: bool) -> None:
+    def __init__(self, max_size_bytes: int, consumers: int, *, runs: bool) -> None:
         self.world = World(
             {"limited": {"max_size_bytes": 300}, "#": {"max_size_bytes": max_size_bytes}}, automatic=False
         )
@@ -56,7 +56,7 @@ class Node:
             self.world.queue(name, address="topic", routing_type=RoutingType.MULTICAST)
         self.callback = FakeCallback(runs=runs)
         self.session: ServerSession = self.world.session(callback=self.callback)
-        for number, name in enumerate(("plain", "t1", "transient", "limited")):
+        for number, name in enumerate(["t1", "transient", "limited", *["plain"] * consumers]):
             self.session.create_consumer(number, name)
             self.session.receive_consumer_credits(number, 400 if number % 2 else -1)
         self.sync()
@@ -132,9 +132,9 @@ steps = st.lists(
 
 
 @settings(deadline=None, max_examples=200)
-@given(steps, st.sampled_from((-1, 2_000)))
-def test_together_is_one_by_one(todo: Any, max_size_bytes: int) -> None:
-    together, single = Node(max_size_bytes, runs=True), Node(max_size_bytes, runs=False)
+@given(steps, st.sampled_from((-1, 2_000)), st.sampled_from((1, 1, 2, 3)))
+def test_together_is_one_by_one(todo: Any, max_size_bytes: int, consumers: int) -> None:
+    together, single = (Node(max_size_bytes, consumers, runs=runs) for runs in (True, False))
     number = 0
     for step in todo:
         if isinstance(step, str):

@@ -162,7 +162,7 @@ def _dispatch_plain(queue: Queue, group: ConsumerGroup, ready: list[Consumer], n
     """
     waiting = queue.waiting
     turn = taken = 0
-    consumer = ready[0]
+    last = ready[0]
     grouping = False
     groups = queue.configuration.group_buckets != 0
     held: MessageReference | None = None
@@ -174,18 +174,17 @@ def _dispatch_plain(queue: Queue, group: ConsumerGroup, ready: list[Consumer], n
                 break
             pop = level.pop
             while ready:
-                if len(ready) == 1 and ready[0].overhead_bytes:
-                    only = ready[0]
-                    run = level.pop_run(min(only.credits, only.allowance_bytes), only.overhead_bytes)
-                    if run:
-                        held_run = run
-                        consumer = only
-                        consumer.deliver_run(run)
-                        held_run = ()
-                        taken += len(run)
-                        if not consumer.ready:
-                            ready.clear()
-                            break
+                consumer = ready[turn]
+                if consumer.overhead_bytes:
+                    # a consumer that is alone takes all that it has credit for; several take one each in turn
+                    room = min(consumer.credits, consumer.allowance_bytes) if len(ready) == 1 else 1
+                    held_run = level.pop_run(room, consumer.overhead_bytes)
+                    if held_run:
+                        consumer.deliver_run(held_run)
+                        taken += len(held_run)
+                        held_run, last = (), consumer
+                        turn = _next_turn(ready, turn)
+                        continue
                 reference = pop()
                 if reference is None:
                     break
@@ -207,25 +206,29 @@ def _dispatch_plain(queue: Queue, group: ConsumerGroup, ready: list[Consumer], n
                 if properties is not NO_PROPERTIES and GROUP_ID in properties and groups:
                     grouping = True
                     break
-                consumer = ready[turn]
                 consumer.deliver(reference, message)
-                held = None
                 taken += 1
-                if consumer.credits <= 0 or (consumer.allowance_bytes <= 0 and not consumer.ready):
-                    del ready[turn]
-                else:
-                    turn += 1
-                if turn >= len(ready):
-                    turn = 0
+                held, last = None, consumer
+                turn = _next_turn(ready, turn)
             if held is not None:
                 break
     finally:
         queue.delivering_count += taken
         waiting.put_back(held_run if held is None else (held,))
     if taken:
-        group.served(consumer)
+        group.served(last)
     if grouping:
         queue.enable_grouping()
+
+
+def _next_turn(ready: list[Consumer], turn: int) -> int:
+    """Index of the consumer after the one at ``turn``, which was just served and is removed if it cannot take more."""
+    consumer = ready[turn]
+    if consumer.credits <= 0 or (consumer.allowance_bytes <= 0 and not consumer.ready):
+        del ready[turn]
+    else:
+        turn += 1
+    return turn if turn < len(ready) else 0
 
 
 def _read_taken(queue: Queue, reference: MessageReference) -> Message | None:
