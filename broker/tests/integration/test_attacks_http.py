@@ -221,7 +221,7 @@ def test_guesses_are_told_and_get_nowhere(caplog: pytest.LogCaptureFixture) -> N
         for guess in guesses:
             lines = f"Host: x\r\nAuthorization: Bearer {guess}\r\n"
             assert status(await raw(server, request("GET", "/api/v1/node", lines=lines))) in (400, 401)
-        assert status(await raw(server, request("GET", "/api/v1/node"))) == 200, "nobody else is locked out"
+        assert status(await raw(server, request("GET", "/api/v1/node"))) == 200, "no other client is locked out"
 
     with caplog.at_level(logging.WARNING):
         serve(test)

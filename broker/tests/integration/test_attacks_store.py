@@ -1,4 +1,4 @@
-"""Somebody who can write in the store's directories (docs/security.md, class 15): refused, located, or contained."""
+"""A user that can write in the store's directories (docs/security.md, class 15): refused, located, or contained."""
 
 from __future__ import annotations
 
@@ -126,7 +126,7 @@ def segment_with_messages(node: Node) -> tuple[Path, list[tuple[int, int]]]:
 
 
 def reseal(data: bytearray, offset: int, length: int, seed: int) -> None:
-    """Give a record the checksum of what it holds now, as somebody who knows the format would."""
+    """Give a record the checksum of what it holds now, as a program that knows the format would."""
     struct.pack_into("<I", data, offset, zlib.crc32(memoryview(data)[offset + 4 : offset + length], seed))
 
 

@@ -7,7 +7,7 @@ crashes,
 
 * a queue counts exactly what it has: what waits, what is scheduled, what is with consumers and transactions;
 * an address and the node count exactly what their queues have, in memory and out of it;
-* when everybody has gone, the log has the messages that memory has, as often delivered, and a successor finds them;
+* when all clients have gone, the log has the messages that memory has, as often delivered, and a successor finds them;
 * when everything was taken out, nothing is left anywhere: no message, no byte, no file of a body, no page, no
   transaction, no waiting producer, no answer that never came.
 

@@ -1,4 +1,4 @@
-"""Messages that came together against the same messages one by one: whatever they are, nobody can tell.
+"""Messages that came together against the same messages one by one: whatever they are, the outcome is the same.
 
 Goal: same queues, same log, same order of deliveries and of answers, whatever is mixed (priorities, expirations,
 duplicate ids, schedules, routing types, addresses that are limited, unknown or have two queues), and whatever is

@@ -167,13 +167,13 @@ class _Sending:
             try:
                 await session.create_address(queue.address, routing)
             except AddressExists:
-                pass  # somebody was faster
+                pass  # another client was faster
         try:
             await session.create_queue(
                 queue.name, address=queue.address, routing=routing, filter=queue.filter, durable=queue.durable
             )
         except QueueExists:
-            pass  # somebody was faster
+            pass  # another client was faster
 
     async def _send(self, producer: aio.Producer, progress: _Progress) -> None:
         started_s = time.monotonic()

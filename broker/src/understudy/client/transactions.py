@@ -1,8 +1,8 @@
 """The local transaction of one session: its work, its commit or rollback, and what a failover does to it.
 
 Artemis-core s. 6.4 and 8.3: work that was given to a server's session went with it, so the next
-commit rolls back and fails with ``TransactionRolledBack``; a commit that was under way has an outcome
-that nobody knows, ``CommitOutcomeUnknown``, and the way to find out is to do the transaction again with
+commit rolls back and fails with ``TransactionRolledBack``; a commit that was under way has an unknown
+outcome, ``CommitOutcomeUnknown``, and the way to find out is to do the transaction again with
 the same duplicate ids: it commits, or fails with ``DuplicateIdRejected`` because it had committed.
 
 What is sent while no connection works goes to the next session, so it is not lost with the old one.

@@ -1,7 +1,7 @@
 """A large message on its way out to one consumer, read from its file piece by piece (artemis-core s. 6.3).
 
 While it lasts it needs its file like a reference does, so an acknowledgement in the middle, or one
-by somebody else while it is browsed, does not take the file away.
+by another consumer while it is browsed, does not take the file away.
 
 Not here: when a piece may go (``session.consumer``), what it looks like on the wire.
 """

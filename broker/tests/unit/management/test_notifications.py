@@ -1,4 +1,4 @@
-"""Notifications: made for whoever is bound, and only then."""
+"""Notifications: made for the queues that are bound, and only if there are any."""
 
 from __future__ import annotations
 
@@ -141,7 +141,7 @@ def test_connections_come_and_go() -> None:
     assert destroyed.properties["_AMQ_NotifType"] == "CONNECTION_DESTROYED"
 
 
-class Nobody(NoSecurity):
+class RefusesAllUsers(NoSecurity):
     """Knows no user, and allows nothing."""
 
     def begin(self, user: str | None, password: str | None) -> Principal:
@@ -152,7 +152,7 @@ class Nobody(NoSecurity):
 
 
 def test_refused_logins_and_requests() -> None:
-    node = ManagedWorld(security=Nobody())
+    node = ManagedWorld(security=RefusesAllUsers())
     listener = Listener(node, "_AMQ_NotifType LIKE 'SECURITY%'")
     create = packets.CreateSession(
         name="x" * 36, session_channel_id=10, version=136, user="mallory", password="p", min_large_message_size=1000,
@@ -160,7 +160,7 @@ def test_refused_logins_and_requests() -> None:
         default_address=None,
     )  # fmt: skip
     node.client("10.0.0.4:88").ask(create, packets.ExceptionResponse, 1)
-    security = PrincipalSecurity(Nobody(), Principal("eve"), node.notifications)
+    security = PrincipalSecurity(RefusesAllUsers(), Principal("eve"), node.notifications)
     with pytest.raises(NotAuthorized):
         security.check(Permission.CREATE_DURABLE_QUEUE, "secrets")
     login, permission = listener.take()

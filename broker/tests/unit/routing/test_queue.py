@@ -46,8 +46,8 @@ def test_purge_on_no_consumers() -> None:
     world = World()
     queue = world.queue(purge_on_no_consumers=True)
     producer = world.session()
-    producer.send(text("nobody"), world.answers.of("nobody"))
-    assert world.answers.error("nobody") is None
+    producer.send(text("no queue"), world.answers.of("no queue"))
+    assert world.answers.error("no queue") is None
     assert queue.message_count == 0
     session = world.session()
     session.create_consumer(0, "q")

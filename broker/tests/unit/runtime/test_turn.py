@@ -1,4 +1,4 @@
-"""Goal: one turn for whoever asks, in the order work, what ended meanwhile, work, flush; errors reach who answers."""
+"""Goal: one turn for all requests, in the order work, what ended meanwhile, work, flush; errors reach their request."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def test_what_a_sync_released_goes_out_in_the_same_turn() -> None:
         assert events == ["work", "confirmation", "work", "flush"]
         for _ in range(3):
             await asyncio.sleep(0)
-        assert events[4:] == [], "nobody asked for another turn"
+        assert events[4:] == [], "no further turn was asked for"
 
     asyncio.run(main())
 
@@ -235,7 +235,7 @@ class Syncing:
         self.turn.request()
 
     def in_vain(self) -> bool:
-        """One sync, and nobody comes; whether the loop stayed awake for it."""
+        """One sync, and no bytes come; whether the loop stayed awake for it."""
         self.sync()
         self.loop.iterate()
         stayed = bool(self.loop.ready)
@@ -273,4 +273,4 @@ def test_the_loop_sleeps_at_once_if_no_bytes_come_while_it_is_awake_and_tries_ag
     made.loop.iterate()
     made.now_ns += AWAKE_NS
     made.loop.iterate()
-    assert [made.in_vain() for _ in range(VAIN_MAX)] == [True] * (VAIN_MAX - 1) + [False], "somebody came"
+    assert [made.in_vain() for _ in range(VAIN_MAX)] == [True] * (VAIN_MAX - 1) + [False], "bytes came"

@@ -136,6 +136,6 @@ def test_only_one_node_chooses_the_id(volume: SimVolume) -> None:
     assert volume.paths() == []
     choosing.release()
     assert lock.open()
-    # once there is an id, nobody needs that lock
+    # once there is an id, that lock is not needed
     assert choosing.try_acquire()
     assert node(volume, "b", 2).node_id == lock.node_id
