@@ -27,6 +27,7 @@ fn understudy_kernel(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(crc::crc32, module)?)?;
     module.add_function(wrap_pyfunction!(crc::crc32_combine, module)?)?;
     module.add_function(wrap_pyfunction!(records::digest_records, module)?)?;
+    module.add_function(wrap_pyfunction!(records::plain_references, module)?)?;
     module.add_function(wrap_pyfunction!(records::scan, module)?)?;
     module.add_class::<frames::Sends>()?;
     module.add_function(wrap_pyfunction!(frames::split_sends, module)?)?;

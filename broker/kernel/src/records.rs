@@ -342,6 +342,90 @@ fn walk(data: &[u8], at: usize, origin: u64, seed: Option<u32>, sequence: u64) -
     found
 }
 
+/// A reference of a snapshot.
+const REFERENCE_BYTES: usize = 68;
+
+/// References of one queue and priority in one segment, with rising ids.
+#[derive(Default)]
+struct References {
+    queue_id: u64,
+    priority: u8,
+    segment: u64,
+    ids: Vec<u64>,
+    offsets: Vec<u32>,
+    lengths: Vec<u32>,
+    sizes: Vec<u32>,
+    expirations: Vec<i64>,
+    scheduled: Vec<i64>,
+}
+
+/// Index of the first reference that is not plain, and those before it.
+fn references(payload: &[u8], at: usize) -> (usize, Vec<References>) {
+    let mut found: Vec<References> = Vec::new();
+    let mut at = at;
+    for row in payload[at..].chunks_exact(REFERENCE_BYTES) {
+        let (queue_id, message_id, segment) = (u64_at(row, 0), u64_at(row, 8), u64_at(row, 32));
+        let (count, priority, file_id) = (u32_at(row, 52), row[56], u64_at(row, 60));
+        if count != 0 || file_id != 0 || priority > PRIORITY_MAX {
+            break;
+        }
+        let follows = found.last().map_or(false, |run| {
+            (run.queue_id, run.priority, run.segment) == (queue_id, priority, segment)
+                && run.ids.last().map_or(true, |&id| message_id > id)
+        });
+        if !follows {
+            found.push(References {
+                queue_id,
+                priority,
+                segment,
+                ..References::default()
+            });
+        }
+        if let Some(run) = found.last_mut() {
+            run.ids.push(message_id);
+            run.expirations.push(u64_at(row, 16) as i64);
+            run.scheduled.push(u64_at(row, 24) as i64);
+            run.offsets.push(u32_at(row, 40));
+            run.lengths.push(u32_at(row, 44));
+            run.sizes.push(u32_at(row, 48));
+        }
+        at += REFERENCE_BYTES;
+    }
+    (at, found)
+}
+
+/// The references of a snapshot from the index `at` on, up to the first that is not plain.
+#[pyfunction]
+#[pyo3(signature = (payload, at, /))]
+pub fn plain_references<'py>(payload: &Bound<'py, PyAny>, at: usize) -> PyResult<(usize, Bound<'py, PyList>)> {
+    let py = payload.py();
+    let (end, found) = bytes::read(payload, |payload| {
+        if at > payload.len() {
+            return Err(PyIndexError::new_err(format!(
+                "index {} in {} bytes",
+                at,
+                payload.len()
+            )));
+        }
+        Ok(references(payload, at))
+    })??;
+    let runs = PyList::empty(py);
+    for run in &found {
+        runs.append((
+            run.queue_id,
+            run.priority,
+            run.segment,
+            column(py, run.ids.iter().map(|each| each.to_ne_bytes())),
+            column(py, run.offsets.iter().map(|each| each.to_ne_bytes())),
+            column(py, run.lengths.iter().map(|each| each.to_ne_bytes())),
+            column(py, run.sizes.iter().map(|each| each.to_ne_bytes())),
+            times(py, &run.expirations),
+            times(py, &run.scheduled),
+        ))?;
+    }
+    Ok((end, runs))
+}
+
 /// Records from this length on are combined even if the one before had another length: finding out how costs as much as
 /// the crc of so many bytes.
 const COMBINE_BYTES: usize = 4096;

@@ -213,3 +213,46 @@ def test_a_digest_combined_from_the_crcs_of_records_is_the_crc_of_their_bytes(
     data = log([(RecordType.DUPLICATE_ID, bytes([number]) * length) for number, length in enumerate(lengths)])
     data = data[: len(data) - cut % (len(data) + 1)]
     assert both(records.digest_records, data, digest, SEED) == crc32(data, digest)
+
+
+REFERENCE = struct.Struct("<QQqqQIIIIB3xQ")
+REFERENCES = st.lists(
+    st.tuples(
+        QUEUES, IDS, TIMES, TIMES, st.sampled_from([1, 2]), *[st.integers(0, 2**32 - 1)] * 3,
+        st.sampled_from([0, 0, 0, 1]), st.sampled_from([0, 4, 4, 9, 10]), st.sampled_from([0, 0, 0, 5]),
+    ),
+    max_size=20,
+)  # fmt: skip
+
+
+@needs_native
+@given(REFERENCES, st.binary(max_size=70), st.integers(0, 20))
+def test_the_references_of_a_snapshot_are_the_same(rows: list[tuple[int, ...]], more: bytes, first: int) -> None:
+    payload = b"".join(REFERENCE.pack(*row) for row in rows) + more
+    at = min(first, len(rows)) * REFERENCE.size
+    end, runs = both(records.plain_references, payload, at)
+    assert sum(len(run[3]) // 8 for run in runs) * REFERENCE.size == end - at
+    with pytest.raises(IndexError):
+        both(records.plain_references, payload, len(payload) + 1)
+
+
+@given(REFERENCES)
+def test_runs_of_references_say_what_their_rows_say(rows: list[tuple[int, ...]]) -> None:
+    payload, at, found = b"".join(REFERENCE.pack(*row) for row in rows), 0, []
+    while at < len(payload):
+        at, runs = records.plain_references(payload, at)
+        for queue_id, priority, segment, *columns in runs:
+            kinds = "QIIIqq"
+            ids, offsets, lengths, sizes, expirations, scheduled = map(array, kinds, columns)
+            assert list(ids) == sorted(set(ids))
+            nothing = [0] * len(ids)
+            found += zip(
+                [queue_id] * len(ids), ids, expirations or nothing, scheduled or nothing, [segment] * len(ids),
+                offsets, lengths, sizes, nothing, [priority] * len(ids), nothing, strict=True,
+            )  # fmt: skip
+        if at < len(payload):
+            odd = REFERENCE.unpack_from(payload, at)
+            assert odd[8] or odd[10] or odd[9] > 9
+            found.append(odd)
+            at += REFERENCE.size
+    assert found == rows

@@ -38,6 +38,7 @@ FUNCTIONS: Final = (
     "crc32_combine",
     "digest_records",
     "keep_sends",
+    "plain_references",
     "scan",
     "split_sends",
 )
@@ -101,7 +102,7 @@ if TYPE_CHECKING or ACTIVE == "python":
     from understudy.kernel.deliveries import acknowledge_record, confirms
     from understudy.kernel.frames import Sends, split_sends
     from understudy.kernel.log import Run, append_sends, keep_sends
-    from understudy.kernel.records import digest_records, scan
+    from understudy.kernel.records import digest_records, plain_references, scan
 else:
     from understudy_kernel import (
         Run,
@@ -113,6 +114,7 @@ else:
         crc32_combine,
         digest_records,
         keep_sends,
+        plain_references,
         scan,
         split_sends,
     )
@@ -137,6 +139,7 @@ __all__ = [
     "digest_records",
     "keep_sends",
     "load_native",
+    "plain_references",
     "scan",
     "split_sends",
 ]

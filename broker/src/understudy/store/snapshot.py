@@ -19,9 +19,10 @@ from typing import Final
 
 from understudy.errors import JournalCorrupt, StoreVersionUnsupported
 from understudy.ids import NodeId, uuid_bytes, uuid_text
-from understudy.kernel import crc32
+from understudy.kernel import crc32, plain_references
 from understudy.limits import RECORD_BYTES_MAX
 from understudy.ports import File
+from understudy.store.columns import Rows
 from understudy.store.records import (
     FORMAT_VERSION,
     HEADER,
@@ -404,17 +405,20 @@ def apply_part(state: StoreState, kind: PartType, payload: bytes) -> None:
 
 
 def _apply_references(state: StoreState, payload: bytes) -> None:
-    live = state.live
-    for (
-        queue_id, message_id, expiration, scheduled_ms, segment, offset, length, size_bytes, count, priority, file_id,
-    ) in REFERENCE.iter_unpack(payload):  # fmt: skip
-        if priority > PRIORITY_MAX:
-            raise ValueError(f"a reference with priority {priority}")
-        location = pack_location(segment, offset, length)
-        state.backlog(queue_id).append(
-            message_id, priority, expiration, scheduled_ms, size_bytes, location, count, file_id or None
-        )
-        live.add(queue_id, message_id)
+    # refuses what is not a number of whole references
+    REFERENCE.iter_unpack(payload)
+    at = 0
+    while True:
+        at, runs = plain_references(payload, at)
+        for queue_id, priority, segment, *columns in runs:
+            state.add_rows(queue_id, priority, segment, Rows.of(columns))
+        if at == len(payload):
+            return
+        end = at + REFERENCE.size
+        for queue_id, reference in decode_references(payload[at:end]):
+            state.add_reference(queue_id, reference)
+            state.live.add(queue_id, reference.message_id)
+        at = end
 
 
 def _apply_transaction(state: StoreState, payload: bytes) -> None:
