@@ -26,6 +26,7 @@ REGRESSIONS = {
     166: "a consumer counted silence during a failover as an empty queue",
     318: "the order of a queue was judged although the broker still had the consumer's dead predecessor",
     1226: "a consumer counted the silence before the last confirmation as the end",
+    706: "no node could start after the log had been trimmed to a damaged record",
 }
 
 

@@ -20,7 +20,7 @@ from __future__ import annotations
 import logging
 import struct
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from understudy.kernel import crc32
@@ -167,6 +167,33 @@ class Passage:
         return all(record.known or record.may_be_missing for record in self.records)
 
 
+def _extent(data: bytes, at: int, cursor: Cursor, known: KnownDamage) -> int:
+    """Length of the bad record at ``data[at]``, by the quarantine or by itself; 0 if it cannot be right."""
+    length = known.length_at(cursor.number, cursor.epoch, cursor.offset + at)
+    if not length:
+        length = _LENGTH.unpack_from(data, at + 4)[0] if at + HEADER_BYTES <= len(data) else 0
+    return length if HEADER_BYTES <= length <= RECORD_BYTES_MAX and at + length <= len(data) else 0
+
+
+def sequence_before(data: bytes, cursor: Cursor, known: KnownDamage) -> int:
+    """Sequence of the record before a log that begins with bad records, by the first valid one behind them.
+
+    Returns:
+        0 if none is found. A result that is too high because an extent was wrong is refused later: no TRIM gives up
+        what would be missing (``Follower.finish``).
+    """
+    at = 0
+    for count in range(_RECORDS_MAX):
+        frame = read_frame(data, at, cursor.offset, cursor.seed)
+        if frame is not None:
+            return max(frame.sequence - count - 1, 0)
+        length = _extent(data, at, cursor, known)
+        if not length:
+            break
+        at += length
+    return 0
+
+
 def find_passage(
     data: bytes, cursor: Cursor, known: KnownDamage, following_sequence: Callable[[], int | None]
 ) -> Passage | None:
@@ -189,10 +216,8 @@ def find_passage(
             return _passage(data, cursor, known, extents, frame)
         if at == len(data):
             return _passage_to_end(data, cursor, known, extents, following_sequence()) if count else None
-        length = known.length_at(cursor.number, cursor.epoch, origin + at)
+        length = _extent(data, at, cursor, known)
         if not length:
-            length = _LENGTH.unpack_from(data, at + 4)[0] if at + HEADER_BYTES <= len(data) else 0
-        if not HEADER_BYTES <= length <= RECORD_BYTES_MAX or at + length > len(data):
             break
         extents.append((at, length))
         at += length
@@ -303,7 +328,7 @@ class DamageReader:
         """
         self.helps = False
         link, following = links[0], links[1] if len(links) > 1 else None
-        if not cursor.sequence or (stop is not Stop.BAD and not lock_held and link.end is None):
+        if stop is not Stop.BAD and not lock_held and link.end is None:
             # while a node writes, what looks unfinished mostly is
             return False
         # a segment prepared ahead proves nothing
@@ -316,11 +341,13 @@ class DamageReader:
         if unnamed and not ended and self.blank.is_blank(cursor.path, cursor.offset):
             return False
         data = self._read_from(cursor, link)
-        passage = find_passage(data, cursor, self.known, lambda: self._first_sequence(following))
-        if passage is None:
+        # what was before the damage may have been trimmed
+        start = cursor if cursor.sequence else replace(cursor, sequence=sequence_before(data, cursor, self.known))
+        passage = find_passage(data, start, self.known, lambda: self._first_sequence(following))
+        if passage is None or not start.sequence:
             return False
         if not passage.known:
-            if not (settled and passage.allowed and (ended or _was_synced(data, cursor))):
+            if not (settled and passage.allowed and (ended or _was_synced(data, start))):
                 return False
             if not self.allow:
                 self.helps = True
@@ -329,6 +356,7 @@ class DamageReader:
                 if not record.known:
                     self.passed[record.number, record.offset] = record
                     log.error("damaged record set aside", extra={"reason": record.entry(self._directory, 0).reason})
+        cursor.sequence = start.sequence
         pass_over(state, cursor, passage)
         if passage.following is None and following is None:
             cursor.sealed = Stop.CLOSED

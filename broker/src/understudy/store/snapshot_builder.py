@@ -201,7 +201,11 @@ class SnapshotBuilder:
         use, state = self._state.segments[number], self._replayed
         path = f"{self._directory}/{segment_name(number, use.epoch)}"
         cursor = Cursor(
-            path, number, use.epoch, seed_of(number, use.epoch), sequence=before.sequence if before is not None else 0
+            path,
+            number,
+            use.epoch,
+            seed_of(number, use.epoch),
+            sequence=before.sequence if before is not None else use.first_sequence - 1,
         )
         state.begin_segment(number, use.epoch, use.first_sequence)
         file: File = yield Job(lambda: self._disk.open(path, read_only=True))

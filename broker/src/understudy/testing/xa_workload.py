@@ -20,7 +20,7 @@ from typing import Final
 from understudy.client import aio
 from understudy.client.listeners import FailureCode
 from understudy.client.xa import is_rollback
-from understudy.errors import AddressFull, BrokerError, XaCode, XaError
+from understudy.errors import AddressFull, BrokerError, ConnectionLost, XaCode, XaError
 from understudy.ids import Xid
 from understudy.ledger import Row
 from understudy.testing.workload import (
@@ -128,8 +128,12 @@ class _Manager:
         self._name = name
         self._session = session
 
-    async def begin(self) -> Xid | None:
-        """Start a branch; None if the connection was lost meanwhile."""
+    async def begin(self) -> Xid:
+        """Start a branch.
+
+        Raises:
+            ConnectionLost: the answer was cut off. The session may work in the branch, so it is given up with it.
+        """
         self._log.begun += 1
         xid = Xid(_FORMAT_ID, f"{self._name}/{self._log.begun}".encode(), b"\1")
         try:
@@ -137,7 +141,7 @@ class _Manager:
         except XaError as error:
             if error.xa_code != XaCode.RESOURCE_MANAGER_FAILED:
                 raise
-            return None
+            raise ConnectionLost(f"the start of a branch was cut off: {error}") from error
         return xid
 
     def next_ending(self) -> Ending:
@@ -342,8 +346,6 @@ async def _produce(plan: ClientPlan, job: BranchProducerJob, name: str, connecti
     number = 0
     while job.done < job.count:
         xid = await manager.begin()
-        if xid is None:
-            continue
         numbers = range(number, number + min(job.batch, job.count - job.done))
         number = numbers.stop
         sends: list[asyncio.Future[None]] = []
@@ -404,8 +406,6 @@ async def _consume(plan: ClientPlan, job: BranchConsumerJob, name: str, connecti
     ended = False
     while not ended:
         xid = await manager.begin()
-        if xid is None:
-            continue
         taken: list[Row] = []
         silent = False
         while len(taken) < job.batch and not (silent and taken) and not ended:

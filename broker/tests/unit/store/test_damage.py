@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import random
+from dataclasses import replace
 
 import pytest
 
@@ -185,3 +186,68 @@ def test_a_torn_tail_is_still_cut() -> None:
     follower = recover(rig.disk("judge"), DIRECTORY, quarantine=True)
     assert follower.damage.passed == {}
     assert follower.torn is not None
+
+
+def trimmed_to_a_message() -> tuple[Rig, str, Frame]:
+    """A log whose beginning was trimmed, and whose first record is a message that waits; the node has died."""
+    rig = Rig(random.Random(4), id_cache_size=50)
+    store = rig.activate("a")
+    rig.address()
+    rig.queue()
+    begins = rig.segments()[0]
+    while True:
+        rig.send()
+        if len(rig.live) > 20:
+            store.store_acknowledge(*rig.live.pop(0))
+        store.flush()
+        rig.time.advance(10)
+        if rig.segments()[0] == begins:
+            continue
+        begins = rig.segments()[0]
+        path, frame = frames(rig)[0]
+        if frame.kind == RecordType.MESSAGE_ADD:
+            break
+    rig.settle_log()
+    rig.die(power_loss=False)
+    return rig, path, frame
+
+
+def test_damage_at_the_beginning_of_a_trimmed_log() -> None:
+    """The sequence of the damaged record follows from the one behind it, and TRIM says that nothing else is missing."""
+    rig, path, frame = trimmed_to_a_message()
+    rig.volume.flip_bit(path, frame.offset + frame.length - 1, 2)
+    with pytest.raises(JournalCorrupt) as caught:
+        recover(rig.disk("judge"), DIRECTORY)
+    assert "--quarantine" in str(caught.value)
+    rig.settings = replace(rig.settings, compact_segments_min=1)
+    store = rig.activate("b", Follower(rig.disk("b"), DIRECTORY, id_cache_size=50, quarantine=True))
+    (entry,) = store.quarantine.entries()
+    assert (entry.kind, entry.offset, entry.sequence) == ("MESSAGE_ADD", frame.offset, frame.sequence)
+    rig.die(power_loss=False)
+    store = rig.activate("c")
+    for _ in range(1000):
+        rig.send()
+        store.flush()
+        rig.time.advance(10)
+        if any(name.endswith(".snap") for name in rig.volume.paths()):
+            break
+    else:
+        pytest.fail("no snapshot was made over the damage")
+    rig.die(power_loss=False)
+    assert recover(rig.disk("judge"), DIRECTORY).damage.passed == {}
+
+
+def test_a_trimmed_log_that_begins_with_more_damage_than_is_known_is_refused() -> None:
+    rig, path, frame = trimmed_to_a_message()
+    number, epoch, _ = parse_name(path.rsplit("/", 1)[1]) or (0, 0, False)
+    following = [each for where, each in frames(rig) if where == path][1]
+    rig.volume.flip_bit(path, frame.offset + frame.length - 1, 2)
+    rig.volume.flip_bit(path, following.offset + following.length - 1, 2)
+    # one extent for two records: what it says of the first sequence contradicts TRIM
+    both = QuarantineEntry(
+        "message-1-1", "message", "x", 1, segment=number, epoch=epoch, offset=frame.offset,
+        length=frame.length + following.length,
+    )  # fmt: skip
+    write_entries(rig.disk("a"), DIRECTORY, [(both, b"")])
+    with pytest.raises(JournalCorrupt, match="nothing says that what was before may be gone"):
+        recover(rig.disk("judge"), DIRECTORY, quarantine=True)
