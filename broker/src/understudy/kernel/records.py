@@ -140,6 +140,7 @@ def scan(data: bytes, at: int, origin: int, seed: int | None, sequence: int, /) 
         raise IndexError(f"index {at} in {size} bytes")
     view = memoryview(data)
     groups: dict[tuple[int, int], _Group] = {}
+    by_queue: dict[int, list[_Group]] = {}
     acknowledged: dict[int, array[int]] = {}
     batch = first_sequence = id_min = id_max = 0
     last_key = (-1, -1)
@@ -167,7 +168,7 @@ def scan(data: bytes, at: int, origin: int, seed: int | None, sequence: int, /) 
                 break
             key = (queue_id, priority)
             if key != last_key:
-                group = groups.get(key) or groups.setdefault(key, _Group(queue_id, priority))
+                group = groups.get(key) or _begin_group(groups, by_queue, queue_id, priority)
                 last_key = key
             if group.ids and message_id <= group.ids[-1]:
                 stop = MORE
@@ -179,7 +180,7 @@ def scan(data: bytes, at: int, origin: int, seed: int | None, sequence: int, /) 
             group.scheduled.append(scheduled_ms)
             id_min = min(id_min, message_id) or message_id
             id_max = max(id_max, message_id)
-        elif kind != 10 or not _take_acknowledge(groups, acknowledged, data, at, length):
+        elif kind != 10 or not _take_acknowledge(by_queue, acknowledged, data, at, length):
             stop = OTHER
             break
         first_sequence = first_sequence or found
@@ -197,8 +198,18 @@ def _why_not(data: bytes, at: int, length: int) -> int:
     return BAD if data[at : at + _HEADER_BYTES].strip(b"\0") else BLANK
 
 
+def _begin_group(
+    groups: dict[tuple[int, int], _Group], by_queue: dict[int, list[_Group]], queue_id: int, priority: int
+) -> _Group:
+    group = groups[queue_id, priority] = _Group(queue_id, priority)
+    own = by_queue.setdefault(queue_id, [])
+    own.append(group)
+    own.sort(key=lambda each: each.priority)
+    return group
+
+
 def _take_acknowledge(
-    groups: dict[tuple[int, int], _Group], acknowledged: dict[int, array[int]], data: bytes, at: int, length: int
+    by_queue: dict[int, list[_Group]], acknowledged: dict[int, array[int]], data: bytes, at: int, length: int
 ) -> bool:
     """Take the ids of an acknowledgement. Whether it is plain."""
     if length < _ACKNOWLEDGE_BYTES:
@@ -206,9 +217,12 @@ def _take_acknowledge(
     queue_id, tx_id, count, _ = _ACKNOWLEDGE.unpack_from(data, at + _HEADER_BYTES)
     if tx_id or length != _ACKNOWLEDGE_BYTES + 8 * count:
         return False
-    own = [groups[queue_id, priority] for priority in range(_PRIORITY_MAX + 1) if (queue_id, priority) in groups]
+    own = by_queue.get(queue_id, ())
     for message_id in struct.unpack_from(f"<{count}Q", data, at + _ACKNOWLEDGE_BYTES):
-        if not any(group.take(message_id) for group in own):
+        for group in own:
+            if group.take(message_id):
+                break
+        else:
             if queue_id not in acknowledged:
                 acknowledged[queue_id] = array("Q")
             acknowledged[queue_id].append(message_id)
