@@ -198,7 +198,8 @@ def trimmed_to_a_message() -> tuple[Rig, str, Frame]:
     while True:
         rig.send()
         if len(rig.live) > 20:
-            store.store_acknowledge(*rig.live.pop(0))
+            queue_id, message_id = rig.live.pop(0)
+            store.store_acknowledges(queue_id, (message_id,))
         store.flush()
         rig.time.advance(10)
         if rig.segments()[0] == begins:
