@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from array import array
 from collections import Counter
 
 import pytest
@@ -10,6 +11,8 @@ from hypothesis import strategies as st
 
 from understudy.store import backlog
 from understudy.store.backlog import Backlog
+from understudy.store.columns import Rows
+from understudy.store.live_index import LiveIndex
 from understudy.store.reference import LargeReference, MessageReference, pack_location
 
 STEPS = st.lists(
@@ -97,3 +100,55 @@ def test_it_is_a_dict_in_log_order(steps: list[tuple[str, int, int]]) -> None:
     left = [each.message_id for priority in sorted(blocks, reverse=True) for block in blocks[priority]
             for each in block.references()]  # fmt: skip
     assert left == [each for each in sorted(expected, key=lambda each: -expected[each][0]) if each not in later]
+
+
+BULK_STEPS = st.lists(
+    st.one_of(
+        st.tuples(st.just("rows"), st.integers(1, 8), st.sampled_from([0, 0, 0, 1]), st.sampled_from([1, 1, 2])),
+        st.tuples(st.just("acknowledge"), st.integers(0, 20), st.integers(1, 9), st.just(0)),
+        st.tuples(st.just("count"), st.integers(0, 20), st.integers(1, 3), st.just(0)),
+    ),
+    max_size=30,
+)
+
+
+@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(BULK_STEPS)
+def test_rows_come_and_go_in_bulk_as_one_by_one(steps: list[tuple[str, int, int, int]]) -> None:
+    """The same as single references: contents, order, counts and bytes, and the live index beside it."""
+    bulk, single = Backlog(), Backlog()
+    live, live_single = LiveIndex(), LiveIndex()
+    waiting: list[int] = []
+    next_id = 1000
+    for kind, number, more, segment in steps:
+        if kind == "rows":
+            # with gaps, as where other queues get messages too
+            ids = [next_id + 3 * each if segment == 2 else next_id + each for each in range(number)]
+            next_id = ids[-1] + 1
+            times = array("q", [each % 3 for each in ids]) if more else None
+            fields = [10 * each for each in ids], [10] * number, [each % 7 for each in ids]
+            rows = Rows(array("Q", ids), *(array("I", each) for each in fields), times, times)
+            bulk.extend(4, segment, rows)
+            live.add_all(7, rows.ids)
+            for message_id in ids:
+                time = message_id % 3 if more else 0
+                single.append(message_id, 4, time, time, message_id % 7, pack_location(segment, 10 * message_id, 10))
+                live_single.add(7, message_id)
+            waiting += ids
+        elif kind == "acknowledge":
+            gone = [*waiting[number : number + more], 5]
+            bulk.remove_all(gone, lambda message_id: live.is_live(7, message_id))
+            live.remove(7, gone)
+            for message_id in gone[:-1]:
+                assert single.remove(message_id)
+                waiting.remove(message_id)
+                live_single.remove(7, [message_id])
+        elif number < len(waiting):
+            bulk.set_delivery_count(waiting[number], more)
+            single.set_delivery_count(waiting[number], more)
+        assert contents(bulk) == contents(single)
+        assert list(bulk) == waiting
+        assert [each.location for each in bulk.references()] == [each.location for each in single.references()]
+        assert (bulk.count, bulk.size_bytes) == (single.count, single.size_bytes)
+        assert (bulk.expiring_count, bulk.scheduled_count) == (single.expiring_count, single.scheduled_count)
+        assert live.queues.get(7, {}) == live_single.queues.get(7, {})
