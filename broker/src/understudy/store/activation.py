@@ -172,19 +172,17 @@ def _settle(follower: Follower, disk: Disk) -> None:
 
 
 def _tidy(disk: Disk, directory: str, names: list[str], epoch: int, ends: list[SegmentEnd]) -> None:
-    """Remove what older epochs prepared and never used; cut what they allocated and never filled.
+    """Remove what older epochs prepared and never used; cut what the last one allocated and never filled.
     Nothing of it is part of the log, so failing here is only a loss of room. Only once the new epoch
     is durable: until then an unsealed segment with less than it was allocated is damage.
     """
     _remove_unused(disk, directory, names, epoch, ends)
-    listed = {(end.number, end.epoch): end.end for end in ends}
-    for name in names:
-        parsed = parse_name(name)
-        end = listed.get(parsed[:2]) if parsed is not None and parsed[1] < epoch else None
-        if end is not None:
-            with suppress(StoreError, FileNotFoundError):
-                # only the last one can be unsealed, but a size says it at no cost
-                _cut(disk, f"{directory}/{name}", end)
+    if ends:
+        # the others were cut when they were sealed or by the activation before, except if it was killed here; to open
+        # each of them takes long on a network file system
+        last = ends[-1]
+        with suppress(StoreError, FileNotFoundError):
+            _cut(disk, f"{directory}/{segment_name(last.number, last.epoch)}", last.end)
 
 
 def _remove_unused(disk: Disk, directory: str, names: list[str], epoch: int, ends: list[SegmentEnd]) -> None:

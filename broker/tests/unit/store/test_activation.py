@@ -81,6 +81,38 @@ def test_unused_segments_of_older_epochs_are_removed_and_the_rest_is_cut() -> No
     assert store.epoch == 2
 
 
+def test_a_takeover_opens_as_few_files_of_a_long_log_as_of_a_short_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a network file system each is half a dozen requests."""
+    opened: list[str] = []
+    opening = SimDisk.open
+
+    def counted(self: SimDisk, path: str, *, create: bool = False, read_only: bool = False) -> File:
+        opened.append(path)
+        return opening(self, path, create=create, read_only=read_only)
+
+    counts = []
+    for messages in (1, 400):
+        rig = Rig(random.Random(1))
+        rig.activate("a")
+        rig.queue()
+        for _ in range(messages):
+            rig.send()
+            rig.settle()
+        follower = rig.follower("b")
+        while follower.poll(1 << 20) or not follower.caught_up:
+            continue
+        rig.die(power_loss=False)
+        segments = len(rig.segments())
+        with monkeypatch.context() as patch:
+            patch.setattr(SimDisk, "open", counted)
+            opened.clear()
+            rig.activate("b", follower)
+        counts.append((segments, len(opened)))
+    (few, opened_of_few), (many, opened_of_many) = counts
+    assert many > few + 5
+    assert opened_of_many <= opened_of_few + 3
+
+
 def test_a_zombies_records_are_kept_for_the_curious() -> None:
     rig = Rig(random.Random(1))
     rig.activate("a")
