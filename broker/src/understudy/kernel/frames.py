@@ -122,7 +122,7 @@ class Sends:
 
     def duplicate_id(self, row: int) -> bytes:
         """The key by which an address detects that the message is sent again (``routing.duplicate_ids``); empty if
-        it has none, or if ``alike`` refuses the message.
+        it has none, or one that ``alike`` refuses: neither text nor bytes, empty, or too long.
         """
         return self._duplicates.get(row, b"")
 
