@@ -12,9 +12,10 @@ client's or the broker's fault and fails the run.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from functools import partial
+from typing import Final, Protocol
 
 from understudy.client import aio
 from understudy.client.consumer_state import ReceivedMessage
@@ -336,27 +337,52 @@ def _note_refused(book: LedgerBook, job: ProducerJob, name: str, numbers: range)
         book.refused(name, each, job.queue, f"{name}/{numbers.start}")
 
 
-async def consume(plan: ClientPlan, job: ConsumerJob) -> None:
-    """Carry out a consumer's work, starting over as often as it takes."""
-    if job.begins_s:
-        await wait_until(job.begins_s)
+class NamedJob(Protocol):
+    """Work that a client does under a new name over each connection."""
+
+    name: str
+    queue: str
+    names: int
+
+
+def next_name(job: NamedJob) -> str:
+    """The name for the next connection."""
+    job.names += 1
+    return f"{job.name}.{job.names}"
+
+
+def next_consumer_name(plan: ClientPlan, job: NamedJob) -> str:
+    """The same for a consumer; from its second name on messages may come again, out of their order."""
+    if job.names:
+        plan.book.unordered.add(job.queue)
+    return next_name(job)
+
+
+async def start_over(
+    plan: ClientPlan, name: Callable[[], str], work: Callable[[str, aio.Connection], Awaitable[None]]
+) -> None:
+    """Do work that needs a connection, over another one and under another name as often as trying again helps."""
     while True:
-        job.names += 1
-        if job.names > 1:
-            plan.book.unordered.add(job.queue)
-        name = f"{job.name}.{job.names}"
+        chosen = name()
         try:
             connection = await plan.connect()
         except TRYING_AGAIN_HELPS:
             await asyncio.sleep(START_OVER_S)
             continue
         try:
-            await _consume(plan, job, name, connection)
+            await work(chosen, connection)
             return
         except TRYING_AGAIN_HELPS:
             await asyncio.sleep(START_OVER_S)
         finally:
             await close_connection(connection)
+
+
+async def consume(plan: ClientPlan, job: ConsumerJob) -> None:
+    """Carry out a consumer's work, starting over as often as it takes."""
+    if job.begins_s:
+        await wait_until(job.begins_s)
+    await start_over(plan, partial(next_consumer_name, plan, job), partial(_consume, plan, job))
 
 
 async def _consume(plan: ClientPlan, job: ConsumerJob, name: str, connection: aio.Connection) -> None:

@@ -15,6 +15,7 @@ import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import Enum, auto
+from functools import partial
 from typing import Final
 
 from understudy.client import aio
@@ -26,14 +27,14 @@ from understudy.ledger import Row
 from understudy.testing.workload import (
     NUMBER_PROPERTY,
     PRODUCER_PROPERTY,
-    START_OVER_S,
-    TRYING_AGAIN_HELPS,
     ClientPlan,
     ConsumerJob,
     ProducerJob,
     body_of,
-    close_connection,
+    next_consumer_name,
+    next_name,
     receive,
+    start_over,
     wait_until,
 )
 
@@ -322,20 +323,7 @@ def _check(error: XaError) -> None:
 
 async def produce_in_branches(plan: ClientPlan, job: BranchProducerJob) -> None:
     """Carry out a producer's work, starting over as often as it takes."""
-    while True:
-        job.names += 1
-        try:
-            connection = await plan.connect()
-        except TRYING_AGAIN_HELPS:
-            await asyncio.sleep(START_OVER_S)
-            continue
-        try:
-            await _produce(plan, job, f"{job.name}.{job.names}", connection)
-            return
-        except TRYING_AGAIN_HELPS:
-            await asyncio.sleep(START_OVER_S)
-        finally:
-            await close_connection(connection)
+    await start_over(plan, partial(next_name, job), partial(_produce, plan, job))
 
 
 async def _produce(plan: ClientPlan, job: BranchProducerJob, name: str, connection: aio.Connection) -> None:
@@ -369,22 +357,7 @@ async def consume_in_branches(plan: ClientPlan, job: BranchConsumerJob) -> None:
     """Carry out a consumer's work, starting over as often as it takes."""
     if job.begins_s:
         await wait_until(job.begins_s)
-    while True:
-        job.names += 1
-        if job.names > 1:
-            plan.book.unordered.add(job.queue)
-        try:
-            connection = await plan.connect()
-        except TRYING_AGAIN_HELPS:
-            await asyncio.sleep(START_OVER_S)
-            continue
-        try:
-            await _consume(plan, job, f"{job.name}.{job.names}", connection)
-            return
-        except TRYING_AGAIN_HELPS:
-            await asyncio.sleep(START_OVER_S)
-        finally:
-            await close_connection(connection)
+    await start_over(plan, partial(next_consumer_name, plan, job), partial(_consume, plan, job))
 
 
 async def _consume(plan: ClientPlan, job: BranchConsumerJob, name: str, connection: aio.Connection) -> None:
