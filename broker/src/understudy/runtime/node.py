@@ -252,9 +252,11 @@ class BrokerNode:
         try:
             if self.follower is None:
                 self.follower = self._watch.follower()
-            self._pace.polled(self.follower.poll(FOLLOW_STEP_BYTES))
+            applied = self.follower.poll(FOLLOW_STEP_BYTES)
+            self._pace.polled(applied)
             self.following_error = None
-            return self._pace.delay_ms if self.follower.caught_up else 0
+            # what could not be read now, such as a damaged record, can be read later at the earliest
+            return 0 if applied and not self.follower.caught_up else self._pace.delay_ms
         except StoreError as error:
             # the store may be in the middle of a change by its owner: say it, start over
             if self.following_error != str(error):

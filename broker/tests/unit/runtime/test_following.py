@@ -1,0 +1,21 @@
+"""How soon a passive node looks at the log again."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from understudy.runtime.node import BrokerNode
+
+
+@pytest.mark.parametrize(
+    ("applied", "caught_up", "delay_ms"), [(9, False, 0), (9, True, 50), (0, True, 50), (0, False, 50)]
+)
+def test_a_look_that_reads_nothing_is_not_repeated_at_once(applied: int, caught_up: bool, delay_ms: int) -> None:
+    """In front of a record that cannot be read yet, or is damaged, a passive node must not use up its processor."""
+    follower = SimpleNamespace(poll=lambda max_bytes: applied, caught_up=caught_up)
+    pace = SimpleNamespace(delay_ms=50, polled=lambda read_bytes: None)
+    node: Any = SimpleNamespace(follower=follower, _pace=pace, following_error=None)
+    assert BrokerNode._poll_log(node) == delay_ms
