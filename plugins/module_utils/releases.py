@@ -101,10 +101,10 @@ class Releases:
     def kernel(self, release: str) -> tuple[str, str]:
         """``native`` or ``python``, and the reason; two empty strings for a release that is not installed."""
         try:
-            kind, _, reason = (self.path(release) / KERNEL_FILE).read_text(encoding="utf-8").strip().partition(" ")
+            words = (self.path(release) / KERNEL_FILE).read_text(encoding="utf-8").strip().split(" ", 1)
         except FileNotFoundError:
             return "", ""
-        return kind, reason
+        return words[0], words[1] if len(words) > 1 else ""
 
     def switch(self, release: str) -> None:
         """Point ``current`` to ``release``, in one step.

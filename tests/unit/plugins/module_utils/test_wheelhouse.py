@@ -159,9 +159,9 @@ def test_the_native_kernel_is_built_once_for_its_sources(kernel_source: Path, tm
 
 def test_a_controller_without_cargo_gets_the_reason_each_time_it_looks(kernel_source: Path, tmp_path: Path) -> None:
     builds = Builds(KERNEL_LACKING, "understudy-kernel is not built: cargo is not installed\n")
-    for _ in range(2):
+    for attempt in ("first", "second"):
         kernel = make_kernel(kernel_source, tmp_path / "cache", "python3", builds)
-        assert kernel == Kernel("python", "understudy-kernel is not built: cargo is not installed")
+        assert kernel == Kernel("python", "understudy-kernel is not built: cargo is not installed"), attempt
     assert len(builds.ran) == 2
 
 
