@@ -69,6 +69,7 @@ test: $(VENV)/.kernel $(VENV)/.spark ## All checks of a change, at most 20 minut
 	  --beside \
 	  "collection=$(MAKE) --no-print-directory collection" \
 	  "spark=$(MAKE) --no-print-directory spark" \
+	  "rust=$(MAKE) --no-print-directory rust" \
 	  --then \
 	  "integration=$(MAKE) --no-print-directory integration" \
 	  --beside \
@@ -89,12 +90,15 @@ test-all: $(VENV)/.kernel $(VENV)/.spark ## make test, new examples, every inter
 	  "seeds=$(MAKE) --no-print-directory simulation-long"
 
 .PHONY: static
-static: $(VENV)/.complete $(COLLECTION) ## ruff, mypy --strict, architecture rules, cargo fmt and clippy
+static: $(VENV)/.complete $(COLLECTION) ## ruff, mypy --strict, architecture rules
 	cd broker && ../$(RUFF) check --no-cache . && ../$(RUFF) format --check --no-cache .
 	$(RUFF) check --no-cache plugins .ci tests roles && $(RUFF) format --check --no-cache plugins .ci tests roles
 	cd broker && ../$(BIN)/mypy
 	$(BIN)/mypy
 	$(PYTEST) broker/tests/unit/architecture
+
+.PHONY: rust
+rust: ## cargo fmt and clippy of the native kernel
 	.ci/rust-checks $(SCRATCH)/kernel-checks
 
 .PHONY: architecture
