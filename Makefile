@@ -63,13 +63,13 @@ test: $(VENV)/.kernel $(VENV)/.spark ## All checks of a change, at most 20 minut
 	  "static=$(MAKE) --no-print-directory static" \
 	  "unit=$(MAKE) --no-print-directory unit" \
 	  "property=$(MAKE) --no-print-directory property" \
-	  "twin=$(PY) .ci/has_native_kernel.py && $(MAKE) --no-print-directory twin" \
-	  "fuzz-smoke=$(MAKE) --no-print-directory fuzz-smoke" \
 	  "simulation=$(MAKE) --no-print-directory simulation" \
 	  --beside \
 	  "collection=$(MAKE) --no-print-directory collection" \
 	  "spark=$(MAKE) --no-print-directory spark" \
 	  "rust=$(MAKE) --no-print-directory rust" \
+	  "twin=$(PY) .ci/has_native_kernel.py && $(MAKE) --no-print-directory twin" \
+	  "fuzz-smoke=$(MAKE) --no-print-directory fuzz-smoke" \
 	  --then \
 	  "integration=$(MAKE) --no-print-directory integration" \
 	  --beside \
@@ -106,8 +106,8 @@ architecture: $(VENV)/.complete ## Lower the exceptions of the architecture rule
 	-ARCHITECTURE=rewrite $(PYTEST) broker/tests/unit/architecture
 
 .PHONY: unit
-unit: $(VENV)/.kernel ## Unit tests: no sleep, no network
-	$(PYTEST) -m "not spark and not long" broker/tests/unit
+unit: $(VENV)/.kernel ## Unit tests: no sleep, no network; the architecture rules are in static
+	$(PYTEST) -m "not spark and not long" --ignore broker/tests/unit/architecture broker/tests/unit
 
 .PHONY: property
 property: $(VENV)/.kernel ## Property tests (Hypothesis), the same examples each time unless EXAMPLES=random
