@@ -206,7 +206,12 @@ _LIFE: Final[tuple[Element, ...]] = (
         "On stop, take no new clients and wait until the sessions are closed; a second stop ends the wait.",
     ),
     row("graceful-shutdown-timeout", MS, "-1", "Longest graceful wait; -1 means no limit."),
-    row("persist-delivery-count-before-delivery", BOOLEAN, "false", "Store the count of a delivery before it is sent."),
+    row(
+        "persist-delivery-count-before-delivery",
+        BOOLEAN,
+        "false",
+        "Append the count of a delivery to the log before it is sent; the delivery does not wait for the sync.",
+    ),
 )
 
 _STORE: Final[tuple[Element, ...]] = (
