@@ -1,9 +1,10 @@
 """The short way in for plain messages, a run of them at a time.
 
 Most messages need nothing of what ``PostOffice.send`` looks after: they go to the one queue of an address without
-limits, now and outside a transaction. A client that sends without waiting has many of them in
-one read of its socket; they are taken here together: the address is looked up once, the log gets them in one pass, and
-one entry of the operation context releases them all. What comes out, and in which order, is the same.
+limits, now and outside a transaction. A client that sends without waiting has many of them in one read of its socket;
+they are taken here together: the address is looked up once, the log gets them in one pass, and one entry of the
+operation context releases them all. Queues, log, answers and their order are those of the same messages sent one by
+one.
 
 Not here: everything that is not plain (``post_office``).
 """
