@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import click
 
+from benchmarks.calls import calls
 from benchmarks.consolidation import consolidation
 from benchmarks.fairness import fairness
 from benchmarks.group_commit import group_commit
@@ -19,6 +20,7 @@ from benchmarks.stalls import stalls
 from benchmarks.takeover import takeover
 
 BENCHMARKS: dict[str, click.Command | Callable[..., None]] = {
+    "calls": calls,
     "consolidation": consolidation,
     "fairness": fairness,
     "group-commit": group_commit,

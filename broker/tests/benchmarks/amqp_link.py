@@ -9,11 +9,14 @@ import socket
 import struct
 from collections.abc import Sequence
 
-from benchmarks.load import BODY, NUMBER, Consumer, Patch, Producer, RunFailed
+from benchmarks.content import DIGITS, NUMBER, Content, connection_name, properties, unique_text
+from benchmarks.load import Consumer, Patch, Producer, RunFailed
 
 #: Deliveries that may be unacknowledged; about the bytes of a CORE consumer's window.
 _PREFETCH = 1000
 _FRAME_END = b"\xce"
+#: Largest frame, as clients negotiate it by default.
+_FRAME_BYTES_MAX = 131_072
 _METHOD, _HEADER, _BODY = 1, 2, 3
 
 
@@ -32,6 +35,29 @@ def _frame(kind: int, channel: int, payload: bytes) -> bytes:
 
 def _method(channel: int, class_id: int, method_id: int, arguments: bytes = b"") -> bytes:
     return _frame(_METHOD, channel, struct.pack(">HH", class_id, method_id) + arguments)
+
+
+def _basic_properties(content: Content) -> bytes:
+    """Content type and delivery mode, as clients send them, and what the shape asks for. The broker checks that the
+    user id is the name of the user, so here the message id is what is unique.
+    """
+    shape = content.shape
+    flags, fields = 0x9000, _short("application/octet-stream")
+    table = b""
+    if shape.properties:
+        for name, value in properties(connection_name()).items():
+            table += _short(name)
+            table += b"S" + _long(value.encode()) if isinstance(value, str) else b"l" + struct.pack(">q", value)
+    if shape.duplicate_id:
+        table += _short("_AMQ_DUPL_ID") + b"S" + _long(unique_text().encode())
+    if table:
+        flags |= 0x2000
+        fields += _long(table)
+    fields += b"\x02" if content.durable else b"\x01"
+    if shape.properties:
+        flags |= 0x0090
+        fields += _short(unique_text()) + _short("guest")
+    return struct.pack(">H", flags) + fields
 
 
 class AmqpLink:
@@ -53,17 +79,24 @@ class AmqpLink:
             client.ask(_method(1, 50, 10, b"\0\0" + _short(queue) + b"\x02" + _long(table)), (50, 11))
         client.socket.close()
 
-    def producer(self, queue: str, *, durable: bool) -> Producer:
+    def producer(self, queue: str, content: Content) -> Producer:
         client = _Client(self.port)
         client.ask(_method(1, 85, 10, b"\0"), (85, 11))
-        # content type and delivery mode, as clients send them
-        properties = struct.pack(">H", 0x9000) + _short("application/octet-stream") + (b"\x02" if durable else b"\x01")
-        frame = (
-            _method(1, 60, 40, b"\0\0" + _short("") + _short(queue) + b"\0")
-            + _frame(_HEADER, 1, struct.pack(">HHQ", 60, 0, len(BODY)) + properties)
-            + _frame(_BODY, 1, BODY)
+        body = content.body
+        step = _FRAME_BYTES_MAX - 8
+        frame = b"".join(
+            (
+                _method(1, 60, 40, b"\0\0" + _short("") + _short(queue) + b"\0"),
+                _frame(_HEADER, 1, struct.pack(">HHQ", 60, 0, len(body)) + _basic_properties(content)),
+                *(_frame(_BODY, 1, body[offset : offset + step]) for offset in range(0, len(body), step)),
+            )
         )
-        return Producer(client.socket, frame, (Patch(frame.index(NUMBER), body=True),))
+        patches = [Patch(frame.index(NUMBER), body=True)]
+        at = frame.find(DIGITS.encode())
+        while at >= 0:
+            patches.append(Patch(at, kind="X"))
+            at = frame.find(DIGITS.encode(), at + 1)
+        return Producer(client.socket, frame, tuple(patches))
 
     def consumer(self, queue: str, number: int) -> Consumer:
         client = _Client(self.port)
@@ -83,7 +116,7 @@ class _Client:
         login = _long(b"") + _short("PLAIN") + _long(b"\0guest\0guest") + _short("en_US")
         self.ask(_method(0, 10, 11, login), (10, 30))
         # no heartbeats: runs are short
-        self.socket.sendall(_method(0, 10, 31, struct.pack(">HIH", 2047, 131072, 0)))
+        self.socket.sendall(_method(0, 10, 31, struct.pack(">HIH", 2047, _FRAME_BYTES_MAX, 0)))
         self.ask(_method(0, 10, 40, _short("/") + b"\0\0"), (10, 41))
         self.ask(_method(1, 20, 10, b"\0"), (20, 11))
 

@@ -7,8 +7,10 @@ import uuid
 from collections.abc import Sequence
 from typing import TypeVar
 
-from benchmarks.load import BODY, NUMBER, Consumer, Patch, Producer, RunFailed
-from understudy.message import Message, MessageType
+from benchmarks.content import DIGITS, NUMBER, Content, connection_name, properties, unique_text
+from benchmarks.load import Consumer, Patch, Producer, RunFailed
+from understudy.message import DUPLICATE_ID, Message, MessageType
+from understudy.properties import PropertyValue
 from understudy.wire.core import packets
 from understudy.wire.core.codec import MAGIC, FrameDecoder, encode, encode_send
 
@@ -20,6 +22,8 @@ _ANYCAST = 1
 #: The default of a client's consumerWindowSize.
 _CONSUMER_WINDOW_BYTES = 1024 * 1024
 _PRODUCER_CREDIT_BYTES = 1 << 30
+#: In the place of the number in a user id.
+_USER_NUMBER = b"user id."
 
 
 class CoreLink:
@@ -37,12 +41,26 @@ class CoreLink:
                 client.ask(packets.CreateAddress(queue, (_ANYCAST,)), packets.NullResponse)
                 client.ask(packets.CreateQueueV2(queue, queue, routing_type=_ANYCAST), packets.NullResponse)
 
-    def producer(self, queue: str, *, durable: bool) -> Producer:
+    def producer(self, queue: str, content: Content) -> Producer:
         client = _Client(self.port)
         client.ask(packets.ProducerRequestCredits(_PRODUCER_CREDIT_BYTES, queue), packets.ProducerCredits)
-        message = Message(BODY, address=queue, type=MessageType.BYTES, durable=durable)
+        user_id = uuid.uuid4().bytes[:8] + _USER_NUMBER if content.shape.properties else None
+        values: dict[str, PropertyValue] = {}
+        if content.shape.properties:
+            values |= properties(connection_name())
+        if content.shape.duplicate_id:
+            values[DUPLICATE_ID] = unique_text()
+        message = Message(
+            content.body, address=queue, type=MessageType.BYTES, durable=content.durable, user_id=user_id,
+            properties=values,
+        )  # fmt: skip
         frame = encode_send(message, _CHANNEL, requires_response=True, correlation_id=0, sender_id=0, version=_VERSION)
-        return Producer(client.socket, frame, (Patch(frame.index(NUMBER), body=True), Patch(len(frame) - 12)))
+        patches = [Patch(frame.index(NUMBER), body=True), Patch(len(frame) - 12)]
+        if content.shape.properties:
+            patches.append(Patch(frame.index(_USER_NUMBER)))
+        if content.shape.duplicate_id:
+            patches.append(Patch(frame.index(DIGITS.encode("utf-16-le")), kind="W"))
+        return Producer(client.socket, frame, tuple(patches))
 
     def consumer(self, queue: str, number: int) -> Consumer:
         client = _Client(self.port)

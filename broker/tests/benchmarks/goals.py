@@ -13,6 +13,9 @@ if TYPE_CHECKING:
 START_SECONDS_MAX = 0.5
 IDLE_MIB_MAX = 80
 BROKER_CPU_US_MAX = 10
+#: Python calls and modules of the broker for a lone blocking durable send (``calls``).
+CALLS_MAX = 45
+MODULES_MAX = 14
 
 
 @dataclass(frozen=True)

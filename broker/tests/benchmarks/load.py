@@ -14,13 +14,10 @@ from collections.abc import Iterable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import Literal, Protocol
 
-#: Bytes of a message's body; the first eight are its number.
-BODY_BYTES = 1024
-#: In the body's place until the driver writes the number.
-NUMBER = b"number.."
-BODY = NUMBER + b"x" * (BODY_BYTES - len(NUMBER))
+from benchmarks.content import PLAIN, Content, Shape
+
 #: A run that takes longer than this hangs.
 RUN_SECONDS_MAX = 180
 
@@ -37,17 +34,29 @@ class RunFailed(Exception):
 
 @dataclass(frozen=True)
 class Patch:
-    """A number to write over in a prepared frame."""
+    """A number to write over in a prepared frame: the sequence of the message plus ``base``."""
 
     offset: int
     base: int = 0
-    wide: bool = True
-    """64 bits rather than 32."""
+    kind: Literal["Q", "I", "X", "W"] = "Q"
+    """64 or 32 bits, big-endian; 16 hexadecimal digits, in ASCII or in UTF-16 little-endian."""
     body: bool = False
     """The number by which the message is known, with its producer in the upper bits."""
 
     def __str__(self) -> str:
-        return f"{self.offset}:{'Q' if self.wide else 'I'}:{self.base}:{int(self.body)}"
+        return f"{self.offset}:{self.kind}:{self.base}:{int(self.body)}"
+
+    def write(self, frame: bytearray, sequence: int, producer: int = 0) -> None:
+        """Do as the driver does."""
+        number = sequence + self.base + (producer << 40 if self.body else 0)
+        digits = f"{number:016x}"
+        raw = {
+            "Q": lambda: number.to_bytes(8, "big"),
+            "I": lambda: number.to_bytes(4, "big"),
+            "X": lambda: digits.encode(),
+            "W": lambda: digits.encode("utf-16-le"),
+        }[self.kind]()
+        frame[self.offset : self.offset + len(raw)] = raw
 
 
 @dataclass(frozen=True)
@@ -76,7 +85,7 @@ class Link(Protocol):
 
     def declare(self, queues: Sequence[str]) -> None: ...
 
-    def producer(self, queue: str, *, durable: bool) -> Producer: ...
+    def producer(self, queue: str, content: Content) -> Producer: ...
 
     def consumer(self, queue: str, number: int) -> Consumer: ...
 
@@ -132,9 +141,18 @@ def build_driver(directory: Path) -> Path:
 
 
 def run(
-    driver: Path, link: Link, load: Load, queue: str, pids: Iterable[int], *, warmup_ms: int, window_ms: int
+    driver: Path,
+    link: Link,
+    load: Load,
+    queue: str,
+    pids: Iterable[int],
+    *,
+    warmup_ms: int,
+    window_ms: int,
+    shape: Shape = PLAIN,
 ) -> Outcome:
     """One run over queues of its own. Raises RunFailed."""
+    content = Content(shape, load.durable)
     lines = [
         f"protocol {link.protocol}",
         f"in_flight {load.in_flight}",
@@ -159,7 +177,7 @@ def run(
         link.declare(names)
         for number, name in enumerate(names):
             for _ in range(load.producers):
-                producer = link.producer(name, durable=load.durable)
+                producer = link.producer(name, content)
                 numbers = " ".join(map(str, producer.patches))
                 lines.append(f"producer {inherited(producer.socket)} {number} {producer.frame.hex()} {numbers}")
             for each in range(load.consumers):

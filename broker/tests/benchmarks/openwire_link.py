@@ -10,7 +10,8 @@ import struct
 import uuid
 from collections.abc import Sequence
 
-from benchmarks.load import BODY, NUMBER, Consumer, Patch, Producer, RunFailed
+from benchmarks.content import DIGITS, NUMBER, Content, connection_name, properties, unique_text
+from benchmarks.load import Consumer, Patch, Producer, RunFailed
 
 #: As clients ask for by default.
 _PREFETCH = 1000
@@ -21,6 +22,8 @@ _ACK, _BYTES_MESSAGE = 22, 24
 _QUEUE, _MESSAGE_ID, _CONNECTION_ID, _SESSION_ID, _CONSUMER_ID, _PRODUCER_ID = 100, 110, 120, 121, 122, 123
 _ERRORS = (16, 31)
 _CUMULATIVE = 2
+#: Types of values in a map.
+_LONG, _STRING = 6, 9
 
 
 def _text(value: str | None) -> bytes:
@@ -42,6 +45,23 @@ def _command(kind: int, number: int, fields: bytes, *, answered: bool = True) ->
     return _sized(struct.pack(">BI?", kind, number, answered) + fields)
 
 
+def _properties(content: Content) -> bytes:
+    """The field for properties: a map of primitive values, as bytes."""
+    values: dict[str, str | int] = properties(connection_name()) if content.shape.properties else {}
+    if content.shape.duplicate_id:
+        values["_AMQ_DUPL_ID"] = unique_text()
+    if not values:
+        return b"\0"
+    encoded = struct.pack(">i", len(values))
+    for name, value in values.items():
+        encoded += struct.pack(">H", len(name)) + name.encode()
+        if isinstance(value, str):
+            encoded += struct.pack(">BH", _STRING, len(value)) + value.encode()
+        else:
+            encoded += struct.pack(">Bq", _LONG, value)
+    return b"\x01" + struct.pack(">I", len(encoded)) + encoded
+
+
 class OpenWireLink:
     """One OpenWire connection of the benchmark."""
 
@@ -54,7 +74,7 @@ class OpenWireLink:
         """Nothing to do but to see whether somebody answers."""
         _Client(self.port).socket.close()
 
-    def producer(self, queue: str, *, durable: bool) -> Producer:
+    def producer(self, queue: str, content: Content) -> Producer:
         client = _Client(self.port)
         producer = _object(_PRODUCER_ID, _text(client.connection) + struct.pack(">qq", 1, 1))
         destination = _object(_QUEUE, _text(queue))
@@ -66,27 +86,28 @@ class OpenWireLink:
             + struct.pack(">qq", 0, 0)  # the producer's sequence, the broker's
             + b"\0"  # original transaction
             + b"\0" + struct.pack(">i", 0)  # group and its sequence
-            + b"\0" + struct.pack(">?qB", durable, 0, 4)  # correlation id, persistent, expiration, priority
+            + b"\0" + struct.pack(">?qB", content.durable, 0, 4)  # correlation id, persistent, expiration, priority
             + b"\0" + struct.pack(">q", 0)  # reply-to, timestamp
             + b"\0"  # type
-            + b"\x01" + struct.pack(">I", len(BODY)) + BODY
-            + b"\0\0\0\0"  # properties, data structure, target consumer, compressed
+            + b"\x01" + struct.pack(">I", content.body_bytes) + content.body
+            + _properties(content)
+            + b"\0\0\0"  # data structure, target consumer, compressed
             + struct.pack(">i", 0)  # redelivery counter
             + b"\0" + struct.pack(">q", 0)  # broker path, arrival
-            + b"\0\0\0\0"  # user id, from a bridge, droppable, cluster
+            + _text("bench" if content.shape.properties else None)  # user id; the message id above is unique
+            + b"\0\0\0"  # from a bridge, droppable, cluster
             + struct.pack(">qq", 0, 0)  # times in and out of the broker
         )  # fmt: skip
         frame = _command(_BYTES_MESSAGE, 0, fields)
         sequence = 10 + len(begin)
-        return Producer(
-            client.socket,
-            frame,
-            (
-                Patch(5, base=_FIRST_COMMAND, wide=False),
-                Patch(sequence, base=1),
-                Patch(frame.index(NUMBER), body=True),
-            ),
-        )
+        patches = [
+            Patch(5, base=_FIRST_COMMAND, kind="I"),
+            Patch(sequence, base=1),
+            Patch(frame.index(NUMBER), body=True),
+        ]
+        if content.shape.duplicate_id:
+            patches.append(Patch(frame.index(DIGITS.encode()), kind="X"))
+        return Producer(client.socket, frame, tuple(patches))
 
     def consumer(self, queue: str, number: int) -> Consumer:
         client = _Client(self.port)

@@ -24,7 +24,7 @@ def show(targets: Sequence[Target], cases: Mapping[str, str], goals: Sequence[Go
     if any(target.perf_per_s or PERF_CLIENT in target.failures for target in targets):
         console.print(_perf_table(targets))
     console.print(_process_table(targets))
-    console.print(_goal_table(goals))
+    console.print(goal_table(goals))
 
 
 def _table(title: str, *columns: str) -> Table:
@@ -82,7 +82,8 @@ def _process_table(targets: Sequence[Target]) -> Table:
     return table
 
 
-def _goal_table(goals: Sequence[Goal]) -> Table:
+def goal_table(goals: Sequence[Goal]) -> Table:
+    """What was wanted and what was found."""
     table = _table("goals", "what", "wanted", "found", "")
     for goal in goals:
         table.add_row(goal.text, goal.wanted, goal.found, {True: "met", False: "MISSED", None: "-"}[goal.met])

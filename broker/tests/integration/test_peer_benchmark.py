@@ -16,12 +16,14 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks.content import NUMBER, Content
 from benchmarks.core_link import CoreLink
-from benchmarks.load import BODY, NUMBER, Consumer, Load, Patch, Producer, RunFailed, build_driver, run
+from benchmarks.load import Consumer, Load, Patch, Producer, RunFailed, build_driver, run
 from support.processes import Pair
 
 pytestmark = pytest.mark.skipif(shutil.which("cc") is None, reason="the driver needs a C compiler (cc)")
 
+BODY = Content().body
 _HEAD = struct.Struct(">ibq")
 _NULL_RESPONSE, _RECEIVE, _SEND = 21, 75, 71
 
@@ -90,7 +92,7 @@ class Scripted:
     def declare(self, queues: Sequence[str]) -> None:
         pass
 
-    def producer(self, queue: str, *, durable: bool) -> Producer:
+    def producer(self, queue: str, content: Content) -> Producer:
         frame = _HEAD.pack(9 + len(BODY) + 8, _SEND, 10) + BODY + bytes(8)
         return Producer(self._pair(), frame, (Patch(13, body=True), Patch(len(frame) - 8)))
 

@@ -92,7 +92,7 @@ class FaultyFile(RealFile):
         super().sync()
 
 
-async def start_node(member: Node, disk: FaultyDisk, wanted: str = "active") -> BrokerNode:
+async def start_node(member: Node, disk: RealDisk, wanted: str = "active") -> BrokerNode:
     """A node of a pair in this process and loop, once it is in the wanted state."""
     config = member.config
     loaded = read_broker_xml(config.read_bytes(), file=str(config), base_directory=str(member.directory))

@@ -114,17 +114,40 @@ int acknowledgement_due(struct connection *consumer)
 
 /* --- sending and receiving ------------------------------------------------------------------------------- */
 
-static void send_one(struct connection *producer, uint64_t now)
+/* 16 hexadecimal digits, ``step`` bytes from one to the next. */
+static void set_digits(uint8_t *at, uint64_t number, int step)
 {
-    uint64_t sequence = producer->sent++;
+    for (int i = 15; i >= 0; i--, number >>= 4)
+        at[i * step] = (uint8_t)"0123456789abcdef"[number & 15];
+}
+
+static void write_numbers(struct connection *producer, uint64_t sequence)
+{
     for (int i = 0; i < producer->patch_count; i++) {
         struct patch *patch = &producer->patches[i];
         uint8_t *at = producer->frame + patch->offset;
-        if (patch->kind == 'I')
-            set32(at, (uint32_t)(sequence + patch->base));
-        else
-            set64(at, sequence + patch->base + (patch->body ? (uint64_t)producer->index << 40 : 0));
+        uint64_t number = sequence + patch->base + (patch->body ? (uint64_t)producer->index << 40 : 0);
+        switch (patch->kind) {
+        case 'I':
+            set32(at, (uint32_t)number);
+            break;
+        case 'Q':
+            set64(at, number);
+            break;
+        case 'X':
+            set_digits(at, number, 1);
+            break;
+        case 'W':
+            set_digits(at, number, 2);
+            break;
+        }
     }
+}
+
+static void send_one(struct connection *producer, uint64_t now)
+{
+    uint64_t sequence = producer->sent++;
+    write_numbers(producer, sequence);
     put(&producer->out, producer->frame, producer->frame_bytes);
     producer->sent_ns[sequence % RING] = now;
     producer->queue->sent++;
@@ -313,9 +336,11 @@ static void add_producer(char *rest)
     producer->frame_bytes = from_hex(frame, &producer->frame);
     producer->sent_ns = calloc(RING, sizeof *producer->sent_ns);
     for (char *text = strtok(NULL, " "); text; text = strtok(NULL, " ")) {
+        if (producer->patch_count == PATCHES_MAX)
+            fail("more than %d numbers in a frame", PATCHES_MAX);
         struct patch *patch = &producer->patches[producer->patch_count++];
-        if (producer->patch_count > PATCHES_MAX
-            || sscanf(text, "%zu:%c:%lu:%d", &patch->offset, &patch->kind, &patch->base, &patch->body) != 4)
+        if (sscanf(text, "%zu:%c:%lu:%d", &patch->offset, &patch->kind, &patch->base, &patch->body) != 4
+            || !strchr("IQXW", patch->kind))
             fail("bad number in a frame: %s", text);
     }
 }

@@ -5,7 +5,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum { PATCHES_MAX = 4 };
+enum { PATCHES_MAX = 8 };
 
 /* A growing byte buffer: [begin, end) is what has not been written or read yet. */
 struct buffer {
@@ -15,7 +15,7 @@ struct buffer {
 
 struct patch {
     size_t offset;
-    char kind;     /* 'Q' u64, 'I' u32, both big-endian */
+    char kind;     /* 'Q' u64, 'I' u32, both big-endian; 16 hexadecimal digits: 'X' in ASCII, 'W' in UTF-16-LE */
     uint64_t base; /* added to the message's sequence */
     int body;      /* the number in the body: the producer's index is in its upper bits */
 };
