@@ -14,10 +14,11 @@ mod deliveries;
 mod frames;
 mod log;
 mod records;
+mod references;
 
 /// Version of the functions below; equal to `INTERFACE` in `understudy/kernel/__init__.py`. It changes whenever the
 /// arguments or the result of a function change.
-const INTERFACE: u32 = 1;
+const INTERFACE: u32 = 2;
 
 /// The module as Python imports it.
 #[pymodule]
@@ -27,8 +28,12 @@ fn understudy_kernel(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(crc::crc32, module)?)?;
     module.add_function(wrap_pyfunction!(crc::crc32_combine, module)?)?;
     module.add_function(wrap_pyfunction!(records::digest_records, module)?)?;
-    module.add_function(wrap_pyfunction!(records::plain_references, module)?)?;
+    module.add_function(wrap_pyfunction!(references::plain_references, module)?)?;
     module.add_function(wrap_pyfunction!(records::scan, module)?)?;
+    module.add_function(wrap_pyfunction!(references::live_references, module)?)?;
+    module.add_function(wrap_pyfunction!(references::pack_references, module)?)?;
+    module.add_function(wrap_pyfunction!(references::reference_blocks, module)?)?;
+    module.add_function(wrap_pyfunction!(references::unseen_bytes, module)?)?;
     module.add_class::<frames::Sends>()?;
     module.add_function(wrap_pyfunction!(frames::split_sends, module)?)?;
     module.add_function(wrap_pyfunction!(frames::constants, module)?)?;

@@ -24,19 +24,19 @@ const MESSAGE_BYTES: usize = 80;
 const ACKNOWLEDGE_BYTES: usize = 48;
 const MESSAGE_ADD: u8 = 9;
 const ACKNOWLEDGE: u8 = 10;
-const PRIORITY_MAX: u8 = 9;
+pub(crate) const PRIORITY_MAX: u8 = 9;
 
 fn u16_at(data: &[u8], at: usize) -> u16 {
     u16::from_le_bytes([data[at], data[at + 1]])
 }
 
-fn u32_at(data: &[u8], at: usize) -> u32 {
+pub(crate) fn u32_at(data: &[u8], at: usize) -> u32 {
     let mut bytes = [0; 4];
     bytes.copy_from_slice(&data[at..at + 4]);
     u32::from_le_bytes(bytes)
 }
 
-fn u64_at(data: &[u8], at: usize) -> u64 {
+pub(crate) fn u64_at(data: &[u8], at: usize) -> u64 {
     let mut bytes = [0; 8];
     bytes.copy_from_slice(&data[at..at + 8]);
     u64::from_le_bytes(bytes)
@@ -142,7 +142,7 @@ fn keep<T: Copy>(column: &mut Vec<T>, gone: &[bool]) {
     });
 }
 
-fn column<'py, const N: usize>(py: Python<'py>, values: impl Iterator<Item = [u8; N]>) -> Bound<'py, PyBytes> {
+pub(crate) fn column<'py, const N: usize>(py: Python<'py>, values: impl Iterator<Item = [u8; N]>) -> Bound<'py, PyBytes> {
     let mut bytes = Vec::with_capacity(values.size_hint().0 * N);
     for value in values {
         bytes.extend_from_slice(&value);
@@ -150,7 +150,7 @@ fn column<'py, const N: usize>(py: Python<'py>, values: impl Iterator<Item = [u8
     PyBytes::new(py, &bytes)
 }
 
-fn times<'py>(py: Python<'py>, values: &[i64]) -> Bound<'py, PyBytes> {
+pub(crate) fn times<'py>(py: Python<'py>, values: &[i64]) -> Bound<'py, PyBytes> {
     if values.iter().all(|&value| value == 0) {
         return PyBytes::new(py, &[]);
     }
@@ -340,90 +340,6 @@ fn walk(data: &[u8], at: usize, origin: u64, seed: Option<u32>, sequence: u64) -
         group.settle();
     }
     found
-}
-
-/// A reference of a snapshot.
-const REFERENCE_BYTES: usize = 68;
-
-/// References of one queue and priority in one segment, with rising ids.
-#[derive(Default)]
-struct References {
-    queue_id: u64,
-    priority: u8,
-    segment: u64,
-    ids: Vec<u64>,
-    offsets: Vec<u32>,
-    lengths: Vec<u32>,
-    sizes: Vec<u32>,
-    expirations: Vec<i64>,
-    scheduled: Vec<i64>,
-}
-
-/// Index of the first reference that is not plain, and those before it.
-fn references(payload: &[u8], at: usize) -> (usize, Vec<References>) {
-    let mut found: Vec<References> = Vec::new();
-    let mut at = at;
-    for row in payload[at..].chunks_exact(REFERENCE_BYTES) {
-        let (queue_id, message_id, segment) = (u64_at(row, 0), u64_at(row, 8), u64_at(row, 32));
-        let (count, priority, file_id) = (u32_at(row, 52), row[56], u64_at(row, 60));
-        if count != 0 || file_id != 0 || priority > PRIORITY_MAX {
-            break;
-        }
-        let follows = found.last().map_or(false, |run| {
-            (run.queue_id, run.priority, run.segment) == (queue_id, priority, segment)
-                && run.ids.last().map_or(true, |&id| message_id > id)
-        });
-        if !follows {
-            found.push(References {
-                queue_id,
-                priority,
-                segment,
-                ..References::default()
-            });
-        }
-        if let Some(run) = found.last_mut() {
-            run.ids.push(message_id);
-            run.expirations.push(u64_at(row, 16) as i64);
-            run.scheduled.push(u64_at(row, 24) as i64);
-            run.offsets.push(u32_at(row, 40));
-            run.lengths.push(u32_at(row, 44));
-            run.sizes.push(u32_at(row, 48));
-        }
-        at += REFERENCE_BYTES;
-    }
-    (at, found)
-}
-
-/// The references of a snapshot from the index `at` on, up to the first that is not plain.
-#[pyfunction]
-#[pyo3(signature = (payload, at, /))]
-pub fn plain_references<'py>(payload: &Bound<'py, PyAny>, at: usize) -> PyResult<(usize, Bound<'py, PyList>)> {
-    let py = payload.py();
-    let (end, found) = bytes::read(payload, |payload| {
-        if at > payload.len() {
-            return Err(PyIndexError::new_err(format!(
-                "index {} in {} bytes",
-                at,
-                payload.len()
-            )));
-        }
-        Ok(references(payload, at))
-    })??;
-    let runs = PyList::empty(py);
-    for run in &found {
-        runs.append((
-            run.queue_id,
-            run.priority,
-            run.segment,
-            column(py, run.ids.iter().map(|each| each.to_ne_bytes())),
-            column(py, run.offsets.iter().map(|each| each.to_ne_bytes())),
-            column(py, run.lengths.iter().map(|each| each.to_ne_bytes())),
-            column(py, run.sizes.iter().map(|each| each.to_ne_bytes())),
-            times(py, &run.expirations),
-            times(py, &run.scheduled),
-        ))?;
-    }
-    Ok((end, runs))
 }
 
 /// Records from this length on are combined even if the one before had another length: finding out how costs as much as

@@ -24,7 +24,7 @@ from understudy.kernel.log import RECORD_HEAD_BYTES, LogPosition
 
 #: Version of the functions; ``INTERFACE`` in ``broker/kernel/src/lib.rs`` must be equal. It changes whenever the
 #: arguments or the result of a function change.
-INTERFACE: Final = 1
+INTERFACE: Final = 2
 #: Environment variable that forces a kernel.
 VARIABLE: Final = "UNDERSTUDY_KERNEL"
 #: What the native module must have.
@@ -38,9 +38,13 @@ FUNCTIONS: Final = (
     "crc32_combine",
     "digest_records",
     "keep_sends",
+    "live_references",
+    "pack_references",
     "plain_references",
+    "reference_blocks",
     "scan",
     "split_sends",
+    "unseen_bytes",
 )
 
 Kernel = Literal["python", "native"]
@@ -102,7 +106,14 @@ if TYPE_CHECKING or ACTIVE == "python":
     from understudy.kernel.deliveries import acknowledge_record, confirms
     from understudy.kernel.frames import Sends, split_sends
     from understudy.kernel.log import Run, append_sends, keep_sends
-    from understudy.kernel.records import digest_records, plain_references, scan
+    from understudy.kernel.records import digest_records, scan
+    from understudy.kernel.references import (
+        live_references,
+        pack_references,
+        plain_references,
+        reference_blocks,
+        unseen_bytes,
+    )
 else:
     from understudy_kernel import (
         Run,
@@ -114,9 +125,13 @@ else:
         crc32_combine,
         digest_records,
         keep_sends,
+        live_references,
+        pack_references,
         plain_references,
+        reference_blocks,
         scan,
         split_sends,
+        unseen_bytes,
     )
 
 __all__ = [
@@ -138,8 +153,12 @@ __all__ = [
     "crc32_combine",
     "digest_records",
     "keep_sends",
+    "live_references",
     "load_native",
+    "pack_references",
     "plain_references",
+    "reference_blocks",
     "scan",
     "split_sends",
+    "unseen_bytes",
 ]

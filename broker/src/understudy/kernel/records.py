@@ -26,7 +26,6 @@ __all__ = [
     "Group",
     "Scan",
     "digest_records",
-    "plain_references",
     "scan",
 ]
 
@@ -47,9 +46,6 @@ Group = tuple[int, int, bytes, bytes, bytes, bytes, bytes, bytes]
 """Messages of one queue and priority: queue id, priority, and columns in the byte order of the machine: message ids
 (u64), file offsets of the records (u32), lengths of the records (u32), sizes of the messages (u32), expirations (i64,
 empty if all are 0), times before which they are not delivered (i64, empty if all are 0)."""
-References = tuple[int, int, int, bytes, bytes, bytes, bytes, bytes, bytes]
-"""Messages of one queue and priority in one segment, with rising ids: queue id, priority, segment, then the columns of
-a ``Group``."""
 Scan = tuple[int, int, int, int, int, int, int, list[Group], list[tuple[int, bytes]]]
 """Why it stopped; index in the data behind the last record taken; sequence and batch of that record; sequence of the
 first record taken; lowest and highest message id of all messages, 0 without any; the messages that were not
@@ -63,9 +59,6 @@ _HEADER_BYTES: Final = _HEADER.size
 #: length of the duplicate id, number of queues, queue id.
 _MESSAGE: Final = struct.Struct("<IIQIBBHQQQqqBBHIQ")
 _MESSAGE_BYTES: Final = _MESSAGE.size
-#: A reference of a snapshot: queue id, message id, expiration, scheduled, segment, offset, length, size, delivery
-#: count, priority, file id.
-_REFERENCE: Final = struct.Struct("<QQqqQIIIIB3xQ")
 #: Payload of ACKNOWLEDGE before its ids: queue id, tx id, number of ids, zero.
 _ACKNOWLEDGE: Final = struct.Struct("<QQII")
 _ACKNOWLEDGE_BYTES: Final = _HEADER_BYTES + _ACKNOWLEDGE.size
@@ -241,56 +234,3 @@ def digest_records(data: bytes, digest: int, seed: int, /) -> int:
         seed: Start value of the crcs of the segment.
     """
     return crc32(data, digest)
-
-
-def plain_references(payload: bytes, at: int, /) -> tuple[int, list[References]]:
-    """The references of a snapshot (docs/journal-format.md s. 3) from the index ``at`` on, up to the first that was
-    delivered, is a large message or has a priority above 9: its index, and those before it.
-
-    Args:
-        payload: Whole references.
-        at: Index of one of them, or the length of ``payload``.
-
-    Raises:
-        IndexError: ``at`` is greater than the length of ``payload``.
-    """
-    if not 0 <= at <= len(payload):
-        raise IndexError(f"index {at} in {len(payload)} bytes")
-    found: list[References] = []
-    key = (-1, -1, -1)
-    columns: tuple[array[int], ...] = ()
-    last_id = 0
-    while at + _REFERENCE.size <= len(payload):
-        (
-            queue_id, message_id, expiration, scheduled_ms, segment, offset, length, size_bytes, count, priority,
-            file_id,
-        ) = _REFERENCE.unpack_from(payload, at)  # fmt: skip
-        if count or file_id or priority > _PRIORITY_MAX:
-            break
-        if (queue_id, priority, segment) != key or message_id <= last_id:
-            if columns:
-                found.append(_references(key, columns))
-            key = queue_id, priority, segment
-            columns = array("Q"), array("I"), array("I"), array("I"), array("q"), array("q")
-        last_id = message_id
-        for column, value in zip(
-            columns, (message_id, offset, length, size_bytes, expiration, scheduled_ms), strict=True
-        ):
-            column.append(value)
-        at += _REFERENCE.size
-    if columns:
-        found.append(_references(key, columns))
-    return at, found
-
-
-def _references(key: tuple[int, int, int], columns: tuple[array[int], ...]) -> References:
-    ids, offsets, lengths, sizes, expirations, scheduled = columns
-    return (
-        *key,
-        ids.tobytes(),
-        offsets.tobytes(),
-        lengths.tobytes(),
-        sizes.tobytes(),
-        expirations.tobytes() if any(expirations) else b"",
-        scheduled.tobytes() if any(scheduled) else b"",
-    )

@@ -30,8 +30,8 @@ from understudy.store.reference import unpack_location
 from understudy.store.retention import Retention, RetentionSettings
 from understudy.store.segment import log_size_bytes, read_header
 from understudy.store.settings import StoreSettings
-from understudy.store.snapshot_builder import LiveBytes
-from understudy.store.state import SegmentUse, StoreState
+from understudy.store.snapshot_references import LiveReferences, waiting_references
+from understudy.store.state import LateChanges, SegmentUse, StoreState
 
 #: A snapshot is only relied on once another was made from it, so what was copied goes two rounds later.
 _ROUNDS_AFTER: Final = 2
@@ -116,11 +116,15 @@ def plan(disk: Disk, directory: str, percent: int) -> CompactionPlan:
 
 
 def _live_bytes(state: StoreState) -> dict[int, int]:
-    live = LiveBytes()
-    for reference in state.needed():
-        assert reference.location is not None, "what was read lies in the log"
-        live.add(*unpack_location(reference.location), reference.size_bytes)
-    return live.by_segment
+    live = LiveReferences(state.live, LateChanges())
+    for queue_id, backlog in state.references.items():
+        for payload in waiting_references(queue_id, backlog):
+            live.passing(payload)
+    for transaction in state.transactions.values():
+        for _, reference in transaction.adds:
+            assert reference.location is not None, "what was read lies in the log"
+            live.bytes.add(*unpack_location(reference.location))
+    return live.bytes.by_segment
 
 
 class StepWriter:

@@ -183,6 +183,15 @@ class Block:
         """Whether it is in a page file."""
         return self._page is not None
 
+    def plain_columns(self) -> Columns | None:
+        """Its columns; None unless these and ``gone`` say everything about its rows, none of which was delivered or is
+        a large message. Raises as ``open``.
+        """
+        if self.returned or self._counts or not self.count:
+            return None
+        columns = self.open()
+        return columns if columns.counts is None and columns.files is None else None
+
     def pack(self) -> None:
         """Keep it small from now on. Without effect for rows whose messages are in memory."""
         if not self.in_memory and self.columns is not None:

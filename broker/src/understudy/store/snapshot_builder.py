@@ -9,9 +9,9 @@ Not here: when (``consolidator``), the bytes (``snapshot``).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final
 
@@ -22,7 +22,7 @@ from understudy.limits import RECORD_BYTES_MAX
 from understudy.ports import Clock, Disk, File
 from understudy.store.background import PAUSE, STEP_BYTES, Durable, Job, read_job
 from understudy.store.quarantine import KnownDamage
-from understudy.store.records import HEADER, HEADER_BYTES, MESSAGE_HEADER_BYTES, SEAL_FIXED_BYTES, SealRecord
+from understudy.store.records import HEADER, HEADER_BYTES, SEAL_FIXED_BYTES, SealRecord
 from understudy.store.reference import unpack_location
 from understudy.store.replay import Cursor, Stop, replay
 from understudy.store.segment import HEADER_BLOCK_BYTES, NEW_SUFFIX, read_header, read_seal, seed_of, segment_name
@@ -37,9 +37,9 @@ from understudy.store.snapshot import (
     SnapshotReader,
     apply_part,
     encode_end,
-    encode_reference,
     small_parts,
 )
+from understudy.store.snapshot_references import LiveReferences, waiting_references
 from understudy.store.state import LateChanges, StoreState
 
 
@@ -51,38 +51,6 @@ def _read_digested(file: File, offset: int, length: int, digest: int) -> tuple[b
 
 #: Bytes written and synced at a time.
 WRITE_BYTES: Final = 512 * 1024
-#: New references looked at in one step.
-_LOOK_ITEMS: Final = 500
-#: Bytes of a record of a message in one queue without duplicate id, less the message.
-_MESSAGE_ONE_BYTES: Final = MESSAGE_HEADER_BYTES + 8
-
-
-@dataclass(slots=True)
-class LiveBytes:
-    """Bytes of live records by segment; a message in several queues counts once."""
-
-    by_segment: dict[int, int] = field(default_factory=dict)
-    _seen: dict[int, bytearray] = field(default_factory=dict)
-    """By segment, one bit for each 64 bytes: records that may be in several queues and were counted."""
-
-    def add(self, number: int, offset: int, length: int, size_bytes: int) -> None:
-        """A reference to that record, of a message of ``size_bytes``."""
-        if length - size_bytes != _MESSAGE_ONE_BYTES:
-            seen = self._seen.get(number)
-            if seen is None:
-                seen = self._seen[number] = bytearray()
-            # such a record is longer than 64 bytes, so each has a bit of its own
-            byte, bit = offset >> 9, 1 << (offset >> 6 & 7)
-            if byte >= len(seen):
-                seen.extend(bytes(byte + 1024 - len(seen)))
-            if seen[byte] & bit:
-                return
-            seen[byte] |= bit
-        self.by_segment[number] = self.by_segment.get(number, 0) + length
-
-    @property
-    def total(self) -> int:
-        return sum(self.by_segment.values())
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,8 +99,6 @@ class SnapshotBuilder:
         self._known = known
         self._replayed = StoreState(state.id_cache_size)
         self._late = self._replayed.late = LateChanges()
-        self._live = LiveBytes()
-        self._references = 0
         self._position = 0
 
     def build(self, base: SnapshotHeader | None, last: int) -> Generator[Job | Durable, Any, Built | None]:
@@ -297,11 +263,15 @@ class SnapshotBuilder:
             for kind, payload in small_parts(self._replayed, dict(self._state.removable)):
                 encoder.add(kind, payload)
                 yield from self._put(file, encoder, at_least=WRITE_BYTES)
-            self._count_transactions()
-            yield from self._write_references(file, encoder, older, base_file, reader)
+            live = LiveReferences(self._state.live, self._late)
+            for transaction in self._replayed.transactions.values():
+                for _, reference in transaction.adds:
+                    assert reference.location is not None, "what was replayed lies in the log"
+                    live.bytes.add(*unpack_location(reference.location))
+            yield from self._write_references(file, encoder, older, base_file, reader, live)
             # what was left out because it is acknowledged rests on everything appended so far
             needs = self._last_sequence()
-            encoder.add(PartType.END, encode_end(SnapshotEnd(needs, self._references, self._live.total)))
+            encoder.add(PartType.END, encode_end(SnapshotEnd(needs, live.count, live.bytes.total)))
             yield from self._put(file, encoder)
             yield Durable(needs)
         except StoreError:
@@ -316,7 +286,7 @@ class SnapshotBuilder:
             self._disk.sync_directory(self._directory)
 
         yield Job(publish, writes=True)
-        return Built(header, self._position, self._live.by_segment)
+        return Built(header, self._position, live.bytes.by_segment)
 
     def _create(self, temporary: str) -> File:
         with suppress(FileNotFoundError):
@@ -345,65 +315,27 @@ class SnapshotBuilder:
         older: list[bytes],
         base_file: File | None,
         reader: SnapshotReader | None,
+        live: LiveReferences,
     ) -> Generator[Job | Durable, Any, None]:
         packed = bytearray()
         full_bytes = PART_ITEMS * REFERENCE.size
+
+        def put(payload: bytes) -> Generator[Job | Durable, Any, None]:
+            packed.extend(live.passing(payload))
+            while len(packed) >= full_bytes:
+                encoder.add(PartType.REFERENCES, bytes(packed[:full_bytes]))
+                del packed[:full_bytes]
+                yield from self._put(file, encoder, at_least=WRITE_BYTES)
+
         while True:
             for payload in older:
-                packed += b"".join(self._still_live(payload))
-            if len(packed) >= full_bytes:
-                encoder.add(PartType.REFERENCES, bytes(packed))
-                packed.clear()
-                yield from self._put(file, encoder, at_least=WRITE_BYTES)
+                yield from put(payload)
             if reader is None or base_file is None or reader.end is not None:
                 break
             data = yield read_job(base_file, reader.offset, reader.want)
             older = [payload for _, payload in reader.feed(data)]
-        is_live = self._state.live.is_live
-        for looked_at, (queue_id, reference) in enumerate(self._replayed.waiting(), 1):
-            if not looked_at % _LOOK_ITEMS:
-                yield PAUSE
-            if not is_live(queue_id, reference.message_id):
-                continue
-            assert reference.location is not None, "what was replayed lies in the log"
-            packed += encode_reference(queue_id, reference)
-            self._references += 1
-            self._live.add(*unpack_location(reference.location), reference.size_bytes)
-            if len(packed) >= full_bytes:
-                encoder.add(PartType.REFERENCES, bytes(packed))
-                packed.clear()
-                yield from self._put(file, encoder, at_least=WRITE_BYTES)
+        for queue_id, backlog in self._replayed.references.items():
+            for payload in waiting_references(queue_id, backlog):
+                yield from put(payload)
         if packed:
             encoder.add(PartType.REFERENCES, bytes(packed))
-
-    def _still_live(self, payload: bytes) -> Iterator[bytes]:
-        """The references of the snapshot before that are live, as they are now."""
-        queues = self._state.live.queues
-        counts, locations = self._late.counts, self._late.locations
-        at = 0
-        for entry in REFERENCE.iter_unpack(payload):
-            queue_id, message_id, expiration, scheduled_ms, number, offset, length, size_bytes, count, *rest = entry
-            start, at = at, at + REFERENCE.size
-            masks = queues.get(queue_id)
-            if masks is None or not masks.get(message_id >> 6, 0) >> (message_id & 63) & 1:
-                continue
-            new_location = locations.get(message_id) if locations else None
-            new_count = counts.get((queue_id, message_id)) if counts else None
-            if new_location is None and new_count is None:
-                yield payload[start:at]
-            else:
-                if new_location is not None:
-                    number, offset, length = unpack_location(new_location)
-                if new_count is not None:
-                    count = new_count
-                yield REFERENCE.pack(
-                    queue_id, message_id, expiration, scheduled_ms, number, offset, length, size_bytes, count, *rest
-                )
-            self._references += 1
-            self._live.add(number, offset, length, size_bytes)
-
-    def _count_transactions(self) -> None:
-        for transaction in self._replayed.transactions.values():
-            for _, reference in transaction.adds:
-                assert reference.location is not None, "what was replayed lies in the log"
-                self._live.add(*unpack_location(reference.location), reference.size_bytes)
