@@ -69,7 +69,7 @@ class AmqpLink:
         self.port = port
         self.queue_type = queue_type
 
-    def declare(self, queues: Sequence[str]) -> None:
+    def declare(self, queues: Sequence[str], *, durable: bool = True) -> None:
         """Make durable queues; quorum queues cannot be anything else."""
         client = _Client(self.port)
         table = b""

@@ -22,6 +22,8 @@ _ANYCAST = 1
 #: The default of a client's consumerWindowSize.
 _CONSUMER_WINDOW_BYTES = 1024 * 1024
 _PRODUCER_CREDIT_BYTES = 1 << 30
+#: The default of a client's minLargeMessageSize: larger messages are sent in pieces of this size.
+_LARGE_BYTES_MIN = 100 * 1024
 #: In the place of the number in a user id.
 _USER_NUMBER = b"user id."
 
@@ -34,7 +36,7 @@ class CoreLink:
     def __init__(self, port: int) -> None:
         self.port = port
 
-    def declare(self, queues: Sequence[str]) -> None:
+    def declare(self, queues: Sequence[str], *, durable: bool = True) -> None:
         """Make durable queues."""
         with _Client(self.port) as client:
             for queue in queues:
@@ -54,7 +56,7 @@ class CoreLink:
             content.body, address=queue, type=MessageType.BYTES, durable=content.durable, user_id=user_id,
             properties=values,
         )  # fmt: skip
-        frame = encode_send(message, _CHANNEL, requires_response=True, correlation_id=0, sender_id=0, version=_VERSION)
+        frame = _large(message) if 4 + content.body_bytes > _LARGE_BYTES_MIN else _whole(message)
         patches = [Patch(frame.index(NUMBER), body=True), Patch(len(frame) - 12)]
         if content.shape.properties:
             patches.append(Patch(frame.index(_USER_NUMBER)))
@@ -70,6 +72,28 @@ class CoreLink:
             packets.FlowToken(number, _CONSUMER_WINDOW_BYTES), _CHANNEL, _VERSION
         )
         return Consumer(client.socket, start)
+
+
+def _whole(message: Message) -> bytes:
+    return encode_send(message, _CHANNEL, requires_response=True, correlation_id=0, sender_id=0, version=_VERSION)
+
+
+def _large(message: Message) -> bytes:
+    """The frames of a large message, as the client of Artemis cuts it; the last one asks for the response."""
+    body = message.body
+    frames = [encode(packets.SessionSendLarge(message.encoded[message.header_offset :]), _CHANNEL, _VERSION)]
+    for offset in range(0, len(body), _LARGE_BYTES_MIN):
+        last = offset + _LARGE_BYTES_MIN >= len(body)
+        piece = packets.SessionSendContinuation(
+            body[offset : offset + _LARGE_BYTES_MIN],
+            not last,
+            len(body) if last else -1,
+            requires_response=last,
+            correlation_id=0,
+            sender_id=0,
+        )
+        frames.append(encode(piece, _CHANNEL, _VERSION))
+    return b"".join(frames)
 
 
 class _Client:

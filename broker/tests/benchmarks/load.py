@@ -1,12 +1,14 @@
 """What drives a broker as fast as it goes: the C driver in ``driver/``, and the plan it is given.
 
-A wire format (``core_link``, ``amqp_link``, ``openwire_link``) opens and logs in the connections, in Python, because
-that is not measured; then the driver inherits the sockets and does everything that is.
+A wire format (``core_link``, ``amqp_link``, ``openwire_link``, ``nats_link``) opens and logs in the connections, in
+Python, because that is not measured; then the driver inherits the sockets and does everything that is. It inherits a
+file in memory with the prepared frames too, because a message may have 100 MB.
 """
 
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import socket
 import subprocess
@@ -16,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, Protocol
 
-from benchmarks.content import PLAIN, Content, Shape
+from benchmarks.content import BODY_BYTES, PLAIN, Content, Shape
 
 #: A run that takes longer than this hangs.
 RUN_SECONDS_MAX = 180
@@ -61,7 +63,7 @@ class Patch:
 
 @dataclass(frozen=True)
 class Producer:
-    """A connection ready to send ``frame``."""
+    """A connection ready to send ``frame``, which may be several frames of its protocol in a row."""
 
     socket: socket.socket
     frame: bytes
@@ -83,7 +85,9 @@ class Link(Protocol):
 
     protocol: str
 
-    def declare(self, queues: Sequence[str]) -> None: ...
+    def declare(self, queues: Sequence[str], *, durable: bool = True) -> None:
+        """Make durable queues; ``durable``: whether their messages are."""
+        ...
 
     def producer(self, queue: str, content: Content) -> Producer: ...
 
@@ -105,6 +109,7 @@ class Load:
     rate: int = 0
     """Messages a second and producer, 0 = as many as it can."""
     durable: bool = True
+    body_bytes: int = BODY_BYTES
     consume_during: bool = True
     """False: the consumers come when the producers have ended, to see that all is there."""
     backlog_max: int = 50_000
@@ -152,20 +157,24 @@ def run(
     shape: Shape = PLAIN,
 ) -> Outcome:
     """One run over queues of its own. Raises RunFailed."""
-    content = Content(shape, load.durable)
-    lines = [
-        f"protocol {link.protocol}",
-        f"in_flight {load.in_flight}",
-        f"ack_batch {load.ack_batch}",
-        f"rate {load.rate}",
-        f"consume_during {int(load.consume_during)}",
-        f"backlog_max {load.backlog_max}",
-        f"warmup_ms {warmup_ms}",
-        f"window_ms {window_ms}",
-        f"pids {' '.join(map(str, pids))}",
-    ]
+    content = Content(shape, load.durable, load.body_bytes)
     with ExitStack() as stack:
         sockets: list[socket.socket] = []
+        frames = os.memfd_create("frames")
+        stack.callback(os.close, frames)
+        lines = [
+            f"protocol {link.protocol}",
+            f"frames {frames}",
+            f"body_bytes {load.body_bytes}",
+            f"in_flight {load.in_flight}",
+            f"ack_batch {load.ack_batch}",
+            f"rate {load.rate}",
+            f"consume_during {int(load.consume_during)}",
+            f"backlog_max {load.backlog_max}",
+            f"warmup_ms {warmup_ms}",
+            f"window_ms {window_ms}",
+            f"pids {' '.join(map(str, pids))}",
+        ]
 
         def inherited(connected: socket.socket) -> int:
             sockets.append(stack.enter_context(connected))
@@ -174,12 +183,15 @@ def run(
             return connected.fileno()
 
         names = [f"{queue}.{number}" for number in range(load.queues)]
-        link.declare(names)
+        link.declare(names, durable=load.durable)
         for number, name in enumerate(names):
             for _ in range(load.producers):
                 producer = link.producer(name, content)
+                offset = os.lseek(frames, 0, os.SEEK_END)
+                _write_all(frames, producer.frame)
                 numbers = " ".join(map(str, producer.patches))
-                lines.append(f"producer {inherited(producer.socket)} {number} {producer.frame.hex()} {numbers}")
+                place = f"{offset} {len(producer.frame)}"
+                lines.append(f"producer {inherited(producer.socket)} {number} {place} {numbers}")
             for each in range(load.consumers):
                 consumer = link.consumer(name, each)
                 descriptor = inherited(consumer.socket)
@@ -192,7 +204,7 @@ def run(
                 capture_output=True,
                 text=True,
                 timeout=RUN_SECONDS_MAX,
-                pass_fds=[each.fileno() for each in sockets],
+                pass_fds=[frames, *(each.fileno() for each in sockets)],
                 check=False,
             )
         except subprocess.TimeoutExpired as error:
@@ -200,3 +212,9 @@ def run(
     if result.returncode:
         raise RunFailed(result.stderr.strip() or f"the driver ended with {result.returncode}")
     return Outcome(**json.loads(result.stdout))
+
+
+def _write_all(descriptor: int, data: bytes) -> None:
+    view = memoryview(data)
+    while view:
+        view = view[os.write(descriptor, view) :]

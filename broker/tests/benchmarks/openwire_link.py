@@ -70,7 +70,7 @@ class OpenWireLink:
     def __init__(self, port: int) -> None:
         self.port = port
 
-    def declare(self, queues: Sequence[str]) -> None:
+    def declare(self, queues: Sequence[str], *, durable: bool = True) -> None:
         """Nothing to do but to see whether somebody answers."""
         _Client(self.port).socket.close()
 

@@ -19,6 +19,7 @@ from pathlib import Path
 from benchmarks.amqp_link import AmqpLink
 from benchmarks.core_link import CoreLink
 from benchmarks.load import CannotRun, Link
+from benchmarks.nats_link import NatsLink
 from benchmarks.openwire_link import OpenWireLink
 from support.ports import free_port
 from support.processes import COMMAND, Pair
@@ -27,6 +28,11 @@ ARTEMIS_VERSION = "2.44.0"
 REPOSITORY = Path(__file__).parents[3]
 #: Shared with the interop tests, which fetch the same distribution.
 DOWNLOADS = REPOSITORY / ".scratch" / "interop"
+#: Sources of earlier commits.
+BASELINES = REPOSITORY / ".scratch" / "baselines"
+NATS_VERSION = "2.12.15"
+NATS_MODULE = "github.com/nats-io/nats-server/v2"
+NATS = REPOSITORY / ".scratch" / "nats" / NATS_VERSION / "nats-server"
 RABBITMQ = Path("/usr/lib/rabbitmq/bin/rabbitmq-server")
 ACTIVEMQ = Path("/usr/share/activemq")
 START_SECONDS_MAX = 90
@@ -140,10 +146,23 @@ class Understudy(Broker):
 
     name = "understudy"
 
+    def __init__(self, directory: Path, kernel: str = "", revision: str = "") -> None:
+        """
+        Args:
+            directory: Of its own.
+            kernel: ``native`` or ``python``; empty: the one that this process has.
+            revision: Run the sources of another commit, with the installed dependencies; empty: those of this tree.
+        """
+        super().__init__(directory)
+        self._kernel = kernel
+        self._revision = revision
+
     def prepare(self) -> None:
         super().prepare()
         self._node = Pair(self.directory).primary
         self.port = self._node.port
+        if self._revision:
+            _check_out(self._revision)
         # as an installed one is: with its modules compiled, those included that only a running node loads
         checked = subprocess.run(
             [sys.executable, "-c", "import understudy.cli.main, understudy.cli.run, understudy.runtime.http"],
@@ -153,7 +172,12 @@ class Understudy(Broker):
             raise CannotRun(checked.stderr[-400:])
 
     def environment(self) -> dict[str, str]:
-        return {"PYTHONPYCACHEPREFIX": str(self.directory / "compiled"), "PYTHONDONTWRITEBYTECODE": ""}
+        chosen = {"PYTHONPYCACHEPREFIX": str(self.directory / "compiled"), "PYTHONDONTWRITEBYTECODE": ""}
+        if self._kernel:
+            chosen["UNDERSTUDY_KERNEL"] = self._kernel
+        if self._revision:
+            chosen["PYTHONPATH"] = str(BASELINES / self._revision / "broker" / "src")
+        return chosen
 
     def command(self) -> Sequence[str]:
         node = self._node
@@ -164,6 +188,20 @@ class Understudy(Broker):
 
     def link(self) -> Link:
         return CoreLink(self.port)
+
+
+def _check_out(revision: str) -> None:
+    """The sources of a commit below ``BASELINES``, kept for the next time. Raises CannotRun."""
+    place = BASELINES / revision
+    if (place / "broker" / "src").exists():
+        return
+    archive = subprocess.run(
+        ["git", "archive", revision, "broker/src"], cwd=REPOSITORY, capture_output=True, check=False
+    )
+    if archive.returncode:
+        raise CannotRun(f"git archive {revision}: {archive.stderr.decode(errors='replace').strip()[-300:]}")
+    place.mkdir(parents=True)
+    subprocess.run(["tar", "-x", "-C", str(place)], input=archive.stdout, check=True)
 
 
 class Artemis(Broker):
@@ -307,3 +345,43 @@ class ActiveMq(Broker):
 
     def link(self) -> Link:
         return OpenWireLink(self.port)
+
+
+class Nats(Broker):
+    """NATS with JetStream, which confirms after a sync only with ``sync_interval: always``; else its defaults."""
+
+    name = "nats"
+
+    def prepare(self) -> None:
+        server = nats_server()
+        super().prepare()
+        self._server = server
+        (self.directory / "nats.conf").write_text(
+            f"listen: 127.0.0.1:{self.port}\n"
+            # the default is 1 MiB, and 64 MiB the most that is recommended
+            "max_payload: 64MB\n"
+            f'jetstream {{ store_dir: "{self.directory}/data", sync_interval: always }}\n'
+        )
+
+    def command(self) -> Sequence[str]:
+        return [str(self._server), "-c", str(self.directory / "nats.conf")]
+
+    def link(self) -> Link:
+        return NatsLink(self.port)
+
+
+def nats_server() -> Path:
+    """The server, built from its Go module if need be: about two minutes. Raises CannotRun."""
+    if NATS.exists():
+        return NATS
+    if shutil.which("go") is None:
+        raise CannotRun(f"Go is not installed, which builds NATS {NATS_VERSION} (1.25 or later)")
+    NATS.parent.mkdir(parents=True, exist_ok=True)
+    result = subprocess.run(
+        ["go", "install", f"{NATS_MODULE}@v{NATS_VERSION}"],
+        env={**os.environ, "GOBIN": str(NATS.parent)}, cwd=NATS.parent, capture_output=True, text=True, check=False,
+        timeout=900,
+    )  # fmt: skip
+    if result.returncode:
+        raise CannotRun(f"Go does not build NATS {NATS_VERSION}: {result.stderr.strip()[-300:]}")
+    return NATS

@@ -12,27 +12,36 @@ static void acknowledge(struct connection *consumer, const uint8_t *tag)
     put(&consumer->out, out, sizeof out);
 }
 
-/* A whole delivery (method, header, one body frame); 0 = not all of it is there. */
+/* A whole delivery (method, header, body frames); 0 = not all of it is there. */
 static size_t take_delivery(struct connection *consumer, const uint8_t *bytes, size_t count)
 {
     size_t method = 8 + u32(bytes + 3);
     if (count < method + 7)
         return 0;
-    size_t header = 8 + u32(bytes + method + 3);
-    if (count < method + header + 7)
+    const uint8_t *header = bytes + method;
+    size_t taken = method + 8 + u32(header + 3);
+    if (count < taken)
         return 0;
-    size_t body = 8 + u32(bytes + method + header + 3);
-    if (count < method + header + body)
-        return 0;
+    uint64_t body_bytes = u64(header + 11), seen = 0;
+    const uint8_t *body = bytes + taken + 7;
+    while (seen < body_bytes) {
+        if (count < taken + 7)
+            return 0;
+        size_t frame = 8 + u32(bytes + taken + 3);
+        if (count < taken + frame)
+            return 0;
+        seen += frame - 8;
+        taken += frame;
+    }
     const uint8_t *tag = bytes + 11 + 1 + bytes[11];
     if (tag[8])
         fail("delivery marked redelivered");
-    delivered(consumer, bytes + method + header + 7, method + header + body);
+    delivered(consumer, body, body_bytes, taken);
     if (acknowledgement_due(consumer)) {
         acknowledge(consumer, tag);
         consumer->unacknowledged = consumer->unacknowledged_bytes = 0;
     }
-    return method + header + body;
+    return taken;
 }
 
 size_t take_amqp(struct connection *connection, const uint8_t *bytes, size_t count)

@@ -1,24 +1,84 @@
 /* CORE, the protocol of Artemis and Understudy: length i32, type i8, channel i64, body. */
 #include "driver.h"
 
-enum { HEAD = 13, EXCEPTION = 20, NULL_RESPONSE = 21, RECEIVE = 75, ACKNOWLEDGE = 41, FLOW_TOKEN = 70, DISCONNECT = 11 };
+enum { DISCONNECT = 11, EXCEPTION = 20, NULL_RESPONSE = 21, ACKNOWLEDGE = 41, FLOW_TOKEN = 70 };
+enum { RECEIVE = 75, RECEIVE_LARGE = 76, RECEIVE_CONTINUATION = 77 };
+enum { HEAD = 13, GRANT_BYTES = 1 << 19 };
 
-static void acknowledge(struct connection *consumer, const uint8_t *frame, size_t frame_bytes)
+/* Gives the bytes of frames back to the broker as credits. ``id`` is that of the consumer. */
+static void grant(struct connection *consumer, const uint8_t *channel, const uint8_t *id)
 {
-    const uint8_t *header = frame + HEAD + u32(frame + HEAD) - 9; /* E counts 13 bytes that are not there */
-    uint8_t out[HEAD + 17 + HEAD + 12];
+    uint8_t out[HEAD + 12];
+    set32(out, 9 + 12);
+    out[4] = FLOW_TOKEN;
+    __builtin_memcpy(out + 5, channel, 8);
+    __builtin_memcpy(out + 13, id, 8);
+    set32(out + 21, (uint32_t)consumer->unacknowledged_bytes);
+    put(&consumer->out, out, sizeof out);
+    consumer->unacknowledged_bytes = 0;
+}
+
+static void acknowledge(struct connection *consumer, const uint8_t *channel, const uint8_t *id, const uint8_t *message)
+{
+    uint8_t out[HEAD + 17];
     set32(out, 9 + 17);
     out[4] = ACKNOWLEDGE;
-    __builtin_memcpy(out + 5, frame + 5, 8);
-    __builtin_memcpy(out + 13, frame + frame_bytes - 12, 8); /* consumer */
-    __builtin_memcpy(out + 21, header, 8);                   /* message id */
+    __builtin_memcpy(out + 5, channel, 8);
+    __builtin_memcpy(out + 13, id, 8);
+    __builtin_memcpy(out + 21, message, 8);
     out[29] = 0;
-    set32(out + 30, 9 + 12);
-    out[34] = FLOW_TOKEN;
-    __builtin_memcpy(out + 35, frame + 5, 8);
-    __builtin_memcpy(out + 43, frame + frame_bytes - 12, 8);
-    set32(out + 51, (uint32_t)consumer->unacknowledged_bytes);
     put(&consumer->out, out, sizeof out);
+    grant(consumer, channel, id);
+    consumer->unacknowledged = 0;
+}
+
+/* message, consumer i64, delivery count i32 */
+static void take_message(struct connection *consumer, const uint8_t *frame, size_t size)
+{
+    uint32_t end = u32(frame + HEAD); /* of the body, counted with 13 bytes that are not there */
+    if (u32(frame + size - 4) != 1)
+        fail("delivery marked redelivered");
+    delivered(consumer, frame + HEAD + 4, end - 13, size);
+    if (acknowledgement_due(consumer))
+        acknowledge(consumer, frame + 5, frame + size - 12, frame + HEAD + end - 9);
+}
+
+/* consumer i64, delivery count i32, body size i64, header from the message id on */
+static void take_large(struct connection *consumer, const uint8_t *frame, size_t size)
+{
+    if (consumer->large.open)
+        fail("a large message begins within another");
+    if (u32(frame + HEAD + 8) != 1)
+        fail("delivery marked redelivered");
+    consumer->large.open = 1;
+    consumer->large.bytes = 0;
+    __builtin_memcpy(consumer->large.id, frame + HEAD + 20, 8);
+    consumer->unacknowledged_bytes += size;
+}
+
+/* body with its size i32, continues bool, consumer i64 */
+static void take_continuation(struct connection *consumer, const uint8_t *frame, size_t size)
+{
+    uint32_t bytes = u32(frame + HEAD);
+    const uint8_t *body = frame + HEAD + 4, *id = frame + size - 8;
+    if (!consumer->large.open)
+        fail("a piece of no large message");
+    if (!consumer->large.bytes) {
+        if (bytes < 8)
+            fail("a first piece of %u bytes", bytes);
+        __builtin_memcpy(consumer->large.number, body, 8);
+    }
+    consumer->large.bytes += bytes;
+    if (body[bytes]) {
+        consumer->unacknowledged_bytes += size;
+        if (consumer->unacknowledged_bytes >= GRANT_BYTES)
+            grant(consumer, frame + 5, id);
+        return;
+    }
+    consumer->large.open = 0;
+    delivered(consumer, consumer->large.number, consumer->large.bytes, size);
+    if (acknowledgement_due(consumer))
+        acknowledge(consumer, frame + 5, id, consumer->large.id);
 }
 
 size_t take_core(struct connection *connection, const uint8_t *bytes, size_t count)
@@ -34,11 +94,13 @@ size_t take_core(struct connection *connection, const uint8_t *bytes, size_t cou
             confirmed(connection, u64(frame + HEAD), 0);
             break;
         case RECEIVE:
-            delivered(connection, frame + HEAD + 4, size);
-            if (acknowledgement_due(connection)) {
-                acknowledge(connection, frame, size);
-                connection->unacknowledged = connection->unacknowledged_bytes = 0;
-            }
+            take_message(connection, frame, size);
+            break;
+        case RECEIVE_LARGE:
+            take_large(connection, frame, size);
+            break;
+        case RECEIVE_CONTINUATION:
+            take_continuation(connection, frame, size);
             break;
         case EXCEPTION:
             fail("EXCEPTION, code %u", u32(frame + HEAD));

@@ -2,11 +2,12 @@
  *
  * The connections come open, logged in and with their queues declared, as inherited descriptors; standard input
  * says what to do with them, one setting per line. Frames are prepared: sending one is a copy and a few numbers
- * written over. Replies are cut in batches by a wire format (core.c, amqp.c, openwire.c).
+ * written over. They lie in an inherited file, because a message may have 100 MB. Replies are cut in batches by a wire
+ * format (core.c, amqp.c, openwire.c, nats.c).
  *
  * Every message carries (producer << 40 | sequence). Every confirmation must be for a message that waits for one,
- * every delivery must be the next of its producer: anything lost, repeated or out of order ends the run with an
- * error. After the window everything sent must be confirmed and delivered. Prints one line of JSON.
+ * every delivery must be the next of its producer and of the size that was sent: anything lost, repeated, cut or out of
+ * order ends the run with an error. After the window everything sent must be confirmed and delivered. Prints one line of JSON.
  */
 #define _GNU_SOURCE
 #include "driver.h"
@@ -17,8 +18,10 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
+#include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -31,7 +34,10 @@ static uint64_t next_of_producer[CONNECTIONS_MAX];
 static int connection_count, consumer_count, epoll_fd, pids[PIDS_MAX], pid_count, measuring;
 static take_frames *take;
 static uint64_t in_flight = 1, ack_batch = 50, backlog_max = 50000, rate, warmup_ms = 1000, window_ms = 3000;
+static uint64_t expected_bytes; /* of every body */
 static int consume_during;
+static uint8_t *frames;
+static size_t frames_bytes;
 static uint64_t total_sent, total_confirmed, total_delivered, latency_count;
 static uint32_t latencies_us[LATENCIES_MAX];
 
@@ -94,8 +100,10 @@ void confirmed(struct connection *producer, uint64_t sequence, int all_before)
         producer->oldest++;
 }
 
-void delivered(struct connection *consumer, const uint8_t *body, size_t frame_bytes)
+void delivered(struct connection *consumer, const uint8_t *body, size_t body_bytes, size_t frame_bytes)
 {
+    if (body_bytes != expected_bytes)
+        fail("delivery of %zu bytes where %lu were sent", body_bytes, expected_bytes);
     uint64_t number = u64(body), producer = number >> 40, sequence = number & 0xFFFFFFFFFFu;
     if (producer >= CONNECTIONS_MAX || sequence != next_of_producer[producer])
         fail("producer %lu: delivery of %lu where %lu was next", producer, sequence,
@@ -187,7 +195,7 @@ static void flush(struct connection *connection)
         if (count < 0 && errno == EAGAIN)
             break;
         if (count < 0)
-            fail("send: %s", strerror(errno));
+            fail("the broker closed a connection: send: %s", strerror(errno));
         out->begin += (size_t)count;
     }
     watch(connection, out->begin < out->end);
@@ -205,11 +213,13 @@ static void receive(struct connection *connection)
     in->begin += take(connection, in->bytes + in->begin, in->end - in->begin);
     if (in->begin == in->end) {
         in->begin = in->end = 0;
-    } else if (in->capacity - in->end < in->capacity / 2) {
+    } else if (in->begin && in->capacity - in->end < in->capacity / 2) {
         memmove(in->bytes, in->bytes + in->begin, in->end - in->begin);
         in->end -= in->begin;
         in->begin = 0;
     }
+    if (in->end == in->capacity) /* one frame is larger */
+        in->bytes = realloc(in->bytes, in->capacity *= 2);
 }
 
 /* One turn: what is ready, then what may be sent. */
@@ -328,19 +338,35 @@ static struct connection *add_connection(int fd, int queue, int is_producer)
     return connection;
 }
 
-/* producer FD QUEUE FRAME then for each number to write over: OFFSET:KIND:BASE:BODY */
+static void map_frames(int fd)
+{
+    struct stat facts;
+    if (fstat(fd, &facts))
+        fail("frames: %s", strerror(errno));
+    frames_bytes = (size_t)facts.st_size;
+    frames = mmap(NULL, frames_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE, fd, 0);
+    if (frames == MAP_FAILED)
+        fail("frames: %s", strerror(errno));
+}
+
+/* producer FD QUEUE OFFSET BYTES (its frame) then for each number to write over: OFFSET:KIND:BASE:BODY */
 static void add_producer(char *rest)
 {
-    char *fd = strtok(rest, " "), *queue = strtok(NULL, " "), *frame = strtok(NULL, " ");
+    char *fd = strtok(rest, " "), *queue = strtok(NULL, " "), *offset = strtok(NULL, " "), *bytes = strtok(NULL, " ");
     struct connection *producer = add_connection(atoi(fd), atoi(queue), 1);
-    producer->frame_bytes = from_hex(frame, &producer->frame);
+    size_t begin = strtoull(offset, NULL, 10);
+    producer->frame_bytes = strtoull(bytes, NULL, 10);
+    if (begin > frames_bytes || producer->frame_bytes > frames_bytes - begin)
+        fail("frame outside of the file: %zu bytes at %zu", producer->frame_bytes, begin);
+    producer->frame = frames + begin;
     producer->sent_ns = calloc(RING, sizeof *producer->sent_ns);
     for (char *text = strtok(NULL, " "); text; text = strtok(NULL, " ")) {
         if (producer->patch_count == PATCHES_MAX)
             fail("more than %d numbers in a frame", PATCHES_MAX);
         struct patch *patch = &producer->patches[producer->patch_count++];
         if (sscanf(text, "%zu:%c:%lu:%d", &patch->offset, &patch->kind, &patch->base, &patch->body) != 4
-            || !strchr("IQXW", patch->kind))
+            || !strchr("IQXW", patch->kind)
+            || patch->offset + (patch->kind == 'W' ? 32 : patch->kind == 'X' ? 16 : patch->kind == 'Q' ? 8 : 4) > producer->frame_bytes)
             fail("bad number in a frame: %s", text);
     }
 }
@@ -356,6 +382,18 @@ static void add_consumer(char *rest)
     consumers[consumer_count++] = consumer;
 }
 
+static take_frames *wire_format(const char *name)
+{
+    static const struct {
+        const char *name;
+        take_frames *take;
+    } known[] = {{"core", take_core}, {"amqp", take_amqp}, {"openwire", take_openwire}, {"nats", take_nats}};
+    for (size_t i = 0; i < sizeof known / sizeof *known; i++)
+        if (!strcmp(name, known[i].name))
+            return known[i].take;
+    fail("unknown protocol %s", name);
+}
+
 static void read_plan(void)
 {
     char *line = NULL;
@@ -367,7 +405,11 @@ static void read_plan(void)
             fail("bad line: %s", line);
         *value++ = 0;
         if (!strcmp(line, "protocol"))
-            take = !strcmp(value, "core") ? take_core : !strcmp(value, "amqp") ? take_amqp : take_openwire;
+            take = wire_format(value);
+        else if (!strcmp(line, "frames"))
+            map_frames(atoi(value));
+        else if (!strcmp(line, "body_bytes"))
+            expected_bytes = strtoull(value, NULL, 10);
         else if (!strcmp(line, "in_flight"))
             in_flight = strtoull(value, NULL, 10);
         else if (!strcmp(line, "ack_batch"))

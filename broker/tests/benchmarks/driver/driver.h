@@ -23,7 +23,7 @@ struct patch {
 struct connection {
     int fd, index, is_producer, wants_write;
     struct buffer in, out;
-    /* of a producer */
+    /* of a producer; frame lies in the plan's file, which is mapped for this process alone */
     uint8_t *frame;
     size_t frame_bytes;
     struct patch patches[PATCHES_MAX];
@@ -36,6 +36,12 @@ struct connection {
     uint8_t *start, *acknowledgement;
     size_t start_bytes, acknowledgement_bytes;
     uint64_t unacknowledged, unacknowledged_bytes;
+    struct {
+        int open;         /* announced, not all of it there */
+        uint8_t id[8];    /* as the broker numbers it */
+        uint8_t number[8]; /* the first bytes of its body */
+        uint64_t bytes;
+    } large;
 };
 
 struct queue {
@@ -44,14 +50,14 @@ struct queue {
 
 /* What a wire format calls. */
 void confirmed(struct connection *producer, uint64_t sequence, int all_before);
-void delivered(struct connection *consumer, const uint8_t *body, size_t frame_bytes);
+void delivered(struct connection *consumer, const uint8_t *body, size_t body_bytes, size_t frame_bytes);
 int acknowledgement_due(struct connection *consumer);
 void put(struct buffer *buffer, const void *bytes, size_t count);
 void fail(const char *format, ...) __attribute__((noreturn, format(printf, 1, 2)));
 
 /* Take whole frames from [bytes, bytes + count); returns how many bytes they were. */
 typedef size_t take_frames(struct connection *connection, const uint8_t *bytes, size_t count);
-take_frames take_core, take_amqp, take_openwire;
+take_frames take_core, take_amqp, take_openwire, take_nats;
 
 static inline uint16_t u16(const uint8_t *at) { return (uint16_t)(at[0] << 8 | at[1]); }
 static inline uint32_t u32(const uint8_t *at) { uint32_t value; __builtin_memcpy(&value, at, 4); return __builtin_bswap32(value); }

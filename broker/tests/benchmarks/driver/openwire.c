@@ -49,7 +49,7 @@ static void take_dispatch(struct connection *consumer, const uint8_t *frame, siz
     at = skip_string(at);
     if (!at[0])
         fail("message without content");
-    delivered(consumer, at + 5, size);
+    delivered(consumer, at + 5, u32(at + 1), size);
     at = skip_bytes(at);
     if (acknowledgement_due(consumer)) {
         acknowledge(consumer, message_id, message_id_bytes);
