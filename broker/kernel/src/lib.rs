@@ -15,10 +15,11 @@ mod frames;
 mod log;
 mod records;
 mod references;
+mod skim;
 
 /// Version of the functions below; equal to `INTERFACE` in `understudy/kernel/__init__.py`. It changes whenever the
 /// arguments or the result of a function change.
-const INTERFACE: u32 = 2;
+const INTERFACE: u32 = 3;
 
 /// The module as Python imports it.
 #[pymodule]
@@ -34,6 +35,7 @@ fn understudy_kernel(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(references::pack_references, module)?)?;
     module.add_function(wrap_pyfunction!(references::reference_blocks, module)?)?;
     module.add_function(wrap_pyfunction!(references::unseen_bytes, module)?)?;
+    module.add_function(wrap_pyfunction!(skim::skim_records, module)?)?;
     module.add_class::<frames::Sends>()?;
     module.add_function(wrap_pyfunction!(frames::split_sends, module)?)?;
     module.add_function(wrap_pyfunction!(frames::constants, module)?)?;

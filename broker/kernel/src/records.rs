@@ -10,23 +10,23 @@ use pyo3::types::{PyBytes, PyList, PyTuple};
 use crate::bytes;
 use crate::crc;
 
-const ENDED: u8 = 0;
-const SHORT: u8 = 1;
-const BLANK: u8 = 2;
-const BAD: u8 = 3;
+pub(crate) const ENDED: u8 = 0;
+pub(crate) const SHORT: u8 = 1;
+pub(crate) const BLANK: u8 = 2;
+pub(crate) const BAD: u8 = 3;
 const OTHER: u8 = 4;
 const MORE: u8 = 5;
 
-const HEADER_BYTES: usize = 24;
+pub(crate) const HEADER_BYTES: usize = 24;
 /// A MESSAGE_ADD with one queue, without its message.
 const MESSAGE_BYTES: usize = 80;
 /// An ACKNOWLEDGE without its ids.
 const ACKNOWLEDGE_BYTES: usize = 48;
-const MESSAGE_ADD: u8 = 9;
-const ACKNOWLEDGE: u8 = 10;
+pub(crate) const MESSAGE_ADD: u8 = 9;
+pub(crate) const ACKNOWLEDGE: u8 = 10;
 pub(crate) const PRIORITY_MAX: u8 = 9;
 
-fn u16_at(data: &[u8], at: usize) -> u16 {
+pub(crate) fn u16_at(data: &[u8], at: usize) -> u16 {
     u16::from_le_bytes([data[at], data[at + 1]])
 }
 

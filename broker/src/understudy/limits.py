@@ -136,6 +136,10 @@ LARGE_PIECE_BYTES_MIN = 1024
 JOURNAL_BACKLOG_BYTES_PAUSE = 64 * 1024 * 1024
 #: Largest journal record. Bytes.
 RECORD_BYTES_MAX = FRAME_BYTES_MAX + 64 * 1024
+#: What is kept for the consolidator of segments that were written: of one, and of all that it has not taken in. It
+#: reads back from the disk what would be more. Bytes.
+SKIMMED_SEGMENT_BYTES_MAX = 4 * 1024 * 1024
+SKIMMED_BYTES_MAX = 32 * 1024 * 1024
 
 #: Ids remembered per address for duplicate detection; element id-cache-size.
 ID_CACHE_SIZE = 20_000

@@ -24,7 +24,7 @@ from understudy.kernel.log import RECORD_HEAD_BYTES, LogPosition
 
 #: Version of the functions; ``INTERFACE`` in ``broker/kernel/src/lib.rs`` must be equal. It changes whenever the
 #: arguments or the result of a function change.
-INTERFACE: Final = 2
+INTERFACE: Final = 3
 #: Environment variable that forces a kernel.
 VARIABLE: Final = "UNDERSTUDY_KERNEL"
 #: What the native module must have.
@@ -43,6 +43,7 @@ FUNCTIONS: Final = (
     "plain_references",
     "reference_blocks",
     "scan",
+    "skim_records",
     "split_sends",
     "unseen_bytes",
 )
@@ -114,6 +115,7 @@ if TYPE_CHECKING or ACTIVE == "python":
         reference_blocks,
         unseen_bytes,
     )
+    from understudy.kernel.skim import skim_records
 else:
     from understudy_kernel import (
         Run,
@@ -130,6 +132,7 @@ else:
         plain_references,
         reference_blocks,
         scan,
+        skim_records,
         split_sends,
         unseen_bytes,
     )
@@ -159,6 +162,7 @@ __all__ = [
     "plain_references",
     "reference_blocks",
     "scan",
+    "skim_records",
     "split_sends",
     "unseen_bytes",
 ]

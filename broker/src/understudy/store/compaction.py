@@ -26,7 +26,6 @@ from understudy.store.forwarding import Forwarding
 from understudy.store.journal import SEGMENT_BYTES, SEGMENT_BYTES_MAX, SEGMENT_BYTES_MIN, Journal
 from understudy.store.operation_context import OperationContext
 from understudy.store.quarantine import read_known_damage
-from understudy.store.reference import unpack_location
 from understudy.store.retention import Retention, RetentionSettings
 from understudy.store.segment import log_size_bytes, read_header
 from understudy.store.settings import StoreSettings
@@ -120,10 +119,7 @@ def _live_bytes(state: StoreState) -> dict[int, int]:
     for queue_id, backlog in state.references.items():
         for payload in waiting_references(queue_id, backlog):
             live.passing(payload)
-    for transaction in state.transactions.values():
-        for _, reference in transaction.adds:
-            assert reference.location is not None, "what was read lies in the log"
-            live.bytes.add(*unpack_location(reference.location))
+    live.count_transactions(state.transactions.values())
     return live.bytes.by_segment
 
 

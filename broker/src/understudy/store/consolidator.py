@@ -157,6 +157,8 @@ class Consolidator:
 
     def segment_finished(self) -> None:
         """Another segment of the log ends and is durable: look whether there is something to do."""
+        newest = self._snapshots[0].number if self._snapshots else 0
+        self._state.bound_skimmed(newest if self._segments_min else self._journal.number)
         if self._free_to_begin() and not self._trim():
             self._start(self._interval())
 

@@ -100,6 +100,7 @@ class _Seal:
     following: Segment | None
     """None when the journal is being closed."""
     record: SealRecord
+    use: SegmentUse
     seed: int
     offsets: array[int]
     last_sequence: int
@@ -339,7 +340,7 @@ class Journal:
         self.use.end = self.offset + SEAL_FIXED_BYTES + 4 * len(self.offsets)
         self.sequence += 1
         self._context.appended = self.sequence
-        self._queue.append(_Seal(self._segment, following, record, self.seed, self.offsets, self.sequence))
+        self._queue.append(_Seal(self._segment, following, record, self.use, self.seed, self.offsets, self.sequence))
 
     @property
     def appended_bytes(self) -> int:
@@ -427,6 +428,8 @@ class Journal:
             self._on_space()
         if isinstance(item, _Batch):
             self._queued_bytes -= item.size_bytes
+        elif item.segment.file is not None:
+            item.use.skimmed = item.segment.file.skimmed
         try:
             self._context.advance(item.last_sequence)
         finally:

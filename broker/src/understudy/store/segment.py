@@ -36,6 +36,7 @@ from understudy.store.records import (
     decode,
     encode_seal,
 )
+from understudy.store.segment_skim import Skim
 
 MAGIC: Final = b"USTLOG\r\n"
 #: Records begin here; a block of its own, so that no record shares a sector with the header.
@@ -168,12 +169,15 @@ class SegmentFile:
     could not write, so a second sync would only seem to have kept it.
     """
 
-    __slots__ = ("_failure", "_file", "_path", "_position", "_seed", "digest")
+    __slots__ = ("_failure", "_file", "_path", "_position", "_seed", "_skim", "digest", "skimmed")
 
     def __init__(self, file: File, path: str, written: bytes, seed: int) -> None:
         """Wraps a file whose first bytes are ``written``: the header, for a first segment EPOCH. ``seed`` is that of
         its crcs.
         """
+        self._skim = Skim(len(written)) if len(written) == HEADER_BLOCK_BYTES else None
+        self.skimmed: Skim | None = None
+        """What its records say, once it is sealed; None for the first segment of an epoch, and after a full disk."""
         self._file = file
         self._path = path
         self.digest = crc32(written)
@@ -203,10 +207,14 @@ class SegmentFile:
         self._ask(self._file.write, offset, (data,))
         self.digest = digest_records(data, self.digest, self._seed)
         self._position += len(data)
+        if self._skim is not None:
+            self._skim.take(data)
 
     def take_back(self, offset: int, digest: int) -> None:
         """What was written behind ``offset`` met a full disk and is written again; ``digest`` is that of before."""
         self._position, self.digest = offset, digest
+        # some of it may have been taken already
+        self._skim = None
 
     def zero(self, offset: int, length: int) -> None:
         """Overwrite what was allocated and not written yet with the zeros that it reads as, and sync."""
@@ -247,6 +255,9 @@ class SegmentFile:
         Raises:
             DiskFull, DiskFailed: as the file does.
         """
+        if self._skim is not None:
+            self._skim.finish()
+            self.skimmed, self._skim = self._skim, None
         at, digest = self._position, self.digest
         if sys.byteorder == "big":
             offsets = offsets[:]
@@ -263,6 +274,8 @@ class SegmentFile:
             record.message_id_max,
             (),
         )
+        if self.skimmed is not None:
+            self.skimmed.seal = at, complete
         payload = encode_seal(complete, at, offsets.tobytes())
         parts = frame(RecordType.SEAL, SEAL_CLOSED if record.closed else 0, sequence, at, seed, payload)
         try:

@@ -18,15 +18,15 @@ from typing import Any, Final
 from understudy.errors import JournalCorrupt, StoreError
 from understudy.ids import NodeId
 from understudy.kernel import crc32
+from understudy.kernel.skim import Step
 from understudy.limits import RECORD_BYTES_MAX
 from understudy.ports import Clock, Disk, File
 from understudy.store.background import PAUSE, STEP_BYTES, Durable, Job, read_job
 from understudy.store.quarantine import KnownDamage
 from understudy.store.records import HEADER, HEADER_BYTES, SEAL_FIXED_BYTES, SealRecord
-from understudy.store.reference import unpack_location
 from understudy.store.replay import Cursor, Stop, replay
 from understudy.store.segment import HEADER_BLOCK_BYTES, NEW_SUFFIX, read_header, read_seal, seed_of, segment_name
-from understudy.store.skim import skim
+from understudy.store.skim import apply_steps, read_steps
 from understudy.store.snapshot import (
     PART_ITEMS,
     REFERENCE,
@@ -40,17 +40,12 @@ from understudy.store.snapshot import (
     small_parts,
 )
 from understudy.store.snapshot_references import LiveReferences, waiting_references
-from understudy.store.state import LateChanges, StoreState
-
-
-def _read_digested(file: File, offset: int, length: int, digest: int) -> tuple[bytes, int]:
-    """On the writer's thread, where the interpreter is not held by one large crc."""
-    data = file.read(offset, length)
-    return data, crc32(data, digest)
-
+from understudy.store.state import LateChanges, SegmentUse, StoreState
 
 #: Bytes written and synced at a time.
 WRITE_BYTES: Final = 512 * 1024
+#: Records looked at in one step.
+_LOOK_ITEMS: Final = 1_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,50 +169,78 @@ class SnapshotBuilder:
             sequence=before.sequence if before is not None else use.first_sequence - 1,
         )
         state.begin_segment(number, use.epoch, use.first_sequence)
-        file: File = yield Job(lambda: self._disk.open(path, read_only=True))
-        try:
-            found = yield Job(lambda: read_seal(file, read_header(file, number, use.epoch)))
-            damaged = self._known.touches(number, use.epoch)
-            if found is None or damaged or found[0] + SEAL_FIXED_BYTES + 4 * found[1].count != use.end:
-                yield from self._replay(state, file, cursor, use.end)
-            else:
-                at, seal = found
-                if seal.first_sequence != (cursor.sequence + 1 if cursor.sequence else use.first_sequence):
-                    raise JournalCorrupt("the segment does not follow the one before", file=path, offset=0)
-                yield from self._skim(file, cursor, at, seal)
-        finally:
-            file.close()
+        skimmed = use.skimmed
+        damaged = self._known.touches(number, use.epoch)
+        if skimmed is not None and skimmed.steps is not None and skimmed.seal is not None and not damaged:
+            self._follow(cursor, skimmed.seal[1], use)
+            yield from self._apply(cursor, skimmed.steps)
+            self._behind_seal(cursor, *skimmed.seal)
+        else:
+            yield from self._read_back(cursor, use, damaged=damaged)
         taken = state.segments[number]
         taken.message_id_min, taken.message_id_max, taken.end = use.message_id_min, use.message_id_max, use.end
         state.sequence = cursor.sequence
         return cursor
 
+    def _read_back(self, cursor: Cursor, use: SegmentUse, *, damaged: bool) -> Generator[Job | Durable, Any, None]:
+        """A segment of which this process does not know what it says."""
+        path, number = cursor.path, cursor.number
+        file: File = yield Job(lambda: self._disk.open(path, read_only=True))
+        try:
+            found = yield Job(lambda: read_seal(file, read_header(file, number, use.epoch)))
+            if found is None or damaged or found[0] + SEAL_FIXED_BYTES + 4 * found[1].count != use.end:
+                yield from self._replay(self._replayed, file, cursor, use.end)
+            else:
+                at, seal = found
+                self._follow(cursor, seal, use)
+                yield from self._skim(file, cursor, at, seal)
+                self._behind_seal(cursor, at, seal)
+        finally:
+            file.close()
+
+    @staticmethod
+    def _follow(cursor: Cursor, seal: SealRecord, use: SegmentUse) -> None:
+        if seal.first_sequence != (cursor.sequence + 1 if cursor.sequence else use.first_sequence):
+            raise JournalCorrupt("the segment does not follow the one before", file=cursor.path, offset=0)
+
+    @staticmethod
+    def _behind_seal(cursor: Cursor, at: int, seal: SealRecord) -> None:
+        cursor.offset = at + SEAL_FIXED_BYTES + 4 * seal.count
+        cursor.batch = at
+        cursor.sequence = seal.last_sequence + 1
+        cursor.sealed = Stop.CLOSED if seal.closed else Stop.SEALED
+
+    def _apply(self, cursor: Cursor, steps: list[Step]) -> Generator[Job | Durable, Any, None]:
+        """What records of a segment say."""
+        looked_at = 0
+        for step in steps:
+            apply_steps(self._replayed, self._state.live.queues, cursor.number, cursor.path, (step,))
+            looked_at += 1 + sum(len(ids) >> 3 for _, _, ids, *_ in step[0])
+            if looked_at >= _LOOK_ITEMS:
+                looked_at = 0
+                yield PAUSE
+
     def _skim(self, file: File, cursor: Cursor, end: int, seal: SealRecord) -> Generator[Job | Durable, Any, None]:
-        """The records of a sealed segment, checked by its digest."""
+        """The records of a sealed segment that was not written by this process, checked by its digest."""
         digest = yield Job(lambda: crc32(file.read(0, HEADER_BLOCK_BYTES)))
         position = HEADER_BLOCK_BYTES
         rest, want = b"", STEP_BYTES
         while position < end:
             length = min(want, end - position)
-            data, digest = yield Job(partial(_read_digested, file, position, length, digest), length)
-            if len(data) < length:
+            behind, digest, steps, rest = yield Job(partial(read_steps, file, position, length, rest, digest), length)
+            if behind < position + length:
                 break
-            position += len(data)
-            data = rest + data
-            live = self._state.live.queues
-            used, needed = skim(self._replayed, live, cursor.number, cursor.path, position - len(data), data)
-            rest = data[used:]
-            want = max(STEP_BYTES, needed - len(rest))
+            position = behind
+            yield from self._apply(cursor, steps)
+            want = STEP_BYTES
+            if len(rest) >= HEADER_BYTES:
+                want = max(want, HEADER.unpack_from(rest)[1] - len(rest))
         if digest != seal.digest or rest:
             # one by one, to say which it is
             scratch = StoreState()
             scratch.begin_segment(cursor.number, cursor.epoch, seal.first_sequence)
             yield from self._replay(scratch, file, cursor, end)
             raise JournalCorrupt("the digest in the seal is not that of the segment", file=cursor.path, offset=end)
-        cursor.offset = end + SEAL_FIXED_BYTES + 4 * seal.count
-        cursor.batch = end
-        cursor.sequence = seal.last_sequence + 1
-        cursor.sealed = Stop.CLOSED if seal.closed else Stop.SEALED
 
     def _replay(self, state: StoreState, file: File, cursor: Cursor, end: int) -> Generator[Job | Durable, Any, None]:
         """Record by record up to an offset."""
@@ -264,10 +287,7 @@ class SnapshotBuilder:
                 encoder.add(kind, payload)
                 yield from self._put(file, encoder, at_least=WRITE_BYTES)
             live = LiveReferences(self._state.live, self._late)
-            for transaction in self._replayed.transactions.values():
-                for _, reference in transaction.adds:
-                    assert reference.location is not None, "what was replayed lies in the log"
-                    live.bytes.add(*unpack_location(reference.location))
+            live.count_transactions(self._replayed.transactions.values())
             yield from self._write_references(file, encoder, older, base_file, reader, live)
             # what was left out because it is acknowledged rests on everything appended so far
             needs = self._last_sequence()

@@ -9,7 +9,7 @@ Not here: reading and writing files (``snapshot_builder``), the bytes of a snaps
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from itertools import compress, groupby
 from typing import Final
@@ -20,7 +20,7 @@ from understudy.store.columns import Columns
 from understudy.store.live_index import LiveIndex
 from understudy.store.reference import unpack_location
 from understudy.store.snapshot import REFERENCE, encode_reference
-from understudy.store.state import LateChanges
+from understudy.store.state import LateChanges, TransactionRecord
 
 _EMPTY: Final[dict[int, int]] = {}
 
@@ -85,6 +85,13 @@ class LiveReferences:
         for number, offsets, lengths in others:
             self.bytes.add_records(number, offsets, lengths)
         return kept
+
+    def count_transactions(self, transactions: Iterable[TransactionRecord]) -> None:
+        """The messages that open transactions add are needed, too."""
+        for transaction in transactions:
+            for _, reference in transaction.adds:
+                assert reference.location is not None, "what was read lies in the log"
+                self.bytes.add(*unpack_location(reference.location))
 
     def _changed(self, payload: bytes) -> Iterator[bytes]:
         """The references with later locations and delivery counts."""

@@ -20,7 +20,7 @@ from functools import partial
 from typing import Any, Final
 
 from understudy.ids import NodeId, uuid_text
-from understudy.limits import ID_CACHE_SIZE
+from understudy.limits import ID_CACHE_SIZE, SKIMMED_BYTES_MAX
 from understudy.message import large_body_of
 from understudy.store.backlog import Backlog
 from understudy.store.columns import Rows
@@ -53,6 +53,7 @@ from understudy.store.records import (
     encode_queue,
 )
 from understudy.store.reference import LargeReference, Location, MessageReference, pack_location, reference_to
+from understudy.store.segment_skim import Skim
 from understudy.store.setting_record import SettingKind, SettingRecord, encode_setting, settings_by_key
 from understudy.store.staged_references import StagedReferences
 
@@ -95,6 +96,8 @@ class SegmentUse:
     """Offset behind its last record; 0 while it is being filled, or in a follower."""
     moved: int = 0
     """Live messages below this offset lie in other segments by now."""
+    skimmed: Skim | None = None
+    """What its records say, if this process wrote it and it was not taken into a snapshot yet."""
 
     def note(self, message_id: int) -> None:
         """A message was added in it."""
@@ -224,6 +227,17 @@ class StoreState:
         use = self.segments[number] = SegmentUse(epoch, first_sequence)
         return use
 
+    def bound_skimmed(self, newest: int) -> None:
+        """Let go of what segments up to ``newest`` say, and of the oldest of the others if it is too much."""
+        kept_bytes = 0
+        for number, use in reversed(self.segments.items()):
+            if use.skimmed is not None:
+                kept_bytes += use.skimmed.kept_bytes
+                if number <= newest or kept_bytes > SKIMMED_BYTES_MAX:
+                    use.skimmed = None
+            elif number <= newest:
+                break
+
     def apply(self, record: Record, sequence: int, segment: int, location: Location) -> None:
         """Apply one record of the log.
 
@@ -343,10 +357,24 @@ class StoreState:
             self.roll_back(tx_id)
 
     def _apply_message(self, record: MessageRecord, segment: int, location: Location) -> None:
-        message_id = record.message_id
-        self.segments[segment].note(message_id)
-        transaction = self.transaction(record.tx_id, segment) if record.tx_id else None
+        self.segments[segment].note(record.message_id)
         file_id = large_body_of(record.encoded).file_id if record.flags & MESSAGE_LARGE else None
+        self.add_message(record, len(record.encoded), file_id, segment, location)
+
+    def add_message(
+        self, record: MessageRecord, size_bytes: int, file_id: int | None, segment: int, location: Location
+    ) -> None:
+        """A message of that size waits in its queues, or will when its transaction is committed.
+
+        Args:
+            record: What the log says of it; ``encoded`` is not looked at.
+            size_bytes: Of the message.
+            file_id: Of a large message.
+            segment: In which it lies.
+            location: Where it lies.
+        """
+        message_id = record.message_id
+        transaction = self.transaction(record.tx_id, segment) if record.tx_id else None
         for queue_id in record.queue_ids:
             reference = reference_to(
                 file_id,
@@ -354,7 +382,7 @@ class StoreState:
                 record.priority,
                 record.expiration,
                 record.scheduled_ms,
-                len(record.encoded),
+                size_bytes,
                 True,
                 location,
             )

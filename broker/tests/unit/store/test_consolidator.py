@@ -451,3 +451,57 @@ def test_what_a_node_had_dropped_and_not_removed_is_retained_by_the_next() -> No
     assert not dropped & set(numbers(rig))
     assert dropped <= {parsed[0] for path in rig.volume.paths() if (parsed := parse_name(path.rsplit("/", 1)[1]))}
     assert not successor.state.removable
+
+
+def reads_of_segments(rig: Rig, count: int) -> list[str]:
+    """Paths of the segments that are read while so many messages come and go."""
+    found: list[str] = []
+    read = SimFile.read
+
+    def recorded(file: SimFile, offset: int, length: int) -> bytes:
+        if "/segment-" in file.path:
+            found.append(file.path)
+        return read(file, offset, length)
+
+    with mock.patch.object(SimFile, "read", recorded):
+        fill(rig, count, pin_every=10)
+    return found
+
+
+def assert_recovered(rig: Rig) -> None:
+    """A node that reads the store from its newest snapshot finds what the running one has."""
+    assert rig.store is not None
+    expected = {queue: sorted(each) for queue, each in live_ids(rig.store.state.live).items()}
+    state = recover(rig.disk("b"), DIRECTORY).state
+    assert state.base is not None
+    assert {queue: sorted(waiting) for queue, waiting in state.references.items() if waiting} == expected
+
+
+def live_ids(live: LiveIndex) -> dict[int, list[int]]:
+    return {
+        queue: [64 * block + slot for block, mask in masks.items() for slot in range(64) if mask >> slot & 1]
+        for queue, masks in live.queues.items()
+        if masks
+    }
+
+
+def test_segments_that_this_process_wrote_are_not_read_back() -> None:
+    rig = rig_of(percent=0)
+    put(rig, pinned=True)
+    fill(rig, 60)
+    made = snapshot_names(names(rig))
+    assert made
+    assert not reads_of_segments(rig, 60)
+    assert snapshot_names(names(rig))[0] > made[0]
+    assert_recovered(rig)
+
+
+@pytest.mark.parametrize("limit", ["understudy.store.segment_skim.SKIMMED_SEGMENT_BYTES_MAX",
+                                   "understudy.store.state.SKIMMED_BYTES_MAX"])  # fmt: skip
+def test_what_is_too_much_to_be_kept_is_read_back(limit: str) -> None:
+    rig = rig_of(percent=0)
+    with mock.patch(limit, 0):
+        put(rig, pinned=True)
+        fill(rig, 60)
+        assert reads_of_segments(rig, 60)
+    assert_recovered(rig)
