@@ -8,7 +8,7 @@ use pyo3::exceptions::PyIndexError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyList, PyString, PyTuple};
 
-use crate::log::{RECEIVE_OVERHEAD_BYTES, RECORD_HEAD_BYTES};
+use crate::log::{QUEUE_ID_BYTES, RECEIVE_OVERHEAD_BYTES, RECORD_HEAD_BYTES};
 
 /// Bytes of a frame before its message: length, type, channel.
 const HEAD_BYTES: usize = 13;
@@ -28,6 +28,7 @@ const ROUTING_TYPE: &str = "_AMQ_ROUTING_TYPE";
 const DUPLICATE_ID: &str = "_AMQ_DUPL_ID";
 const SCHEDULED_DELIVERY: &str = "_AMQ_SCHED_DELIVERY";
 const GROUP_ID: &str = "_AMQ_GROUP_ID";
+const GROUP_SEQUENCE: &str = "_AMQ_GROUP_SEQUENCE";
 const RESERVED_PREFIXES: [&str; 8] = [
     "_AMQ_ORIG_",
     "_AMQ_ACTUAL_EXPIRY",
@@ -43,7 +44,7 @@ const MARK: [u8; 2] = [b'_', 0];
 
 /// Traits of a message, in one integer; see the twin.
 const DURABLE: u32 = 1;
-/// It has an expiration, or a property that the ordinary way of a message does not handle.
+/// It has a negative expiration, or a property that the ordinary way of a message does not handle.
 const SPECIAL: u32 = 2;
 const GROUPED: u32 = 4;
 const PRIORITY_SHIFT: u32 = 3;
@@ -131,6 +132,10 @@ pub struct Row {
     traits: u32,
     /// Offset of its duplicate id in `Sends::duplicates`.
     duplicate: usize,
+    /// Epoch milliseconds; 0: never.
+    pub expiration: i64,
+    /// Where its group id begins and ends, counted from its start; 0 and 0: it has none.
+    pub group: (usize, usize),
 }
 
 impl Row {
@@ -226,6 +231,16 @@ impl Sends {
         Ok(self.row(row)?.priority())
     }
 
+    /// Epoch milliseconds; 0: never, or there is no such row.
+    fn expiration(&self, row: usize) -> i64 {
+        self.rows.as_slice().get(row).map_or(0, |row| row.expiration)
+    }
+
+    /// Where in the message its group id begins and ends; see the twin.
+    fn group(&self, row: usize) -> (usize, usize) {
+        self.rows.as_slice().get(row).map_or((0, 0), |row| row.group)
+    }
+
     /// The key by which an address detects that the message is sent again; see the twin.
     fn duplicate_id<'py>(&self, py: Python<'py>, row: usize) -> Bound<'py, PyBytes> {
         match self.rows.as_slice().get(row) {
@@ -246,14 +261,22 @@ impl Sends {
         Ok(row.stop - row.start)
     }
 
+    /// Bytes of `count` messages from `row` on, or of those that there are.
+    fn bytes_of(&self, row: usize, count: usize) -> usize {
+        self.rows(row, count).iter().map(|each| each.stop - each.start).sum()
+    }
+
     /// How many messages from `row` on can be taken together; see the twin.
-    fn alike(&self, row: usize, bytes_max: usize, routing_type: u32) -> PyResult<usize> {
+    fn alike(&self, row: usize, bytes_max: usize, routing_type: u32, room_bytes: i64) -> PyResult<usize> {
         let first = self.row(row)?;
         let kind = first.traits & ALIKE;
         let wanted = routing_type.saturating_add(1);
+        let mut room_bytes = room_bytes;
         let taken = self.rows(row, usize::MAX).iter().take_while(|each| {
             let routing = each.traits >> ROUTING_SHIFT & ROUTING_MASK;
-            each.traits & (ALIKE | SPECIAL) == kind
+            let fits = room_bytes > 0;
+            room_bytes = room_bytes.saturating_sub((each.stop - each.start) as i64);
+            fits && each.traits & (ALIKE | SPECIAL) == kind
                 && (routing == 0 || routing == wanted)
                 && each.stop - each.start <= bytes_max
                 && each.address == first.address
@@ -292,6 +315,8 @@ struct Parsed {
     address: Option<(usize, usize)>,
     traits: u32,
     duplicate: Option<Duplicate>,
+    expiration: i64,
+    group: (usize, usize),
 }
 
 /// The value of a duplicate id.
@@ -334,14 +359,19 @@ fn parse(message: &[u8]) -> Option<Parsed> {
     if message[offset + 1] != 0 {
         traits |= DURABLE;
     }
-    if message[offset + 2..offset + 10].iter().any(|&byte| byte != 0) {
+    let mut expiration = [0; 8];
+    expiration.copy_from_slice(&message[offset + 2..offset + 10]);
+    let expiration = i64::from_be_bytes(expiration);
+    if expiration < 0 {
         traits |= SPECIAL;
     }
     let mut duplicate = None;
+    let mut group = (0, 0);
     if message[block] != 0 {
-        let (found, key) = walk(message, block)?;
-        traits |= found;
-        duplicate = key;
+        let walked = walk(message, block)?;
+        traits |= walked.traits;
+        duplicate = walked.duplicate;
+        group = walked.group;
     } else if block + 1 != size {
         return None;
     }
@@ -350,12 +380,21 @@ fn parse(message: &[u8]) -> Option<Parsed> {
         address,
         traits,
         duplicate,
+        expiration,
+        group,
     })
 }
 
-/// Traits that the property block at `at`, whose flag is set, gives its message, and the duplicate id. None: the block is
-/// malformed. Refuses what `Properties.decode` refuses, and nothing else.
-fn walk(message: &[u8], at: usize) -> Option<(u32, Option<Duplicate>)> {
+/// What a property block says of its message.
+struct Walked {
+    traits: u32,
+    duplicate: Option<Duplicate>,
+    group: (usize, usize),
+}
+
+/// What the property block at `at`, whose flag is set, says of its message. None: the block is malformed. Refuses what
+/// `Properties.decode` refuses, and nothing else.
+fn walk(message: &[u8], at: usize) -> Option<Walked> {
     let end = message.len();
     let count = i32_at(message, at + 1)?;
     if !(0..=PROPERTIES_MAX).contains(&count) {
@@ -365,6 +404,7 @@ fn walk(message: &[u8], at: usize) -> Option<(u32, Option<Duplicate>)> {
     let mut traits = 0;
     let mut routing = 0;
     let mut duplicate = None;
+    let mut group = (0, 0);
     for _ in 0..count {
         let length = length_at(message, offset)?;
         let start = offset + 4;
@@ -403,6 +443,19 @@ fn walk(message: &[u8], at: usize) -> Option<(u32, Option<Duplicate>)> {
                 }
             } else if is_name(name, GROUP_ID) {
                 traits |= GROUPED;
+                if tag == STRING {
+                    group = (offset, offset + size);
+                } else {
+                    traits |= SPECIAL;
+                }
+            } else if is_name(name, GROUP_SEQUENCE) {
+                traits |= match tag {
+                    FLOAT | DOUBLE => SPECIAL,
+                    BYTE | SHORT | INT | LONG if message[offset..offset + size].iter().all(|&byte| byte == 0xFF) => {
+                        SPECIAL
+                    }
+                    _ => 0,
+                };
             } else if is_name(name, DUPLICATE_ID) {
                 if (tag == STRING || tag == BYTES) && size > 0 {
                     duplicate = Some(Duplicate {
@@ -423,7 +476,11 @@ fn walk(message: &[u8], at: usize) -> Option<(u32, Option<Duplicate>)> {
     if offset != end {
         return None;
     }
-    Some((traits | routing << ROUTING_SHIFT, duplicate))
+    Some(Walked {
+        traits: traits | routing << ROUTING_SHIFT,
+        duplicate,
+        group,
+    })
 }
 
 /// Append a duplicate id as `routing.duplicate_ids` keeps it: a text in UTF-8. False: it is too long.
@@ -545,6 +602,8 @@ pub fn split_sends(
             address,
             traits,
             duplicate,
+            expiration: parsed.expiration,
+            group: parsed.group,
         };
         rows.push(row, expected);
         offset = end;
@@ -633,7 +692,7 @@ fn slot_of(raw: &[u8]) -> usize {
 }
 
 /// Little-endian UTF-16 as a string; surrogates without their other half are kept.
-fn decode<'py>(py: Python<'py>, raw: &[u8]) -> PyResult<Bound<'py, PyString>> {
+pub fn decode<'py>(py: Python<'py>, raw: &[u8]) -> PyResult<Bound<'py, PyString>> {
     if let Ok(text) = char::decode_utf16(units(raw)).collect::<Result<String, _>>() {
         return Ok(PyString::new(py, &text));
     }
@@ -652,7 +711,9 @@ pub fn constants(py: Python<'_>) -> PyResult<Bound<'_, PyDict>> {
     found.set_item("DUPLICATE_ID", DUPLICATE_ID)?;
     found.set_item("SCHEDULED_DELIVERY", SCHEDULED_DELIVERY)?;
     found.set_item("GROUP_ID", GROUP_ID)?;
+    found.set_item("GROUP_SEQUENCE", GROUP_SEQUENCE)?;
     found.set_item("RECORD_HEAD_BYTES", RECORD_HEAD_BYTES)?;
+    found.set_item("QUEUE_ID_BYTES", QUEUE_ID_BYTES)?;
     found.set_item("RECEIVE_OVERHEAD_BYTES", RECEIVE_OVERHEAD_BYTES)?;
     found.set_item("RESERVED_PREFIXES", PyTuple::new(py, RESERVED_PREFIXES)?)?;
     Ok(found)

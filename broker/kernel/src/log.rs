@@ -1,16 +1,20 @@
 //! Runs of messages: what came together, as it lies in the log. Twin, and the description of arguments and results:
 //! `understudy/kernel/log.py`.
 
+use std::collections::HashSet;
+
 use pyo3::exceptions::{PyIndexError, PyOverflowError};
 use pyo3::prelude::*;
-use pyo3::types::PyBytes;
+use pyo3::types::{PyBytes, PyString};
 
 use crate::crc;
-use crate::frames::{any_grouped, Column, Row, Sends};
+use crate::frames::{any_grouped, decode, Column, Row, Sends};
 
 const MESSAGE_ADD: u8 = 9;
-/// Bytes of a MESSAGE_ADD record with one queue, before the duplicate id, if any, and the message.
-pub const RECORD_HEAD_BYTES: usize = 80;
+/// Bytes of a MESSAGE_ADD record before the ids of its queues, the duplicate id, if any, and the message.
+pub const RECORD_HEAD_BYTES: usize = 72;
+/// Bytes of the id of one queue.
+pub const QUEUE_ID_BYTES: usize = 8;
 /// The checksum of a record covers everything behind it.
 const CRC_BYTES: usize = 4;
 /// Bytes that a record takes besides its own, from what is left of its segment: those of its offset in the SEAL.
@@ -36,9 +40,15 @@ pub struct Run {
     /// Id of the first message.
     #[pyo3(get)]
     first_id: i64,
-    /// Whether any of them may belong to a message group.
+    /// Whether any of them belongs to a message group.
     #[pyo3(get)]
     grouped: bool,
+    /// Messages that have an expiration.
+    #[pyo3(get)]
+    expiring: usize,
+    /// No message expires before; 0: none expires. Epoch milliseconds.
+    #[pyo3(get)]
+    earliest_ms: i64,
     /// Of each record, before its message; 0 if these are no records.
     #[pyo3(get)]
     head_bytes: usize,
@@ -55,6 +65,31 @@ pub struct Run {
     starts: Column<usize>,
     /// Offset in `data` behind the last one.
     end: usize,
+    /// When each message expires; none if no message does.
+    expirations: Vec<i64>,
+    /// Where each group id begins and ends in its message; none if there are no groups.
+    groups: Vec<(usize, usize)>,
+}
+
+/// Expirations of messages, how many are not 0, and the least of those.
+fn expirations_of(rows: &[Row]) -> (Vec<i64>, usize, i64) {
+    let expiring = rows.iter().filter(|row| row.expiration != 0);
+    match expiring.clone().map(|row| row.expiration).min() {
+        Some(earliest) => {
+            let all = rows.iter().map(|row| row.expiration).collect();
+            (all, expiring.count(), earliest)
+        }
+        None => (Vec::new(), 0, 0),
+    }
+}
+
+/// Group ids of messages, if any has one.
+fn groups_of(rows: &[Row], grouped: bool) -> Vec<(usize, usize)> {
+    if grouped {
+        rows.iter().map(|row| row.group).collect()
+    } else {
+        Vec::new()
+    }
 }
 
 impl Run {
@@ -117,6 +152,37 @@ impl Run {
         Ok(bytes - (end as isize - begin as isize) * self.head_bytes as isize)
     }
 
+    /// Epoch milliseconds at which a message expires; 0: never.
+    fn expiration(&self, row: usize) -> i64 {
+        self.expirations.get(row).copied().unwrap_or(0)
+    }
+
+    /// Messages of rows `begin` to `end`, the last one excluded, that have an expiration.
+    fn expiring_between(&self, begin: usize, end: usize) -> usize {
+        let end = end.min(self.expirations.len());
+        let part = self.expirations.get(begin..end).unwrap_or(&[]);
+        part.iter().filter(|&&expiration| expiration != 0).count()
+    }
+
+    /// The different message groups of rows `begin` to `end`, the last one excluded; see the twin.
+    fn groups<'py>(&self, py: Python<'py>, begin: usize, end: usize) -> PyResult<Vec<Bound<'py, PyString>>> {
+        let end = end.min(self.groups.len());
+        let data = self.data.as_bytes(py);
+        let mut found: Vec<&[u8]> = Vec::new();
+        let mut seen: HashSet<&[u8]> = HashSet::new();
+        for row in begin..end {
+            let (first, last) = self.groups[row];
+            if last > 0 {
+                let start = self.start(row)? + self.head_bytes;
+                let group = &data[start + first..start + last];
+                if seen.insert(group) {
+                    found.push(group);
+                }
+            }
+        }
+        found.into_iter().map(|raw| decode(py, raw)).collect()
+    }
+
     /// Offsets of the records in the segment, as native unsigned 32-bit numbers.
     fn offsets<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
         PyBytes::new_with(py, 4 * self.count, |buffer| {
@@ -128,10 +194,13 @@ impl Run {
     }
 
     /// The end of the rows from `begin` on that can be delivered with that much credit; see the twin.
-    fn fitting(&self, begin: usize, room_bytes: i64, overhead_bytes: i64) -> PyResult<usize> {
+    fn fitting(&self, begin: usize, room_bytes: i64, overhead_bytes: i64, now_ms: i64) -> PyResult<usize> {
         let mut room_bytes = room_bytes;
         let mut row = begin;
         while row < self.count && room_bytes > 0 {
+            if (1..=now_ms).contains(&self.expiration(row)) {
+                break;
+            }
             room_bytes = room_bytes.saturating_sub(self.size(row)? as i64 + overhead_bytes);
             row += 1;
         }
@@ -179,7 +248,7 @@ type LogPosition = (u64, usize, i64, u64, u32, u32);
 
 /// Records of messages, or of as many as there is room for, perhaps none; see the twin.
 #[pyfunction]
-#[pyo3(signature = (sends, row, count, first_id, address_id, queue_id, position))]
+#[pyo3(signature = (sends, row, count, first_id, address_id, queue_ids, transaction_id, position))]
 #[allow(clippy::too_many_arguments)]
 pub fn append_sends(
     py: Python<'_>,
@@ -188,14 +257,16 @@ pub fn append_sends(
     count: usize,
     first_id: i64,
     address_id: u64,
-    queue_id: u64,
+    queue_ids: Vec<u64>,
+    transaction_id: u64,
     position: LogPosition,
 ) -> PyResult<Run> {
     let sends = sends.get();
     let (segment, offset, mut room, sequence, batch, seed) = position;
     let first = sends.row(row)?;
     let duplicate_bytes = first.duplicate_bytes();
-    let head_bytes = RECORD_HEAD_BYTES + duplicate_bytes;
+    let queues_end = RECORD_HEAD_BYTES + QUEUE_ID_BYTES * queue_ids.len();
+    let head_bytes = queues_end + duplicate_bytes;
     let rows = sends.rows(row, count);
     let mut starts = Column::new();
     let mut size = 0;
@@ -210,15 +281,21 @@ pub fn append_sends(
     }
     let rows = &rows[..starts.as_slice().len()];
     check_ids(first_id, rows.len())?;
-    // all fields but the length, sequence, message id and checksum are those of every record
-    let mut head = [0; RECORD_HEAD_BYTES];
+    // all fields but the length, sequence, message id, expiration and checksum are those of every record
+    let mut head = vec![0; queues_end];
     head[16..20].copy_from_slice(&batch.to_le_bytes());
     head[20] = MESSAGE_ADD;
+    head[32..40].copy_from_slice(&transaction_id.to_le_bytes());
     head[40..48].copy_from_slice(&address_id.to_le_bytes());
     head[64] = first.priority();
     head[66..68].copy_from_slice(&(duplicate_bytes as u16).to_le_bytes());
-    head[68..72].copy_from_slice(&1_u32.to_le_bytes());
-    head[72..80].copy_from_slice(&queue_id.to_le_bytes());
+    head[68..72].copy_from_slice(&narrow(queue_ids.len())?.to_le_bytes());
+    for (place, queue_id) in head[RECORD_HEAD_BYTES..]
+        .chunks_exact_mut(QUEUE_ID_BYTES)
+        .zip(&queue_ids)
+    {
+        place.copy_from_slice(&queue_id.to_le_bytes());
+    }
     let data = sends.bytes(py);
     let records = PyBytes::new_with(py, size, |buffer| {
         let mut out = Writer { buffer, at: 0 };
@@ -232,6 +309,7 @@ pub fn append_sends(
             head[4..8].copy_from_slice(&length.to_le_bytes());
             head[8..16].copy_from_slice(&sequence.to_le_bytes());
             head[24..32].copy_from_slice(&message_id.to_le_bytes());
+            head[48..56].copy_from_slice(&row.expiration.to_le_bytes());
             out.put(&head);
             out.put(sends.duplicate(row));
             out.put_message(data, row, message_id);
@@ -240,17 +318,23 @@ pub fn append_sends(
         }
         Ok(())
     })?;
+    let grouped = any_grouped(rows);
+    let (expirations, expiring, earliest_ms) = expirations_of(rows);
     Ok(Run {
         data: records.unbind(),
         count: rows.len(),
         first_id,
-        grouped: any_grouped(rows),
+        grouped,
+        expiring,
+        earliest_ms,
         head_bytes,
         segment,
         offset,
         size_bytes: size - rows.len() * head_bytes,
         starts,
         end: size,
+        expirations,
+        groups: groups_of(rows, grouped),
     })
 }
 
@@ -275,17 +359,23 @@ pub fn keep_sends(py: Python<'_>, sends: &Bound<'_, Sends>, row: usize, count: u
         }
         Ok(())
     })?;
+    let grouped = any_grouped(rows);
+    let (expirations, expiring, earliest_ms) = expirations_of(rows);
     Ok(Run {
         data: messages.unbind(),
         count: rows.len(),
         first_id,
-        grouped: any_grouped(rows),
+        grouped,
+        expiring,
+        earliest_ms,
         head_bytes: 0,
         segment: 0,
         offset: 0,
         size_bytes: size,
         starts,
         end: size,
+        expirations,
+        groups: groups_of(rows, grouped),
     })
 }
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 from functools import cache
-from itertools import takewhile
+from itertools import accumulate, takewhile
 from types import ModuleType
 from typing import Any
 
@@ -60,7 +60,7 @@ texts = texts.map(lambda text: text.encode("utf-16-le", "surrogatepass").decode(
 #: Names that matter to the broker, and their neighbours.
 marked = st.sampled_from(
     (
-        *(names.ROUTING_TYPE, names.DUPLICATE_ID, names.SCHEDULED_DELIVERY, names.GROUP_ID),
+        *(names.ROUTING_TYPE, names.DUPLICATE_ID, names.SCHEDULED_DELIVERY, names.GROUP_ID, names.GROUP_SEQUENCE),
         *names.RESERVED_PREFIXES,
         *(prefix[:-1] for prefix in names.RESERVED_PREFIXES),
         *(prefix + "X" for prefix in names.RESERVED_PREFIXES),
@@ -108,6 +108,10 @@ ordinary = st.sampled_from(
         ((names.ROUTING_TYPE, typed.BYTE, 1),),
         ((names.ROUTING_TYPE, typed.BYTE, 0),),
         ((names.GROUP_ID, typed.STRING, "group"),),
+        ((names.GROUP_ID, typed.STRING, "\ud800 é\U0001f600"), ("number", typed.INT, 1)),
+        ((names.GROUP_ID, typed.STRING, "group"), (names.GROUP_SEQUENCE, typed.INT, 1)),
+        ((names.GROUP_ID, typed.STRING, "group"), (names.GROUP_SEQUENCE, typed.INT, -1)),
+        ((names.GROUP_ID, typed.STRING, "group"), (names.GROUP_SEQUENCE, typed.DOUBLE, 1.0)),
         ((names.DUPLICATE_ID, typed.STRING, "number 1"),),
         ((names.DUPLICATE_ID, typed.STRING, "number 2"), ("number", typed.INT, 1)),
         ((names.DUPLICATE_ID, typed.BYTES, b"bytes ids"),),
@@ -124,7 +128,7 @@ messages = st.builds(
     type=st.integers(0, 8),
     durable=st.booleans() | st.just(True),
     priority=st.integers(0, 9) | st.just(4),
-    expiration=st.just(0) | integers(64),
+    expiration=st.just(0) | st.integers(1, 10) | integers(64),
     timestamp=integers(64),
     user_id=st.none() | st.binary(min_size=16, max_size=16),
     properties=ordinary | property_maps(),
@@ -191,9 +195,26 @@ def duplicate_id_of(message: Message) -> bytes:
     return key if isinstance(key, bytes) and len(key) <= limits.DUPLICATE_ID_BYTES_MAX else b""
 
 
+def closes_group(properties: Properties) -> bool:
+    """Whether the number of a message in its group closes the group, or may do so."""
+    tag = properties.tag(names.GROUP_SEQUENCE)
+    return tag in (typed.FLOAT, typed.DOUBLE) or (
+        tag in (typed.BYTE, typed.SHORT, typed.INT, typed.LONG) and properties[names.GROUP_SEQUENCE] == -1
+    )
+
+
+def group_of(message: Message) -> str | None:
+    group = message.properties.get(names.GROUP_ID)
+    return group if isinstance(group, str) else None
+
+
 def is_ordinary(message: Message, bytes_max: int, routing_type: int) -> bool:
     properties = message.properties
-    if message.expiration or len(message.encoded) > bytes_max or names.SCHEDULED_DELIVERY in properties:
+    if not isinstance(properties.get(names.GROUP_ID, ""), str):
+        return False
+    if names.GROUP_SEQUENCE in properties and closes_group(properties):
+        return False
+    if message.expiration < 0 or len(message.encoded) > bytes_max or names.SCHEDULED_DELIVERY in properties:
         return False
     if any(name.startswith(names.RESERVED_PREFIXES) for name in properties):
         return False
@@ -205,13 +226,14 @@ def is_ordinary(message: Message, bytes_max: int, routing_type: int) -> bool:
     return True
 
 
-def expected_alike(found: list[Message], row: int, bytes_max: int, routing_type: int) -> int:
+def expected_alike(found: list[Message], row: int, bytes_max: int, routing_type: int, room_bytes: int) -> int:
     def shared(message: Message) -> Any:
         return message.address, message.durable, message.priority, len(duplicate_id_of(message))
 
     first = shared(found[row])
     fitting = takewhile(lambda each: shared(each) == first and is_ordinary(each, bytes_max, routing_type), found[row:])
-    return len(list(fitting))
+    sizes = accumulate((len(each.encoded) for each in fitting), initial=0)
+    return sum(before < room_bytes for before in [*sizes][:-1])
 
 
 def repeats_a_name(message: Message) -> bool:
@@ -252,10 +274,16 @@ def check_rows(kernel: Kernel, data: bytes, start: int, limit_bytes: int, count_
         if repeated:
             continue
         assert sends.grouped(row, 1) == (names.GROUP_ID in message.properties)
+        begin, end = sends.group(row)
+        assert (message.encoded[begin:end].decode("utf-16-le", "surrogatepass") if end else None) == group_of(message)
+        assert sends.expiration(row) == message.expiration
+        assert sends.bytes_of(row, 2) == sum(len(each.encoded) for each in found[row : row + 2])
         assert sends.duplicate_id(row) == duplicate_id_of(message)
         for bytes_max in (1 << 30, len(message.encoded), len(message.encoded) - 1):
             for routing_type in (0, 1):
-                assert sends.alike(row, bytes_max, routing_type) == expected_alike(found, row, bytes_max, routing_type)
+                for room_bytes in (0, len(message.encoded), 2 * len(message.encoded) + 1, 1 << 62):
+                    arguments = (row, bytes_max, routing_type, room_bytes)
+                    assert sends.alike(*arguments) == expected_alike(found, *arguments)
 
 
 def check_twins(data: bytes, start: int = 0, limit_bytes: int = LIMIT_BYTES, count_max: int = 256) -> None:
@@ -421,7 +449,7 @@ def test_a_message_with_a_name_twice_is_never_taken_as_what_it_is_not(
     sends = kernel[0].split_sends(data, 0, LIMIT_BYTES, 1)
     (message,) = (message for message, _, _ in expected_messages(data, 0, LIMIT_BYTES, 1))
     for routing_type in (0, 1):
-        if sends.alike(0, 1 << 30, routing_type):
+        if sends.alike(0, 1 << 30, routing_type, 1 << 62):
             assert is_ordinary(message, 1 << 30, routing_type)
             assert sends.duplicate_id(0) == duplicate_id_of(message)
     if NATIVE is not None:
@@ -450,7 +478,7 @@ def test_rows_that_are_not_there(kernel: Kernel, method: str) -> None:
 def test_constants_are_those_of_the_python_modules() -> None:
     assert NATIVE is not None
     constants = NATIVE.constants()
-    assert len(constants) == 11
+    assert len(constants) == 13
     for name, value in constants.items():
         (module,) = (module for module in (limits, names, log) if hasattr(module, name))
         assert value == getattr(module, name), name
@@ -471,20 +499,31 @@ positions = st.builds(
 
 
 @needs_native
-@given(batches | alike_batches, st.integers(0, 5), st.integers(0, 50), ids, ids, ids, positions)
+@given(
+    batches | alike_batches, st.integers(0, 5), st.integers(0, 50), ids, ids, st.lists(ids, max_size=5).map(tuple),
+    st.just(0) | ids, positions,
+)  # fmt: skip
 def test_runs_are_the_same(
-    data: bytes, row: int, count: int, first_id: int, address_id: int, queue_id: int, position: LogPosition
+    data: bytes,
+    row: int,
+    count: int,
+    first_id: int,
+    address_id: int,
+    queue_ids: tuple[int, ...],
+    transaction_id: int,
+    position: LogPosition,
 ) -> None:
     assert NATIVE is not None
     sends, native = frames.split_sends(data, 0, LIMIT_BYTES, 256), NATIVE.split_sends(data, 0, LIMIT_BYTES, 256)
     assert sends is not None
     row %= sends.count
-    count = min(count, sends.alike(row, 1 << 30, 1))
+    count = min(count, sends.alike(row, 1 << 30, 1, 1 << 62))
     position = position._replace(room=position.offset + position.room)
     arguments = (row, count, first_id)
     assert view_of_run(NATIVE.keep_sends(native, *arguments)) == view_of_run(log.keep_sends(sends, *arguments))
-    found = NATIVE.append_sends(native, *arguments, address_id, queue_id, position)
-    assert view_of_run(found) == view_of_run(log.append_sends(sends, *arguments, address_id, queue_id, position))
+    arguments += (address_id, queue_ids, transaction_id, position)  # type: ignore[assignment]
+    found = NATIVE.append_sends(native, *arguments)
+    assert view_of_run(found) == view_of_run(log.append_sends(sends, *arguments))
     assert type(found.grouped) is bool
 
 
@@ -503,7 +542,7 @@ def test_rows_that_a_run_has_not(kernel: Kernel) -> None:
     assert run.receives(2, 2, 1, 1) == run.receives(5, 2, 1, 1) == b""
     assert kernel[1].keep_sends(sends, 3, 50, 9).count == 0
     with pytest.raises(IndexError):
-        kernel[1].append_sends(sends, 3, 1, 9, 1, 1, LogPosition(1, 0, 5_000, 1, 0, 0))
+        kernel[1].append_sends(sends, 3, 1, 9, 1, (1,), 0, LogPosition(1, 0, 5_000, 1, 0, 0))
 
 
 class Log:
@@ -514,7 +553,9 @@ class Log:
         self.store: MessageStore = self.rig.activate("a")
         self.address_id, self.queue_id = self.store.next_id(), self.store.next_id()
         self.store.store_address(AddressRecord(self.address_id, "a", (1,)))
+        self.other_id = self.store.next_id()
         self.store.store_queue(QueueRecord(self.queue_id, self.address_id, "q", 1))
+        self.store.store_queue(QueueRecord(self.other_id, self.address_id, "other", 1))
 
     def position(self, size_bytes: int) -> LogPosition:
         """Where the log ends, with at least that much room before the end of the segment."""
@@ -539,15 +580,16 @@ def test_records_are_those_of_the_store(kernel: Kernel) -> None:
     told = Log()
 
     @settings(max_examples=60)
-    @given(batches | alike_batches)
-    def check(data: bytes) -> None:
+    @given(batches | alike_batches, st.sampled_from((0, 0, 77)), st.booleans())
+    def check(data: bytes, transaction_id: int, both: bool) -> None:
         sends = kernel[0].split_sends(data, 0, LIMIT_BYTES, 256)
-        count = sends.alike(0, 1 << 30, 1)
+        queue_ids = (told.queue_id, told.other_id) if both else (told.queue_id,)
+        count = sends.alike(0, 1 << 30, 1, 1 << 62)
         if not count or not sends.durable(0):
             return
         position = told.position(4 * len(data) + 200 * count)
         first_id = told.store.next_ids(count)
-        run = kernel[1].append_sends(sends, 0, count, first_id, told.address_id, told.queue_id, position)
+        run = kernel[1].append_sends(sends, 0, count, first_id, told.address_id, queue_ids, transaction_id, position)
         assert run.count == count
 
         def store() -> None:
@@ -555,9 +597,13 @@ def test_records_are_those_of_the_store(kernel: Kernel) -> None:
                 message = Message.decode(sends.encoded(row))
                 message.assign_id(first_id + row)
                 duplicate_id = duplicate_id_of(message)
-                place = told.store.store_message(message, told.address_id, (told.queue_id,), duplicate_id=duplicate_id)
+                place = told.store.store_message(
+                    message, told.address_id, queue_ids, tx_id=transaction_id, duplicate_id=duplicate_id
+                )
                 assert place == run.segment << 64 | run.place(row)[0] << 32 | run.place(row)[1]
                 assert run.encoded(row) == message.encoded
+                assert run.expiration(row) == message.expiration
+                assert list(run.groups(row, row + 1)) == [group for group in (group_of(message),) if group is not None]
 
         assert told.written_by(store) == run.data
 

@@ -29,13 +29,16 @@ from understudy.testing.sim_disk import SimVolume
 Key = tuple[int, int]
 """Minus the priority, number of arrival: the order of delivery."""
 
+RUNS = ("plain", "plain", "plain", "expiring", "grouped", "durable elsewhere")
+"""What is special of a run."""
+
 STEPS = st.lists(
     st.one_of(
         st.tuples(st.just("append"), st.integers(1, 12), st.integers(0, 3)),
         st.tuples(st.just("append"), st.integers(1, 12), st.just(0)),
-        st.tuples(st.just("run"), st.integers(1, 12), st.booleans()),
+        st.tuples(st.just("run"), st.integers(1, 12), st.booleans(), st.sampled_from(RUNS)),
         st.tuples(st.just("pop"), st.integers(1, 10)),
-        st.tuples(st.just("pop run"), st.integers(0, 400)),
+        st.tuples(st.just("pop run"), st.integers(0, 400), st.integers(0, 6)),
         st.tuples(st.just("put back"), st.integers(0, 7), st.booleans()),
         st.tuples(st.just("middle"), st.integers(0, 60), st.booleans()),
         st.tuples(st.just("browse")),
@@ -102,35 +105,46 @@ class Model:
             message = kind(str(number).encode()) if flavour == 2 else None
             self.waiting.append(self.make(9 if flavour == 1 and not number % 3 else 4, flavour, message))
 
-    def run(self, count: int, durable: bool) -> None:
+    def run(self, count: int, durable: bool, kind: str) -> None:
         """Messages that came together."""
-        sends = sends_of([Message(str(number).encode(), address="a", durable=durable) for number in range(count)])
+        expirations = [number % 7 if kind == "expiring" else 0 for number in range(count)]
+        properties = {"_AMQ_GROUP_ID": "g"} if kind == "grouped" else None
+        sends = sends_of(
+            [
+                Message(
+                    str(number).encode(), address="a", durable=durable, expiration=expiration, properties=properties
+                )
+                for number, expiration in enumerate(expirations)
+            ]
+        )
         first_id = len(self.keys) + 1
         if durable:
             position = LogPosition(7, 1000 * first_id, 1 << 40, 0, 0, 0)
-            run = append_sends(sends, 0, count, first_id, 1, 1, position)
+            run = append_sends(sends, 0, count, first_id, 1, (1,), 0, position)
         else:
             run = keep_sends(sends, 0, count, first_id)
-        for message_id in range(first_id, first_id + count):
+        here = kind != "durable elsewhere"
+        for message_id, expiration in enumerate(expirations, start=first_id):
             key = self.keys[message_id] = (-4, message_id)
-            place = pack_location(7, *run.place(message_id - first_id)) if durable else None
+            place = pack_location(7, *run.place(message_id - first_id)) if durable and here else None
             body = run.encoded(message_id - first_id)
             assert Message.decode(body).message_id == message_id
             self.expected[key] = {
-                "expiration": 0, "size_bytes": len(body), "location": place, "durable": durable,
+                "expiration": expiration, "size_bytes": len(body), "location": place, "durable": durable and here,
                 "delivery_count": 0, "file_id": None, "body": body,
             }  # fmt: skip
-        self.waiting.add_run(RunSlice(run, 0, count, 4, -1))
+        self.waiting.add_run(RunSlice(run, 0, count, 4, -1, durable=here, shared=None if here else {}))
 
-    def pop_run(self, room_bytes: int) -> None:
+    def pop_run(self, room_bytes: int, now_ms: int) -> None:
         """What one consumer takes at once."""
         level = self.waiting.first_level()
         if level is None:
             return
-        taken = level.pop_run(room_bytes, 25)
+        taken = level.pop_run(room_bytes, 25, now_ms)
         for count, reference in enumerate(taken, 1):
             self.took(reference, min(self.expected))
             assert room_bytes > 0, f"message {count} without credits for it"
+            assert not 0 < reference.expiration <= now_ms
             room_bytes -= reference.size_bytes + 25
 
     def took(self, reference: MessageReference | None, key: Key) -> None:

@@ -467,7 +467,7 @@ class Books:
         assert not any(queue.temporary for queue in self.office.queues())
         self.age(0, 0, 0)
         for branch in list(self.world.resources.prepared()):
-            self.world.resources._give_back(self.world.resources.roll_back(branch))
+            self.world.resources.give_back(self.world.resources.roll_back(branch))
         assert len(self.world.resources) == 0
         self.world.clock.advance(100)
         self.node.outlive()

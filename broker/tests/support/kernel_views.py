@@ -27,6 +27,8 @@ def view_of_sends(sends: Sends | None) -> Any:
                 sends.durable(row),
                 sends.priority(row),
                 sends.duplicate_id(row),
+                sends.expiration(row),
+                sends.group(row),
                 sends.encoded(row),
                 sends.size(row),
             )
@@ -35,9 +37,11 @@ def view_of_sends(sends: Sends | None) -> Any:
         list(sends.extents(0, count)),
         [list(sends.extents(row, 2)) for row in rows],
         [[sends.grouped(row, width) for width in (0, 1, 2, count)] for row in rows],
-        [[sends.alike(row, 1 << 30, routing_type) for routing_type in (0, 1)] for row in rows],
-        [sends.alike(row, sends.size(row), 1) for row in rows],
-        [sends.alike(row, sends.size(row) - 1, 1) for row in rows],
+        [[sends.bytes_of(row, width) for width in (0, 1, 2, count)] for row in rows],
+        [[sends.alike(row, 1 << 30, routing_type, 1 << 62) for routing_type in (0, 1)] for row in rows],
+        [[sends.alike(row, 1 << 30, 1, room_bytes) for room_bytes in (-1, 0, 1, 100, 300)] for row in rows],
+        [sends.alike(row, sends.size(row), 1, 1 << 62) for row in rows],
+        [sends.alike(row, sends.size(row) - 1, 1, 1 << 62) for row in rows],
     )
 
 
@@ -50,6 +54,10 @@ def view_of_run(run: Run) -> Any:
         run.count,
         run.first_id,
         run.grouped,
+        run.expiring,
+        run.earliest_ms,
+        [run.expiration(row) for row in rows],
+        [(run.expiring_between(begin, end), list(run.groups(begin, end))) for begin, end in pairs],
         run.head_bytes,
         run.segment,
         run.offset,
@@ -58,8 +66,9 @@ def view_of_run(run: Run) -> Any:
         [run.bytes_between(begin, end) for begin, end in pairs],
         run.offsets(),
         [
-            run.fitting(begin, room_bytes, overhead_bytes)
+            run.fitting(begin, room_bytes, overhead_bytes, now_ms)
             for begin in bounds
+            for now_ms in {-1, 0, 1, run.earliest_ms, max(map(run.expiration, rows), default=0)}
             for room_bytes in (-1, 0, 1, 100, 400, run.size_bytes, 1 << 40)
             for overhead_bytes in (0, 25)
         ],

@@ -128,13 +128,25 @@ class FakeStore:
         self._last_id += count
         return self._last_id - count + 1
 
-    def store_run(self, sends: Sends, row: int, count: int, first_id: int, address_id: int, queue_id: int) -> list[Run]:
+    def store_run(
+        self,
+        sends: Sends,
+        row: int,
+        count: int,
+        first_id: int,
+        address_id: int,
+        queue_ids: tuple[int, ...],
+        transaction_id: int = 0,
+    ) -> list[Run]:
         position = LogPosition(1, self._offset, sys.maxsize, self.last_sequence, 0, 0)
-        run = append_sends(sends, row, count, first_id, address_id, queue_id, position)
+        run = append_sends(sends, row, count, first_id, address_id, queue_ids, transaction_id, position)
         self._offset += len(run.data)
         for number, reference in enumerate(RunSlice(run, 0, count, sends.priority(row), -1), start=row):
             assert reference.message is not None
-            self.store_message(reference.message, address_id, (queue_id,), duplicate_id=sends.duplicate_id(number))
+            duplicate_id = sends.duplicate_id(number)
+            self.store_message(
+                reference.message, address_id, queue_ids, tx_id=transaction_id, duplicate_id=duplicate_id
+            )
             self.bodies[reference.location or 0] = self.bodies.pop(self.last_sequence)
         return [run]
 

@@ -13,7 +13,14 @@ from __future__ import annotations
 from struct import Struct
 from typing import Final
 
-from understudy.kernel.names import DUPLICATE_ID, GROUP_ID, RESERVED_PREFIXES, ROUTING_TYPE, SCHEDULED_DELIVERY
+from understudy.kernel.names import (
+    DUPLICATE_ID,
+    GROUP_ID,
+    GROUP_SEQUENCE,
+    RESERVED_PREFIXES,
+    ROUTING_TYPE,
+    SCHEDULED_DELIVERY,
+)
 from understudy.limits import DUPLICATE_ID_BYTES_MAX, NAME_UNITS_MAX, PROPERTIES_MAX, STRING_UNITS_MAX
 
 #: Bytes of a frame before its message: length, type, channel.
@@ -30,7 +37,7 @@ _FIELDS = Struct(">?qqb")  # durable, expiration, timestamp, priority; the type 
 #: Traits of a message, in one integer.
 _DURABLE: Final = 1
 _SPECIAL: Final = 2
-"""It has an expiration, or a property that the ordinary way of a message does not handle."""
+"""It has a negative expiration, or a property that the ordinary way of a message does not handle."""
 _GROUPED: Final = 4
 _PRIORITY_SHIFT: Final = 3
 _ROUTING_SHIFT: Final = 7
@@ -44,6 +51,8 @@ _ALIKE: Final = _DURABLE | 15 << _PRIORITY_SHIFT | -1 << _DUPLICATE_SHIFT
 _BYTE: Final = 3
 _BYTES: Final = 4
 _STRING: Final = 10
+_INTEGERS: Final = (_BYTE, 5, 6, 7)
+_FLOATS: Final = (8, 9)
 #: Bytes of a value by the type of the property, for types of fixed size.
 _FIXED: Final = {0: 0, 2: 1, _BYTE: 1, 5: 2, 6: 4, 7: 8, 8: 4, 9: 8, 11: 2}
 
@@ -57,8 +66,13 @@ _DUPLICATE_NAME: Final = _utf16(DUPLICATE_ID)
 _SCHEDULED_NAME: Final = _utf16(SCHEDULED_DELIVERY)
 _ROUTING_NAME: Final = _utf16(ROUTING_TYPE)
 _GROUP_NAME: Final = _utf16(GROUP_ID)
+_SEQUENCE_NAME: Final = _utf16(GROUP_SEQUENCE)
 #: Every name that matters begins with ``_`` and all but one with ``_AMQ_``.
 _MARK: Final = _utf16("_")
+
+_Walked = tuple[int, bytes, int, int]
+"""Traits, duplicate id, and where the group id begins and ends, counted from the start of the block; 0 and 0: there is
+none."""
 
 #: Addresses by their bytes, because they repeat; bounded, so that a peer cannot make it grow.
 _ADDRESSES: dict[bytes, str] = {}
@@ -66,8 +80,8 @@ _ADDRESSES_MAX: Final = 4096
 #: Longest address remembered. Bytes.
 _ADDRESS_BYTES_MAX: Final = 512
 
-#: Property blocks that repeat, such as the routing type alone, and their traits; bounded likewise.
-_BLOCKS: dict[bytes, int] = {}
+#: Property blocks that repeat, such as the routing type alone, and what ``_walk_block`` says of them; bounded likewise.
+_BLOCKS: dict[bytes, _Walked] = {}
 _BLOCKS_MAX: Final = 1024
 _BLOCK_BYTES_MAX: Final = 64
 
@@ -78,6 +92,8 @@ class Sends:
     __slots__ = (
         "_addresses",
         "_duplicates",
+        "_expirations",
+        "_groups",
         "_headers",
         "_starts",
         "_stops",
@@ -102,6 +118,8 @@ class Sends:
         self._addresses: list[str | None] = []
         self._traits: list[int] = []
         self._duplicates: dict[int, bytes] = {}
+        self._expirations: dict[int, int] = {}
+        self._groups: dict[int, tuple[int, int]] = {}
 
     @property
     def count(self) -> int:
@@ -120,6 +138,16 @@ class Sends:
         """0 to 9."""
         return self._traits[row] >> _PRIORITY_SHIFT & 15
 
+    def expiration(self, row: int) -> int:
+        """Epoch milliseconds; 0: never, or there is no such row."""
+        return self._expirations.get(row, 0)
+
+    def group(self, row: int) -> tuple[int, int]:
+        """Where in the message its group id begins and ends, in UTF-16; 0 and 0: it has none, or one that ``alike``
+        refuses because it is no string.
+        """
+        return self._groups.get(row, (0, 0))
+
     def duplicate_id(self, row: int) -> bytes:
         """The key by which an address detects that the message is sent again (``routing.duplicate_ids``); empty if
         it has none, or one that ``alike`` refuses: neither text nor bytes, empty, or too long.
@@ -134,10 +162,16 @@ class Sends:
         """Bytes of the message."""
         return self._stops[row] - self._starts[row]
 
-    def alike(self, row: int, bytes_max: int, routing_type: int) -> int:
+    def bytes_of(self, row: int, count: int) -> int:
+        """Bytes of ``count`` messages from ``row`` on, or of those that there are."""
+        end = row + count
+        return sum(self._stops[row:end]) - sum(self._starts[row:end])
+
+    def alike(self, row: int, bytes_max: int, routing_type: int, room_bytes: int) -> int:
         """How many messages from ``row`` on can be taken together: of the address, durability and priority of the first
-        one, with duplicate ids of the same length or none, without expiration, schedule and names that only a broker
-        writes, of at most ``bytes_max`` bytes each, and sent to this routing type or to any.
+        one, with duplicate ids of the same length or none, without schedule and names that only a broker writes, of at
+        most ``bytes_max`` bytes each, sent to this routing type or to any, and with fewer than ``room_bytes`` bytes in
+        all those before it.
         """
         address, kind = self._addresses[row], self._traits[row] & _ALIKE
         wanted = routing_type + 1
@@ -152,8 +186,10 @@ class Sends:
                 or (routing and routing != wanted)
                 or stops[end] - starts[end] > bytes_max
                 or addresses[end] != address
+                or room_bytes <= 0
             ):
                 break
+            room_bytes -= stops[end] - starts[end]
             end += 1
         return end - row
 
@@ -242,21 +278,26 @@ def _add_row(sends: Sends, start: int, stop: int) -> bool:
     traits = priority << _PRIORITY_SHIFT
     if durable:
         traits |= _DURABLE
-    if expiration:
+    if expiration < 0:
         traits |= _SPECIAL
+    row = len(sends._starts)
     if data[block]:
-        found, duplicate = _block_traits(data, block, stop)
+        found, duplicate, group_start, group_end = _block_traits(data, block, stop)
         if found < 0:
             return False
         traits |= found
+        if group_end:
+            sends._groups[row] = block + group_start - start, block + group_end - start
         if duplicate:
             if len(duplicate) <= DUPLICATE_ID_BYTES_MAX:
                 traits |= len(duplicate) << _DUPLICATE_SHIFT
-                sends._duplicates[len(sends._starts)] = duplicate
+                sends._duplicates[row] = duplicate
             else:
                 traits |= _SPECIAL
     elif block + 1 != stop:
         return False
+    if expiration:
+        sends._expirations[row] = expiration
     sends._starts.append(start)
     sends._stops.append(stop)
     sends._headers.append(header)
@@ -274,30 +315,31 @@ def _remember(raw: bytes) -> str:
     return address
 
 
-def _block_traits(data: bytes, offset: int, end: int) -> tuple[int, bytes]:
-    """Traits that the property block in ``data[offset:end]``, whose flag is set, gives its message, and its duplicate
-    id. -1: the block is malformed.
+def _block_traits(data: bytes, offset: int, end: int) -> _Walked:
+    """What the property block in ``data[offset:end]``, whose flag is set, says of its message. Traits of -1: the block
+    is malformed.
     """
     if end - offset > _BLOCK_BYTES_MAX:
         return _walk_block(data, offset, end)
     block = data[offset:end]
     known = _BLOCKS.get(block)
-    if known is not None:
-        return known, b""
-    traits, duplicate = _walk_block(data, offset, end)
-    if traits >= 0 and not duplicate:
-        if len(_BLOCKS) >= _BLOCKS_MAX:
-            _BLOCKS.clear()
-        _BLOCKS[block] = traits
-    return traits, duplicate
+    if known is None:
+        known = _walk_block(data, offset, end)
+        if known[0] >= 0 and not known[1]:
+            if len(_BLOCKS) >= _BLOCKS_MAX:
+                _BLOCKS.clear()
+            _BLOCKS[block] = known
+    return known
 
 
-_MALFORMED: Final = -1, b""
+_MALFORMED: Final[_Walked] = -1, b"", 0, 0
 
 
-def _walk_block(data: bytes, offset: int, end: int) -> tuple[int, bytes]:
+def _walk_block(data: bytes, offset: int, end: int) -> _Walked:
     """As ``_block_traits``. Refuses what ``Properties.decode`` refuses, and nothing else."""
     unpack_length = _I32.unpack_from
+    begin = offset
+    group_start = group_end = 0
     if offset + 5 > end:
         return _MALFORMED
     count = unpack_length(data, offset + 1)[0]
@@ -334,7 +376,12 @@ def _walk_block(data: bytes, offset: int, end: int) -> tuple[int, bytes]:
                     traits |= _SPECIAL
                 routing = data[offset] + 1
             elif name == _GROUP_NAME:
-                traits |= _GROUPED
+                traits |= _GROUPED if tag == _STRING else _GROUPED | _SPECIAL
+                if tag == _STRING:
+                    group_start, group_end = offset - begin, offset + size - begin
+            elif name == _SEQUENCE_NAME:
+                if tag in _FLOATS or (tag in _INTEGERS and data.count(0xFF, offset, offset + size) == size):
+                    traits |= _SPECIAL
             elif name == _DUPLICATE_NAME:
                 duplicate = _key(tag, data[offset : offset + size])
                 if not duplicate:
@@ -344,7 +391,7 @@ def _walk_block(data: bytes, offset: int, end: int) -> tuple[int, bytes]:
         offset += size
     if offset != end:
         return _MALFORMED
-    return traits | routing << _ROUTING_SHIFT, duplicate
+    return traits | routing << _ROUTING_SHIFT, duplicate, group_start, group_end
 
 
 def _key(tag: int, value: bytes) -> bytes:

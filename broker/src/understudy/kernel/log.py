@@ -1,13 +1,14 @@
 """Runs of messages: what came together, as it lies in the log.
 
-``append_sends`` makes the MESSAGE_ADD records of messages that go to one queue (docs/journal-format.md s. 4), in one
-buffer that is handed to the disk and kept for their delivery. ``keep_sends`` does the same without records, for
+``append_sends`` makes the MESSAGE_ADD records of messages that go to the same queues (docs/journal-format.md s. 4), in
+one buffer that is handed to the disk and kept for their delivery. ``keep_sends`` does the same without records, for
 messages that are not durable. Both write the broker's message ids, which follow each other.
 """
 
 from __future__ import annotations
 
 from array import array
+from collections.abc import Sequence
 from struct import Struct
 from typing import Final, NamedTuple
 from zlib import crc32
@@ -16,10 +17,12 @@ from understudy.kernel.frames import Sends
 
 _MESSAGE_ADD: Final = 9
 #: Of a record, after its crc: length, sequence, batch, type, flags, zero; message id, transaction id, address id,
-#: expiration, scheduled, priority, flags, length of the duplicate id, number of queues; queue id.
-_REST = Struct("<IQIBBHQQQqqBBHIQ")
-#: Bytes of such a record before the duplicate id, if any, and the message.
+#: expiration, scheduled, priority, flags, length of the duplicate id, number of queues.
+_REST = Struct("<IQIBBHQQQqqBBHI")
+#: Bytes of such a record before the ids of its queues, the duplicate id, if any, and the message.
 RECORD_HEAD_BYTES: Final = 4 + _REST.size
+#: Bytes of the id of one queue.
+QUEUE_ID_BYTES: Final = 8
 _ID = Struct(">q")
 _RECEIVE_HEAD = Struct(">ibq")
 _RECEIVE_TAIL = Struct(">qi")
@@ -48,8 +51,8 @@ class LogPosition(NamedTuple):
 class Run:
     """Messages that came together and have ids that follow each other, in one buffer. Never changes."""
 
-    __slots__ = ("_offsets", "_starts", "count", "data", "first_id", "grouped", "head_bytes", "offset", "segment",
-                 "size_bytes")  # fmt: skip
+    __slots__ = ("_expirations", "_groups", "_starts", "count", "data", "earliest_ms", "expiring", "first_id",
+                 "grouped", "head_bytes", "offset", "segment", "size_bytes")  # fmt: skip
 
     def __init__(
         self,
@@ -57,7 +60,8 @@ class Run:
         starts: list[int],
         first_id: int,
         *,
-        grouped: bool,
+        expirations: list[int],
+        groups: list[tuple[int, int]] | None,
         head_bytes: int,
         segment: int,
         offset: int,
@@ -68,8 +72,12 @@ class Run:
         """Messages."""
         self.first_id = first_id
         """Id of the first message."""
-        self.grouped = grouped
-        """Whether any of them may belong to a message group."""
+        self.grouped = groups is not None
+        """Whether any of them belongs to a message group."""
+        self.expiring = len(expirations) - expirations.count(0)
+        """Messages that have an expiration."""
+        self.earliest_ms = min(filter(None, expirations), default=0)
+        """No message expires before; 0: none expires. Epoch milliseconds."""
         self.head_bytes = head_bytes
         """Of each record, before its message; 0 if these are no records."""
         self.segment = segment
@@ -80,6 +88,9 @@ class Run:
         """Of the messages."""
         self._starts = starts
         """Offset in ``data`` of each record or message, and of the end."""
+        self._expirations = expirations if self.expiring else None
+        self._groups = groups
+        """Where each group id begins and ends in its message; 0 and 0: it has none."""
 
     def encoded(self, row: int) -> bytes:
         """A message."""
@@ -98,18 +109,44 @@ class Run:
         """Bytes of the messages of rows ``begin`` to ``end``, the last one excluded."""
         return self._starts[end] - self._starts[begin] - (end - begin) * self.head_bytes
 
+    def expiration(self, row: int) -> int:
+        """Epoch milliseconds at which a message expires; 0: never."""
+        return self._expirations[row] if self._expirations is not None else 0
+
+    def expiring_between(self, begin: int, end: int) -> int:
+        """Messages of rows ``begin`` to ``end``, the last one excluded, that have an expiration."""
+        if self._expirations is None:
+            return 0
+        part = self._expirations[begin:end]
+        return len(part) - part.count(0)
+
+    def groups(self, begin: int, end: int) -> list[str]:
+        """The different message groups of rows ``begin`` to ``end``, the last one excluded, in the order in which they
+        come first.
+        """
+        if self._groups is None:
+            return []
+        found: dict[bytes, None] = {}
+        for row, (first, last) in enumerate(self._groups[begin:end], start=begin):
+            if last:
+                start = self._starts[row] + self.head_bytes
+                found[self.data[start + first : start + last]] = None
+        return [raw.decode("utf-16-le", "surrogatepass") for raw in found]
+
     def offsets(self) -> bytes:
         """Offsets of the records in the segment, as native unsigned 32-bit numbers."""
         begin = self.offset
         return array("I", [begin + start for start in self._starts[:-1]]).tobytes()
 
-    def fitting(self, begin: int, room_bytes: int, overhead_bytes: int) -> int:
-        """The end of the rows from ``begin`` on that can be delivered with that much credit. Each costs its bytes and
-        ``overhead_bytes``; the last one may cost more than is left.
+    def fitting(self, begin: int, room_bytes: int, overhead_bytes: int, now_ms: int) -> int:
+        """The end of the rows from ``begin`` on that can be delivered with that much credit: each costs its bytes and
+        ``overhead_bytes``, and the last one may cost more than is left. None of them has expired by ``now_ms``.
         """
-        starts, head_bytes = self._starts, self.head_bytes
+        starts, head_bytes, expirations = self._starts, self.head_bytes, self._expirations
         end, count = begin, self.count
         while end < count and room_bytes > 0:
+            if expirations is not None and 0 < expirations[end] <= now_ms:
+                break
             room_bytes -= starts[end + 1] - starts[end] - head_bytes + overhead_bytes
             end += 1
         return end
@@ -127,7 +164,14 @@ class Run:
 
 
 def append_sends(
-    sends: Sends, row: int, count: int, first_id: int, address_id: int, queue_id: int, position: LogPosition
+    sends: Sends,
+    row: int,
+    count: int,
+    first_id: int,
+    address_id: int,
+    queue_ids: Sequence[int],
+    transaction_id: int,
+    position: LogPosition,
 ) -> Run:
     """Records of ``count`` messages from ``row`` on, or of as many as there is room for, perhaps none.
 
@@ -137,7 +181,8 @@ def append_sends(
         count: How many.
         first_id: Id of the first one.
         address_id: Of their address.
-        queue_id: Of their queue.
+        queue_ids: Of their queues.
+        transaction_id: Transaction they belong to; 0 for none.
         position: Where the log ends.
     """
     segment, offset, room, sequence, batch, seed = position
@@ -148,34 +193,27 @@ def append_sends(
     size = 0
     message_id = first_id
     duplicate_bytes = len(sends.duplicate_id(row))
-    head_bytes = RECORD_HEAD_BYTES + duplicate_bytes
+    queues = Struct(f"<{len(queue_ids)}Q").pack(*queue_ids)
+    head_bytes = RECORD_HEAD_BYTES + len(queues) + duplicate_bytes
     for start, header, stop in sends.extents(row, count):
         length = stop - start + head_bytes
         if offset + size + length > room:
             break
         sequence += 1
         room -= 4
+        number = row + len(starts) - 1
         rest = pack(
-            length, sequence, batch, _MESSAGE_ADD, 0, 0, message_id, 0, address_id, 0, 0, priority, 0, duplicate_bytes,
-            1, queue_id,
-        )  # fmt: skip
+            length, sequence, batch, _MESSAGE_ADD, 0, 0, message_id, transaction_id, address_id,
+            sends.expiration(number), 0, priority, 0, duplicate_bytes, len(queue_ids),
+        ) + queues  # fmt: skip
         if duplicate_bytes:
-            rest += sends.duplicate_id(row + len(starts) - 1)
+            rest += sends.duplicate_id(number)
         encoded = b"".join((data[start:header], pack_id(message_id), data[header + 8 : stop]))
         parts += (crc32(encoded, crc32(rest, seed)).to_bytes(4, "little"), rest, encoded)
         size += length
         starts.append(size)
         message_id += 1
-    taken = len(starts) - 1
-    return Run(
-        b"".join(parts),
-        starts,
-        first_id,
-        grouped=sends.grouped(row, taken),
-        head_bytes=head_bytes,
-        segment=segment,
-        offset=offset,
-    )
+    return _run(sends, row, starts, b"".join(parts), first_id, head_bytes, segment, offset)
 
 
 def keep_sends(sends: Sends, row: int, count: int, first_id: int) -> Run:
@@ -190,4 +228,20 @@ def keep_sends(sends: Sends, row: int, count: int, first_id: int) -> Run:
         size += stop - start
         starts.append(size)
         message_id += 1
-    return Run(b"".join(parts), starts, first_id, grouped=sends.grouped(row, count), head_bytes=0, segment=0, offset=0)
+    return _run(sends, row, starts, b"".join(parts), first_id, 0, 0, 0)
+
+
+def _run(
+    sends: Sends, row: int, starts: list[int], data: bytes, first_id: int, head_bytes: int, segment: int, offset: int
+) -> Run:
+    rows = range(row, row + len(starts) - 1)
+    return Run(
+        data,
+        starts,
+        first_id,
+        expirations=[sends.expiration(each) for each in rows],
+        groups=[sends.group(each) for each in rows] if sends.grouped(row, len(rows)) else None,
+        head_bytes=head_bytes,
+        segment=segment,
+        offset=offset,
+    )

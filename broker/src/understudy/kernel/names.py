@@ -11,6 +11,8 @@ ROUTING_TYPE: Final = "_AMQ_ROUTING_TYPE"
 DUPLICATE_ID: Final = "_AMQ_DUPL_ID"
 SCHEDULED_DELIVERY: Final = "_AMQ_SCHED_DELIVERY"
 GROUP_ID: Final = "_AMQ_GROUP_ID"
+#: A value of -1 closes the group of the message.
+GROUP_SEQUENCE: Final = "_AMQ_GROUP_SEQUENCE"
 
 #: Beginnings of the property names that only a broker writes: the origin of a message and its time, its sender, and the
 #: queues of a cluster it goes to. What a client writes under them is removed when the message enters (ADR 0025).

@@ -391,7 +391,7 @@ def transfer(
     queue.delivering_count += 1
     try:
         office.accept(address, copy, queues, reference.scheduled_ms, order, None, transaction, duplicate_id)
-        transaction.acknowledge(queue, [reference])
+        transaction.acknowledge(queue, [(reference,)])
         transaction.commit(order, None)
     except BrokerError:
         transaction.roll_back()

@@ -28,6 +28,7 @@ from understudy.store.pages import PageChain
 from understudy.store.reference import MessageReference, RunSlice
 
 if TYPE_CHECKING:
+    from understudy.kernel import Run
     from understudy.routing.divert import Divert
     from understudy.routing.queue import Queue
 
@@ -179,22 +180,26 @@ class Address:
     # -- limits ---------------------------------------------------------------------------------
 
     @property
-    def full_policy(self) -> AddressFullPolicy | None:
-        """The policy that applies now because the address holds its maximum; None = room left."""
-        if not self.limited:
-            return None
+    def room(self) -> tuple[int, int]:
+        """Bytes and messages until it holds its maximum; 0 or less: it holds it."""
         settings = self.settings
         if settings.address_full_policy is AddressFullPolicy.PAGE:
-            if _reached(self.size_bytes, settings.page_limit_bytes) or _reached(
-                self.message_count, settings.page_limit_messages
-            ):
-                return settings.page_full_policy
+            bytes_max, messages_max = settings.page_limit_bytes, settings.page_limit_messages
+        else:
+            bytes_max, messages_max = settings.max_size_bytes, settings.max_size_messages
+        return (
+            bytes_max - self.size_bytes if bytes_max >= 0 else _UNLIMITED,
+            messages_max - self.message_count if messages_max >= 0 else _UNLIMITED,
+        )
+
+    @property
+    def full_policy(self) -> AddressFullPolicy | None:
+        """The policy that applies now because the address holds its maximum; None = room left."""
+        if not self.limited or min(self.room) > 0:
             return None
-        if _reached(self.size_bytes, settings.max_size_bytes) or _reached(
-            self.message_count, settings.max_size_messages
-        ):
-            return settings.address_full_policy
-        return None
+        settings = self.settings
+        paging = settings.address_full_policy is AddressFullPolicy.PAGE
+        return settings.page_full_policy if paging else settings.address_full_policy
 
     def refuses(self, credited: bool) -> bool:
         """Whether an address that blocks refuses a message all the same: from its reject threshold on
@@ -216,6 +221,15 @@ class Address:
         if queue_count > 1:
             self._shared.add(message_id, queue_count)
 
+    def charge_runs(self, runs: list[Run], size_bytes: int, queue_count: int) -> None:
+        """``charge`` for each message of these runs, ``size_bytes`` together."""
+        self.size_bytes += size_bytes
+        self.memory_bytes += size_bytes
+        for run in runs:
+            self.message_count += run.count
+            if queue_count > 1:
+                self._shared.add_range(run.first_id, run.count, queue_count)
+
     def discharge(self, reference: MessageReference) -> int:
         """One queue is through with a message. Returns the bytes of memory that frees."""
         if self._shared.counts and self._shared.release(reference.message_id):
@@ -231,7 +245,9 @@ class Address:
 
     def discharge_all(self, references: Collection[MessageReference]) -> tuple[int, int]:
         """``discharge`` for each of them. Returns the bodies that leave memory, and their bytes."""
-        if isinstance(references, RunSlice) and not self._shared.counts:
+        if isinstance(references, RunSlice):
+            if self._shared.counts:
+                return self._release(references)
             bodies, bodies_bytes = len(references), references.size_bytes
             self.discharge_run(bodies, bodies_bytes, bodies, bodies_bytes)
             return bodies, bodies_bytes
@@ -253,6 +269,16 @@ class Address:
         self.message_count -= len(references)
         self.paged_count -= len(references) - bodies
         self.memory_bytes -= bodies_bytes
+        return bodies, bodies_bytes
+
+    def _release(self, references: RunSlice) -> tuple[int, int]:
+        run = references.run
+        first_id = run.first_id
+        bodies = bodies_bytes = 0
+        for begin_id, end_id in self._shared.release_range(references.ids.start, len(references)):
+            bodies += end_id - begin_id
+            bodies_bytes += run.bytes_between(begin_id - first_id, end_id - first_id)
+        self.discharge_run(bodies, bodies_bytes, bodies, bodies_bytes)
         return bodies, bodies_bytes
 
     def discharge_run(self, count: int, size_bytes: int, bodies: int, bodies_bytes: int) -> None:
@@ -295,12 +321,14 @@ class Address:
         self.paged_count -= count
 
     @property
-    def sole_queue(self) -> Queue | None:
-        """The ordinary queue that gets every message that may be sent here, and nothing else does; None if that
+    def plain_queues(self) -> tuple[Queue, ...]:
+        """The ordinary queues that get every message that may be sent here, and nothing else does; none if that
         depends.
         """
         sole = self._sole
-        return sole[0] if sole is not None and len(sole) == 1 and not self.diverts and sole[0].kind is None else None
+        if not sole or self.diverts or sole[0].kind is not None:
+            return ()
+        return sole if len(sole) == 1 or all(queue.kind is None for queue in sole) else ()
 
     # -- bindings -------------------------------------------------------------------------------
 
@@ -391,7 +419,3 @@ def _takes_everything(binding: Binding) -> bool:
 
 def _accepts(binding: Binding, message: Message) -> bool:
     return binding.queue.takes_messages and (binding.filter is None or binding.filter.matches(message))
-
-
-def _reached(value: int, limit: int) -> bool:
-    return 0 <= limit <= value

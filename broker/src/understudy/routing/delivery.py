@@ -178,7 +178,7 @@ def _dispatch_plain(queue: Queue, group: ConsumerGroup, ready: list[Consumer], n
                 if consumer.overhead_bytes:
                     # a consumer that is alone takes all that it has credit for; several take one each in turn
                     room = min(consumer.credits, consumer.allowance_bytes) if len(ready) == 1 else 1
-                    held_run = level.pop_run(room, consumer.overhead_bytes)
+                    held_run = level.pop_run(room, consumer.overhead_bytes, now_ms)
                     if held_run:
                         consumer.deliver_run(held_run)
                         taken += len(held_run)

@@ -13,7 +13,7 @@ from understudy.routing.directory import Permit
 if TYPE_CHECKING:
     from understudy.routing.address import Address
     from understudy.routing.queue import Queue
-    from understudy.store.reference import MessageReference
+    from understudy.store.reference import MessageReference, RunSlice
 
 Done = Callable[[BrokerError | None], None]
 """Answer to one request: called once, in the order of the requests, with the error or None."""
@@ -56,4 +56,16 @@ class RoutingTransaction(Protocol):
 
     def staged_duplicate_id(self, address: Address, duplicate_id: bytes) -> None:
         """This id counts as seen at commit."""
+        ...
+
+
+class BatchTransaction(RoutingTransaction, Protocol):
+    """One that takes several messages at once (``plain_sends``)."""
+
+    def room(self, queue_count: int) -> int:
+        """Further messages, each in that many queues, that count for it; 0: ``admits`` says why none does."""
+        ...
+
+    def staged_run(self, queues: tuple[Queue, ...], arrival: tuple[RunSlice, ...]) -> None:
+        """The messages of a run, with a slice for each queue, become visible at commit."""
         ...

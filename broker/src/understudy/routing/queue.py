@@ -244,6 +244,7 @@ class Queue:
         self.waiting.add_run(run)
         self.message_count += count
         self.messages_added += count
+        self.expiring_count += run.run.expiring
         if self.deleted:
             self.forget_waiting()
             return
@@ -350,13 +351,17 @@ class Queue:
         """References that were taken out of every place leave the counts."""
         office = self._office
         bodies, bodies_bytes = self.address.discharge_all(references)
-        for reference in references if not isinstance(references, RunSlice) else ():
-            if reference.expiration:
-                self.expiring_count -= 1
-            if not reference.durable and reference.location is not None:
-                office.paging.release(reference.location)
-            if isinstance(reference, LargeReference):
-                self.store.large.release(reference.file_id)
+        if isinstance(references, RunSlice):
+            if references.run.expiring:
+                self.expiring_count -= references.expiring_count
+        else:
+            for reference in references:
+                if reference.expiration:
+                    self.expiring_count -= 1
+                if not reference.durable and reference.location is not None:
+                    office.paging.release(reference.location)
+                if isinstance(reference, LargeReference):
+                    self.store.large.release(reference.file_id)
         self.message_count -= len(references)
         office.memory_bytes -= bodies_bytes
         office.memory_count -= bodies

@@ -34,6 +34,48 @@ class SharedMessages:
             counts[_SPAN] += 1
         counts[slot] = queue_count
 
+    def add_range(self, first_id: int, count: int, queue_count: int) -> None:
+        """That many new messages of consecutive ids are in that many queues, at least two."""
+        while count:
+            slot = first_id & 63
+            taken = min(_SPAN - slot, count)
+            counts = self.counts.get(first_id >> 6)
+            if counts is None:
+                counts = self.counts[first_id >> 6] = array("I", bytes(4 * _SPAN + 4))
+            counts[slot : slot + taken] = array("I", (queue_count,)) * taken
+            counts[_SPAN] += taken
+            first_id += taken
+            count -= taken
+
+    def release_range(self, first_id: int, count: int) -> list[tuple[int, int]]:
+        """One queue is through with messages of consecutive ids. Those that no other holds: first id, and the id after
+        the last one, of each stretch of neighbours.
+        """
+        freed: list[tuple[int, int]] = []
+        while count:
+            slot = first_id & 63
+            taken = min(_SPAN - slot, count)
+            counts = self.counts.get(first_id >> 6)
+            part = counts[slot : slot + taken] if counts is not None else None
+            if part is not None and part.count(part[0]) != taken:
+                # they differ: one alone is alike
+                taken = 1
+                part = part[:1]
+            if part is None or not part[0]:
+                _add_stretch(freed, first_id, first_id + taken)
+            else:
+                assert counts is not None
+                left = part[0] - 1 if part[0] > 2 else 0
+                counts[slot : slot + taken] = array("I", (left,)) * taken
+                if not left:
+                    # one queue left: it frees them like any other
+                    counts[_SPAN] -= taken
+                    if not counts[_SPAN]:
+                        del self.counts[first_id >> 6]
+            first_id += taken
+            count -= taken
+        return freed
+
     def release(self, message_id: int) -> int:
         """One queue is through with a message. How many others still hold it."""
         counts = self.counts.get(message_id >> 6)
@@ -85,3 +127,9 @@ def _bits(mask: int) -> Iterator[int]:
         low = mask & -mask
         yield low.bit_length() - 1
         mask ^= low
+
+
+def _add_stretch(stretches: list[tuple[int, int]], first_id: int, end_id: int) -> None:
+    if stretches and stretches[-1][1] == first_id:
+        first_id = stretches.pop()[0]
+    stretches.append((first_id, end_id))

@@ -1,9 +1,9 @@
 """What an open transaction holds: messages that become visible at its commit, and deliveries that it acknowledges.
 
-A small transaction keeps the references it was given. Of a larger one the oldest become blocks of columns
-(``store.reference_block``): the body of a message leaves memory once the log has it on the medium (a message that is
-not durable goes to a page file), a reference takes a few bytes, and blocks of deep transactions go to page files like
-those of deep queues. While an address or the node holds its maximum in memory, bodies leave at once.
+A small transaction keeps the references and slices of runs it was given. Of a larger one the oldest become blocks of
+columns (``store.reference_block``): the body of a message leaves memory once the log has it on the medium (a message
+that is not durable goes to a page file), a reference takes a few bytes, and blocks of deep transactions go to page
+files like those of deep queues. While an address or the node holds its maximum in memory, bodies leave at once.
 
 A block is handed to its queue, or forgotten, as a whole, so the end of a transaction costs little per message whatever
 its size. References that need a look of their own (a queue of a special kind, a scheduled delivery, a message in
@@ -17,10 +17,11 @@ from __future__ import annotations
 
 from array import array
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from understudy.routing.plain_sends import Arrival, arrive_together, discard_together
 from understudy.store.columns import PAGE_SEGMENT, Columns
 from understudy.store.reference import MessageReference
 from understudy.store.reference_block import BLOCK_REFERENCES, Block
@@ -39,8 +40,8 @@ _ACKNOWLEDGED_IN_MEMORY: Final = 4 * BLOCK_REFERENCES
 #: Blocks of one queue and transaction that are kept in memory; further ones go to a page file.
 _BLOCKS_IN_MEMORY: Final = 8
 
-Entry = tuple[tuple["Queue", ...], list[MessageReference]]
-"""A message: its queues, and a reference for each."""
+Entry = tuple[tuple["Queue", ...], list[MessageReference] | Arrival]
+"""A message or a run: its queues, and a reference or a slice for each."""
 
 
 @dataclass(slots=True)
@@ -95,13 +96,13 @@ def _show(queue: Queue, priority: int, held: list[_Held]) -> None:
 class StagedSends:
     """Messages of one transaction, not visible in their queues before its commit."""
 
-    __slots__ = ("_blocks", "_closed", "_ended", "_kept", "_office", "_open", "_open_bytes")
+    __slots__ = ("_blocks", "_closed", "_ended", "_kept", "_office", "_open", "_open_bytes", "_open_count")
 
     def __init__(self, office: PostOffice) -> None:
         self._office = office
         self._open: list[Entry] = []
         """The newest, fewer than a chunk."""
-        self._open_bytes = 0
+        self._open_bytes = self._open_count = 0
         self._closed: deque[tuple[int, list[Entry]]] = deque()
         """Chunks that were not packed, with the sequence up to which the log must be durable before they are."""
         self._kept: list[Entry] = []
@@ -117,8 +118,7 @@ class StagedSends:
         """A message of these queues, which was charged to its addresses and appended to the log if it is durable."""
         office = self._office
         reference = references[0]
-        self._open.append((queues, references))
-        self._open_bytes += reference.size_bytes
+        self._append(queues, references, 1, reference.size_bytes)
         address = queues[0].address
         if (
             address.memory_bytes > address.memory_max_bytes
@@ -126,9 +126,22 @@ class StagedSends:
             or (address.counts_messages and office.holds_too_many(address))
         ):
             office.context.when_durable(office.store.last_sequence, self._page_out, queues, references)
-        if len(self._open) >= _CHUNK_MESSAGES or self._open_bytes >= _CHUNK_BYTES:
+
+    def add_run(self, queues: tuple[Queue, ...], arrival: Arrival) -> None:
+        """The messages of a run, likewise; neither their address nor the node holds its maximum with them."""
+        part = arrival[0]
+        self._append(queues, arrival, len(part), part.size_bytes)
+
+    def _append(
+        self, queues: tuple[Queue, ...], references: list[MessageReference] | Arrival, count: int, size_bytes: int
+    ) -> None:
+        office = self._office
+        self._open.append((queues, references))
+        self._open_count += count
+        self._open_bytes += size_bytes
+        if self._open_count >= _CHUNK_MESSAGES or self._open_bytes >= _CHUNK_BYTES:
             self._closed.append((office.store.last_sequence, self._open))
-            self._open, self._open_bytes = [], 0
+            self._open, self._open_bytes, self._open_count = [], 0, 0
             if len(self._closed) > _CHUNKS_IN_MEMORY:
                 office.context.when_durable(self._closed[0][0], self._pack_oldest)
 
@@ -143,7 +156,7 @@ class StagedSends:
         page_out = self._office.paging.page_out
         by_queue: dict[tuple[Queue, int], list[MessageReference]] = {}
         shared: set[tuple[Queue, int]] = set()
-        for queues, references in entries:
+        for queues, references in _one_by_one(entries):
             page_out(queues, references)
             if references[0].scheduled_ms or any(queue.kind is not None for queue in queues):
                 self._kept.append((queues, references))
@@ -184,9 +197,12 @@ class StagedSends:
                     reference.position = -1
                     queue.add(reference)
                 each.block.drop()
-        arrive = self._office.arrive
+        office = self._office
         for queues, references in self._entries():
-            arrive(queues, references, None)
+            if isinstance(references, list):
+                office.arrive(queues, references, None)
+            else:
+                arrive_together(office, queues, (references,))
 
     def discard(self) -> None:
         """None of them ever becomes visible."""
@@ -202,32 +218,49 @@ class StagedSends:
                         office.discharge(queue, reference)
                 each.block.drop()
         for queues, references in self._entries():
-            office.discard(queues, references)
+            if isinstance(references, list):
+                office.discard(queues, references)
+            else:
+                discard_together(office, queues, references)
+
+
+def _one_by_one(entries: list[Entry]) -> Iterator[tuple[tuple[Queue, ...], list[MessageReference]]]:
+    """The messages of these entries, each with its references."""
+    for queues, references in entries:
+        if isinstance(references, list):
+            yield queues, references
+        else:
+            for each in zip(*references, strict=True):
+                yield queues, list(each)
 
 
 class Acknowledgements:
     """Deliveries that are done if one transaction commits, and go back to their queues if it does not."""
 
-    __slots__ = ("_blocks", "_office", "_open")
+    __slots__ = ("_blocks", "_counts", "_office", "_open")
 
     def __init__(self, office: PostOffice) -> None:
         self._office = office
-        self._open: dict[Queue, list[MessageReference]] = {}
-        """The newest of each queue."""
+        self._open: dict[Queue, list[Sequence[MessageReference]]] = {}
+        """The newest of each queue, in the parts in which they were delivered."""
+        self._counts: dict[Queue, int] = {}
+        """How many these are."""
         self._blocks: dict[Queue, list[tuple[_Held, array[int]]]] = {}
         """The oldest of each queue, with their positions in it."""
 
     def __bool__(self) -> bool:
         return bool(self._open or self._blocks)
 
-    def add(self, queue: Queue, references: list[MessageReference]) -> None:
+    def add(self, queue: Queue, parts: Sequence[Sequence[MessageReference]]) -> None:
         """Deliveries of a queue that are no longer outstanding."""
         known = self._open.setdefault(queue, [])
-        known += references
-        if len(known) > _ACKNOWLEDGED_IN_MEMORY and queue.kind is None:
-            del self._open[queue]
-            for start in range(0, len(known), BLOCK_REFERENCES):
-                self._pack(queue, known[start : start + BLOCK_REFERENCES])
+        known += parts
+        self._counts[queue] = count = self._counts.get(queue, 0) + sum(map(len, parts))
+        if count > _ACKNOWLEDGED_IN_MEMORY and queue.kind is None:
+            del self._open[queue], self._counts[queue]
+            references = [reference for part in known for reference in part]
+            for start in range(0, count, BLOCK_REFERENCES):
+                self._pack(queue, references[start : start + BLOCK_REFERENCES])
 
     def _pack(self, queue: Queue, references: list[MessageReference]) -> None:
         by_priority: dict[int, list[MessageReference]] = {}
@@ -273,17 +306,18 @@ class Acknowledgements:
                     queue.expiring_count -= held.expiring
                 else:
                     queue.acknowledged(self._references(held, positions))
-        newest, self._open = self._open, {}
-        for queue, references in newest.items():
-            queue.acknowledged(references)
+        newest, self._open, self._counts = self._open, {}, {}
+        for queue, parts in newest.items():
+            for part in parts:
+                queue.acknowledged(part)
 
     def take(self) -> dict[Queue, list[MessageReference]]:
         """All of them, in order, to be given back to their queues. Nothing is left behind."""
         blocks, self._blocks = self._blocks, {}
-        newest, self._open = self._open, {}
+        newest, self._open, self._counts = self._open, {}, {}
         returned: dict[Queue, list[MessageReference]] = {}
         for queue, packed in blocks.items():
             returned[queue] = [each for held, positions in packed for each in self._references(held, positions)]
-        for queue, references in newest.items():
-            returned.setdefault(queue, []).extend(references)
+        for queue, parts in newest.items():
+            returned.setdefault(queue, []).extend(reference for part in parts for reference in part)
         return returned

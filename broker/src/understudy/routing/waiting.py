@@ -131,24 +131,25 @@ class Level:
             return self.pop()
         return None
 
-    def pop_run(self, room_bytes: int, overhead_bytes: int) -> Sequence[MessageReference]:
+    def pop_run(self, room_bytes: int, overhead_bytes: int, now_ms: int) -> Sequence[MessageReference]:
         """Take the first ones as long as there is room before each of them, but stop before whatever needs a look of
-        its own: one that was put back, may have expired, is large, belongs to a group, or has its body elsewhere.
+        its own: one that was put back, has expired, is large, belongs to a group, or has its body elsewhere.
 
         Args:
             room_bytes: Used up by what is taken; the last one may take more.
             overhead_bytes: Counted with the size of each.
+            now_ms: Wall time.
         """
         run: list[MessageReference] = []
         if self.returned:
             return run
         if self.blocks and self.head == len(self.entries):
-            part = self._pop_slice(room_bytes, overhead_bytes)
+            part = self._pop_slice(room_bytes, overhead_bytes, now_ms)
             if part is not None:
                 return part
         entries, position = self.entries, self.base + self.head
         for reference in islice(entries, self.head, None):
-            if room_bytes <= 0 or reference is None or reference.expiration:
+            if room_bytes <= 0 or reference is None or (reference.expiration and reference.expiration <= now_ms):
                 break
             message = reference.message
             if message is None or message.is_large:
@@ -169,9 +170,9 @@ class Level:
             self.cut()
         return run
 
-    def _pop_slice(self, room_bytes: int, overhead_bytes: int) -> RunSlice | None:
+    def _pop_slice(self, room_bytes: int, overhead_bytes: int, now_ms: int) -> RunSlice | None:
         block = self.blocks[0]
-        part = block.take_slice(room_bytes, overhead_bytes)
+        part = block.take_slice(room_bytes, overhead_bytes, now_ms)
         if part is not None:
             self.count -= len(part)
             if not block.count:
@@ -404,7 +405,7 @@ class Level:
                     yield reference.location if reference.message is None else None
 
     def take_overdue(self, now_ms: int, limit: int) -> list[MessageReference]:
-        """Take about ``limit`` of those that expire by then; they can be put back."""
+        """Take about ``limit`` of those that expire by then, in order; they can be put back."""
 
         def overdue(reference: MessageReference | None) -> bool:
             return reference is not None and 0 < reference.expiration <= now_ms
@@ -423,6 +424,7 @@ class Level:
                 break
             taken += block.take_overdue(now_ms)
         self.count -= len(taken)
+        taken.sort(key=_position)
         return taken
 
     def __iter__(self) -> Iterator[MessageReference]:

@@ -93,13 +93,12 @@ class SendRequests:
             The row after the last one that was taken. Some are left if the filters they had to pass did as much work as
             they may between two turns (``selector.work``): the others go on in the next one.
         """
-        if self._session.sending_transaction is None:
-            while row < sends.count:
-                taken = self._send_plain(sends, row, answers)
-                if not taken:
-                    # what is not plain seldom comes alone: asking again for each would cost every one of them
-                    break
-                row += taken
+        while row < sends.count:
+            taken = self._send_plain(sends, row, answers)
+            if not taken:
+                # what is not plain seldom comes alone: asking again for each would cost every one of them
+                break
+            row += taken
         return self._send_each(sends, row, answers)
 
     def _send_each(self, sends: Sends, row: int, answers: RunAnswers | None) -> int:
@@ -119,7 +118,8 @@ class SendRequests:
             # the next one goes the long way, which asks for permission
             return 0
         answered = answers.answer_run if answers is not None else None
-        taken, size_bytes = take_plain(office, sends, row, self._session.order, answered)
+        session = self._session
+        taken, size_bytes = take_plain(office, sends, row, session.order, answered, session.sending_transaction)
         target.used_bytes += size_bytes
         return taken
 

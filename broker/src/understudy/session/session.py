@@ -359,7 +359,7 @@ class ServerSession:
         if transaction is None:
             queue.acknowledge(*parts)
         else:
-            transaction.acknowledge(queue, [reference for part in parts for reference in part])
+            transaction.acknowledge(queue, parts)
 
     def expire(self, consumer_id: int, message_id: int) -> None:
         """The client found it expired (SESS_EXPIRED). Raises IllegalState."""

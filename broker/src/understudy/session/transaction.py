@@ -10,6 +10,7 @@ Not here: which session or XA branch it belongs to (``session``, ``xa``), how re
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from enum import Enum, auto
 from typing import ClassVar, Final
 
@@ -17,10 +18,11 @@ from understudy.errors import BrokerError, DuplicateIdRejected, RollbackOnly, Tr
 from understudy.limits import TRANSACTION_DUPLICATE_IDS_MAX, TRANSACTION_MESSAGES_MAX
 from understudy.machine import ILLEGAL, Machine, To, table
 from understudy.routing.address import Address
+from understudy.routing.plain_sends import Arrival
 from understudy.routing.post_office import Done, Order, PostOffice
 from understudy.routing.queue import Queue
 from understudy.routing.staging import Acknowledgements, StagedSends
-from understudy.store.reference import MessageReference
+from understudy.store.reference import MessageReference, durable_ids
 
 
 class State(Enum):
@@ -94,6 +96,12 @@ class Work:
             work.count += count
             work = work._within
 
+    @property
+    def room(self) -> int:
+        """Messages that it may still count."""
+        room = self._maximum - self.count
+        return room if self._within is None else min(room, self._within.room)
+
     def check(self) -> None:
         """Raises TransactionTooLarge: there is no room for one more."""
         work: Work | None = self
@@ -136,7 +144,7 @@ class Transaction(Machine[State, Event]):
     def rollback_only(self) -> bool:
         return self._state is State.ROLLBACK_ONLY
 
-    # -- routing.post_office.RoutingTransaction ---------------------------------------------------
+    # -- routing.order.BatchTransaction -----------------------------------------------------------
 
     def log_id(self) -> int:
         """The id of its records, taken when the first is written."""
@@ -157,11 +165,27 @@ class Transaction(Machine[State, Event]):
             raise TransactionTooLarge(f"{len(self._duplicate_ids)} duplicate ids in one transaction, the limit")
         return True
 
+    def room(self, queue_count: int) -> int:
+        """Further messages, each in that many queues and with a duplicate id, that count for it; 0: ``admits`` says why
+        none does.
+        """
+        if self._state is State.ROLLBACK_ONLY:
+            return 0
+        # the last one may exceed the limit with some of its queues
+        messages = -(-self._work.room // queue_count)
+        return max(0, min(messages, TRANSACTION_DUPLICATE_IDS_MAX - len(self._duplicate_ids)))
+
     def staged(self, queues: tuple[Queue, ...], references: list[MessageReference]) -> None:
         """Messages that become visible at commit."""
         self.fire(Event.WORK)
         self._work.add(len(references))
         self._sends.add(queues, references)
+
+    def staged_run(self, queues: tuple[Queue, ...], arrival: Arrival) -> None:
+        """Messages of a run that become visible at commit."""
+        self.fire(Event.WORK)
+        self._work.add(len(queues) * len(arrival[0]))
+        self._sends.add_run(queues, arrival)
 
     def staged_duplicate_id(self, address: Address, duplicate_id: bytes) -> None:
         """An id that counts as seen at commit."""
@@ -169,23 +193,24 @@ class Transaction(Machine[State, Event]):
 
     # -- work ------------------------------------------------------------------------------------
 
-    def acknowledge(self, queue: Queue, references: list[MessageReference]) -> None:
+    def acknowledge(self, queue: Queue, parts: list[Sequence[MessageReference]]) -> None:
         """Deliveries that are done if it commits, and go back if it does not.
 
         Raises:
             TransactionTooLarge: it held as much as it may. It has these too, so that they go back with the others.
         """
         self.fire(Event.WORK)
-        self._acknowledged.add(queue, references)
+        self._acknowledged.add(queue, parts)
+        count = sum(map(len, parts))
         if self._state is State.ROLLBACK_ONLY:
-            self._work.add(len(references))
+            self._work.add(count)
             return
         try:
             self._work.check()
         finally:
-            self._work.add(len(references))
-        if any(reference.durable for reference in references):
-            queue.log_acknowledges(references, transaction_id=self.log_id())
+            self._work.add(count)
+        if any(durable_ids(part) for part in parts):
+            queue.log_acknowledges(*parts, transaction_id=self.log_id())
 
     def fail(self, error: BrokerError) -> None:
         """From now on it can only be rolled back; the first error is what commit reports."""
@@ -227,7 +252,7 @@ class Transaction(Machine[State, Event]):
             transaction.staged((queue,), [reference])
         for queue, references in acknowledged.items():
             transaction._work.add(len(references))
-            transaction._acknowledged.add(queue, references)
+            transaction._acknowledged.add(queue, [references])
         transaction._duplicate_ids = duplicate_ids
         transaction.fire(Event.PREPARE)
         return transaction

@@ -1,16 +1,18 @@
 """Messages that came together, appended to the log in one pass.
 
-What ``MessageStore.store_message`` does for any message, done for several that go to one queue and need nothing special
-(no transaction, schedule or file of their own). Not here: which messages these are
+What ``MessageStore.store_message`` does for any message, done for several that go to the same queues and need nothing
+special (no schedule or file of their own). Not here: which messages these are
 (``routing.plain_sends``), the bytes of their records (``kernel.log``).
 """
 
 from __future__ import annotations
 
-from understudy.kernel import RECORD_HEAD_BYTES, LogPosition, Run, Sends, append_sends
+from collections.abc import Sequence
+
+from understudy.kernel import QUEUE_ID_BYTES, RECORD_HEAD_BYTES, LogPosition, Run, Sends, append_sends
 from understudy.store.journal import Journal
 from understudy.store.operation_context import OperationContext
-from understudy.store.state import StoreState
+from understudy.store.state import StoreState, TransactionRecord
 
 
 def append_run(
@@ -22,9 +24,22 @@ def append_run(
     count: int,
     first_id: int,
     address_id: int,
-    queue_id: int,
+    queue_ids: Sequence[int],
+    transaction_id: int = 0,
 ) -> list[Run]:
     """Append one record for each of ``count`` messages from ``row`` on, whose ids begin at ``first_id``.
+
+    Args:
+        journal: Gets the records.
+        context: Is told of them.
+        state: Likewise.
+        sends: The messages, which are alike (``Sends.alike``) and durable.
+        row: The first one.
+        count: How many.
+        first_id: Id of the first one.
+        address_id: Of the address they were sent to.
+        queue_ids: At least one.
+        transaction_id: Transaction they belong to; 0 for none.
 
     Returns:
         One run for each segment or batch that got some of them.
@@ -34,14 +49,18 @@ def append_run(
     """
     runs: list[Run] = []
     taken = 0
+    head_bytes = RECORD_HEAD_BYTES + QUEUE_ID_BYTES * len(queue_ids) + len(sends.duplicate_id(row))
+    transaction: TransactionRecord | None = None
     while taken < count:
-        length = sends.size(row + taken) + RECORD_HEAD_BYTES + len(sends.duplicate_id(row + taken))
+        length = sends.size(row + taken) + head_bytes
         if journal.offset + length > journal.room:
             journal.make_room(length)
         position = LogPosition(
             journal.number, journal.offset, journal.room, journal.sequence, journal.batch, journal.seed
         )
-        run = append_sends(sends, row + taken, count - taken, first_id + taken, address_id, queue_id, position)
+        run = append_sends(
+            sends, row + taken, count - taken, first_id + taken, address_id, queue_ids, transaction_id, position
+        )
         journal.parts.append(run.data)
         journal.offsets.frombytes(run.offsets())
         journal.offset += len(run.data)
@@ -52,8 +71,17 @@ def append_run(
         taken += run.count
         journal.use.note(first_id + taken - 1)
         runs.append(run)
-    state.live.add_range(queue_id, first_id, count)
+        if transaction_id and transaction is None:
+            # its first record may be this one
+            transaction = state.transaction(transaction_id, run.segment)
+    for queue_id in queue_ids:
+        state.live.add_range(queue_id, first_id, count)
+        if transaction is not None:
+            transaction.added_ids.extend(queue_id, range(first_id, first_id + count))
     if sends.duplicate_id(row):
         for number in range(row, row + count):
-            state.remember_duplicate(address_id, sends.duplicate_id(number))
+            if transaction is not None:
+                transaction.duplicate_ids.append((address_id, sends.duplicate_id(number)))
+            else:
+                state.remember_duplicate(address_id, sends.duplicate_id(number))
     return runs

@@ -128,9 +128,20 @@ def reference_to(
 class RunSlice(Sequence[MessageReference]):
     """Rows ``begin`` to ``end`` of a run, the last one excluded; none of them has been delivered before."""
 
-    __slots__ = ("begin", "deliveries", "end", "position", "priority", "run")
+    __slots__ = ("begin", "deliveries", "durable", "end", "position", "priority", "run", "shared")
 
-    def __init__(self, run: Run, begin: int, end: int, priority: int, position: int, deliveries: int = 0) -> None:
+    def __init__(
+        self,
+        run: Run,
+        begin: int,
+        end: int,
+        priority: int,
+        position: int,
+        deliveries: int = 0,
+        *,
+        durable: bool = True,
+        shared: dict[int, Message] | None = None,
+    ) -> None:
         """
         Args:
             run: The messages.
@@ -139,6 +150,9 @@ class RunSlice(Sequence[MessageReference]):
             priority: Of each message.
             position: Of the first row in its queue (``routing.waiting``); -1: it has none yet.
             deliveries: How often each was delivered.
+            durable: Whether the log has the messages for this queue; without effect if it has them for none.
+            shared: Row to message, for those that were looked at in any of the queues that hold the run; None: a single
+                queue holds it.
         """
         self.run = run
         self.begin = begin
@@ -146,6 +160,8 @@ class RunSlice(Sequence[MessageReference]):
         self.priority = priority
         self.position = position
         self.deliveries = deliveries
+        self.durable = durable and run.head_bytes > 0
+        self.shared = shared
 
     def __len__(self) -> int:
         return self.end - self.begin
@@ -157,9 +173,9 @@ class RunSlice(Sequence[MessageReference]):
         return range(first_id + self.begin, first_id + self.end)
 
     @property
-    def durable(self) -> bool:
-        """Whether the messages are in the log."""
-        return self.run.head_bytes > 0
+    def expiring_count(self) -> int:
+        """Messages that have an expiration."""
+        return self.run.expiring_between(self.begin, self.end)
 
     @property
     def size_bytes(self) -> int:
@@ -170,14 +186,27 @@ class RunSlice(Sequence[MessageReference]):
         """The messages number ``begin`` to ``end`` of this slice, counted from 0, the last one excluded."""
         first = self.begin
         position = self.position + begin if self.position >= 0 else -1
-        return RunSlice(self.run, first + begin, first + end, self.priority, position, self.deliveries)
+        return RunSlice(
+            self.run, first + begin, first + end, self.priority, position, self.deliveries,
+            durable=self.durable, shared=self.shared,
+        )  # fmt: skip
+
+    def _message(self, row: int) -> Message:
+        """Queues that hold the same run hold the same messages, so that they are in memory once."""
+        shared = self.shared
+        if shared is None:
+            return Message.decode(self.run.encoded(row))
+        message = shared.get(row)
+        if message is None:
+            message = shared[row] = Message.decode(self.run.encoded(row))
+        return message
 
     def _reference(self, row: int) -> MessageReference:
         run = self.run
-        location = pack_location(run.segment, *run.place(row)) if run.head_bytes else None
+        location = pack_location(run.segment, *run.place(row)) if self.durable else None
         reference = MessageReference(
-            run.first_id + row, self.priority, 0, 0, run.size(row), location is not None, location,
-            Message.decode(run.encoded(row)),
+            run.first_id + row, self.priority, run.expiration(row), 0, run.size(row), self.durable, location,
+            self._message(row),
         )  # fmt: skip
         reference.delivery_count = self.deliveries
         if self.position >= 0:

@@ -117,25 +117,31 @@ class Block:
         self.first_id = run.ids[0]
         self.last_id = self.reach = run.ids[-1]
         self.ordered = True
-        self.earliest_ms = self.scheduled_count = 0
+        self.earliest_ms = run.run.earliest_ms
+        self.scheduled_count = 0
         self._hold()
         return self
 
     # --- as a run ---------------------------------------------------------------------------------
 
-    def take_slice(self, room_bytes: int, overhead_bytes: int) -> RunSlice | None:
-        """Take the first ones as long as there is credit before each (``Run.fitting``). None: it holds no run, or
-        some of them may belong to a message group.
+    def take_slice(self, room_bytes: int, overhead_bytes: int, now_ms: int) -> RunSlice | None:
+        """Take the first ones as long as there is credit before each and none has expired (``Run.fitting``). None: it
+        holds no run, the first one has expired, or some of them may belong to a message group.
         """
         rest = self._rest
         if rest is None or rest.run.grouped:
             return None
         begin, run = rest.begin, rest.run
-        rest.begin = end = run.fitting(begin, room_bytes, overhead_bytes)
+        end = run.fitting(begin, room_bytes, overhead_bytes, now_ms)
+        if end == begin:
+            return None
+        rest.begin = end
         self.count -= end - begin
         if not self.count:
             self.drop()
-        return RunSlice(run, begin, end, rest.priority, self.base + begin)
+        return RunSlice(
+            run, begin, end, rest.priority, self.base + begin, durable=rest.durable, shared=rest.shared
+        )  # fmt: skip
 
     def _open_run(self) -> None:
         """From now on rows are looked at one by one."""

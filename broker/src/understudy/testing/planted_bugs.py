@@ -166,7 +166,7 @@ def _rollback_commits(patch: Patch) -> None:
     """The sends of a transaction that is rolled back become visible."""
 
     def roll_back(self: Transaction) -> Any:
-        sends = self._sends._open[:]
+        sends = _single_sends(self)
         self._sends._open.clear()
         returned = old(self)
         for queues, references in sends:
@@ -174,6 +174,23 @@ def _rollback_commits(patch: Patch) -> None:
         return returned
 
     old = patch.replace(Transaction, "roll_back", roll_back)
+    _stage_one_by_one(patch)
+
+
+def _stage_one_by_one(patch: Patch) -> None:
+    """Have messages that came together pass ``Transaction.staged`` as well."""
+
+    def staged_run(self: Transaction, queues: tuple[Queue, ...], arrival: tuple[RunSlice, ...]) -> None:
+        for references in zip(*arrival, strict=True):
+            self.staged(queues, list(references))
+
+    patch.replace(Transaction, "staged_run", staged_run)
+
+
+def _single_sends(transaction: Transaction) -> list[tuple[tuple[Queue, ...], list[MessageReference]]]:
+    """The sends of a transaction, all of which were staged one by one."""
+    sends = transaction._sends._open
+    return [(queues, references) for queues, references in sends if isinstance(references, list)]
 
 
 @planted(
@@ -191,16 +208,17 @@ def _visible_before_commit(patch: Patch) -> None:
         self._office.arrive(queues, references, None)
 
     old = patch.replace(Transaction, "staged", staged)
+    _stage_one_by_one(patch)
 
 
 def _drop_sends(transaction: Transaction, first: int) -> None:
     """Take sends out of a transaction, from the first one given on."""
-    office, sends = transaction._office, transaction._sends._open
-    for queues, references in sends[first:]:
+    office = transaction._office
+    for queues, references in _single_sends(transaction)[first:]:
         for queue, reference in zip(queues, references, strict=True):
             office.store.store_acknowledges(queue.queue_id, (reference.message_id,), transaction.log_id())
         office.discard(queues, references)
-    del sends[first:]
+    del transaction._sends._open[first:]
 
 
 @planted(
@@ -218,6 +236,7 @@ def _half_committed(patch: Patch) -> None:
         old(self, order, None)
 
     old = patch.replace(Transaction, "commit", commit)
+    _stage_one_by_one(patch)
 
 
 @planted(
@@ -233,6 +252,7 @@ def _commit_drops_one(patch: Patch) -> None:
         old(self, order, done)
 
     old = patch.replace(Transaction, "commit", commit)
+    _stage_one_by_one(patch)
 
 
 # --- bodies --------------------------------------------------------------------------------------------

@@ -157,18 +157,18 @@ def test_a_run_of_messages_goes_the_short_way_to_ordinary_queues_only() -> None:
     world = World()
     queue = world.queue()
     address = queue.address
-    assert address.sole_queue is queue
+    assert address.plain_queues == (queue,)
     world.office.diverts.create(DivertConfiguration("d", "q", "copy"))
-    assert address.sole_queue is None
+    assert address.plain_queues == ()
     world.office.diverts.destroy("d")
-    assert address.sole_queue is queue
+    assert address.plain_queues == (queue,)
     for changes in ({"enabled": False}, {"purge_on_no_consumers": True}, {"filter": "a = 1"}):
         change(world, queue, **changes)
-        assert address.sole_queue is None
+        assert address.plain_queues == ()
         change(world, queue, enabled=True, purge_on_no_consumers=False, filter="")
-        assert address.sole_queue is queue
+        assert address.plain_queues == (queue,)
     change(world, queue, ring_size=2)
-    assert address.sole_queue is None
+    assert address.plain_queues == ()
 
 
 def paused_after_a_restart(world: World) -> bool:

@@ -43,3 +43,29 @@ def test_what_several_queues_hold(queues: list[set[int]]) -> None:
         for expected in range(held - 1, -1, -1):
             assert shared.release(message_id) == expected
     assert not shared.counts
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 150), st.integers(1, 100), st.integers(2, 4)), max_size=6),
+    st.lists(st.tuples(st.integers(0, 300), st.integers(1, 200)), max_size=8),
+)
+def test_neighbours_are_counted_as_one_by_one(
+    added: list[tuple[int, int, int]], released: list[tuple[int, int]]
+) -> None:
+    together, single = SharedMessages(), SharedMessages()
+    first_id = 1
+    for gap, count, queues in added:
+        first_id += gap
+        together.add_range(first_id, count, queues)
+        for message_id in range(first_id, first_id + count):
+            single.add(message_id, queues)
+        first_id += count
+        assert together.counts == single.counts
+    for first_id, count in released:
+        freed = together.release_range(first_id, count)
+        assert freed == sorted(freed)
+        assert all(begin < end for begin, end in freed)
+        assert [message_id for begin, end in freed for message_id in range(begin, end)] == [
+            message_id for message_id in range(first_id, first_id + count) if single.release(message_id) == 0
+        ]
+        assert together.counts == single.counts

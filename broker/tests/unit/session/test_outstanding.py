@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from support.sends import sends_of
-from understudy.kernel import keep_sends
+from understudy.kernel import LogPosition, append_sends, keep_sends
 from understudy.message import Message
 from understudy.session.outstanding import Outstanding
 from understudy.store.reference import MessageReference, RunSlice
@@ -68,11 +68,25 @@ def test_deliveries_are_settled_in_order_or_one_by_one(steps: list[tuple[str, in
 
 def test_what_was_delivered_together_goes_back_with_its_position_and_count() -> None:
     outstanding = Outstanding()
-    run = keep_sends(sends_of([Message(b"m", address="a")] * 5), 0, 5, 100)
-    outstanding.extend(RunSlice(run, 1, 5, 4, 21, 1))
+    sends = sends_of([Message(b"m", address="a", expiration=number) for number in range(5)])
+    run = append_sends(sends, 0, 5, 100, 1, (1, 2), 0, LogPosition(1, 0, 10_000, 0, 0, 0))
+    shared: dict[int, Message] = {}
+    outstanding.extend(RunSlice(run, 1, 5, 4, 21, 1, durable=False, shared=shared))
     outstanding.take_one(102)
-    assert [(each.message_id, each.position, each.delivery_count) for each in outstanding.clear()] == [
-        (101, 21, 1),
-        (103, 23, 1),
-        (104, 24, 1),
+    found = outstanding.clear()
+    assert [(each.message_id, each.position, each.delivery_count, each.expiration) for each in found] == [
+        (101, 21, 1, 1),
+        (103, 23, 1, 3),
+        (104, 24, 1, 4),
     ]
+    assert [(each.durable, each.location) for each in found] == [(False, None)] * 3
+
+
+def test_a_message_that_several_queues_hold_is_in_memory_once() -> None:
+    sends = sends_of([Message(b"m", address="a")] * 3)
+    run = append_sends(sends, 0, 3, 100, 1, (1, 2), 0, LogPosition(1, 0, 10_000, 0, 0, 0))
+    shared: dict[int, Message] = {}
+    one, other = (RunSlice(run, 0, 3, 4, -1, durable=durable, shared=shared) for durable in (True, False))
+    assert [each.message for each in one[:2]] == [each.message for each in other[:2]]
+    assert one[2].message is other.part(1, 3)[1].message
+    assert [(each.durable, each.location is None) for each in (one[0], other[0])] == [(True, False), (False, True)]

@@ -15,27 +15,41 @@ from understudy.store.records import AddressRecord, QueueRecord
 from understudy.store.reference import Location, RunSlice
 
 
-def filled(sizes: list[int], *, at_once: bool, ids: bool = False) -> tuple[Rig, MessageStore, list[Location | None]]:
+def filled(
+    sizes: list[int], *, at_once: bool, ids: bool = False, queues: int = 1, transacted: bool = False
+) -> tuple[Rig, MessageStore, list[Location | None]]:
     rig = Rig(random.Random(3), segment_bytes=64 * 1024)
     store = rig.activate("a")
-    address_id, queue_id = store.next_id(), store.next_id()
+    address_id = store.next_id()
+    queue_ids = tuple(store.next_id() for _ in range(queues))
     store.store_address(AddressRecord(address_id, "a", (1,)))
-    store.store_queue(QueueRecord(queue_id, address_id, "q", 1))
+    for queue_id in queue_ids:
+        store.store_queue(QueueRecord(queue_id, address_id, f"q{queue_id}", 1))
+    transaction_id = store.next_id() if transacted else 0
     rig.settle()
     messages = [
-        Message(bytes([number % 256]) * size, address="a", properties={DUPLICATE_ID: f"id{number:05}"} if ids else None)
+        Message(
+            bytes([number % 256]) * size,
+            address="a",
+            expiration=number % 3 * 1_900_000_000_000,
+            properties={DUPLICATE_ID: f"id{number:05}"} if ids else None,
+        )
         for number, size in enumerate(sizes)
     ]
     first_id = store.next_ids(len(sizes))
     if at_once:
-        runs = store.store_run(sends_of(messages), 0, len(messages), first_id, address_id, queue_id)
+        runs = store.store_run(sends_of(messages), 0, len(messages), first_id, address_id, queue_ids, transaction_id)
         locations = [each.location for run in runs for each in RunSlice(run, 0, run.count, 4, -1)]
     else:
         for number, message in enumerate(messages):
             message.assign_id(first_id + number)
         locations = [
             store.store_message(
-                message, address_id, (queue_id,), duplicate_id=f"id{number:05}".encode() if ids else b""
+                message,
+                address_id,
+                queue_ids,
+                tx_id=transaction_id,
+                duplicate_id=f"id{number:05}".encode() if ids else b"",
             )
             for number, message in enumerate(messages)
         ]
@@ -45,18 +59,28 @@ def filled(sizes: list[int], *, at_once: bool, ids: bool = False) -> tuple[Rig, 
 
 
 @pytest.mark.parametrize("ids", [False, True])
-@pytest.mark.parametrize("seed", range(6))
-def test_the_log_is_the_same_byte_for_byte(seed: int, ids: bool) -> None:
+@pytest.mark.parametrize(("queues", "transacted"), [(1, False), (3, False), (1, True), (2, True)])
+@pytest.mark.parametrize("seed", range(3))
+def test_the_log_is_the_same_byte_for_byte(seed: int, queues: int, transacted: bool, ids: bool) -> None:
     stream = random.Random(seed)
     # enough for several segments, so that a run meets their ends
     sizes = [stream.randrange(0, 9000) for _ in range(60)]
-    rig, store, locations = filled(sizes, at_once=True, ids=ids)
-    other_rig, other, other_locations = filled(sizes, at_once=False, ids=ids)
+    rig, store, locations = filled(sizes, at_once=True, ids=ids, queues=queues, transacted=transacted)
+    other_rig, other, other_locations = filled(sizes, at_once=False, ids=ids, queues=queues, transacted=transacted)
     assert locations == other_locations
     assert store.last_sequence == other.last_sequence == store.context.durable
     assert store.state.live.queues == other.state.live.queues
     assert store.state.segments == other.state.segments
     assert store.state.duplicate_ids == other.state.duplicate_ids
+    ours, theirs = (
+        [
+            (each.tx_id, each.first_segment, each.added_ids, each.duplicate_ids)
+            for each in each_store.state.transactions.values()
+        ]
+        for each_store in (store, other)
+    )
+    assert ours == theirs
+    assert bool(store.state.transactions) == transacted
     assert len(store.state.segments) > 2
     assert [bytes(store.read_message(place).body) for place in locations] == [
         bytes([number % 256]) * size for number, size in enumerate(sizes)
@@ -76,4 +100,4 @@ def test_a_failed_journal_takes_no_run() -> None:
     rig.time.advance(10)
     assert store.context.failed
     with pytest.raises(StoreError):
-        store.store_run(sends_of([Message(b"late", address="a")]), 0, 1, store.next_id(), 1, 2)
+        store.store_run(sends_of([Message(b"late", address="a")]), 0, 1, store.next_id(), 1, (2,))
