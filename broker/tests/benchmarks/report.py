@@ -51,7 +51,9 @@ def markdown(targets: Sequence[Target], plan: Plan, goals: Sequence[Goal]) -> st
             parts += [f"Messages/s, broker CPU µs per message, ratio of us to it; {about}:"]
             parts += [_lines(("broker", *cases), _summary_rows(targets, cases, shape))]
         if sizes:
-            parts += [f"Sizes; {about}:", _lines(_SIZE_COLUMNS, _size_rows(targets, sizes, shape))]
+            names = [target.name for target in targets if not target.skipped]
+            parts += [f"MB/s, broker CPU µs per KiB of body; {about}:"]
+            parts += [_lines(("size", *names), _size_summary_rows(targets, sizes, shape))]
     columns = (*_PROCESS_COLUMNS, f"{PERF_CLIENT}, messages/s")
     rows = [
         (*row, f"{statistics.median(target.perf_per_s):,.0f}" if target.perf_per_s else "")
@@ -106,7 +108,7 @@ def _summary_rows(targets: Sequence[Target], cases: Sequence[str], shape: str) -
 def _size_rows(targets: Sequence[Target], cases: Sequence[str], shape: str) -> list[tuple[str, ...]]:
     rows = []
     for case in cases:
-        run, body_bytes, size = f"{case}/{shape}", ALL[case][1].body_bytes, case.removeprefix("size-").replace("-", " ")
+        run, body_bytes, size = f"{case}/{shape}", ALL[case][1].body_bytes, _size_name(case)
         for target in targets:
             rate = target.median(run, "per_s")
             if rate is None:
@@ -123,6 +125,28 @@ def _size_rows(targets: Sequence[Target], cases: Sequence[str], shape: str) -> l
                  f"{driver_us / kib:.2f}", f"{target.median(run, 'resident_mib'):.0f}")
             )  # fmt: skip
     return rows
+
+
+def _size_summary_rows(targets: Sequence[Target], cases: Sequence[str], shape: str) -> list[tuple[str, ...]]:
+    rows = []
+    for case in cases:
+        run, body_bytes = f"{case}/{shape}", ALL[case][1].body_bytes
+        cells = [_size_name(case)]
+        for target in targets:
+            if target.skipped:
+                continue
+            rate, cpu_us = target.median(run, "per_s"), target.median(run, "broker_cpu_us")
+            if rate is None or cpu_us is None:
+                cells.append("failed" if run in target.failures else "")
+                continue
+            mb_per_s = rate * body_bytes / 1e6
+            cells.append(f"{mb_per_s:.{1 if mb_per_s < 10 else 0}f} ({cpu_us / body_bytes * 1024:,.1f})")
+        rows.append(tuple(cells))
+    return rows
+
+
+def _size_name(case: str) -> str:
+    return case.removeprefix("size-").replace("-", " ")
 
 
 def _process_rows(targets: Sequence[Target]) -> list[tuple[str, ...]]:

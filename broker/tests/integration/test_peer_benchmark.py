@@ -211,6 +211,46 @@ class Amqp(Format):
         return self._frame(1, struct.pack(">HHHB", 20, 40, 404, 4) + b"gone" + bytes(4))
 
 
+class OpenWire(Format):
+    """Loose encoding, with properties behind the body."""
+
+    protocol = "openwire"
+
+    def _command(self, kind: int, fields: bytes) -> bytes:
+        return struct.pack(">IBI?", 6 + len(fields), kind, 0, False) + fields
+
+    def frame(self) -> tuple[bytes, tuple[Patch, ...]]:
+        return b"send" + NUMBER + DIGITS.encode(), (
+            Patch(0, base=1000, kind="I"),
+            Patch(4, body=True),
+            Patch(12, kind="X"),
+        )
+
+    def confirm(self, number: int) -> bytes:
+        return self._command(30, struct.pack(">I", 1000 + number))
+
+    def deliver(self, number: int, *, body: bytes = b"", redelivered: bool = False) -> bytes:
+        body = body or self.body(number)
+        name = b"\1\0\4name"
+        identity, queue = b"\1\x7b" + name + bytes(16), b"\1\x64" + name
+        message = b"".join(
+            (
+                b"\1\x18" + bytes(5),  # bytes message, command id, response required
+                identity + queue + b"\0\0",  # producer, destination, no transaction, no original destination
+                b"\1\x6e" + identity + bytes(16),  # message id
+                b"\0\0" + bytes(4),  # no original transaction, no group
+                b"\0" + bytes(9) + b"\4" + b"\0" + bytes(8) + b"\0",  # from the correlation id to the type
+                b"\1" + struct.pack(">I", len(body)) + body,
+                b"\1" + struct.pack(">I", 3) + b"map" + b"\0\0\0",  # properties, then to whether it is compressed
+                struct.pack(">I", redelivered),
+            )
+        )
+        return self._command(21, identity + queue + message)
+
+    def refuse(self) -> bytes:
+        return self._command(31, bytes(4))
+
+
 class Nats(Format):
     """Messages without a header."""
 
@@ -243,7 +283,7 @@ class NatsHeaders(Nats):
     header = b"NATS/1.0\r\nNats-Msg-Id: 1\r\n\r\n"
 
 
-FORMATS = (Core(), CoreLarge(), Amqp(), Nats(), NatsHeaders())
+FORMATS = (Core(), CoreLarge(), Amqp(), OpenWire(), Nats(), NatsHeaders())
 
 
 class Scripted:

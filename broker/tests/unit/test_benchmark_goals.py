@@ -95,5 +95,5 @@ def test_markdown_has_a_table_for_each_shape(tmp_path: Path) -> None:
     artemis.failures["blocking/jms"] = "lost one"
     text = markdown([ours, artemis], Plan(["pipelined", "blocking", "size-5-MB"], [], shapes=["jms"]), [])
     assert "| artemis | 10,000 (100.0) 5.00x | failed |" in text
-    assert "| 5 MB | artemis | 20 | 100 | 0.50x |" in text
+    assert "| size | understudy | artemis |\n|---|---:|---:|\n| 5 MB | 50 (20.5) | 100 (10.2) |" in text
     assert "artemis FAILED, blocking/jms: lost one" in text

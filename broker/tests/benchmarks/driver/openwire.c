@@ -49,8 +49,12 @@ static void take_dispatch(struct connection *consumer, const uint8_t *frame, siz
     at = skip_string(at);
     if (!at[0])
         fail("message without content");
-    delivered(consumer, at + 5, u32(at + 1), size);
-    at = skip_bytes(at);
+    const uint8_t *content = at;
+    at = skip_bytes(skip_bytes(at)); /* properties */
+    at = skip_id(skip_absent(at, "data structure"));
+    if (u32(at + 1)) /* behind whether it is compressed */
+        fail("delivery marked redelivered");
+    delivered(consumer, content + 5, u32(content + 1), size);
     if (acknowledgement_due(consumer)) {
         acknowledge(consumer, message_id, message_id_bytes);
         consumer->unacknowledged = consumer->unacknowledged_bytes = 0;
