@@ -96,7 +96,7 @@ class SegmentUse:
     """Offset behind its last record; 0 while it is being filled, or in a follower."""
     moved: int = 0
     """Live messages below this offset lie in other segments by now."""
-    skimmed: Skim | None = None
+    skimmed: Skim | None = field(default=None, compare=False)
     """What its records say, if this process wrote it and it was not taken into a snapshot yet."""
 
     def note(self, message_id: int) -> None:
