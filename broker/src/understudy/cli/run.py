@@ -230,6 +230,7 @@ async def _serve(
     if configuration.critical_analyzer:
         analyzer.start(loop)
     files.start()
+    interpreter.start_up()
     starting = loop.create_task(node.start())
     management: asyncio.Task[ManagementServer] | None = None
     try:

@@ -347,6 +347,12 @@ class Address:
 
     def refresh(self) -> None:
         """Recompute the routes after a change here or in a linked wildcard address."""
+        if not self.bindings and not self.linked:
+            # as each address begins
+            self.filter_steps = 0
+            self._anycast, self._multicast, self._turns = [], [], {}
+            self._sole = () if len(self.routing_types) == 1 else None
+            return
         every = list(self.bindings.values())
         for wildcard in self.linked:
             every.extend(wildcard.bindings.values())

@@ -10,16 +10,19 @@ message by message.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from understudy.config.model import RoutingType
 from understudy.errors import BrokerError, InvalidQueueConfiguration, InvalidSelector, StoreError
 from understudy.routing.address import Address
+from understudy.routing.configuration import QueueConfiguration, check_name
 from understudy.routing.directory import queue_configuration
 from understudy.routing.queue import Queue
 from understudy.routing.settings import AddressSettings
 from understudy.routing.shared_messages import SharedMessages
 from understudy.store.backlog import Backlog
+from understudy.store.records import QueueRecord
 from understudy.store.state import StoreState
 
 if TYPE_CHECKING:
@@ -52,6 +55,7 @@ def restore(office: PostOffice, state: StoreState) -> int:
                 raise StoreError(f"a divert of address {record.name!r} in the log is none: {error!r}") from error
     total = 0
     held: dict[Address, list[tuple[Queue, Backlog]]] = {}
+    configurations = _Configurations()
     for entry in state.queues.values():
         address = by_id.get(entry.address_id)
         if address is None:
@@ -59,7 +63,7 @@ def restore(office: PostOffice, state: StoreState) -> int:
             _give_up(office, state.take_references(entry.queue_id))
             continue
         try:
-            configuration = queue_configuration(entry, address.name).filled(AddressSettings())
+            configuration = configurations.of(entry, address.name)
             queue = directory.adopt_queue(entry.queue_id, configuration, address)
         except (InvalidSelector, InvalidQueueConfiguration) as error:
             raise StoreError(f"queue {entry.name!r} in the log is none: {error}") from error
@@ -77,6 +81,34 @@ def restore(office: PostOffice, state: StoreState) -> int:
     for queue_id in list(state.references):
         _give_up(office, state.take_references(queue_id))
     return total
+
+
+class _Configurations:
+    """What records say of queues. Neighbours mostly say the same but for their names, and share what was made of it."""
+
+    def __init__(self) -> None:
+        self._record: QueueRecord | None = None
+        self._full: QueueConfiguration | None = None
+
+    def of(self, record: QueueRecord, address: str) -> QueueConfiguration:
+        """What a record says, complete.
+
+        Raises:
+            StoreError, InvalidQueueConfiguration: It is nothing that a broker could have written.
+        """
+        last, full = self._record, self._full
+        if (
+            last is not None
+            and full is not None
+            and last.settings == record.settings
+            and (last.routing_type, last.filter, last.durable) == (record.routing_type, record.filter, record.durable)
+        ):
+            check_name(record.name, "queue")
+            check_name(address, "address")
+            return replace(full, name=record.name, address=address)
+        full = queue_configuration(record, address).filled(AddressSettings())
+        self._record, self._full = record, full
+        return full
 
 
 def _give_up(office: PostOffice, backlog: Backlog) -> None:

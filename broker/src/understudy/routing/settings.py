@@ -183,6 +183,7 @@ class AddressSettingsRepository:
         self._blocks: dict[str, dict[str, object]] = {}
         self._order: list[str] = []
         self._cache: dict[str, AddressSettings] = {}
+        self._by_matches: dict[tuple[str, ...], AddressSettings] = {}
         self._configured = {match: _clean(match, values) for match, values in blocks}
         self._changed()
 
@@ -215,22 +216,43 @@ class AddressSettingsRepository:
         # Least specific first, so that later blocks overwrite earlier ones.
         self._order = sorted(self._blocks, key=lambda match: specificity(match, self.wildcards), reverse=True)
         self._cache.clear()
+        self._by_matches.clear()
 
     def of(self, address: str) -> AddressSettings:
         """The settings that hold for an address."""
         found = self._cache.get(address)
         if found is None:
-            values: dict[str, object] = {}
-            name = looked_up_name(address, self.wildcards)
-            for match in self._order:
-                literal = literal_of(match, self.wildcards)
-                fits = literal == name if literal is not None else matches(match, name, self.wildcards)
-                if match == name or fits:
-                    values.update(self._blocks[match])
-            found = AddressSettings(**values)  # type: ignore[arg-type]  # put() checked the names
+            found = self._merged(self._matching(address))
             if len(self._cache) >= _CACHE_MAX:
                 self._cache.clear()
             self._cache[address] = found
+        return found
+
+    def _matching(self, address: str) -> tuple[str, ...]:
+        """The matches that fit an address, least specific first."""
+        name = looked_up_name(address, self.wildcards)
+        return tuple(
+            match
+            for match in self._order
+            if match == name
+            or (
+                literal == name
+                if (literal := literal_of(match, self.wildcards)) is not None
+                else matches(match, name, self.wildcards)
+            )
+        )
+
+    def _merged(self, fitting: tuple[str, ...]) -> AddressSettings:
+        """The settings of these blocks: one object for all addresses that they fit."""
+        found = self._by_matches.get(fitting)
+        if found is None:
+            values: dict[str, object] = {}
+            for match in fitting:
+                values.update(self._blocks[match])
+            found = AddressSettings(**values)  # type: ignore[arg-type]  # put() checked the names
+            if len(self._by_matches) >= _CACHE_MAX:
+                self._by_matches.clear()
+            self._by_matches[fitting] = found
         return found
 
 

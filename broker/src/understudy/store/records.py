@@ -489,7 +489,7 @@ def _decode(kind: int, flags: int, payload: bytes) -> Record:
 
 def _decode_item(kind: int, payload: bytes) -> AddressRecord | QueueRecord | DuplicateIdRecord | SettingRecord:
     if kind == RecordType.ADDRESS_ADD:
-        values = json.loads(payload[8:])
+        values = json.loads(str(payload[8:], "utf-8"))
         return AddressRecord(
             _U64.unpack_from(payload)[0],
             _typed(values, "name", str),
@@ -498,7 +498,7 @@ def _decode_item(kind: int, payload: bytes) -> AddressRecord | QueueRecord | Dup
             _typed(values, "settings", dict),
         )
     if kind == RecordType.QUEUE_ADD:
-        values = json.loads(payload[16:])
+        values = json.loads(str(payload[16:], "utf-8"))
         queue_id, address_id = _TWO_IDS.unpack_from(payload)
         return QueueRecord(
             queue_id,

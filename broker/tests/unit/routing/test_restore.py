@@ -5,6 +5,7 @@ from __future__ import annotations
 from support.routing import World, callback_of, text
 from understudy.config.model import RoutingType
 from understudy.message import DUPLICATE_ID, SCHEDULED_DELIVERY
+from understudy.routing.configuration import QueueConfiguration
 
 
 def successor(world: World, settings: dict[str, dict[str, object]] | None = None) -> World:
@@ -86,6 +87,26 @@ def test_queues_keep_what_they_were_asked_to_be() -> None:
     assert queue.configuration.auto_delete
     assert queue.routing_type is RoutingType.MULTICAST
     assert following.office.find_queue("gone") is None
+
+
+def test_neighbours_in_the_log_keep_what_sets_them_apart() -> None:
+    world = World()
+    made = [
+        QueueConfiguration(name, "a", RoutingType.MULTICAST, filter=text_of, max_consumers=consumers, durable=durable)
+        for name, text_of, consumers, durable in (
+            ("same-1", None, 2, True),
+            ("same-2", None, 2, True),
+            ("filtered", "x = 1", 2, True),
+            ("few", None, 1, True),
+            ("same-3", None, 2, True),
+        )
+    ]
+    for each in made:
+        world.office.directory.create_queue(each)
+    before = {queue.name: queue.configuration for queue in world.office.directory.queues.values()}
+    after = successor(world).office.directory
+    assert {queue.name: queue.configuration for queue in after.queues.values()} == before
+    assert {queue.name: queue.address.name for queue in after.queues.values()} == dict.fromkeys(before, "a")
 
 
 def test_duplicate_ids_are_still_known() -> None:

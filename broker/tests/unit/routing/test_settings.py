@@ -115,3 +115,13 @@ def test_settings_of_a_name_that_is_a_uuid_are_those_of_the_namespace(name: str)
     for other in (name[:-1], name[:-1] + "g", name.replace("-", "", 1) + "0", "temp", ""):
         assert settings.of(other).redelivery_delay == (1 if other == "temp" else 2)
     assert AddressSettingsRepository(blocks.items()).of(name).redelivery_delay == 2
+
+
+def test_addresses_that_the_same_blocks_fit_share_one_object() -> None:
+    repository = AddressSettingsRepository([("#", {"redelivery_delay": 1}), ("orders.#", {"redelivery_delay": 2})])
+    assert repository.of("orders.a") is repository.of("orders.b")
+    assert repository.of("orders.a") is not repository.of("other")
+    before = repository.of("orders.a")
+    repository.add(AddressSettingsConfiguration("orders.#", redelivery_delay=3))
+    assert repository.of("orders.b").redelivery_delay == 3
+    assert before.redelivery_delay == 2

@@ -3,10 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import gc
+import sys
 from collections.abc import Callable
 from typing import cast
 
-from understudy.runtime.interpreter import GROWTH_BYTES, GROWTH_SHARE, Collector, resident_bytes
+from understudy.runtime.interpreter import (
+    GROWTH_BYTES,
+    GROWTH_SHARE,
+    Collector,
+    resident_bytes,
+    settle,
+    start_up,
+)
 
 
 class Loop:
@@ -73,3 +82,16 @@ def test_it_stops() -> None:
 
 def test_resident_memory_is_known() -> None:
     assert resident_bytes() > 1024 * 1024
+
+
+def test_a_start_makes_its_objects_without_a_collection() -> None:
+    threshold, interval = gc.get_threshold(), sys.getswitchinterval()
+    try:
+        start_up()
+        assert not gc.isenabled()
+        settle()
+        assert gc.isenabled()
+    finally:
+        gc.unfreeze()
+        gc.set_threshold(*threshold)
+        sys.setswitchinterval(interval)
