@@ -148,6 +148,10 @@ DUPLICATE_ID_BYTES_MAX = 1024
 #: Bytes of bodies an address (or the node) may keep in memory above its maximum while the log is
 #: still writing them; beyond it producers get no credits, whatever the policy.
 PAGING_SLACK_BYTES = 16 * 1024 * 1024
+#: Share of the memory that the process may use (1/64), and least bytes, that bodies of waiting messages take before
+#: those of further durable messages stay in the log only; global-max-size, if it is set, replaces both.
+WAITING_BODIES_SHARE = 64
+WAITING_BODIES_BYTES_MIN = 64 * 1024 * 1024
 #: Addresses of one node, and queues of one node.
 ADDRESSES_MAX = 1_000_000
 QUEUES_MAX = 1_000_000

@@ -29,7 +29,7 @@ from understudy.testing.sim_disk import SimVolume
 Key = tuple[int, int]
 """Minus the priority, number of arrival: the order of delivery."""
 
-RUNS = ("plain", "plain", "plain", "expiring", "grouped", "durable elsewhere")
+RUNS = ("plain", "plain", "plain", "expiring", "grouped", "durable elsewhere", "paged", "paged and expiring")
 """What is special of a run."""
 
 STEPS = st.lists(
@@ -107,7 +107,7 @@ class Model:
 
     def run(self, count: int, durable: bool, kind: str) -> None:
         """Messages that came together."""
-        expirations = [number % 7 if kind == "expiring" else 0 for number in range(count)]
+        expirations = [number % 7 if "expiring" in kind else 0 for number in range(count)]
         properties = {"_AMQ_GROUP_ID": "g"} if kind == "grouped" else None
         sends = sends_of(
             [
@@ -124,6 +124,7 @@ class Model:
         else:
             run = keep_sends(sends, 0, count, first_id)
         here = kind != "durable elsewhere"
+        paged = durable and kind.startswith("paged")
         for message_id, expiration in enumerate(expirations, start=first_id):
             key = self.keys[message_id] = (-4, message_id)
             place = pack_location(7, *run.place(message_id - first_id)) if durable and here else None
@@ -131,9 +132,10 @@ class Model:
             assert Message.decode(body).message_id == message_id
             self.expected[key] = {
                 "expiration": expiration, "size_bytes": len(body), "location": place, "durable": durable and here,
-                "delivery_count": 0, "file_id": None, "body": body,
+                "delivery_count": 0, "file_id": None, "body": None if paged else body,
             }  # fmt: skip
-        self.waiting.add_run(RunSlice(run, 0, count, 4, -1, durable=here, shared=None if here else {}))
+        add = self.waiting.add_paged_run if paged else self.waiting.add_run
+        add(RunSlice(run, 0, count, 4, -1, durable=here, shared=None if here else {}))
 
     def pop_run(self, room_bytes: int, now_ms: int) -> None:
         """What one consumer takes at once."""

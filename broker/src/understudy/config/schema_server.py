@@ -231,7 +231,13 @@ _STORE: Final[tuple[Element, ...]] = (
     row("min-disk-free", BYTES, "-1", "Free space below which producers are stopped; -1 uses max-disk-usage."),
     row("disk-scan-period", MS, "5000", "How often the disk is looked at.", minimum=1),
     row("global-max-messages", LONG, "-1", "Messages in memory over all addresses before they page; -1 is no limit."),
-    row("global-max-size", BYTES, "-1", "Message bytes in memory over all addresses; -1 is half of the memory."),
+    row(
+        "global-max-size",
+        BYTES,
+        "-1",
+        "Message bytes in memory over all addresses; -1 is half of the memory, and then bodies of durable messages"
+        " leave memory at 1/64 of it already (at least 64 MiB).",
+    ),
     row(
         "journal-compact-percentage",
         PERCENT,

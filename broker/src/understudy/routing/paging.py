@@ -3,7 +3,9 @@
 Under PAGE a message that arrives while its address (``max-size-bytes``, ``max-size-messages``) or
 the node (``global-max-size``, ``global-max-messages``) holds its maximum in memory is queued
 without its body. If it is durable the log has the body already; if not, the body goes to a page
-file. References leave memory by themselves when a queue is deep (``waiting``).
+file. Without ``global-max-size`` bodies that the log has stay out of memory from a smaller part of the host's memory on
+(``bodies_max_bytes``), whatever the policy. References leave memory by themselves when a queue is deep
+(``waiting``).
 
 Not here: page files (``store.pages``), refusing messages (``post_office``).
 """
@@ -19,7 +21,7 @@ from understudy.routing.settings import AddressSettings
 from understudy.store.columns import PAGE_SEGMENT
 from understudy.store.pages import PageChain, Pages
 from understudy.store.read_ahead import RUN_BYTES, RunReader
-from understudy.store.reference import LargeReference, Location, MessageReference, unpack_location
+from understudy.store.reference import LargeReference, Location, MessageReference, RunSlice, unpack_location
 
 if TYPE_CHECKING:
     from understudy.routing.address import Address
@@ -35,7 +37,7 @@ _FIRST_PAGE: Final = PAGE_SEGMENT << 64
 class Paging:
     """Bodies of one node, out of memory and back."""
 
-    __slots__ = ("_office", "_pages", "_readers")
+    __slots__ = ("_office", "_pages", "_readers", "bodies_max_bytes")
 
     def __init__(self, office: PostOffice, pages: Pages | None) -> None:
         """Args:
@@ -44,6 +46,9 @@ class Paging:
         """
         self._office = office
         self._pages = pages
+        self.bodies_max_bytes = office.memory_max_bytes
+        """Bytes of bodies in memory from which on those that the log has are not kept, whatever the policy of their
+        address. No limit of what a node takes."""
         self._readers: dict[tuple[Queue, bool], RunReader] = {}
         """By queue and whether it reads page files; the one made last is last."""
 
@@ -85,6 +90,17 @@ class Paging:
             office.memory_count -= 1
         for reference in references:
             reference.message = None
+
+    def page_out_run(self, queues: tuple[Queue, ...], parts: tuple[RunSlice, ...]) -> None:
+        """Messages of a run, which the log has, become visible without their bodies."""
+        office, count, size_bytes = self._office, len(parts[0]), parts[0].size_bytes
+        for queue, part in zip(queues, parts, strict=True):
+            queue.add_run(part, paged=True)
+        for holder in {queue.address for queue in queues}:
+            holder.memory_bytes -= size_bytes
+            holder.paged_count += count
+            office.memory_bytes -= size_bytes
+            office.memory_count -= count
 
     @staticmethod
     def _store_page(chain: PageChain | None, references: list[MessageReference]) -> bool:

@@ -255,6 +255,9 @@ def arrive_together(
             for references in zip(*arrival, strict=True):
                 office.arrive(queues, list(references), None)
             continue
+        if office.memory_bytes > office.paging.bodies_max_bytes and all(part.durable for part in arrival):
+            office.paging.page_out_run(queues, arrival)
+            continue
         for queue, part in zip(queues, arrival, strict=True):
             queue.add_run(part)
     if answered is not None:

@@ -450,6 +450,10 @@ class PostOffice:
             address.memory_bytes > address.memory_max_bytes
             or self.memory_bytes > self.memory_max_bytes
             or (address.counts_messages and self.holds_too_many(address))
+            or (
+                self.memory_bytes > self.paging.bodies_max_bytes
+                and all(each.location is not None for each in references)
+            )
         ):
             self.paging.page_out(queues, references)
         if reference.scheduled_ms and reference.scheduled_ms > self.clock.wall_ms():

@@ -237,11 +237,14 @@ class Queue:
         if not self.dirty and self.groups_by_priority:
             self._office.mark_dirty(self)
 
-    def add_run(self, run: RunSlice) -> None:
-        """Several at once, a whole run; see ``add``."""
+    def add_run(self, run: RunSlice, *, paged: bool = False) -> None:
+        """Several at once, a whole run; see ``add``. ``paged``: without their bodies, which the log has."""
         count = len(run)
         self.incoming -= count
-        self.waiting.add_run(run)
+        if paged:
+            self.waiting.add_paged_run(run)
+        else:
+            self.waiting.add_run(run)
         self.message_count += count
         self.messages_added += count
         self.expiring_count += run.run.expiring

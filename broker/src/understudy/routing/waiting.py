@@ -11,9 +11,9 @@ back restores the order exactly; taken entries at the front are cut off now and 
 put back after its place was cut off goes to ``returned``, sorted by position, which comes before
 ``entries``.
 
-A level has up to three parts: ``entries`` at the front, ``blocks`` behind them (``reference_block``:
-messages that came together, or, of a deep queue, about 20 bytes a reference, a few when packed, next to
-nothing when spilled to a page file), and the newest ones, objects again, in ``inlet``. When ``entries``
+A level has up to three parts: ``entries`` at the front, ``blocks`` behind them (``reference_block``: messages that came
+together, or, of a deep queue, about 20 bytes a reference, a few when packed, next to nothing when spilled to a page
+file), and the newest ones, objects again, in ``inlet``. When ``entries``
 is used up the first block is handed out in slices if it can be, else it becomes the new ``entries``.
 Without blocks ``inlet`` is the same list as ``entries``.
 
@@ -32,7 +32,7 @@ from operator import attrgetter
 from understudy.message import GROUP_ID
 from understudy.properties import NO_PROPERTIES
 from understudy.store.backlog import Backlog
-from understudy.store.columns import Columns
+from understudy.store.columns import Columns, Rows, rows_of
 from understudy.store.reference import Location, MessageReference, RunSlice
 from understudy.store.reference_block import BLOCK_REFERENCES, Block, BlockPages
 
@@ -247,14 +247,30 @@ class Level:
         block.base = self._tail_base
         self._tail_base += block.size
         self.blocks.append(block)
+        self._put_away(block)
         if not block.count:
             block.drop()
             self._join_empty(block)
-            return
-        if self.keep_open or block.in_memory or len(self.blocks) <= _OPEN_BLOCKS:
+
+    def _put_away(self, block: Block) -> None:
+        """Nothing is added to the last block any more: of a deep queue it is packed or spilled."""
+        if not block.count or self.keep_open or block.in_memory or len(self.blocks) <= _OPEN_BLOCKS:
             return
         if self._pages is None or len(self.blocks) <= _MEMORY_BLOCKS or not block.spill(self._pages):
             block.pack()
+
+    def append_rows(self, segment: int, rows: Rows) -> None:
+        """Append messages of which the log alone has the bodies; neighbours become one block."""
+        tail = self.blocks[-1] if self.blocks and not self.inlet else None
+        if tail is not None:
+            if tail.extend(segment, rows):
+                self._tail_base += len(rows)
+                self.count += len(rows)
+                return
+            self._put_away(tail)
+        columns = Columns(self.priority)
+        columns.extend(segment, rows)
+        self.append_blocks([Block(columns)])
 
     def append_blocks(self, blocks: list[Block]) -> None:
         """Append closed blocks of which nothing is gone, in order."""
@@ -508,6 +524,10 @@ class Waiting:
                 level.compact()
             return
         level.append_blocks([Block.of_run(run)])
+
+    def add_paged_run(self, run: RunSlice) -> None:
+        """Append the messages of a run, which the log has, without their bodies."""
+        self.level(run.priority).append_rows(run.run.segment, rows_of(run))
 
     def adopt(self, backlog: Backlog) -> None:
         """Take over what the log says waits, into an empty structure. Nothing is done per message:

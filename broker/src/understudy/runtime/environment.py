@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from understudy.limits import WAITING_BODIES_BYTES_MIN, WAITING_BODIES_SHARE
 from understudy.ports import Clock, Disk, Entropy, FileLock, LogWriter, Timer, Timers, Worker
 from understudy.runtime.critical_analyzer import CriticalPath
 from understudy.runtime.descriptors import Descriptors
@@ -40,6 +41,11 @@ class Environment:
     """Of the process; None: they are not counted, and listening sockets are not placed."""
     critical_paths: list[CriticalPath] = field(default_factory=list)
     """What must not take long, for the critical analyzer; grows with every writer made."""
+
+    @property
+    def waiting_bodies_bytes(self) -> int:
+        """Bodies of waiting messages that are kept in memory, if global-max-size does not say."""
+        return max(self.memory_bytes // WAITING_BODIES_SHARE, WAITING_BODIES_BYTES_MIN)
 
 
 class SystemClock:

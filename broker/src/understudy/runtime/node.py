@@ -354,6 +354,7 @@ class BrokerNode:
             reload=self.reload,
             pages=Pages(environment.disk, configuration.paging_directory, self.store.epoch),
         )
+        self.broker.post_office.paging.bodies_max_bytes = self._bodies_max_bytes()
         self._turn.work = self._work
         self._turn.on_error = self._store_failed
         own = self._own_connector()
@@ -526,6 +527,12 @@ class BrokerNode:
             " outside of transactions" if commits else "",
         )
         return Sync.COMMITS if commits else Sync.SELDOM
+
+    def _bodies_max_bytes(self) -> int:
+        """Bodies of waiting messages in memory before further ones that the log has stay there only."""
+        if self.configuration.global_max_size_bytes >= 0:
+            return self.configuration.global_max_size_bytes
+        return min(self._global_max_size_bytes(), self.environment.waiting_bodies_bytes)
 
     def _global_max_size_bytes(self) -> int:
         """global-max-size; by default half of the memory that the process may use."""

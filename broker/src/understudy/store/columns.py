@@ -25,6 +25,7 @@ from understudy.store.reference import (
     LargeReference,
     Location,
     MessageReference,
+    RunSlice,
     pack_location,
     reference_to,
     unpack_location,
@@ -93,6 +94,24 @@ class Rows:
             array("q", compress(self.expirations, kept)) if self.expirations is not None else None,
             array("q", compress(self.scheduled, kept)) if self.scheduled is not None else None,
         )
+
+
+def rows_of(run: RunSlice) -> Rows:
+    """Rows of the messages of a slice, which are in the log."""
+    begin, end = run.begin, run.end
+    offsets = array("I", run.run.offsets()[4 * begin : 4 * end])
+    behind = sum(run.run.place(end - 1))
+    lengths = array("I", map(sub, chain(islice(offsets, 1, None), (behind,)), offsets))
+    head_bytes = run.run.head_bytes
+    expirations = array("q", map(run.run.expiration, range(begin, end))) if run.run.expiring else None
+    return Rows(
+        array("Q", run.ids),
+        offsets,
+        lengths,
+        array("I", [length - head_bytes for length in lengths]),
+        expirations,
+        None,
+    )
 
 
 def _longer(column: array[int] | None, more: array[int] | None, rows: int, count: int) -> array[int] | None:

@@ -18,7 +18,7 @@ from collections.abc import Iterator
 from typing import Final, Protocol
 
 from understudy.errors import JournalCorrupt
-from understudy.store.columns import Columns
+from understudy.store.columns import Columns, Rows
 from understudy.store.reference import Location, MessageReference, RunSlice
 
 #: References in a full block.
@@ -176,6 +176,30 @@ class Block:
     @gone.setter
     def gone(self, gone: bytearray | None) -> None:
         self._gone = gone
+
+    def extend(self, segment: int, rows: Rows) -> bool:
+        """More messages behind all that it holds, which lie in that segment of the log. False, and nothing done, if it
+        would be too long, holds a run, or is not open.
+        """
+        columns, size = self._columns, self.size
+        end = size + len(rows)
+        if self._rest is not None or columns is None or len(columns) != size or end > BLOCK_REFERENCES:
+            return False
+        if columns.bodies is not None:
+            return False
+        columns.extend(segment, rows)
+        gone = self._gone
+        if gone is not None and len(gone) < end:
+            gone.extend(bytes(end - len(gone)))
+        self.size = end
+        self.count += len(rows)
+        self.ordered = self.ordered and rows.ids[0] > self.last_id
+        self.last_id = max(self.last_id, rows.ids[-1])
+        self.reach = max(self.reach, self.last_id)
+        earliest_ms = min(filter(None, rows.expirations), default=0) if rows.expirations is not None else 0
+        if earliest_ms and not 0 < self.earliest_ms < earliest_ms:
+            self.earliest_ms = earliest_ms
+        return True
 
     # --- memory -----------------------------------------------------------------------------------
 
