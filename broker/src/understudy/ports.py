@@ -10,7 +10,8 @@ All calls are made from one thread, the one that runs the loop, unless a docstri
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Protocol
+from contextlib import AbstractContextManager
+from typing import NamedTuple, Protocol
 
 
 class Clock(Protocol):
@@ -77,12 +78,15 @@ class Connection(Protocol):
         ...
 
 
-class File(Protocol):
-    """One open file. Every method raises ``DiskFull`` for ENOSPC/EDQUOT and ``DiskFailed`` else.
+class Space(NamedTuple):
+    """Of one file system, in bytes."""
 
-    A ``DiskFailed`` from ``sync`` is final for the file: the kernel may have dropped the pages,
-    so it must never be retried as if it had worked.
-    """
+    free_bytes: int
+    total_bytes: int
+
+
+class FileReader(Protocol):
+    """One file that is open for reading. Every method raises ``DiskFailed``."""
 
     @property
     def path(self) -> str: ...
@@ -93,12 +97,23 @@ class File(Protocol):
         """At most ``length`` bytes at ``offset``; short only at the end of the file."""
         ...
 
-    def data_from(self, offset: int) -> int | None:
-        """Where bytes that may differ from zero begin, at ``offset`` or behind it; None: there are none.
+    def data_ranges(self, offset: int) -> list[tuple[int, int]]:
+        """Begin and end of the parts at ``offset`` or behind it whose bytes may differ from zero, in order.
 
-        As far as the file system knows; one that does not keep account of unwritten blocks gives ``offset``.
+        As far as the file system knows; one that does not keep account of unwritten blocks gives one part that goes to
+        the end of the file.
         """
         ...
+
+    def close(self) -> None: ...
+
+
+class File(FileReader, Protocol):
+    """One open file. Every method raises ``DiskFull`` for ENOSPC/EDQUOT and ``DiskFailed`` else.
+
+    A ``DiskFailed`` from ``sync`` is final for the file: the kernel may have dropped the pages,
+    so it must never be retried as if it had worked.
+    """
 
     def write(self, offset: int, buffers: Sequence[bytes]) -> None:
         """All buffers, in order, at ``offset``; a short write is completed or raised."""
@@ -117,22 +132,38 @@ class File(Protocol):
         """fdatasync: data and the metadata needed to read it back are on the medium."""
         ...
 
-    def close(self) -> None: ...
 
-
-class Disk(Protocol):
-    """A file system. Paths are absolute text. Errors as for ``File``; a missing file is OSError's
-    ``FileNotFoundError``.
+class DiskReader(Protocol):
+    """What a reader needs of a file system. Paths are absolute text. Errors as for ``FileReader``; a missing file is
+    OSError's ``FileNotFoundError``.
     """
+
+    def open(self, path: str, *, read_only: bool = False) -> FileReader:
+        """Open an existing file; readers pass ``read_only``."""
+        ...
+
+    def list(self, directory: str) -> list[str]:
+        """Names in a directory, sorted; empty if the directory does not exist."""
+        ...
+
+
+class Disk(DiskReader, Protocol):
+    """A file system, also for writing. Errors as for ``File``."""
+
+    def within(self, directory: str) -> AbstractContextManager[Disk]:
+        """The same file system for a few operations on a directory and the files directly in it.
+
+        The path of the directory is looked up once, when the block begins: on a network file system each directory of
+        a path costs requests in every operation. If the path leads to another directory meanwhile, the block goes on
+        with the first one. Other paths, and a directory that does not exist, are looked up as usual. The result is
+        used by one thread, and not after the block.
+        """
+        ...
 
     def open(self, path: str, *, create: bool = False, read_only: bool = False) -> File:
         """Open for reading and writing (or reading only); ``create`` makes an empty new file and
         raises ``FileExistsError`` if there is one.
         """
-        ...
-
-    def list(self, directory: str) -> list[str]:
-        """Names in a directory, sorted; empty if the directory does not exist."""
         ...
 
     def exists(self, path: str) -> bool: ...
@@ -149,9 +180,9 @@ class Disk(Protocol):
         """Make creations, renames and removals in it last."""
         ...
 
-    def free_bytes(self, path: str) -> int: ...
-
-    def total_bytes(self, path: str) -> int: ...
+    def space(self, path: str) -> Space:
+        """The free and the total bytes of the file system of a path."""
+        ...
 
     def modified_ns(self, path: str) -> int:
         """Modification time, wall nanoseconds as the file system keeps it; the file server's own

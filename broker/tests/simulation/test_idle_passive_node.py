@@ -24,7 +24,7 @@ from understudy.testing.simulate import quiet_logging
 IDLE_S = 60
 LOCK = "try_acquire"
 OPERATIONS = {
-    ProcessDisk: ("open", "list", "exists", "modified_ns", "free_bytes", "total_bytes"),
+    ProcessDisk: ("open", "list", "exists", "modified_ns", "space"),
     ProcessFile: ("read", "size"),
     ProcessLock: (LOCK, "verify"),
 }

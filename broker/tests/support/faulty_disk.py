@@ -9,6 +9,7 @@ import os
 import threading
 import time
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import NamedTuple
 
 from support.processes import Node
@@ -57,6 +58,10 @@ class FaultyDisk(RealDisk):
         faulty.disk = self
         file.close()
         return faulty
+
+    def within(self, directory: str) -> AbstractContextManager[RealDisk]:
+        # every file is opened here
+        return nullcontext(self)
 
     def meet(self, operation: str, path: str) -> None:
         """An operation begins."""

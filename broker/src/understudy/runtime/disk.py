@@ -11,19 +11,21 @@ from __future__ import annotations
 
 import errno
 import os
-import shutil
 import stat
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from typing import Final, TypeVar
 
 from understudy.errors import DiskFailed, DiskFull, StoreError
+from understudy.ports import Space
 from understudy.runtime.descriptors import Descriptors
 
 _T = TypeVar("_T")
 
 _FULL: Final = (errno.ENOSPC, errno.EDQUOT)
 _ZEROS: Final = bytes(1024 * 1024)
+#: Parts of a file that are told apart in the search for what was written.
+_RANGES_MAX: Final = 64
 _IOV_MAX: Final = min(os.sysconf("SC_IOV_MAX"), 1024)
 #: Buffers above which one joined write is cheaper than an array of pointers.
 _JOIN_BYTES_MAX: Final = 64 * 1024
@@ -85,17 +87,23 @@ class RealFile:
                 got += len(data)
             return b"".join(parts)
 
-    def data_from(self, offset: int) -> int | None:
+    def data_ranges(self, offset: int) -> list[tuple[int, int]]:
+        ranges: list[tuple[int, int]] = []
         with _errors("cannot seek in", self._path):
-            try:
+            while len(ranges) < _RANGES_MAX:
                 # nothing else uses the position of the descriptor
-                return os.lseek(self._descriptor, offset, os.SEEK_DATA)
-            except OSError as error:
-                if error.errno == errno.ENXIO:
-                    return None
-                if error.errno in (errno.EINVAL, errno.EOPNOTSUPP):
-                    return offset
-                raise
+                try:
+                    begin = os.lseek(self._descriptor, offset, os.SEEK_DATA)
+                    offset = os.lseek(self._descriptor, begin, os.SEEK_HOLE)
+                except OSError as error:
+                    if error.errno == errno.ENXIO:
+                        return ranges
+                    if error.errno in (errno.EINVAL, errno.EOPNOTSUPP):
+                        break
+                    raise
+                ranges.append((begin, offset))
+        size = self.size()
+        return [*ranges, (offset, size)] if offset < size else ranges
 
     def write(self, offset: int, buffers: Sequence[bytes]) -> None:
         # once per batch: no context manager
@@ -166,14 +174,35 @@ class RealDisk:
     def _opening(self, call: Callable[[], _T]) -> _T:
         return call() if self._descriptors is None else self._descriptors.with_reserve(call)
 
+    def _place(self, path: str) -> tuple[str, int | None]:
+        """What to look up, and in the directory of which descriptor; None: the path from the root."""
+        return path, None
+
+    def within(self, directory: str) -> AbstractContextManager[RealDisk]:
+        return self._within(directory)
+
+    @contextmanager
+    def _within(self, directory: str) -> Iterator[RealDisk]:
+        flags = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
+        descriptor = -1
+        with suppress(FileNotFoundError), _errors("cannot open", directory):
+            descriptor = self._opening(lambda: os.open(directory, flags))
+        if descriptor < 0:
+            yield self
+            return
+        try:
+            yield _DirectoryDisk(directory, descriptor, self._descriptors)
+        finally:
+            os.close(descriptor)
+
     def open(self, path: str, *, create: bool = False, read_only: bool = False) -> RealFile:
         flags = os.O_RDONLY if read_only else os.O_RDWR
         if create:
             flags |= os.O_CREAT | os.O_EXCL
+        flags |= os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
+        name, base = self._place(path)
         with _errors("cannot open", path):
-            descriptor = self._opening(
-                lambda: os.open(path, flags | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK, 0o600)
-            )
+            descriptor = self._opening(lambda: os.open(name, flags, 0o600, dir_fd=base))
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
             os.close(descriptor)
             raise DiskFailed(f"cannot open {path}: it is no regular file")
@@ -187,19 +216,26 @@ class RealDisk:
                 return []
 
     def exists(self, path: str) -> bool:
-        return os.path.lexists(path)
+        name, base = self._place(path)
+        try:
+            os.stat(name, dir_fd=base, follow_symlinks=False)
+        except OSError:
+            return False
+        return True
 
     def make_directory(self, path: str) -> None:
         with _errors("cannot make", path):
             os.makedirs(path, mode=0o700, exist_ok=True)
 
     def rename(self, source: str, target: str) -> None:
+        (old, old_base), (new, new_base) = self._place(source), self._place(target)
         with _errors("cannot rename", source):
-            os.rename(source, target)
+            os.rename(old, new, src_dir_fd=old_base, dst_dir_fd=new_base)
 
     def remove(self, path: str) -> None:
+        name, base = self._place(path)
         with _errors("cannot remove", path):
-            os.unlink(path)
+            os.unlink(name, dir_fd=base)
 
     def sync_directory(self, path: str) -> None:
         with _errors("cannot sync", path):
@@ -209,18 +245,52 @@ class RealDisk:
             finally:
                 os.close(descriptor)
 
-    def free_bytes(self, path: str) -> int:
+    def space(self, path: str) -> Space:
         with _errors("cannot ask for the free space of", path):
-            return shutil.disk_usage(path).free
-
-    def total_bytes(self, path: str) -> int:
-        with _errors("cannot ask for the size of", path):
-            return shutil.disk_usage(path).total
+            return _space(os.statvfs(path))
 
     def modified_ns(self, path: str) -> int:
+        name, base = self._place(path)
         with _errors("cannot stat", path):
-            return os.stat(path, follow_symlinks=False).st_mtime_ns
+            return os.stat(name, dir_fd=base, follow_symlinks=False).st_mtime_ns
 
     def touch(self, path: str) -> None:
+        name, base = self._place(path)
         with _errors("cannot touch", path):
-            os.utime(path, follow_symlinks=False)
+            os.utime(name, dir_fd=base, follow_symlinks=False)
+
+
+class _DirectoryDisk(RealDisk):
+    """``RealDisk.within``: files directly in one directory are looked up in its open descriptor."""
+
+    def __init__(self, directory: str, descriptor: int, descriptors: Descriptors | None) -> None:
+        super().__init__(descriptors)
+        self._directory = directory
+        self._descriptor = descriptor
+
+    def _place(self, path: str) -> tuple[str, int | None]:
+        directory, _, name = path.rpartition("/")
+        return (name, self._descriptor) if directory == self._directory else (path, None)
+
+    def list(self, directory: str) -> list[str]:
+        if directory != self._directory:
+            return super().list(directory)
+        with _errors("cannot list", directory):
+            return sorted(os.listdir(self._descriptor))
+
+    def sync_directory(self, path: str) -> None:
+        if path != self._directory:
+            super().sync_directory(path)
+            return
+        with _errors("cannot sync", path):
+            os.fsync(self._descriptor)
+
+    def space(self, path: str) -> Space:
+        if path != self._directory:
+            return super().space(path)
+        with _errors("cannot ask for the free space of", path):
+            return _space(os.statvfs(self._descriptor))
+
+
+def _space(found: os.statvfs_result) -> Space:
+    return Space(found.f_bavail * found.f_frsize, found.f_blocks * found.f_frsize)

@@ -82,7 +82,7 @@ class RealFileLock:
             os.close(descriptor)
             raise DiskFailed(f"cannot lock {self.path}: {error.strerror}") from error
         self._descriptor = descriptor
-        if not self.verify():
+        if not self._is_at_path():
             # replaced between open and lock: the lock is on a file that no node uses
             self.release()
             return False
@@ -107,13 +107,18 @@ class RealFileLock:
             except OSError as error:
                 raise DiskFailed(f"cannot release lock {self.path}: {error.strerror}") from error
 
-    def verify(self) -> bool:
-        if self._descriptor < 0:
-            return False
+    def _is_at_path(self) -> bool:
+        """Whether the file that is locked has the path."""
         try:
             mine, there = os.fstat(self._descriptor), os.stat(self.path)
-            if _identity(mine) != _identity(there) or mine.st_nlink == 0:
-                return False
+        except OSError:
+            return False
+        return _identity(mine) == _identity(there) and mine.st_nlink > 0
+
+    def verify(self) -> bool:
+        if self._descriptor < 0 or not self._is_at_path():
+            return False
+        try:
             # taking it again changes nothing while it is ours and fails when another process has it
             fcntl.fcntl(self._descriptor, _F_OFD_SETLK, _FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0))
         except OSError:

@@ -31,7 +31,8 @@ from understudy.runtime.store_watch import StoreWatch
 from understudy.runtime.turn import Turn, TurningLogWriter, TurningTimers, TurningWorker
 from understudy.security.authorization import SecurityPolicy
 from understudy.session.prefixes import prefixes_of
-from understudy.store.follower import Follower, FollowPace
+from understudy.store.follow_pace import FollowPace
+from understudy.store.follower import Follower
 from understudy.store.journal import Sync
 from understudy.store.large_messages import LargeMessages
 from understudy.store.message_store import MessageStore
@@ -48,6 +49,8 @@ FOLLOW_RETRY_MS: Final = 1_000
 #: While another node chooses the node id of a new store: how often and how many times to ask.
 LOCK_OPEN_RETRY_MS: Final = 50
 LOCK_OPEN_ATTEMPTS: Final = 200
+#: After the activation, before the disks are looked at again, all of them: the first clients come before that.
+FIRST_DISK_CHECK_MS: Final = 500
 #: Log bytes applied per step, so that a long log does not keep the loop from answering.
 FOLLOW_STEP_BYTES: Final = 8 * 1024 * 1024
 
@@ -301,7 +304,7 @@ class BrokerNode:
         if self._follow_timer is not None:
             self._follow_timer.cancel()
             self._follow_timer = None
-        self._watch.check()
+        self._watch.check_identity()
         follower = self.follower or self._watch.follower()
         self.follower = None
         if not follower.quiet():
@@ -311,6 +314,7 @@ class BrokerNode:
         self._large_writer = TurningLogWriter(
             environment.log_writer(self._turn.soon), self._turn, self.policy.why_not_confirm
         )
+        housekeeper = TurningLogWriter(environment.log_writer(self._turn.soon), self._turn, self.policy.why_not_confirm)
         settings = self._store_settings()
         self.store = MessageStore.activate(
             follower,
@@ -320,9 +324,7 @@ class BrokerNode:
             clock=environment.clock,
             node_id=self.lock.node_id,
             settings=settings,
-            housekeeper=TurningLogWriter(
-                environment.log_writer(self._turn.soon), self._turn, self.policy.why_not_confirm
-            ),
+            housekeeper=housekeeper,
             large=LargeMessages(
                 environment.disk,
                 configuration.large_messages_directory,
@@ -334,7 +336,7 @@ class BrokerNode:
             ),
             on_failure=self._store_failed,
         )
-        self._watch.activated(self.store)
+        self._watch.activated(self.store, housekeeper)
         self.store.watch((configuration.large_messages_directory, configuration.paging_directory))
         self._worker = TurningWorker(environment.worker(), self._turn)
         self.broker = Broker(
@@ -361,8 +363,8 @@ class BrokerNode:
         if own is not None:
             self.topology.set_primary(self.store.node_id, own, environment.clock.wall_ms())
         await self._open_acceptors(self.broker)
-        # soon, not now: the directory of the journal was looked at when the store was activated
-        self._disk_timer = self._loop.call_later(0, self._check_disk)
+        # the directory of the journal was looked at when the store was activated
+        self._disk_timer = self._loop.call_later(FIRST_DISK_CHECK_MS / 1000, self._check_disk)
 
     async def _open_acceptors(self, broker: Broker) -> None:
         descriptors = self.environment.descriptors

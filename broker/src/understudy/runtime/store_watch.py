@@ -11,7 +11,7 @@ import asyncio
 from typing import Final
 
 from understudy.config.model import Configuration
-from understudy.ports import Disk
+from understudy.ports import Disk, LogWriter
 from understudy.store.follower import Follower
 from understudy.store.message_store import MessageStore
 from understudy.store.seen import Position, SeenPosition, WatchedFollower, check_identity
@@ -36,21 +36,32 @@ class StoreWatch:
         self._seen = SeenPosition(disk, instance) if instance is not None else None
         self._syncs = configuration.journal_datasync and configuration.journal_sync_non_transactional
         self._timer: asyncio.TimerHandle | None = None
+        self._noting: MessageStore | None = None
+        """The store whose positions are noted."""
 
     def check(self) -> None:
         """What can be seen without opening the log.
 
         Raises:
-            WrongStore: the store has another identity than the instance notes, or none.
+            WrongStore, StoreError: as ``check_identity``.
             StoreBehind: its newest epochs are missing.
+        """
+        self.check_identity()
+        if self._seen is not None:
+            directory = self._configuration.journal_directory
+            self._seen.check_epoch(self._disk.list(directory), directory)
+
+    def check_identity(self) -> None:
+        """Before an activation; the follower checks the epochs (``WatchedFollower.finish``).
+
+        Raises:
+            WrongStore: the store has another identity than the instance notes, or none.
             StoreError: a file cannot be read.
         """
-        if self._instance is None or self._seen is None:
-            return
-        directory = self._configuration.journal_directory
-        locks = self._configuration.node_manager_lock_directory
-        check_identity(self._disk, self._instance, (directory, locks))
-        self._seen.check_epoch(self._disk.list(directory), directory)
+        if self._instance is not None:
+            directory = self._configuration.journal_directory
+            locks = self._configuration.node_manager_lock_directory
+            check_identity(self._disk, self._instance, (directory, locks))
 
     def follower(self) -> Follower:
         """A follower of the store; its ``finish`` refuses a log that is behind."""
@@ -63,13 +74,23 @@ class StoreWatch:
             disk, directory, self._seen, syncs=self._syncs, id_cache_size=id_cache_size, quarantine=quarantine
         )
 
-    def activated(self, store: MessageStore) -> None:
-        """The node has begun an epoch: note it, and from now on what becomes durable."""
-        self._note(store, sync=True)
-        self._later(store)
+    def activated(self, store: MessageStore, writer: LogWriter) -> None:
+        """The node has begun an epoch: note it, and from now on what becomes durable.
+
+        Args:
+            store: Of the epoch.
+            writer: Notes the epoch, so that no client waits for the sync. Until then a power failure of this machine
+                makes the check less strict, as between two later notes.
+        """
+        if self._seen is None:
+            return
+        seen, begun = self._seen, self._position(store)
+        self._noting = store
+        writer.run(lambda: seen.note(begun, sync=True), lambda error: self._later(store))
 
     def closed(self, store: MessageStore) -> None:
         """The node has closed its store."""
+        self._noting = None
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -81,9 +102,12 @@ class StoreWatch:
             self._note(store)
             self._later(store)
 
-        if self._seen is not None and self._syncs:
+        if self._syncs and self._noting is store:
             self._timer = asyncio.get_running_loop().call_later(NOTE_MS / 1000, note)
 
     def _note(self, store: MessageStore, *, sync: bool = False) -> None:
         if self._seen is not None:
-            self._seen.note(Position(store.node_id, store.epoch, store.context.durable), sync=sync)
+            self._seen.note(self._position(store), sync=sync)
+
+    def _position(self, store: MessageStore) -> Position:
+        return Position(store.node_id, store.epoch, store.context.durable)

@@ -2,7 +2,9 @@
 
 The steps and their order are docs/journal-format.md s. 5. Nothing here depends on how much the
 log holds: the tail is read by ``Follower.finish``, the rest is one batch rewritten, one segment
-made and two directory syncs. Blocks; called once, before anything is served.
+made and one directory sync. ``begin_epoch`` blocks; it is called once, before anything is served, and does only what
+must be done before: each operation on a file is a request or several on a network file system. ``tidy`` does the rest
+while the node serves.
 
 Not here: the lock of the store, which the caller holds.
 """
@@ -41,6 +43,8 @@ log = logging.getLogger(__name__)
 
 #: How often the segments may change while the end of the log is read.
 _FINISH_ATTEMPTS: Final = 20
+#: So many epochs back the end of an unsealed segment is cut to its size, if an activation was killed before it did.
+EPOCHS_CUT: Final = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +59,10 @@ class Epoch:
     """Offset behind the EPOCH record."""
     set_aside: int
     """Damaged records that were passed over for the first time."""
+    names: list[str]
+    """What the directory held before the epoch began."""
+    ends: list[SegmentEnd]
+    """Where the older segments end."""
 
 
 def begin_epoch(
@@ -77,9 +85,7 @@ def begin_epoch(
         DiskFull: no room for a segment.
         DiskFailed: the store is not writable.
     """
-    disk.make_directory(directory)
-    _finish(follower)
-    follower.close()
+    _finish(follower, disk)
     if follower.torn is not None:
         file_cut, offset, size_bytes = follower.torn
         log.warning(
@@ -89,13 +95,15 @@ def begin_epoch(
     state = follower.state
     if state.node_id is not None and state.node_id != node_id:
         raise WrongNode(f"{directory} holds the log of node {state.node_id}, not of {node_id}")
-    names = disk.list(directory)
-    epoch = newest_epoch(names) + 1
-    number = highest_number(names) + 1
     passed = follower.damage.passed.values()
     if passed:
         # first: without their entries the next start would meet them as damage
         write_entries(disk, directory, [(each.entry(directory, clock.wall_ms()), each.raw) for each in passed])
+    names = disk.list(directory)
+    if not names:
+        disk.make_directory(directory)
+    epoch = newest_epoch(names) + 1
+    number = highest_number(names) + 1
     ends = follower.ends()
     for end in ends:
         state.segments[end.number].end = end.end
@@ -117,22 +125,37 @@ def begin_epoch(
     state.begin_segment(number, epoch, sequence)
     location = pack_location(number, HEADER_BLOCK_BYTES, HEADER_BYTES + len(payload))
     state.apply(EpochRecord(uuid_bytes(node_id), epoch, clock.wall_ms(), tuple(ends)), sequence, number, location)
-    _tidy(disk, directory, names, epoch, ends)
-    _remove_unfinished(disk, directory, names)
     # the rest of what was given up is removed, or retained, while the node serves
     present = set(names)
     removable = state.removable.items()
     state.removable = {number: of for number, of in removable if segment_name(number, of) in present}
-    return Epoch(state, file, number, position, len(follower.damage.passed))
+    return Epoch(state, file, number, position, len(follower.damage.passed), names, ends)
 
 
-def _finish(follower: Follower) -> None:
+def tidy(disk: Disk, directory: str, epoch: Epoch) -> None:
+    """Remove what older epochs prepared and never used and the snapshots that they did not finish; cut what they
+    allocated and never filled.
+
+    Nothing of it is part of the log, so failing here is only a loss of room. Only once the epoch is durable: until then
+    an unsealed segment with less than it was allocated is damage. Does nothing when another node has begun an epoch.
+    """
+    try:
+        if newest_epoch(disk.list(directory)) > epoch.state.epoch:
+            return
+        _remove_unused(disk, directory, epoch.names, epoch.state.epoch, epoch.ends)
+        _remove_unfinished(disk, directory, epoch.names)
+        _cut_ends(disk, directory, epoch.ends)
+    except StoreError as error:
+        log.warning("what earlier activations left is not removed", extra={"error": str(error)})
+
+
+def _finish(follower: Follower, disk: Disk) -> None:
     """Read to the end of the log. A node that was active before and has not noticed yet that it is not any more may
     rename or remove segments that it prepared and never used, between listing and opening them: they are listed anew.
     """
     for _ in range(_FINISH_ATTEMPTS):
         try:
-            follower.finish()
+            follower.finish(disk)
             return
         except FileNotFoundError as error:
             vanished = error
@@ -171,18 +194,14 @@ def _settle(follower: Follower, disk: Disk) -> None:
         file.close()
 
 
-def _tidy(disk: Disk, directory: str, names: list[str], epoch: int, ends: list[SegmentEnd]) -> None:
-    """Remove what older epochs prepared and never used; cut what the last one allocated and never filled.
-    Nothing of it is part of the log, so failing here is only a loss of room. Only once the new epoch
-    is durable: until then an unsealed segment with less than it was allocated is damage.
+def _cut_ends(disk: Disk, directory: str, ends: list[SegmentEnd]) -> None:
+    """Cut the last segment of each of the last epochs. The others were cut when they were sealed; an epoch before may
+    have ended before it came to this.
     """
-    _remove_unused(disk, directory, names, epoch, ends)
-    if ends:
-        # the others were cut when they were sealed or by the activation before, except if it was killed here; to open
-        # each of them takes long on a network file system
-        last = ends[-1]
+    last = {end.epoch: end for end in ends}
+    for end in list(last.values())[-EPOCHS_CUT:]:
         with suppress(StoreError, FileNotFoundError):
-            _cut(disk, f"{directory}/{segment_name(last.number, last.epoch)}", last.end)
+            _cut(disk, f"{directory}/{segment_name(end.number, end.epoch)}", end.end)
 
 
 def _remove_unused(disk: Disk, directory: str, names: list[str], epoch: int, ends: list[SegmentEnd]) -> None:

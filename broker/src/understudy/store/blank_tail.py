@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from understudy.ports import Disk
+from understudy.ports import DiskReader
 
 #: Bytes read and compared at a time.
 _PIECE_BYTES: Final = 1024 * 1024
@@ -20,13 +20,14 @@ _ZEROS: Final = bytes(_PIECE_BYTES)
 class BlankTails:
     """Looks at each file and offset once, until ``forget``. Only while no other process writes the files."""
 
-    def __init__(self, disk: Disk) -> None:
+    def __init__(self, disk: DiskReader) -> None:
         """Nothing is read yet."""
         self._disk = disk
         self._known: dict[tuple[str, int], bool] = {}
 
-    def forget(self) -> None:
-        """The files may have changed."""
+    def forget(self, disk: DiskReader | None = None) -> None:
+        """The files may have changed. They are looked at by ``disk`` from now on, if one is given."""
+        self._disk = disk or self._disk
         self._known.clear()
 
     def is_blank(self, path: str, offset: int) -> bool:
@@ -44,14 +45,12 @@ class BlankTails:
     def _look(self, path: str, offset: int) -> bool:
         file = self._disk.open(path, read_only=True)
         try:
-            at = file.data_from(offset)
-            while at is not None:
-                data = file.read(at, _PIECE_BYTES)
-                if not data:
-                    break
-                if data != (_ZEROS if len(data) == _PIECE_BYTES else bytes(len(data))):
-                    return False
-                at = file.data_from(at + len(data))
+            # all of them before anything is read: a file system may take what is in its cache for written
+            for begin, end in file.data_ranges(offset):
+                for at in range(begin, end, _PIECE_BYTES):
+                    data = file.read(at, min(_PIECE_BYTES, end - at))
+                    if data != (_ZEROS if len(data) == _PIECE_BYTES else bytes(len(data))):
+                        return False
             return True
         finally:
             file.close()

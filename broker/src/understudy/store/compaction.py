@@ -19,7 +19,7 @@ from typing import Final
 from understudy.errors import DiskFailed, DiskFull, StoreError
 from understudy.ids import NodeId
 from understudy.ports import Clock, Disk, File
-from understudy.store.activation import Epoch, begin_epoch
+from understudy.store.activation import Epoch, begin_epoch, tidy
 from understudy.store.consolidator import Consolidator, sparse_segments
 from understudy.store.follower import Follower, recover
 from understudy.store.forwarding import Forwarding
@@ -190,6 +190,7 @@ class Compaction:
             segment_bytes=_segment_bytes(follower, disk, directory), compact_segments_min=1, compact_percent=percent
         )
         epoch: Epoch = begin_epoch(follower, disk, directory, clock, node_id, settings.segment_bytes)
+        tidy(disk, directory, epoch)
         self._state = epoch.state
         self._first = epoch.number
         self._segments_before = len(epoch.state.segments) - 1
@@ -232,6 +233,7 @@ class Compaction:
             damaged=lambda number, offset: None,
             settings=settings,
         )
+        self._consolidator.begin(disk, epoch.names)
 
     def _begin_segment(self, number: int, first_sequence: int) -> SegmentUse:
         return self._state.begin_segment(number, self._journal.epoch, first_sequence)

@@ -130,8 +130,16 @@ class Consolidator:
         self.readers: dict[str, int] = {}
         """The position of each named reader: name to the first segment number it still needs.
         Nothing from there on is dropped."""
+
+    def begin(self, disk: Disk, names: list[str]) -> None:
+        """Find the snapshots, and remove the segments that the node before had given up and not removed.
+
+        Args:
+            disk: Reads the snapshots.
+            names: What the directory holds.
+        """
         if self._segments_min:
-            self._snapshots = self._find_snapshots()
+            self._snapshots = self._find_snapshots(disk, names)
         self._remover.remove_left()
 
     @property
@@ -238,10 +246,10 @@ class Consolidator:
 
     # --- which snapshots there are ------------------------------------------------------------------
 
-    def _find_snapshots(self) -> list[SnapshotHeader]:
+    def _find_snapshots(self, disk: Disk, names: list[str]) -> list[SnapshotHeader]:
         found: list[SnapshotHeader] = []
-        for name in snapshot_names(self._disk.list(self._directory)):
-            file = self._disk.open(f"{self._directory}/{name}", read_only=True)
+        for name in snapshot_names(names):
+            file = disk.open(f"{self._directory}/{name}", read_only=True)
             try:
                 header = read_snapshot_header(file, name)
                 end = read_end(file, header)

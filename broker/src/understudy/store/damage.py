@@ -25,7 +25,7 @@ from typing import Final
 
 from understudy.kernel import crc32
 from understudy.limits import RECORD_BYTES_MAX
-from understudy.ports import Disk
+from understudy.ports import DiskReader
 from understudy.store.blank_tail import BlankTails
 from understudy.store.log_chain import Link
 from understudy.store.quarantine import KnownDamage, QuarantineEntry, entry_names, read_entries
@@ -281,7 +281,7 @@ def _was_synced(data: bytes, cursor: Cursor) -> bool:
 class DamageReader:
     """The quarantine of a store that another node may be writing, as the readers of its log need it."""
 
-    def __init__(self, disk: Disk, directory: str, *, allow: bool) -> None:
+    def __init__(self, disk: DiskReader, directory: str, *, allow: bool) -> None:
         """Args:
         disk: Where the store is; only read.
         directory: Of the journal.
@@ -303,6 +303,11 @@ class DamageReader:
         self.passed.clear()
         self.helps = False
         self.blank.forget()
+
+    def read_with(self, disk: DiskReader) -> None:
+        """Read with another disk from now on."""
+        self._disk = disk
+        self.blank.forget(disk)
 
     def refresh(self) -> None:
         """Look whether the active node has set something aside since."""
@@ -332,7 +337,7 @@ class DamageReader:
             # while a node writes, what looks unfinished mostly is
             return False
         # a segment prepared ahead proves nothing
-        ended = link.end is not None or bool(self._first_sequence(following))
+        ended = link.end is not None or self._goes_on(following, lock_held)
         settled = lock_held or ended
         self.refresh()
         unnamed = not self.known.touches(cursor.number, cursor.epoch)
@@ -369,6 +374,12 @@ class DamageReader:
             return file.read(cursor.offset, max((link.end or file.size()) - cursor.offset, 0))
         finally:
             file.close()
+
+    def _goes_on(self, link: Link | None, lock_held: bool) -> bool:
+        """Whether a segment begins with a valid record."""
+        if link is not None and lock_held and self.blank.is_blank(f"{self._directory}/{link.name}", HEADER_BLOCK_BYTES):
+            return False
+        return bool(self._first_sequence(link))
 
     def _first_sequence(self, link: Link | None) -> int | None:
         if link is None:

@@ -32,11 +32,9 @@ class DiskUsage:
         self.problem = ""
         """Which directory lies on too full a disk, and how full that is; empty if none does."""
 
-    def look(self) -> None:
-        """Ask the disks. Raises DiskFailed: one cannot be asked."""
-        spaces = [
-            (self._disk.free_bytes(directory), self._disk.total_bytes(directory)) for directory in self.directories
-        ]
+    def look(self, disk: Disk | None = None) -> None:
+        """Ask the disks, or another ``disk``. Raises DiskFailed: one cannot be asked."""
+        spaces = [(disk or self._disk).space(directory) for directory in self.directories]
         self.used_percent = _used_percent(*spaces[0])
         problems = (
             self._problem_of(directory, *space) for directory, space in zip(self.directories, spaces, strict=True)

@@ -27,13 +27,14 @@ from typing import Final
 from understudy.errors import DiskFailed, JournalCorrupt, StoreError
 from understudy.ids import NodeId
 from understudy.limits import ID_CACHE_SIZE, RECORD_BYTES_MAX
-from understudy.ports import Disk, File
+from understudy.ports import DiskReader, FileReader
 from understudy.store.damage import DamageReader
 from understudy.store.log_chain import Chain, Link, read_chain
 from understudy.store.log_end import complaint, judge_beginning, judge_tail, read_range
 from understudy.store.records import HEADER, HEADER_BYTES, SegmentEnd
 from understudy.store.replay import Cursor, Stop, read_frame, replay
 from understudy.store.segment import HEADER_BLOCK_BYTES, read_header, seed_of, segment_name
+from understudy.store.settled_files import SettledFiles
 from understudy.store.snapshot import SnapshotHeader, SnapshotLoader, read_snapshot_header, snapshot_names
 from understudy.store.state import StoreState
 
@@ -45,13 +46,6 @@ READ_BYTES: Final = 4 * 1024 * 1024
 _READ_BYTES_MIN: Final = 4096
 #: How often the log may change under our eyes while one poll tries to read it.
 _ATTEMPTS: Final = 8
-#: How often a passive node reads what the active one has written.
-FOLLOW_POLL_MS: Final = 50
-#: ... and how seldom at most: the time doubles with each poll that finds nothing.
-FOLLOW_IDLE_POLL_MS: Final = 1_000
-#: Once it polls that seldom, so many looks in a row are ``Follower.quiet``, one request on a network file system, as
-#: long as it finds nothing. What only a whole poll finds is therefore found within ten seconds.
-FOLLOW_QUIET_LOOKS: Final = 9
 
 
 class Follower:
@@ -59,7 +53,7 @@ class Follower:
 
     def __init__(
         self,
-        disk: Disk,
+        disk: DiskReader,
         directory: str,
         *,
         node_id: NodeId | None = None,
@@ -82,7 +76,7 @@ class Follower:
         self._settled = False
         """No other process writes to the log now."""
         self._id_cache_size = id_cache_size
-        self._file: File | None = None
+        self._file: FileReader | None = None
         self.restarts = 0
         """How often it had to start over."""
         self.rejected: dict[str, JournalCorrupt] = {}
@@ -90,7 +84,9 @@ class Follower:
         self._left_behind: list[str] = []
         """What the directory held when segments had gone that were not read."""
         self._loader: SnapshotLoader | None = None
-        self._loader_file: File | None = None
+        self._loader_file: FileReader | None = None
+        self._files: SettledFiles | None = None
+        """What ``finish`` reads with."""
         self._reset()
 
     def _reset(self) -> None:
@@ -122,17 +118,21 @@ class Follower:
 
     def close(self) -> None:
         """Let go of the open file."""
-        file, self._file = self._file, None
+        self._close_segment()
         snapshot, self._loader_file = self._loader_file, None
         if snapshot is not None:
             # half of a snapshot is nothing: it is begun again
             self._loader = None
             self._chosen = False
             self.state = StoreState(self._id_cache_size)
-        for one in (file, snapshot):
-            if one is not None:
-                with suppress(StoreError):
-                    one.close()
+            with suppress(StoreError):
+                snapshot.close()
+
+    def _close_segment(self) -> None:
+        file, self._file = self._file, None
+        if file is not None:
+            with suppress(StoreError):
+                file.close()
 
     @property
     def position(self) -> tuple[int, int] | None:
@@ -170,6 +170,8 @@ class Follower:
             except FileNotFoundError:
                 # trimmed, or renamed into place, between listing and opening
                 self._names = []
+                if self._files is not None:
+                    self._files.forget()
             except JournalCorrupt as error:
                 error.hint = self.damage.hint()
                 raise
@@ -190,16 +192,36 @@ class Follower:
         except DiskFailed:
             return False
 
-    def finish(self) -> None:
+    def finish(self, disk: DiskReader | None = None) -> None:
         """Read to the end of the log and decide what its last bytes are. Only with the store's
         lock held: no other node may be writing.
+
+        Args:
+            disk: Reads the files, if it is not that of the follower.
 
         Raises:
             As ``poll``, and JournalCorrupt for damage near the end.
         """
+        own, files = self._disk, SettledFiles(disk or self._disk)
+        # what was opened before the lock was had may be cached
+        self._close_segment()
+        self._disk = self._files = files
+        self.damage.read_with(files)
         self._names = []
         self._settled = True
-        self.damage.blank.forget()
+        try:
+            self._check_names(files.list(self._directory))
+            self._finish()
+        finally:
+            self.close()
+            files.forget()
+            self._disk, self._files = own, None
+            self.damage.read_with(own)
+
+    def _check_names(self, names: list[str]) -> None:
+        """Called by ``finish`` with the names in the directory, before any file is opened."""
+
+    def _finish(self) -> None:
         if not self._confirm_position():
             self._restart()
         try:
@@ -507,7 +529,10 @@ class Follower:
 
     def _readable(self, link: Link, offset: int) -> int:
         """Bytes behind an offset in a segment of the newest epoch, if something begins there."""
-        file = self._disk.open(f"{self._directory}/{link.name}", read_only=True)
+        path = f"{self._directory}/{link.name}"
+        if self._settled and self.damage.blank.is_blank(path, offset):
+            return 0
+        file = self._disk.open(path, read_only=True)
         try:
             blank = not file.read(offset, HEADER_BYTES).strip(b"\0")
             return 0 if blank else max(file.size() - offset, 0)
@@ -538,31 +563,7 @@ class Follower:
         return at == read.offset - read.batch and last == read.sequence
 
 
-class FollowPace:
-    """When a passive node looks at its log again, and whether a quick look is enough."""
-
-    def __init__(self) -> None:
-        """Begins as if something had been found."""
-        self.delay_ms = FOLLOW_POLL_MS
-        """Time until the next look."""
-        self._quiet_looks = 0
-        """In a row."""
-
-    def needs_poll(self, follower: Follower | None) -> bool:
-        """Whether the log must be polled now; False: a quick look has shown that nothing was written."""
-        idle = self.delay_ms == FOLLOW_IDLE_POLL_MS and self._quiet_looks < FOLLOW_QUIET_LOOKS
-        if idle and follower is not None and follower.quiet():
-            self._quiet_looks += 1
-            return False
-        self._quiet_looks = 0
-        return True
-
-    def polled(self, applied_bytes: int) -> None:
-        """A poll has applied so many bytes."""
-        self.delay_ms = FOLLOW_POLL_MS if applied_bytes else min(2 * self.delay_ms, FOLLOW_IDLE_POLL_MS)
-
-
-def recover(disk: Disk, directory: str, *, node_id: NodeId | None = None, quarantine: bool = False) -> Follower:
+def recover(disk: DiskReader, directory: str, *, node_id: NodeId | None = None, quarantine: bool = False) -> Follower:
     """Cold recovery: a follower that has read the whole log and decided its end.
 
     Raises:

@@ -446,9 +446,9 @@ class Journal:
         """Whether the next segment could not be allocated, or a batch could not be written for want of room."""
         return self.spares.no_space or self._stalled_until_ms is not None
 
-    def retry(self) -> None:
-        """Ask again for the room that was missing; now and then."""
-        self.spares.retry()
+    def retry(self, *, at_once: bool = False) -> None:
+        """Ask again for the room that was missing; now and then, and at once when something was removed."""
+        self.spares.retry(at_once=at_once)
         if self._stalled_until_ms is not None:
             self.flush()
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from understudy.errors import JournalCorrupt, WrongNode
 from understudy.ids import NodeId, uuid_text
 from understudy.limits import RECORD_BYTES_MAX
-from understudy.ports import Disk, File
+from understudy.ports import DiskReader, FileReader
 from understudy.store.records import HEADER, HEADER_BYTES, EpochRecord, decode
 from understudy.store.replay import read_frame
 from understudy.store.segment import (
@@ -70,7 +70,7 @@ def highest_number(names: list[str]) -> int:
     return max((parsed[0] for parsed in map(parse_name, names) if parsed is not None), default=0)
 
 
-def read_chain(disk: Disk, directory: str, names: list[str], node_id: NodeId | None = None) -> Chain:
+def read_chain(disk: DiskReader, directory: str, names: list[str], node_id: NodeId | None = None) -> Chain:
     """The chain that these names of the directory make.
 
     Args:
@@ -115,7 +115,7 @@ def _check_node(header: SegmentHeader, path: str, node_id: NodeId | None) -> Non
         )
 
 
-def _read_epoch(file: File, path: str, header: SegmentHeader) -> EpochRecord:
+def _read_epoch(file: FileReader, path: str, header: SegmentHeader) -> EpochRecord:
     start = file.read(HEADER_BLOCK_BYTES, HEADER_BYTES)
     length = HEADER.unpack(start)[1] if len(start) == HEADER_BYTES else 0
     if length <= RECORD_BYTES_MAX:

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Sequence
 
 from understudy.errors import JournalCorrupt
-from understudy.ports import Disk
+from understudy.ports import DiskReader
 from understudy.store.log_chain import Chain, Link
 from understudy.store.replay import Cursor, Stop, find_later_record
 from understudy.store.segment import HEADER_BLOCK_BYTES, read_header, seed_of, segment_name
@@ -22,7 +22,7 @@ Torn = tuple[str, int, int]
 
 
 def judge_tail(
-    disk: Disk,
+    disk: DiskReader,
     directory: str,
     cursor: Cursor,
     stop: Stop | None,
@@ -113,7 +113,7 @@ def complaint(cursor: Cursor) -> str:
     return f"record {cursor.sequence + 1} is damaged or missing" if cursor.sequence else "the first record is damaged"
 
 
-def read_range(disk: Disk, path: str, offset: int, length: int | None = None) -> bytes:
+def read_range(disk: DiskReader, path: str, offset: int, length: int | None = None) -> bytes:
     """Part of a file; without a length all from the offset on.
 
     Raises:
@@ -127,7 +127,7 @@ def read_range(disk: Disk, path: str, offset: int, length: int | None = None) ->
         file.close()
 
 
-def _judge_open_segment(disk: Disk, cursor: Cursor, is_blank: Callable[[str, int], bool]) -> Torn | None:
+def _judge_open_segment(disk: DiskReader, cursor: Cursor, is_blank: Callable[[str, int], bool]) -> Torn | None:
     file = disk.open(cursor.path, read_only=True)
     try:
         allocated_bytes = read_header(file, cursor.number, cursor.epoch).allocated_bytes

@@ -26,7 +26,7 @@ from understudy.kernel import acknowledge_record, crc32
 from understudy.limits import DUPLICATE_ID_BYTES_MAX, RECORD_BYTES_MAX
 from understudy.message import Message
 from understudy.ports import Clock, Disk, LogWriter
-from understudy.store.activation import begin_epoch
+from understudy.store.activation import begin_epoch, tidy
 from understudy.store.consolidator import Consolidator
 from understudy.store.disk_usage import DiskUsage
 from understudy.store.follower import Follower
@@ -35,7 +35,7 @@ from understudy.store.journal import Journal
 from understudy.store.large_messages import LargeMessages
 from understudy.store.message_run import append_run
 from understudy.store.operation_context import OperationContext
-from understudy.store.quarantine import Quarantine
+from understudy.store.quarantine import DIRECTORY_NAME, Quarantine
 from understudy.store.read_back import ReadBack
 from understudy.store.records import (
     ACKNOWLEDGE_HEADER_BYTES,
@@ -91,6 +91,7 @@ class MessageStore:
         settings: StoreSettings,
         large: LargeMessages,
         on_failure: Callable[[BaseException], None],
+        names: Sequence[str],
     ) -> None:
         """Goes on where an activation stopped; use ``activate``.
 
@@ -108,6 +109,7 @@ class MessageStore:
             settings: See there.
             large: The bodies of large messages.
             on_failure: Told once, when the store has failed for good.
+            names: What the directory held before the epoch began.
         """
         assert state.node_id is not None
         self.context = context
@@ -115,7 +117,7 @@ class MessageStore:
         self.node_id: NodeId = state.node_id
         self.epoch = state.epoch
         self.large = large
-        self.quarantine = Quarantine(disk, directory, housekeeper)
+        self.quarantine = Quarantine(disk, directory, housekeeper, made=DIRECTORY_NAME in names)
         large.begin(context, state.epoch, self.quarantine.with_files(state.large_files()))
         self._disk = disk
         self._directory = directory
@@ -212,25 +214,35 @@ class MessageStore:
             StoreError: see ``activation.begin_epoch``.
         """
         settings = settings or StoreSettings()
-        epoch = begin_epoch(follower, disk, directory, clock, node_id, settings.segment_bytes)
-        store = cls(
-            disk=disk,
-            directory=directory,
-            writer=writer,
-            housekeeper=housekeeper or writer,
-            clock=clock,
-            state=epoch.state,
-            context=OperationContext(epoch.state.sequence),
-            file=epoch.file,
-            position=epoch.position,
-            number=epoch.number,
-            settings=settings,
-            large=large or LargeMessages(disk, f"{directory}/large", writer, clock),
-            on_failure=on_failure,
-        )
-        store.quarantine.begin(epoch.state.segments, epoch.set_aside)
-        store.check_disk()
+        housekeeper = housekeeper or writer
+        with disk.within(directory) as here:
+            epoch = begin_epoch(follower, here, directory, clock, node_id, settings.segment_bytes)
+            store = cls(
+                disk=disk,
+                directory=directory,
+                writer=writer,
+                housekeeper=housekeeper,
+                clock=clock,
+                state=epoch.state,
+                context=OperationContext(epoch.state.sequence),
+                file=epoch.file,
+                position=epoch.position,
+                number=epoch.number,
+                settings=settings,
+                large=large or LargeMessages(disk, f"{directory}/large", writer, clock),
+                on_failure=on_failure,
+                names=epoch.names,
+            )
+            # before anything else is removed: it may be a segment that is cut there
+            housekeeper.run(lambda: tidy(disk, directory, epoch), lambda error: store._room_was_made())
+            store._consolidator.begin(here, epoch.names)
+            store.quarantine.begin(epoch.state.segments, epoch.set_aside)
+            store.check_disk(here)
         return store
+
+    def _room_was_made(self) -> None:
+        """Also where the disk is full: what earlier activations left has been removed."""
+        self._journal.retry(at_once=True)
 
     # --- ids and positions ----------------------------------------------------------------------
 
@@ -440,7 +452,7 @@ class MessageStore:
         if len(duplicate_id) > DUPLICATE_ID_BYTES_MAX:
             raise LimitExceeded(f"duplicate id of {len(duplicate_id)} bytes, limit {DUPLICATE_ID_BYTES_MAX}")
         needed_bytes = length + self.settings.segment_bytes
-        if length > self.settings.segment_bytes // 2 and self._disk.free_bytes(self._directory) < needed_bytes:
+        if length > self.settings.segment_bytes // 2 and self._disk.space(self._directory).free_bytes < needed_bytes:
             # a record of its own segment must not use up the reserve and then wait for room
             raise DiskFull(f"{self._directory}: no room for a record of {length} bytes")
 
@@ -499,14 +511,17 @@ class MessageStore:
         """Of the log's file system, when it was last looked at (disk-scan-period)."""
         return self._usage.used_percent
 
-    def check_disk(self) -> None:
+    def check_disk(self, disk: Disk | None = None) -> None:
         """Compare the disks with ``max-disk-usage`` and ``min-disk-free``, and end a log that has become quiet
         with a mark; every few seconds (disk-scan-period).
+
+        Args:
+            disk: Is asked, if it is not that of the store.
 
         Raises:
             DiskFailed: a disk cannot be asked.
         """
-        self._usage.look()
+        self._usage.look(disk)
         self._journal.retry()
         self.large.flush()
         self._journal.prune_retention()

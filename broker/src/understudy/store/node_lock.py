@@ -129,8 +129,9 @@ class NodeLock:
 
     def touch(self) -> None:
         """Make any other node that believes it owns the store find out (artemis-ha s. 2.3, 2.6)."""
-        self._disk.touch(self._path)
-        self._written_ns = self._disk.modified_ns(self._path)
+        with self._disk.within(self._directory) as here:
+            here.touch(self._path)
+            self._written_ns = here.modified_ns(self._path)
 
     # --- locks --------------------------------------------------------------------------------------
 

@@ -38,6 +38,8 @@ _OPEN_FILES_MAX: Final = 64
 #: Files of earlier activations removed at a time, and the pause between, so that no client waits.
 _REMOVED_AT_ONCE: Final = 4
 REMOVE_PAUSE_MS: Final = 20
+#: How long after the activation they are looked for.
+REMOVE_AFTER_MS: Final = 1_000
 #: Smallest and largest page file.
 _FILE_BYTES_MIN: Final = 64 * 1024
 _FILE_BYTES_MAX: Final = 1024**3
@@ -105,11 +107,15 @@ class Pages:
         return [f"{self._directory}/{name}" for name in names if name.startswith("page-") and name < mine]
 
     def remove_leftovers(self, later: Callable[[int, Callable[[], None]], object]) -> None:
-        """Remove them, a few at a time; ``later`` calls after so many milliseconds."""
-        paths = self.leftovers()
-        if paths:
-            log.info("page files of earlier activations are removed", extra={"count": len(paths)})
-            self._remove_some(paths, later)
+        """Remove them a few at a time, once the first clients are served; ``later`` calls after some milliseconds."""
+
+        def begin() -> None:
+            paths = self.leftovers()
+            if paths:
+                log.info("page files of earlier activations are removed", extra={"count": len(paths)})
+                self._remove_some(paths, later)
+
+        later(REMOVE_AFTER_MS, begin)
 
     def _remove_some(self, paths: list[str], later: Callable[[int, Callable[[], None]], object]) -> None:
         for path in paths[:_REMOVED_AT_ONCE]:

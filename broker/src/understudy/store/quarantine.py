@@ -26,7 +26,7 @@ from typing import Any, Final
 
 from understudy.errors import DiskFailed, LimitExceeded, StoreError
 from understudy.limits import QUARANTINE_BYTES_MAX, QUARANTINE_ENTRIES_MAX
-from understudy.ports import Disk, LogWriter
+from understudy.ports import Disk, DiskReader, LogWriter
 
 log = logging.getLogger(__name__)
 
@@ -115,7 +115,7 @@ def quarantine_path(directory: str) -> str:
     return f"{directory}/{DIRECTORY_NAME}"
 
 
-def entry_names(disk: Disk, directory: str) -> list[str]:
+def entry_names(disk: DiskReader, directory: str) -> list[str]:
     """File names of the entries of a store, sorted; empty if nothing was ever set aside.
 
     Args:
@@ -125,7 +125,7 @@ def entry_names(disk: Disk, directory: str) -> list[str]:
     return [name for name in disk.list(quarantine_path(directory)) if _NAME.fullmatch(name)]
 
 
-def read_entries(disk: Disk, directory: str, names: Sequence[str] | None = None) -> list[Kept]:
+def read_entries(disk: DiskReader, directory: str, names: Sequence[str] | None = None) -> list[Kept]:
     """The entries of a store, dropped ones included. A file that is no entry is skipped with a warning.
 
     Args:
@@ -155,7 +155,7 @@ def read_entries(disk: Disk, directory: str, names: Sequence[str] | None = None)
     return found
 
 
-def read_known_damage(disk: Disk, directory: str) -> KnownDamage:
+def read_known_damage(disk: DiskReader, directory: str) -> KnownDamage:
     """The extents that the entries of a store name; raises DiskFailed."""
     return KnownDamage(kept.entry for kept in read_entries(disk, directory))
 
@@ -223,13 +223,14 @@ class _Waiting:
 class Quarantine:
     """The quarantine of an active node."""
 
-    def __init__(self, disk: Disk, directory: str, writer: LogWriter) -> None:
+    def __init__(self, disk: Disk, directory: str, writer: LogWriter, *, made: bool = True) -> None:
         """Reads the entries that are there.
 
         Args:
             disk: Where the store is.
             directory: Absolute path of the journal.
             writer: Writes entries away from the loop; its owner closes it.
+            made: Whether the directory of the quarantine may exist; False saves a look.
 
         Raises:
             DiskFailed: the entries cannot be read.
@@ -237,7 +238,8 @@ class Quarantine:
         self._disk = disk
         self._directory = directory
         self._writer = writer
-        self._kept = {kept.entry.entry_id: kept for kept in read_entries(disk, directory)}
+        found = read_entries(disk, directory) if made else []
+        self._kept = {kept.entry.entry_id: kept for kept in found}
         self.known = KnownDamage(kept.entry for kept in self._kept.values())
         self.damage_met: Callable[[int, int], None] = lambda number, offset: None
         """Called with the segment number and offset of a damaged record that the consolidator met. Routing puts a

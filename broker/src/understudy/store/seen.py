@@ -26,7 +26,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from understudy.errors import StoreBehind, StoreError, WrongStore
-from understudy.ports import Disk
+from understudy.ports import Disk, DiskReader
 from understudy.store.follower import Follower
 from understudy.store.log_chain import newest_epoch
 
@@ -167,7 +167,7 @@ class WatchedFollower(Follower):
 
     def __init__(
         self,
-        disk: Disk,
+        disk: DiskReader,
         directory: str,
         seen: SeenPosition,
         *,
@@ -198,14 +198,17 @@ class WatchedFollower(Follower):
             self._note_read()
         return applied
 
-    def finish(self) -> None:
+    def finish(self, disk: DiskReader | None = None) -> None:
         """As ``Follower.finish``.
 
         Raises:
-            StoreBehind: the log ends before the position that was seen.
+            StoreBehind: the log ends before the position that was seen, or its newest segments are missing.
         """
-        super().finish()
+        super().finish(disk)
         self._seen.check(position_of(self))
+
+    def _check_names(self, names: list[str]) -> None:
+        self._seen.check_epoch(names, self._directory)
 
     def _note_read(self) -> None:
         cursor, node_id = self._cursor, self.chain.node_id

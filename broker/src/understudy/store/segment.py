@@ -22,7 +22,7 @@ from typing import Final
 from understudy.errors import DiskFailed, DiskFull, JournalCorrupt, LockLost, StoreError, StoreVersionUnsupported
 from understudy.ids import NodeId, uuid_bytes, uuid_text
 from understudy.kernel import crc32, digest_records
-from understudy.ports import Disk, File
+from understudy.ports import Disk, File, FileReader
 from understudy.store.records import (
     FORMAT_VERSION,
     HEADER,
@@ -119,7 +119,7 @@ def decode_header(block: bytes, path: str) -> SegmentHeader:
     return SegmentHeader(NodeId(uuid_text(node_id)), epoch, number, created_ms, allocated, bool(flags & FIRST_OF_EPOCH))
 
 
-def read_header(file: File, number: int, epoch: int) -> SegmentHeader:
+def read_header(file: FileReader, number: int, epoch: int) -> SegmentHeader:
     """The header of an open segment, which must be the one its name says.
 
     Raises:
@@ -146,7 +146,7 @@ def frame(kind: RecordType, flags: int, sequence: int, batch: int, seed: int, *p
     return (crc.to_bytes(4, "little") + rest, *parts)
 
 
-def read_seal(file: File, header: SegmentHeader) -> tuple[int, SealRecord] | None:
+def read_seal(file: FileReader, header: SegmentHeader) -> tuple[int, SealRecord] | None:
     """Offset and content of the seal at the end of the file; None if there is no valid one."""
     size = file.size()
     if size < HEADER_BLOCK_BYTES + SEAL_TRAILER.size:
@@ -195,8 +195,8 @@ class SegmentFile:
     def read(self, offset: int, length: int) -> bytes:
         return self._file.read(offset, length)
 
-    def data_from(self, offset: int) -> int | None:
-        return self._file.data_from(offset)
+    def data_ranges(self, offset: int) -> list[tuple[int, int]]:
+        return self._file.data_ranges(offset)
 
     def write(self, offset: int, buffers: Sequence[bytes]) -> None:
         """Append; one buffer, because one large crc and one large write release the interpreter. After DiskFull the
@@ -307,8 +307,8 @@ class UnsyncedFile:
     def read(self, offset: int, length: int) -> bytes:
         return self._file.read(offset, length)
 
-    def data_from(self, offset: int) -> int | None:
-        return self._file.data_from(offset)
+    def data_ranges(self, offset: int) -> list[tuple[int, int]]:
+        return self._file.data_ranges(offset)
 
     def write(self, offset: int, buffers: Sequence[bytes]) -> None:
         self._file.write(offset, buffers)

@@ -21,7 +21,7 @@ from understudy.errors import JournalCorrupt, StoreVersionUnsupported
 from understudy.ids import NodeId, uuid_bytes, uuid_text
 from understudy.kernel import crc32, plain_references
 from understudy.limits import RECORD_BYTES_MAX
-from understudy.ports import File
+from understudy.ports import FileReader
 from understudy.store.columns import Rows
 from understudy.store.records import (
     FORMAT_VERSION,
@@ -160,7 +160,7 @@ def encode_snapshot_header(header: SnapshotHeader) -> bytes:
     return bytes(block)
 
 
-def read_snapshot_header(file: File, name: str) -> SnapshotHeader:
+def read_snapshot_header(file: FileReader, name: str) -> SnapshotHeader:
     """The header of an open snapshot, which must be the one its name says.
 
     Raises:
@@ -444,7 +444,7 @@ def _apply_transaction(state: StoreState, payload: bytes) -> None:
         at += length
 
 
-def read_end(file: File, header: SnapshotHeader) -> SnapshotEnd:
+def read_end(file: FileReader, header: SnapshotHeader) -> SnapshotEnd:
     """The last record of an open snapshot, without reading the rest.
 
     Raises:
@@ -462,7 +462,7 @@ def read_end(file: File, header: SnapshotHeader) -> SnapshotEnd:
 class SnapshotLoader:
     """Reads one snapshot into a fresh state, some bytes at a time."""
 
-    def __init__(self, file: File, header: SnapshotHeader, state: StoreState) -> None:
+    def __init__(self, file: FileReader, header: SnapshotHeader, state: StoreState) -> None:
         """
         Args:
             file: Open; closed by the caller.
@@ -499,7 +499,7 @@ class SnapshotLoader:
         state.base = (header.epoch, end.needs)
 
 
-def read_snapshot(file: File, name: str) -> tuple[SnapshotHeader, StoreState]:
+def read_snapshot(file: FileReader, name: str) -> tuple[SnapshotHeader, StoreState]:
     """A whole snapshot.
 
     Raises:
@@ -513,7 +513,7 @@ def read_snapshot(file: File, name: str) -> tuple[SnapshotHeader, StoreState]:
     return header, state
 
 
-def check_snapshot(file: File, name: str) -> SnapshotEnd:
+def check_snapshot(file: FileReader, name: str) -> SnapshotEnd:
     """Read a whole snapshot for what is wrong with it; its last record. Raises as ``read_snapshot``."""
     header = read_snapshot_header(file, name)
     loader = SnapshotLoader(file, header, StoreState())

@@ -132,9 +132,9 @@ class SpareSegments:
         self._add((self._spares[-1] if self._spares else segment).number + 1)
         return segment
 
-    def retry(self) -> None:
-        """Ask for the next segment again if the disk was full and a second has passed."""
-        if self.no_space and not self._stopped and self._clock.monotonic_ms() >= self._retry_at_ms:
+    def retry(self, *, at_once: bool = False) -> None:
+        """Ask for the next segment again if the disk was full and a second has passed, or ``at_once``."""
+        if self.no_space and not self._stopped and (at_once or self._clock.monotonic_ms() >= self._retry_at_ms):
             self.prepare_next()
 
     def prepare_next(self) -> None:

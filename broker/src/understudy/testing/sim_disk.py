@@ -21,11 +21,12 @@ import posixpath
 import random
 from collections import deque
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from typing import Final
 
 from understudy.errors import BrokerError, DiskFailed, DiskFull
-from understudy.ports import Disk, File, Timer, Timers
+from understudy.ports import Disk, File, Space, Timer, Timers
 
 #: What a medium writes as a whole or not at all.
 SECTOR_BYTES: Final = 512
@@ -384,13 +385,18 @@ class SimFile:
         self._check()
         return bytes(self._inode.visible[offset : offset + length])
 
-    def data_from(self, offset: int) -> int | None:
+    def data_ranges(self, offset: int) -> list[tuple[int, int]]:
         self._check()
-        behind = self._inode.visible[offset:]
-        blank_bytes = len(behind) - len(behind.lstrip(b"\0"))
-        if blank_bytes == len(behind):
-            return None
-        return max(offset, (offset + blank_bytes) // SECTOR_BYTES * SECTOR_BYTES)
+        content, ranges = self._inode.visible, list[tuple[int, int]]()
+        for begin in range(offset // SECTOR_BYTES * SECTOR_BYTES, len(content), SECTOR_BYTES):
+            end = min(begin + SECTOR_BYTES, len(content))
+            if not any(content[max(begin, offset) : end]):
+                continue
+            if ranges and ranges[-1][1] == begin:
+                ranges[-1] = (ranges[-1][0], end)
+            else:
+                ranges.append((max(begin, offset), end))
+        return ranges
 
     def write(self, offset: int, buffers: Sequence[bytes]) -> None:
         self._operate("write")
@@ -470,13 +476,12 @@ class SimDisk:
         self._operate("sync-directory")
         self.volume.sync_names(path.rstrip("/"))
 
-    def free_bytes(self, path: str) -> int:
-        self._check()
-        return max(self.volume.capacity_bytes - self.volume.used_bytes(), 0)
+    def within(self, directory: str) -> AbstractContextManager[Disk]:
+        return nullcontext(self)
 
-    def total_bytes(self, path: str) -> int:
+    def space(self, path: str) -> Space:
         self._check()
-        return self.volume.capacity_bytes
+        return Space(max(self.volume.capacity_bytes - self.volume.used_bytes(), 0), self.volume.capacity_bytes)
 
     def modified_ns(self, path: str) -> int:
         self._check()

@@ -11,10 +11,11 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Final, TypeVar
 
-from understudy.ports import Disk, File, FileLock, LogWriter, Timer, Timers
+from understudy.ports import Disk, File, FileLock, LogWriter, Space, Timer, Timers
 from understudy.runtime.environment import Environment
 from understudy.runtime.journal_writer import Soon
 from understudy.store.follower import recover
@@ -112,11 +113,11 @@ class ProcessDisk:
     def sync_directory(self, path: str) -> None:
         self.change(f"sync-directory {path}", lambda: self._inner.sync_directory(path))
 
-    def free_bytes(self, path: str) -> int:
-        return self.look().free_bytes(path)
+    def within(self, directory: str) -> AbstractContextManager[Disk]:
+        return nullcontext(self)
 
-    def total_bytes(self, path: str) -> int:
-        return self.look().total_bytes(path)
+    def space(self, path: str) -> Space:
+        return self.look().space(path)
 
     def modified_ns(self, path: str) -> int:
         return self.look().modified_ns(path)
@@ -143,9 +144,9 @@ class ProcessFile:
         self._disk.look()
         return self._inner.read(offset, length)
 
-    def data_from(self, offset: int) -> int | None:
+    def data_ranges(self, offset: int) -> list[tuple[int, int]]:
         self._disk.look()
-        return self._inner.data_from(offset)
+        return self._inner.data_ranges(offset)
 
     def write(self, offset: int, buffers: Sequence[bytes]) -> None:
         length = sum(map(len, buffers))

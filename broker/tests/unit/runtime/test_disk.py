@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import errno
 import os
+from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -14,13 +16,17 @@ from understudy.runtime.disk import RealDisk
 from understudy.testing.sim_disk import SimVolume
 
 
-@pytest.fixture(params=["real", "simulated"])
-def place(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[Disk, str]:
-    if request.param == "real":
-        return RealDisk(), str(tmp_path)
-    disk = SimVolume().disk("a")
-    disk.make_directory("/t")
-    return disk, "/t"
+@pytest.fixture(params=["real", "simulated", "real-within", "simulated-within", "real-within-another"])
+def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tuple[Disk, str]]:
+    kind, _, within = request.param.partition("-")
+    disk: Disk = RealDisk() if kind == "real" else SimVolume().disk("a")
+    root = str(tmp_path) if kind == "real" else "/t"
+    disk.make_directory(root)
+    if within:
+        with disk.within(root if within == "within" else str(tmp_path.parent)) as here:
+            yield here, root
+    else:
+        yield disk, root
 
 
 def test_conformance(place: tuple[Disk, str]) -> None:
@@ -43,11 +49,13 @@ def test_conformance(place: tuple[Disk, str]) -> None:
     file.write(20_000, (b"end",))
     file.allocate(100)
     assert file.read(4, 6) == b"\0abcd\0"
-    assert file.data_from(0) == 0
-    assert 9 <= (file.data_from(9) or 0) <= 20_000
-    assert file.data_from(20_001) == 20_001
-    assert file.data_from(20_003) is None
-    assert file.data_from(30_000) is None
+    for offset, written in ((0, (5, 9, 20_000)), (9, (20_000,)), (20_001, (20_002,))):
+        ranges = file.data_ranges(offset)
+        assert all(offset <= begin < end <= 20_480 for begin, end in ranges)
+        assert all(before[1] < after[0] for before, after in pairwise(ranges))
+        assert all(any(begin <= each < end for begin, end in ranges) for each in written)
+    assert file.data_ranges(20_003) == []
+    assert file.data_ranges(30_000) == []
     assert file.size() == 20_003
     file.truncate(7)
     assert file.read(0, 100) == b"\0\0\0\0\0ab"
@@ -66,7 +74,58 @@ def test_conformance(place: tuple[Disk, str]) -> None:
     disk.remove(f"{root}/g")
     with pytest.raises(FileNotFoundError):
         disk.remove(f"{root}/g")
-    assert 0 < disk.free_bytes(root) <= disk.total_bytes(root)
+    space = disk.space(root)
+    assert 0 < space.free_bytes <= space.total_bytes
+
+
+def test_within_a_directory_its_path_is_looked_up_once(tmp_path: Path) -> None:
+    directory = tmp_path / "d"
+    directory.mkdir()
+    with RealDisk().within(str(directory)) as here:
+        directory.rename(tmp_path / "moved")
+        directory.mkdir()
+        here.open(f"{directory}/f", create=True).close()
+        here.rename(f"{directory}/f", f"{directory}/g")
+        here.sync_directory(str(directory))
+        here.touch(f"{directory}/g")
+        assert here.modified_ns(f"{directory}/g")
+        assert here.exists(f"{directory}/g")
+        assert here.space(str(directory)).total_bytes > 0
+        assert here.list(str(directory)) == ["g"]
+        # by its path
+        assert here.list(str(tmp_path)) == ["d", "moved"]
+        here.rename(f"{directory}/g", f"{tmp_path}/out")
+        assert here.list(str(directory)) == []
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["d", "moved", "out"]
+
+
+def test_within_a_directory_no_descriptor_is_left(tmp_path: Path) -> None:
+    before = os.listdir("/proc/self/fd")
+    with pytest.raises(KeyError), RealDisk().within(str(tmp_path)):
+        raise KeyError
+    assert os.listdir("/proc/self/fd") == before
+
+
+def test_within_a_directory_that_is_not_there_paths_are_looked_up(tmp_path: Path) -> None:
+    directory = f"{tmp_path}/d"
+    with RealDisk().within(directory) as here:
+        assert here.list(directory) == []
+        here.make_directory(directory)
+        here.open(f"{directory}/f", create=True).close()
+        assert here.list(directory) == ["f"]
+    (tmp_path / "file").write_bytes(b"")
+    with pytest.raises(DiskFailed, match="file"), RealDisk().within(f"{tmp_path}/file"):
+        pass
+
+
+def test_within_a_directory_only_regular_files_are_opened(tmp_path: Path) -> None:
+    (tmp_path / "link").symlink_to(tmp_path / "f")
+    (tmp_path / "f").write_bytes(b"x")
+    os.mkfifo(tmp_path / "pipe")
+    with RealDisk().within(str(tmp_path)) as here:
+        for name in ("link", "pipe"):
+            with pytest.raises(DiskFailed, match=name):
+                here.open(f"{tmp_path}/{name}")
 
 
 def test_read_only_handles_refuse_writes(place: tuple[Disk, str]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import subprocess
 import sys
@@ -95,6 +96,24 @@ def test_a_taken_lock_is_asked_for_with_one_descriptor_and_a_replaced_file_is_fo
     assert not held.verify()
     held.release()
     waiting.release()
+
+
+def test_a_lock_that_is_free_is_asked_for_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A take-over waits for each request."""
+    asked: list[int] = []
+    asking = fcntl.fcntl
+
+    def count(descriptor: int, command: int, argument: bytes) -> object:
+        asked.append(command)
+        return asking(descriptor, command, argument)
+
+    monkeypatch.setattr(fcntl, "fcntl", count)
+    lock = RealFileLock(str(tmp_path / "lock"))
+    assert lock.try_acquire()
+    assert len(asked) == 1
+    assert lock.verify()
+    assert len(asked) == 2
+    lock.release()
 
 
 def test_the_lock_is_had_by_the_first_try_after_it_is_free(tmp_path: Path) -> None:

@@ -9,11 +9,12 @@ from tests.support.store import DIRECTORY, NODE_ID, Crashed, Rig
 
 from understudy.errors import DiskFailed, DiskFull, LockLost
 from understudy.ports import File
-from understudy.store.activation import begin_epoch
+from understudy.store.activation import begin_epoch, tidy
 from understudy.store.follower import Follower, recover
 from understudy.store.inspect import read_log
 from understudy.store.records import EpochRecord
 from understudy.store.segment import parse_name, segment_name
+from understudy.store.settings import StoreSettings
 from understudy.testing.sim_disk import SimDisk
 
 
@@ -42,7 +43,8 @@ def test_every_activation_is_an_epoch_that_states_the_ends() -> None:
     assert [(end.epoch) for end in epochs[-1].ends] == [1, 2]
 
 
-def test_crash_at_every_step_of_an_activation() -> None:
+def test_crash_at_every_step_of_an_activation_and_of_what_it_tidies() -> None:
+    tidied = 0
     for step in range(1, 25):
         for seed in range(6):
             rig = Rig(random.Random(seed))
@@ -54,6 +56,8 @@ def test_crash_at_every_step_of_an_activation() -> None:
             rig.crash_at(step)
             try:
                 rig.activate("b")
+                tidied += 1
+                rig.settle()
             except Crashed:
                 rig.owner = "b"
             rig.die(power_loss=seed > 2)
@@ -63,7 +67,23 @@ def test_crash_at_every_step_of_an_activation() -> None:
             store = rig.activate("c")
             assert store.epoch > after.epoch
             assert store.state.queues == before.queues
+            rig.settle()
+            assert_tidy(rig)
             rig.die(power_loss=False)
+    assert tidied > 40, "most crashes must be while the node tidies up"
+
+
+def assert_tidy(rig: Rig) -> None:
+    """Of older epochs there is nothing but the log."""
+    store = rig.store
+    assert store is not None
+    ends = {segment_name(number, use.epoch): use.end for number, use in store.state.segments.items()}
+    for path in rig.segments():
+        name = path.rsplit("/", 1)[1]
+        parsed = parse_name(name)
+        assert parsed is not None
+        if parsed[1] < store.epoch:
+            assert len(rig.volume.content(path)) == ends[name], path
 
 
 def test_unused_segments_of_older_epochs_are_removed_and_the_rest_is_cut() -> None:
@@ -79,6 +99,54 @@ def test_unused_segments_of_older_epochs_are_removed_and_the_rest_is_cut() -> No
     assert [parse_name(name) for name in names] == [(1, 1, True), (10, 2, True), (11, 2, True)]
     assert len(rig.volume.content(rig.segments()[0])) == 4096 + 64
     assert store.epoch == 2
+
+
+def test_a_node_that_was_overtaken_tidies_nothing() -> None:
+    """Its files may be part of the log that the other node has begun."""
+    rig = Rig(random.Random(1))
+    rig.activate("a")
+    rig.queue()
+    rig.settle()
+    rig.die(power_loss=False)
+    disk = rig.disk("b")
+    late = begin_epoch(rig.follower("b"), disk, DIRECTORY, rig.time, NODE_ID, 65536)
+    begin_epoch(rig.follower("c"), rig.disk("c"), DIRECTORY, rig.time, NODE_ID, 65536)
+    before = {path: rig.volume.content(path) for path in rig.volume.paths()}
+    tidy(disk, DIRECTORY, late)
+    assert {path: rig.volume.content(path) for path in rig.volume.paths()} == before
+
+
+def test_what_cannot_be_tidied_stops_nothing(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> None:
+    rig = Rig(random.Random(1))
+    rig.activate("a")
+    rig.queue()
+    rig.settle()
+    rig.die(power_loss=False)
+    epoch = begin_epoch(rig.follower("b"), rig.disk("b"), DIRECTORY, rig.time, NODE_ID, 65536)
+
+    def refused(self: SimDisk, directory: str) -> list[str]:
+        raise DiskFailed(f"cannot list {directory}: Input/output error")
+
+    monkeypatch.setattr(SimDisk, "list", refused)
+    tidy(rig.disk("b"), DIRECTORY, epoch)
+    assert "Input/output error" in str([record.__dict__.get("error") for record in caplog.records])
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_room_that_was_tidied_up_is_used_at_once(seed: int) -> None:
+    """On a disk with room for one segment: that of the epoch; the prepared one needs the room of the old one."""
+    rig = Rig(random.Random(seed))
+    rig.activate("a")
+    rig.queue()
+    rig.settle()
+    rig.die(power_loss=False)
+    rig.settings = StoreSettings(65536, disk_usage_percent_max=-1)
+    rig.volume.capacity_bytes = rig.volume.used_bytes() + 65536 + 5000
+    store = rig.activate("b")
+    for _ in range(10):
+        store.flush()
+        rig.time.advance(10)
+    assert not store.full, store.full_reason
 
 
 def test_a_takeover_opens_as_few_files_of_a_long_log_as_of_a_short_one(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import random
 from pathlib import Path
 
 import pytest
 from tests.support.store import Rig
 
-from understudy.runtime.disk import RealDisk, RealFile
+from understudy.runtime.disk import RealDisk
 from understudy.store.blank_tail import BlankTails
 from understudy.testing.sim_disk import SimFile
 
@@ -55,9 +57,40 @@ def test_written_zeros_are_blank(path: str) -> None:
 
 
 def test_a_file_system_that_knows_nothing_is_read(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(RealFile, "data_from", lambda self, offset: offset)
+    def cannot_tell(descriptor: int, offset: int, whence: int) -> int:
+        raise OSError(errno.EINVAL, "Invalid argument")
+
+    monkeypatch.setattr(os, "lseek", cannot_tell)
     assert is_blank(path, 100)
     assert not is_blank(path, 99)
+    assert is_blank(path, 9 * MIB)
+
+
+def test_a_file_of_many_parts_is_read_to_its_end(tmp_path: Path) -> None:
+    place = str(tmp_path / "scattered")
+    file = RealDisk().open(place, create=True)
+    file.allocate(8 * MIB)
+    for at in range(0, 8 * MIB, 64 * 1024):
+        file.write(at, (bytes(4096),))
+    assert is_blank(place, 0)
+    file.write(8 * MIB - 1, (b"x",))
+    file.close()
+    assert not is_blank(place, 0)
+
+
+def test_what_was_reserved_is_not_read(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where it is in the cache because the beginning of the block before it was read."""
+    sizes: list[int] = []
+    reading = os.pread
+
+    def read(descriptor: int, length: int, offset: int) -> bytes:
+        data = reading(descriptor, length, offset)
+        sizes.append(len(data))
+        return data
+
+    monkeypatch.setattr(os, "pread", read)
+    assert is_blank(path, 100)
+    assert sum(sizes) <= MIB // 4
 
 
 def test_each_place_is_looked_at_once(path: str) -> None:

@@ -356,6 +356,7 @@ def test_what_the_disk_refuses_for_a_snapshot_ends_the_broker(when: str) -> None
     rig.die(power_loss=False)
     rig.volume.before_operation = lambda operation: None
     rig.activate("b")
+    rig.settle()
     assert not [name for name in names(rig) if name.endswith(".snap.new")]
 
 

@@ -6,7 +6,7 @@ from typing import cast
 
 import pytest
 
-from understudy.ports import Disk
+from understudy.ports import Disk, Space
 from understudy.store.disk_usage import DiskUsage
 
 
@@ -16,11 +16,8 @@ class Disks:
     def __init__(self, **free_bytes: int) -> None:
         self.free = {f"/{name}": count for name, count in free_bytes.items()}
 
-    def free_bytes(self, path: str) -> int:
-        return self.free[path]
-
-    def total_bytes(self, path: str) -> int:
-        return 1000
+    def space(self, path: str) -> Space:
+        return Space(self.free[path], 1000)
 
 
 def problem(disks: Disks, percent_max: int = -1, free_bytes_min: int = -1) -> str:
@@ -44,8 +41,7 @@ def test_at_the_limit_or_without_one_there_is_none(percent_max: int) -> None:
 def test_each_directory_is_asked_once() -> None:
     disks = Disks(journal=500, paging=500, large=500)
     asked: list[str] = []
-    free_bytes, total_bytes = disks.free_bytes, disks.total_bytes
-    disks.free_bytes = lambda path: asked.append(f"free {path}") or free_bytes(path)  # type: ignore[method-assign,func-returns-value]
-    disks.total_bytes = lambda path: asked.append(f"total {path}") or total_bytes(path)  # type: ignore[method-assign,func-returns-value]
+    space = disks.space
+    disks.space = lambda path: asked.append(path) or space(path)  # type: ignore[method-assign,func-returns-value]
     assert problem(disks, 90, 100) == ""
-    assert len(asked) == len(set(asked)) == 6
+    assert sorted(asked) == ["/journal", "/large", "/paging"]

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import cast
 
-from understudy.store.follower import FOLLOW_IDLE_POLL_MS, FOLLOW_POLL_MS, FOLLOW_QUIET_LOOKS, Follower, FollowPace
+from understudy.store.follow_pace import FOLLOW_IDLE_POLL_MS, FOLLOW_POLL_MS, FOLLOW_QUIET_LOOKS, FollowPace
+from understudy.store.follower import Follower
 
 
 class Log:

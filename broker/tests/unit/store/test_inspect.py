@@ -15,7 +15,7 @@ from understudy.store.setting_record import SettingKind, SettingRecord
 
 @pytest.fixture
 def rig() -> Rig:
-    rig = Rig(random.Random(1))
+    rig = Rig(random.Random(2))
     for owner in "ab":
         rig.activate(owner)
         rig.resume_from(rig.model.contents())

@@ -11,6 +11,7 @@ from understudy.errors import DiskFailed, DiskFull, JournalCorrupt, LimitExceede
 from understudy.ids import NodeId, first_id_of_epoch
 from understudy.limits import RECORD_BYTES_MAX
 from understudy.message import Message
+from understudy.ports import Space
 from understudy.store.follower import recover
 from understudy.store.message_store import MessageStore
 from understudy.store.records import AddressRecord, QueueRecord
@@ -205,12 +206,12 @@ def test_disk_usage_limits(made: Store) -> None:
 
 def test_the_disks_of_other_directories_count_too(made: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     disk = made.rig.disk("a")
-    free_bytes = type(disk).free_bytes
+    space = type(disk).space
 
-    def with_a_full_one(self: SimDisk, path: str) -> int:
-        return 0 if path == "/pages" else free_bytes(self, path)
+    def with_a_full_one(self: SimDisk, path: str) -> Space:
+        return Space(0, 1000) if path == "/pages" else space(self, path)
 
-    monkeypatch.setattr(type(disk), "free_bytes", with_a_full_one)
+    monkeypatch.setattr(type(disk), "space", with_a_full_one)
     made.store.check_disk()
     made.send()
     made.store.watch(("/large", "/pages"))

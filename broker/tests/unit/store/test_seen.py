@@ -6,8 +6,10 @@ import json
 
 import pytest
 
-from understudy.errors import StoreBehind, StoreError, WrongStore
-from understudy.store.seen import Position, SeenPosition, check_identity
+from understudy.errors import JournalCorrupt, StoreBehind, StoreError, WrongStore
+from understudy.ports import File
+from understudy.store.seen import Position, SeenPosition, WatchedFollower, check_identity
+from understudy.store.segment import segment_name
 from understudy.testing.sim_disk import SimDisk, SimVolume
 
 NODE = "0f1e2d3c-4b5a-4697-8897-a6b5c4d3e2f1"
@@ -80,6 +82,31 @@ def test_missing_epochs_are_noticed_by_the_names_alone(volume: SimVolume) -> Non
         seen.check_epoch(["segment-000000000009-0000000004.log"], "/store/journal")
     with pytest.raises(StoreBehind, match="is none"):
         seen.check_epoch([], "/store/journal")
+
+
+@pytest.mark.parametrize(("epochs", "refused"), [((), True), ((4,), True), ((5,), False)])
+def test_a_follower_looks_at_the_names_before_it_opens_anything(
+    volume: SimVolume, epochs: tuple[int, ...], refused: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    disk = volume.disk("a")
+    disk.make_directory("/store")
+    for epoch in epochs:
+        disk.open(f"/store/{segment_name(9, epoch)}", create=True).close()
+    seen = SeenPosition(disk, "/instance")
+    seen.note(SEEN)
+    follower = WatchedFollower(disk, "/store", seen, syncs=True, id_cache_size=5)
+    opened: list[str] = []
+    opening = SimDisk.open
+
+    def open_noted(self: SimDisk, path: str, *, create: bool = False, read_only: bool = False) -> File:
+        opened.append(path)
+        return opening(self, path, create=create, read_only=read_only)
+
+    monkeypatch.setattr(SimDisk, "open", open_noted)
+    # the segment is empty, which is damage of another kind
+    with pytest.raises(StoreBehind if refused else JournalCorrupt):
+        follower.finish(disk)
+    assert any(path.startswith("/store/") for path in opened) != refused
 
 
 def test_a_blank_file_is_none_and_any_other_text_is_refused(volume: SimVolume) -> None:

@@ -123,9 +123,9 @@ def test_full(volume: SimVolume) -> None:
         file.write(900, (b"x" * 101,))
     with pytest.raises(DiskFull):
         file.allocate(1001)
-    assert disk.free_bytes("/d") == 100
+    assert disk.space("/d").free_bytes == 100
     disk.remove("/d/f")
-    assert disk.free_bytes("/d") == 1000
+    assert disk.space("/d").free_bytes == 1000
 
 
 def test_a_failed_sync_drops_what_it_should_have_kept(volume: SimVolume) -> None:
