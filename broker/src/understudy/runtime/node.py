@@ -106,6 +106,7 @@ class BrokerNode:
         self.store: MessageStore | None = None
         self._large_writer: TurningLogWriter | None = None
         """Writes the bodies of large messages, so that the journal never waits for them."""
+        self._held_writers: list[TurningLogWriter] = []
         self._worker: TurningWorker | None = None
         """Checks passwords."""
         self._credentials = self._cluster_credentials()
@@ -287,6 +288,10 @@ class BrokerNode:
             return
         finally:
             self._activation = None
+            # what they were given meanwhile can wait until the node listens
+            for writer in self._held_writers:
+                writer.release()
+            self._held_writers.clear()
         log.info(
             "active",
             extra={
@@ -310,11 +315,7 @@ class BrokerNode:
         if not follower.quiet():
             while follower.poll(FOLLOW_STEP_BYTES) and not follower.caught_up:
                 await asyncio.sleep(0)
-        writer = TurningLogWriter(environment.log_writer(self._turn.soon), self._turn, self.policy.why_not_confirm)
-        self._large_writer = TurningLogWriter(
-            environment.log_writer(self._turn.soon), self._turn, self.policy.why_not_confirm
-        )
-        housekeeper = TurningLogWriter(environment.log_writer(self._turn.soon), self._turn, self.policy.why_not_confirm)
+        writer, self._large_writer, housekeeper = self._log_writer(), self._log_writer(), self._log_writer()
         settings = self._store_settings()
         self.store = MessageStore.activate(
             follower,
@@ -365,6 +366,14 @@ class BrokerNode:
         await self._open_acceptors(self.broker)
         # the directory of the journal was looked at when the store was activated
         self._disk_timer = self._loop.call_later(FIRST_DISK_CHECK_MS / 1000, self._check_disk)
+
+    def _log_writer(self) -> TurningLogWriter:
+        """One for this activation, held until the node listens."""
+        inner = self.environment.log_writer(self._turn.soon)
+        writer = TurningLogWriter(inner, self._turn, self.policy.why_not_confirm)
+        writer.hold()
+        self._held_writers.append(writer)
+        return writer
 
     async def _open_acceptors(self, broker: Broker) -> None:
         descriptors = self.environment.descriptors

@@ -212,6 +212,18 @@ class TurningLogWriter:
         self._writer = writer
         self._turn = turn
         self._why_not_confirm = why_not_confirm
+        self._held: list[Callable[[], None]] | None = None
+        """Jobs that wait for ``release``, in order; None: none waits."""
+
+    def hold(self) -> None:
+        """Begin no job before ``release``: the node that activates needs its processor and its store for itself."""
+        self._held = []
+
+    def release(self) -> None:
+        """Begin what was held, in order."""
+        held, self._held = self._held, None
+        for begin in held or ():
+            begin()
 
     def submit(
         self, file: File, offset: int, buffers: Sequence[bytes], done: Callable[[BaseException | None], None]
@@ -221,14 +233,21 @@ class TurningLogWriter:
             outcome = self._why_not_confirm() if error is None else error
             self._turn.guarded(partial(done, outcome))
 
-        self._writer.submit(file, offset, buffers, finished)
+        self._begin(partial(self._writer.submit, file, offset, buffers, finished))
 
     def run(self, work: Callable[[], None], done: Callable[[BaseException | None], None]) -> None:
         def finished(error: BaseException | None) -> None:
             self._turn.request()
             self._turn.guarded(partial(done, error))
 
-        self._writer.run(work, finished)
+        self._begin(partial(self._writer.run, work, finished))
+
+    def _begin(self, begin: Callable[[], None]) -> None:
+        if self._held is None:
+            begin()
+        else:
+            self._held.append(begin)
 
     def close(self) -> None:
+        self.release()
         self._writer.close()

@@ -200,6 +200,27 @@ def test_an_error_of_a_finished_write_is_told_and_not_left_to_the_loop() -> None
     asyncio.run(main())
 
 
+@pytest.mark.parametrize("end", ["release", "close"])
+def test_what_is_held_begins_in_order_when_it_is_released(end: str) -> None:
+    async def main() -> None:
+        writer = Writer()
+        turning = TurningLogWriter(writer, Turn(asyncio.get_running_loop()), lambda: None)
+        turning.hold()
+        ended: list[object] = []
+        turning.run(lambda: None, lambda error: ended.append(("run", error)))
+        turning.submit(None, 0, (), lambda error: ended.append(("submit", error)))  # type: ignore[arg-type]
+        assert not writer.ends
+        getattr(turning, end)()
+        assert len(writer.ends) == 2
+        for each in writer.ends:
+            each(None)
+        assert ended == [("run", None), ("submit", None)]
+        turning.run(lambda: None, ended.append)
+        assert len(writer.ends) == 3
+
+    asyncio.run(main())
+
+
 class ByHand:
     """A loop whose calls are made by the test."""
 
