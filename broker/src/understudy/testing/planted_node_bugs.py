@@ -123,3 +123,19 @@ def _epoch_not_raised(patch: Patch) -> type[PairRun]:
     """A node that becomes active takes the epoch of the one before."""
     old: Callable[[Any], int] = patch.replace(activation, "newest_epoch", lambda names: max(0, old(names) - 1))
     return _ActivationsRun
+
+
+class _ShortRun(PairRun):
+    liveness_s = 30.0
+
+
+@planted(
+    "log-tidied-away", promise="no confirmed durable message is lost", checks=["ended", "store"], seeds=range(3),
+)  # fmt: skip
+def _log_tidied_away(patch: Patch) -> type[PairRun]:
+    """A node that has become active takes the segments of the epoch before for prepared ones and removes them."""
+    patch.replace(activation, "_is_blank", lambda disk, path: True)
+    old: Callable[..., None] = patch.replace(
+        activation, "_remove_unused", lambda disk, directory, names, epoch, ends: old(disk, directory, names, epoch, [])
+    )
+    return _ShortRun
