@@ -31,7 +31,6 @@ from understudy.runtime.store_watch import StoreWatch
 from understudy.runtime.turn import Turn, TurningLogWriter, TurningTimers, TurningWorker
 from understudy.security.authorization import SecurityPolicy
 from understudy.session.prefixes import prefixes_of
-from understudy.store.follow_pace import FollowPace
 from understudy.store.follower import Follower
 from understudy.store.journal import Sync
 from understudy.store.large_messages import LargeMessages
@@ -101,7 +100,6 @@ class BrokerNode:
         self._activation: asyncio.Task[None] | None = None
         self._tasks: set[asyncio.Task[None]] = set()
         self._follow_timer: asyncio.TimerHandle | None = None
-        self._pace = FollowPace()
         self._disk_timer: asyncio.TimerHandle | None = None
         self.store: MessageStore | None = None
         self._large_writer: TurningLogWriter | None = None
@@ -246,8 +244,8 @@ class BrokerNode:
             self._ended.set_result(error)
 
     def _follow_step(self) -> None:
-        delay_ms = self._pace.delay_ms
-        if self._pace.needs_poll(self.follower):
+        delay_ms = self._watch.pace.delay_ms
+        if self._watch.pace.needs_poll(self.follower):
             delay_ms = self._poll_log()
         self._follow_timer = self._loop.call_later(delay_ms / 1000, self._follow_step)
 
@@ -257,10 +255,10 @@ class BrokerNode:
             if self.follower is None:
                 self.follower = self._watch.follower()
             applied = self.follower.poll(FOLLOW_STEP_BYTES)
-            self._pace.polled(applied)
+            self._watch.pace.polled(applied)
             self.following_error = None
             # what could not be read now, such as a damaged record, can be read later at the earliest
-            return 0 if applied and not self.follower.caught_up else self._pace.delay_ms
+            return 0 if applied and not self.follower.caught_up else self._watch.pace.delay_ms
         except StoreError as error:
             # the store may be in the middle of a change by its owner: say it, start over
             if self.following_error != str(error):

@@ -12,6 +12,7 @@ from typing import Final
 
 from understudy.config.model import Configuration
 from understudy.ports import Disk, LogWriter
+from understudy.store.follow_pace import FollowPace
 from understudy.store.follower import Follower
 from understudy.store.message_store import MessageStore
 from understudy.store.seen import Position, SeenPosition, WatchedFollower, check_identity
@@ -35,6 +36,8 @@ class StoreWatch:
         self._instance = instance
         self._seen = SeenPosition(disk, instance) if instance is not None else None
         self._syncs = configuration.journal_datasync and configuration.journal_sync_non_transactional
+        self.pace = FollowPace()
+        """When a passive node looks at the log again."""
         self._timer: asyncio.TimerHandle | None = None
         self._noting: MessageStore | None = None
         """The store whose positions are noted."""

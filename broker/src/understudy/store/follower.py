@@ -73,8 +73,6 @@ class Follower:
         self._directory = directory
         self._node_id = node_id
         self.damage = DamageReader(disk, directory, allow=quarantine)
-        self._settled = False
-        """No other process writes to the log now."""
         self._id_cache_size = id_cache_size
         self._file: FileReader | None = None
         self.restarts = 0
@@ -86,7 +84,7 @@ class Follower:
         self._loader: SnapshotLoader | None = None
         self._loader_file: FileReader | None = None
         self._files: SettledFiles | None = None
-        """What ``finish`` reads with."""
+        """What ``finish`` reads with: no other process writes to the log now."""
         self._reset()
 
     def _reset(self) -> None:
@@ -208,7 +206,6 @@ class Follower:
         self._disk = self._files = files
         self.damage.read_with(files)
         self._names = []
-        self._settled = True
         try:
             self._check_names(files.list(self._directory))
             self._finish()
@@ -347,7 +344,7 @@ class Follower:
                 return max(applied, 1)
             if self._stop is None:
                 # it looks into every later segment, which a cold start does not need to know
-                if not self._settled:
+                if self._files is None:
                     self._measure_lag(cursor, self._index)
                 return applied
             if link.end is not None:
@@ -513,7 +510,9 @@ class Follower:
                     continue
             self._chunk_bytes = _READ_BYTES_MIN
             if fresh:
-                if self.damage.pass_over(self.state, cursor, self.chain.links[self._index :], stop, self._settled):
+                if self.damage.pass_over(
+                    self.state, cursor, self.chain.links[self._index :], stop, self._files is not None
+                ):
                     continue
                 return Stop.BLANK if stop is Stop.ENDED else stop
             # a network file system asks for news about its cached pages when a file is opened
@@ -530,7 +529,7 @@ class Follower:
     def _readable(self, link: Link, offset: int) -> int:
         """Bytes behind an offset in a segment of the newest epoch, if something begins there."""
         path = f"{self._directory}/{link.name}"
-        if self._settled and self.damage.blank.is_blank(path, offset):
+        if self._files is not None and self.damage.blank.is_blank(path, offset):
             return 0
         file = self._disk.open(path, read_only=True)
         try:

@@ -26,7 +26,7 @@ from understudy.kernel import acknowledge_record, crc32
 from understudy.limits import DUPLICATE_ID_BYTES_MAX, RECORD_BYTES_MAX
 from understudy.message import Message
 from understudy.ports import Clock, Disk, LogWriter
-from understudy.store.activation import begin_epoch, tidy
+from understudy.store.activation import Epoch, begin_epoch, tidy
 from understudy.store.consolidator import Consolidator
 from understudy.store.disk_usage import DiskUsage
 from understudy.store.follower import Follower
@@ -55,10 +55,10 @@ from understudy.store.records import (
 )
 from understudy.store.reference import Location
 from understudy.store.retention import Retention
-from understudy.store.segment import SegmentFile, log_size_bytes
+from understudy.store.segment import log_size_bytes
 from understudy.store.setting_record import SettingRecord, encode_setting
 from understudy.store.settings import StoreSettings
-from understudy.store.state import SegmentUse, StoreState
+from understudy.store.state import SegmentUse
 
 _MESSAGE_ADD: Final = int(RecordType.MESSAGE_ADD)
 _MESSAGE_ONE_BYTES: Final = MESSAGE_HEADER_BYTES + 8
@@ -83,15 +83,10 @@ class MessageStore:
         writer: LogWriter,
         housekeeper: LogWriter,
         clock: Clock,
-        state: StoreState,
-        context: OperationContext,
-        file: SegmentFile,
-        position: int,
-        number: int,
+        epoch: Epoch,
         settings: StoreSettings,
         large: LargeMessages,
         on_failure: Callable[[BaseException], None],
-        names: Sequence[str],
     ) -> None:
         """Goes on where an activation stopped; use ``activate``.
 
@@ -101,23 +96,19 @@ class MessageStore:
             writer: Writes and syncs.
             housekeeper: Does the file work that no batch must wait for.
             clock: For times in segments, retries.
-            state: Everything in the log, the new EPOCH record included.
-            context: At the sequence of the EPOCH record.
-            file: The first segment of the epoch.
-            position: Offset behind the EPOCH record.
-            number: Number of that segment.
+            epoch: As it has begun.
             settings: See there.
             large: The bodies of large messages.
             on_failure: Told once, when the store has failed for good.
-            names: What the directory held before the epoch began.
         """
+        state = epoch.state
         assert state.node_id is not None
-        self.context = context
+        self.context = context = OperationContext(state.sequence)
         self.state = state
         self.node_id: NodeId = state.node_id
         self.epoch = state.epoch
         self.large = large
-        self.quarantine = Quarantine(disk, directory, housekeeper, made=DIRECTORY_NAME in names)
+        self.quarantine = Quarantine(disk, directory, housekeeper, made=DIRECTORY_NAME in epoch.names)
         large.begin(context, state.epoch, self.quarantine.with_files(state.large_files()))
         self._disk = disk
         self._directory = directory
@@ -139,11 +130,11 @@ class MessageStore:
             context=context,
             node_id=self.node_id,
             epoch=self.epoch,
-            number=number,
-            file=file,
-            position=position,
+            number=epoch.number,
+            file=epoch.file,
+            position=epoch.position,
             sequence=state.sequence,
-            use=state.segments[number],
+            use=state.segments[epoch.number],
             segment_bytes=settings.segment_bytes,
             ahead=settings.ahead,
             sync=settings.sync,
@@ -223,15 +214,10 @@ class MessageStore:
                 writer=writer,
                 housekeeper=housekeeper,
                 clock=clock,
-                state=epoch.state,
-                context=OperationContext(epoch.state.sequence),
-                file=epoch.file,
-                position=epoch.position,
-                number=epoch.number,
+                epoch=epoch,
                 settings=settings,
                 large=large or LargeMessages(disk, f"{directory}/large", writer, clock),
                 on_failure=on_failure,
-                names=epoch.names,
             )
             # before anything else is removed: it may be a segment that is cut there
             housekeeper.run(lambda: tidy(disk, directory, epoch), lambda error: store._room_was_made())

@@ -17,5 +17,5 @@ def test_a_look_that_reads_nothing_is_not_repeated_at_once(applied: int, caught_
     """In front of a record that cannot be read yet, or is damaged, a passive node must not use up its processor."""
     follower = SimpleNamespace(poll=lambda max_bytes: applied, caught_up=caught_up)
     pace = SimpleNamespace(delay_ms=50, polled=lambda read_bytes: None)
-    node: Any = SimpleNamespace(follower=follower, _pace=pace, following_error=None)
+    node: Any = SimpleNamespace(follower=follower, _watch=SimpleNamespace(pace=pace), following_error=None)
     assert BrokerNode._poll_log(node) == delay_ms
