@@ -10,6 +10,7 @@ from benchmarks.calls import calls
 from benchmarks.consolidation import consolidation
 from benchmarks.fairness import fairness
 from benchmarks.group_commit import group_commit
+from benchmarks.growth import growth
 from benchmarks.logins import logins
 from benchmarks.machine import describe
 from benchmarks.memory import memory
@@ -24,6 +25,7 @@ BENCHMARKS: dict[str, click.Command | Callable[..., None]] = {
     "consolidation": consolidation,
     "fairness": fairness,
     "group-commit": group_commit,
+    "growth": growth,
     "logins": logins,
     "memory": memory,
     "peers": peers,
