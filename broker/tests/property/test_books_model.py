@@ -22,7 +22,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from support.books import Books
-from understudy.routing import waiting
+from understudy.routing import level
 
 NUMBER = st.integers(0, 1 << 16)
 #: The frequent ones first, several times.
@@ -49,7 +49,7 @@ STEPS = st.lists(
 def _cut_early(monkeypatch: pytest.MonkeyPatch) -> None:
     """Taken entries are cut off, and waiting ones leave memory, at once, as in long queues only."""
     for name, small in (("_CUT_MIN", 1), ("_BLOCK", 2), ("_INLET_MAX", 5), ("_OPEN_BLOCKS", 1), ("_MEMORY_BLOCKS", 2)):
-        monkeypatch.setattr(waiting, name, small)
+        monkeypatch.setattr(level, name, small)
 
 
 @settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])

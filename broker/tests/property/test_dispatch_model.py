@@ -16,6 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from support.routing import FakeCallback, World, callback_of, text
+from support.sends import sends_of
 from understudy.errors import DiskFailed, JournalCorrupt
 from understudy.routing.delivery import dispatch
 from understudy.routing.paging import Paging
@@ -63,6 +64,7 @@ def places(queue: Queue, office: PostOffice, consumers: list[ServerConsumer]) ->
     pre_acknowledge=st.booleans(),
     lends=st.booleans(),
     groups=st.booleans(),
+    together=st.booleans(),
     count=st.integers(1, 6),
 )
 def test_any_error_at_any_step_of_a_dispatch(
@@ -75,23 +77,33 @@ def test_any_error_at_any_step_of_a_dispatch(
     pre_acknowledge: bool,
     lends: bool,
     groups: bool,
+    together: bool,
     count: int,
 ) -> None:
     world = World({"#": {"max_size_bytes": 0 if paged else -1}})
     office = world.office
     queue = world.queue("q", non_destructive=lends)
     producer = world.session()
+    messages = []
     for number in range(count):
         properties: dict[str, Any] = {"odd": number % 2}
         if groups and number % 3 == 2:
             properties["_AMQ_GROUP_ID"] = "g"
-        producer.send(text(str(number), properties=properties))
+        messages.append(text(str(number), properties=properties))
+    if together:
+        # without it the first of them would ask for permission, and the others follow it
+        producer.sends.permit("q")
+        producer.send_batch(sends_of(messages), 0, None)
+    else:
+        for message in messages:
+            producer.send(message)
     sessions = [world.session(callback=FakeCallback(runs=runs), pre_acknowledge=pre_acknowledge) for _ in range(2)]
     for session in sessions:
         session.create_consumer(0, "q", selector)
         session.receive_consumer_credits(0, -1)
     consumers = [session.consumers[0] for session in sessions]
-    before = {reference.message_id for reference in queue.waiting}
+    # not by a look at single messages, which would make objects of those that came together
+    before = set(world.store.references[queue.queue_id])
     owner, name = step
     original = getattr(owner, name)
     calls = 0

@@ -159,7 +159,8 @@ class Node:
                 queue.name: (
                     queue.message_count, queue.messages_added, queue.incoming, queue.delivering_count,
                     queue.expiring_count, queue.messages_acknowledged, queue.messages_expired, queue.messages_killed,
-                    queue.scheduled_count, len(queue.group_owners),
+                    queue.scheduled_count,
+                    {name: consumer.consumer_id for name, consumer in queue.group_owners.items()},
                 )
                 for queue in office.queues()
             },
@@ -193,7 +194,7 @@ def make(kind: int, durable: bool, priority: int, size: int, address: str) -> by
     elif kind == 5:
         expiration = (1_950_000_000_000, 1_000_500, 1_001_000, 1_002_000, -1)[size % 5]
     elif kind == 6:
-        properties["_AMQ_GROUP_ID"] = ("g", "h", "g", 5)[size % 4]
+        properties["_AMQ_GROUP_ID"] = ("g", "h", "i", "j", 5)[size % 5]
         if size == 10:
             properties["_AMQ_GROUP_SEQUENCE"] = -1
     message = Message(
@@ -271,6 +272,7 @@ def test_much_together_is_one_by_one(seed: int) -> None:
     """Long programs, in which addresses fill up and transactions grow."""
     stream = random.Random(seed)
     todo: list[Any] = []
+    of_groups = stream.choice((0.05, 0.05, 0.5, 0.9))
     favourites = [stream.choice(ADDRESSES) for _ in range(3)]
     for _ in range(60):
         if stream.random() < 0.4:
@@ -280,12 +282,16 @@ def test_much_together_is_one_by_one(seed: int) -> None:
         durable, sender = stream.random() < 0.8, int(stream.random() < 0.4)
         encoded = []
         for _ in range(stream.randrange(1, 24)):
-            kind = stream.choice((0,) * 12 + (4, 5, 5, 5, 5, 6) + (1, 2, 3) * (stream.random() < 0.3))
-            priority, size = stream.choice((4,) * 12 + (5,)), stream.choice((0, 1, 2, 3, 10, 50))
+            kind = stream.choice((0,) * 12 + (4, 5, 5, 5, 5) + (1, 2, 3) * (stream.random() < 0.3))
+            if stream.random() < of_groups:
+                kind = 6
+            priority, size = stream.choice((4,) * 12 + (5,)), stream.choice((0, 1, 2, 3, 11, 50, 51, 52, 53))
+            if stream.random() < 0.02:
+                size = 10
             encoded.append(make(kind, durable, priority, size, address))
         todo.append((encoded, stream.random() < 0.5, sender))
     node_max = stream.choice(((-1, -1), (20_000, 200), (20_000, 200), (2_500, -1), (-1, 30)))
-    check(todo, stream.choice((-1, 2_000)), stream.choice((1, 1, 2)), stream.choice((1_000, 1_000, 30)), node_max)
+    check(todo, stream.choice((-1, 2_000)), stream.choice((1, 1, 2, 3)), stream.choice((1_000, 1_000, 30)), node_max)
 
 
 @settings(deadline=None)

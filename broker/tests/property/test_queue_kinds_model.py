@@ -22,7 +22,7 @@ from hypothesis import strategies as st
 from support.routing import FakeCallback, World, text
 from support.store import Rig
 from understudy.message import LAST_VALUE
-from understudy.routing import waiting
+from understudy.routing import level
 from understudy.routing.queue import Queue
 from understudy.session.session import ServerSession
 
@@ -279,7 +279,7 @@ class Model:
 def _cut_early(monkeypatch: pytest.MonkeyPatch) -> None:
     """Taken entries are cut off, and waiting ones become blocks, at once, as in long queues only."""
     for name, small in (("_CUT_MIN", 1), ("_BLOCK", 2), ("_INLET_MAX", 5), ("_OPEN_BLOCKS", 1), ("_MEMORY_BLOCKS", 2)):
-        monkeypatch.setattr(waiting, name, small)
+        monkeypatch.setattr(level, name, small)
 
 
 @pytest.mark.parametrize("kind", KINDS.values(), ids=KINDS)

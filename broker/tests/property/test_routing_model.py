@@ -23,7 +23,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from support.routing import Answers, FakeCallback, World, text
-from understudy.routing import waiting
+from understudy.routing import level
 from understudy.routing.queue import Queue
 from understudy.session.session import ServerSession
 from understudy.store.pages import Pages
@@ -329,11 +329,11 @@ class Model:
 @pytest.fixture(autouse=True)
 def _cut_early(monkeypatch: pytest.MonkeyPatch) -> None:
     """Taken entries are cut off, and waiting ones leave memory, at once, as in long queues only."""
-    monkeypatch.setattr(waiting, "_CUT_MIN", 1)
-    monkeypatch.setattr(waiting, "_BLOCK", 2)
-    monkeypatch.setattr(waiting, "_INLET_MAX", 5)
-    monkeypatch.setattr(waiting, "_OPEN_BLOCKS", 1)
-    monkeypatch.setattr(waiting, "_MEMORY_BLOCKS", 2)
+    monkeypatch.setattr(level, "_CUT_MIN", 1)
+    monkeypatch.setattr(level, "_BLOCK", 2)
+    monkeypatch.setattr(level, "_INLET_MAX", 5)
+    monkeypatch.setattr(level, "_OPEN_BLOCKS", 1)
+    monkeypatch.setattr(level, "_MEMORY_BLOCKS", 2)
 
 
 @settings(max_examples=400, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])

@@ -8,6 +8,7 @@ references make blocks that are open, packed, spilled to a simulated disk, and r
 
 from __future__ import annotations
 
+import random
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -18,6 +19,7 @@ from hypothesis import strategies as st
 from support.sends import sends_of
 from understudy.kernel import LogPosition, append_sends, keep_sends
 from understudy.message import LargeMessage, Message
+from understudy.routing import level as levels
 from understudy.routing import waiting
 from understudy.routing.waiting import Waiting
 from understudy.store import backlog
@@ -38,7 +40,9 @@ STEPS = st.lists(
         st.tuples(st.just("append"), st.integers(1, 12), st.just(0)),
         st.tuples(st.just("run"), st.integers(1, 12), st.booleans(), st.sampled_from(RUNS)),
         st.tuples(st.just("pop"), st.integers(1, 10)),
-        st.tuples(st.just("pop run"), st.integers(0, 400), st.integers(0, 6)),
+        st.tuples(st.just("pop run"), st.integers(0, 400), st.integers(0, 6), st.sampled_from((None, False, True))),
+        st.tuples(st.just("row"), st.integers(0, 60), st.booleans()),
+        st.tuples(st.just("row"), st.integers(0, 5), st.just(True)),
         st.tuples(st.just("put back"), st.integers(0, 7), st.booleans()),
         st.tuples(st.just("middle"), st.integers(0, 60), st.booleans()),
         st.tuples(st.just("browse")),
@@ -137,17 +141,42 @@ class Model:
         add = self.waiting.add_paged_run if paged else self.waiting.add_run
         add(RunSlice(run, 0, count, 4, -1, durable=here, shared=None if here else {}))
 
-    def pop_run(self, room_bytes: int, now_ms: int) -> None:
-        """What one consumer takes at once."""
+    def pop_run(self, room_bytes: int, now_ms: int, may_take: bool | None) -> None:
+        """What one consumer takes at once; ``may_take``: messages of groups."""
         level = self.waiting.first_level()
         if level is None:
             return
-        taken = level.pop_run(room_bytes, 25, now_ms)
+        asked: list[list[str]] = []
+
+        def allowed(groups: list[str]) -> bool:
+            asked.append(groups)
+            return bool(may_take)
+
+        taken = level.pop_run(room_bytes, 25, now_ms, allowed if may_take is not None else None)
+        if asked:
+            assert asked == [["g"]]
+            assert bool(taken) == may_take
+        elif isinstance(taken, RunSlice):
+            assert not taken.run.grouped
         for count, reference in enumerate(taken, 1):
             self.took(reference, min(self.expected))
             assert room_bytes > 0, f"message {count} without credits for it"
             assert not 0 < reference.expiration <= now_ms
             room_bytes -= reference.size_bytes + 25
+
+    def row(self, position: int, take: bool) -> None:
+        """What follows a position, as a message of a run."""
+        for level in self.waiting.levels:
+            places = enumerate(key for key in self.keys.values() if -key[0] == level.priority)
+            following = [(place, key) for place, key in places if place >= position and key in self.expected]
+            part = level.next_row(position)
+            if part is None:
+                continue
+            place, key = min(following)
+            assert (len(part), part.position, self.keys[part.ids[0]]) == (1, place, key)
+            if take:
+                level.remove(part)
+                self.took(part[0], key)
 
     def took(self, reference: MessageReference | None, key: Key) -> None:
         assert reference is not None
@@ -259,12 +288,12 @@ class Model:
 
 @pytest.fixture(autouse=True)
 def _tiny(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(waiting, "_CUT_MIN", 1)
-    monkeypatch.setattr(waiting, "_BLOCK", 3)
-    monkeypatch.setattr(waiting, "_INLET_MAX", 8)
+    monkeypatch.setattr(levels, "_CUT_MIN", 1)
+    monkeypatch.setattr(levels, "_BLOCK", 3)
+    monkeypatch.setattr(levels, "_INLET_MAX", 8)
     monkeypatch.setattr(waiting, "_RUN_BLOCK_MIN", 3)
-    monkeypatch.setattr(waiting, "_OPEN_BLOCKS", 1)
-    monkeypatch.setattr(waiting, "_MEMORY_BLOCKS", 2)
+    monkeypatch.setattr(levels, "_OPEN_BLOCKS", 1)
+    monkeypatch.setattr(levels, "_MEMORY_BLOCKS", 2)
     monkeypatch.setattr(backlog, "BLOCK_REFERENCES", 3)
 
 
@@ -276,6 +305,36 @@ def test_order_and_contents_are_those_of_a_sorted_list(
     model = Model(start)
     for step in steps:
         model.step(*step)
+    model.step("browse")
+    model.step("put back", len(model.out), True)
+    model.step("drain")
+
+
+@pytest.mark.parametrize("seed", range(80))
+def test_long_work_on_runs(seed: int) -> None:
+    """Mostly runs, of which slices, and messages from the middle, are taken and put back."""
+    stream = random.Random(seed)
+    model = Model([])
+    kinds = stream.choices(RUNS, k=2)
+    for _ in range(80):
+        choice = stream.random()
+        if choice < 0.2:
+            model.step("run", stream.randrange(3, 13), stream.random() < 0.5, stream.choice(kinds))
+        elif choice < 0.45:
+            model.step(
+                "pop run", stream.randrange(0, 400), stream.randrange(7), stream.choice((None, False, True, True))
+            )
+        elif choice < 0.85:
+            model.step("row", stream.randrange(len(model.keys) + 2), stream.random() < 0.9)
+        elif choice < 0.9:
+            model.step("put back", stream.randrange(3), stream.random() < 0.5)
+        elif choice < 0.95:
+            model.step("settle", stream.randrange(10))
+        elif choice < 0.97:
+            model.step("append", stream.randrange(1, 4), stream.randrange(4))
+        else:
+            others = (("browse",), ("scan", 9), ("pop", 2), ("overdue", 3, 5), ("middle", 5, False), ("drain",))
+            model.step(*stream.choice(others))
     model.step("browse")
     model.step("put back", len(model.out), True)
     model.step("drain")

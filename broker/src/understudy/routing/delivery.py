@@ -15,13 +15,15 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from understudy.errors import BrokerError, MessageUnreadable
 from understudy.message import GROUP_ID, Message
 from understudy.properties import NO_PROPERTIES
 from understudy.routing.filter import Filter
-from understudy.store.reference import MessageReference
+from understudy.routing.message_groups import GROUPS_MAX
+from understudy.store.reference import MessageReference, RunSlice
 
 if TYPE_CHECKING:
     from understudy.routing.lending import Lending
@@ -165,6 +167,7 @@ def _dispatch_plain(queue: Queue, group: ConsumerGroup, ready: list[Consumer], n
     last = ready[0]
     grouping = False
     groups = queue.configuration.group_buckets != 0
+    any_group = None if groups else _any_group
     held: MessageReference | None = None
     held_run: Sequence[MessageReference] = ()
     try:
@@ -178,13 +181,17 @@ def _dispatch_plain(queue: Queue, group: ConsumerGroup, ready: list[Consumer], n
                 if consumer.overhead_bytes:
                     # a consumer that is alone takes all that it has credit for; several take one each in turn
                     room = min(consumer.credits, consumer.allowance_bytes) if len(ready) == 1 else 1
-                    held_run = level.pop_run(room, consumer.overhead_bytes, now_ms)
-                    if held_run:
+                    held_run = level.pop_run(room, consumer.overhead_bytes, now_ms, any_group)
+                    count = len(held_run)
+                    if count:
                         consumer.deliver_run(held_run)
-                        taken += len(held_run)
+                        taken += count
                         held_run, last = (), consumer
                         turn = _next_turn(ready, turn)
                         continue
+                    if groups and level.blocks and level.next_grouped:
+                        grouping = True
+                        break
                 reference = pop()
                 if reference is None:
                     break
@@ -268,9 +275,18 @@ def _dispatch_loans(queue: Queue, lending: Lending, ready: list[Consumer], now_m
 
 def _dispatch_selective(queue: Queue, group: ConsumerGroup, ready: list[Consumer], now_ms: int) -> None:
     turn = 0
+    # the first message of a group is marked for its consumer: each is looked at
+    by_rows = not queue.configuration.group_first_key
     while ready and queue.may_go_on():
         turn %= len(ready)
         consumer = ready[turn]
+        if by_rows and consumer.filter is None and consumer.overhead_bytes:
+            part = _take_rows(queue, consumer, now_ms, alone=len(ready) == 1)
+            if part:
+                _deliver_rows(queue, consumer, part)
+                group.served(consumer)
+                turn = _after(ready, turn)
+                continue
         try:
             found = next_for(queue, consumer, now_ms)
         except BrokerError:
@@ -292,10 +308,88 @@ def _dispatch_selective(queue: Queue, group: ConsumerGroup, ready: list[Consumer
             queue.put_back((reference,))
             raise
         group.served(consumer)
-        if consumer.ready:
-            turn += 1
-        else:
-            del ready[turn]
+        turn = _after(ready, turn)
+
+
+def _after(ready: list[Consumer], turn: int) -> int:
+    """Index of the consumer after the one at ``turn``, which was just served and is removed if it cannot take more."""
+    if ready[turn].ready:
+        return turn + 1
+    del ready[turn]
+    return turn
+
+
+def _take_rows(queue: Queue, consumer: Consumer, now_ms: int, *, alone: bool) -> Sequence[MessageReference]:
+    """Take what comes next for a consumer without a selector, as long as it is part of runs, so that no object is made
+    for a message: all that it has credit for if no other can take messages now and no group at the front has another
+    owner, else one. Empty: what comes next is an object or has expired, or there is nothing.
+    """
+    level = queue.waiting.first_level() if alone else None
+    if level is not None:
+        room = min(consumer.credits, consumer.allowance_bytes)
+        may_take = partial(_groups_allow, queue, consumer)
+        taken = level.pop_run(room, consumer.overhead_bytes, now_ms, may_take)
+        if taken:
+            return taken
+    return _take_row(queue, consumer, now_ms)
+
+
+def _take_row(queue: Queue, consumer: Consumer, now_ms: int) -> Sequence[MessageReference]:
+    cursors = consumer.cursors
+    for level in list(queue.waiting.levels):
+        position = cursors.get(level.priority, -1)
+        while level.count:
+            part = level.next_row(position)
+            if part is None:
+                if level.next_from(position) is not None:
+                    return ()
+                cursors[level.priority] = level.end
+                break
+            run, row = part.run, part.begin
+            if run.expiring and 0 < run.expiration(row) <= now_ms:
+                return ()
+            if not run.grouped or _groups_allow(queue, consumer, run.groups(row, row + 1)):
+                cursors[level.priority] = part.position
+                level.remove(part)
+                return part
+            cursors[level.priority] = position = part.position + 1
+            queue.looks_left -= 1
+            if queue.looks_left <= 0:
+                return ()
+    return ()
+
+
+def _deliver_rows(queue: Queue, consumer: Consumer, part: Sequence[MessageReference]) -> None:
+    queue.delivering_count += len(part)
+    try:
+        if isinstance(part, RunSlice) and part.run.grouped and queue.configuration.group_buckets != 0:
+            for name in part.run.groups(part.begin, part.end):
+                queue.group_owners.setdefault(queue.group_key(name), consumer)
+        consumer.deliver_run(part)
+    except BaseException:
+        queue.put_back(part)
+        raise
+
+
+def _any_group(groups: list[str]) -> bool:
+    """Groups mean nothing here."""
+    return True
+
+
+def _groups_allow(queue: Queue, consumer: Consumer, groups: list[str]) -> bool:
+    """Whether each of these groups belongs to this consumer or has no owner."""
+    if not groups or queue.configuration.group_buckets == 0:
+        return True
+    if not queue.grouping:
+        queue.enable_grouping()
+    owners = queue.group_owners
+    if len(groups) > 1 and len(owners) + len(groups) > GROUPS_MAX:
+        # what names stand for may change with each that gets an owner
+        return False
+    for name in groups:  # noqa: SIM110  # a generator would be called once more for each
+        if owners.get(queue.group_key(name), consumer) is not consumer:
+            return False
+    return True
 
 
 def next_for(queue: Queue, consumer: Consumer, now_ms: int) -> tuple[MessageReference, Message] | None:
@@ -350,15 +444,10 @@ def next_for(queue: Queue, consumer: Consumer, now_ms: int) -> tuple[MessageRefe
 def _group_allows(queue: Queue, consumer: Consumer, message: Message) -> bool:
     """Whether the message's group, if any, belongs to this consumer or has no owner."""
     group = message.properties.get(GROUP_ID)
-    if group is None or queue.configuration.group_buckets == 0:
+    if group is None or (queue.kind is not None and queue.kind.lends):
+        # a non-destructive queue gives every message to every consumer
         return True
-    if queue.kind is not None and queue.kind.lends:
-        # Every consumer sees every message.
-        return True
-    if not queue.grouping:
-        queue.enable_grouping()
-    owner = queue.group_owners.get(queue.group_key(str(group)))
-    return owner is None or owner is consumer
+    return _groups_allow(queue, consumer, [str(group)])
 
 
 def _claim_group(queue: Queue, consumer: Consumer, message: Message) -> Message:

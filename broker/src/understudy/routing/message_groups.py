@@ -14,6 +14,8 @@ from typing import Final
 
 #: Names a bucket itself instead of a group, as in ``listGroupsAsJSON`` and ``resetGroup``.
 BUCKET_KEY: Final = "_AMQ_GROUP_BUCKET_INT_KEY_"
+#: Message groups of one queue that are told apart; further ones share an owner by hash.
+GROUPS_MAX: Final = 100_000
 #: Longest name whose hash is remembered.
 _REMEMBERED_CHARACTERS: Final = 64
 _INT_BITS: Final = 0x7FFF_FFFF

@@ -24,7 +24,7 @@ from understudy.routing.delivery import LOOKS_MAX, READ_BACK_MAX, Consumer, Cons
 from understudy.routing.filter import Filter
 from understudy.routing.kinds import QueueKind, is_ordinary
 from understudy.routing.lending import LentReference
-from understudy.routing.message_groups import bucket_key
+from understudy.routing.message_groups import GROUPS_MAX, bucket_key
 from understudy.routing.waiting import Waiting
 from understudy.selector.work import WORK
 from understudy.store.backlog import Backlog
@@ -40,8 +40,6 @@ if TYPE_CHECKING:
 
 #: Expired messages taken out of a queue before something else has its turn.
 EXPIRED_AT_ONCE = 10_000
-#: Message groups of one queue that are told apart; further ones share an owner by hash.
-_GROUPS_MAX = 100_000
 
 
 class QueueOffice(Protocol):
@@ -239,7 +237,7 @@ class Queue:
 
     def add_run(self, run: RunSlice, *, paged: bool = False) -> None:
         """Several at once, a whole run; see ``add``. ``paged``: without their bodies, which the log has."""
-        count = len(run)
+        count = run.end - run.begin
         self.incoming -= count
         if paged:
             self.waiting.add_paged_run(run)
@@ -538,7 +536,7 @@ class Queue:
         buckets = self.configuration.group_buckets
         if buckets is not None and buckets > 0:
             return bucket_key(group, buckets)
-        if len(self.group_owners) >= _GROUPS_MAX and group not in self.group_owners:
+        if len(self.group_owners) >= GROUPS_MAX and group not in self.group_owners:
             return f"\x00{zlib.crc32(group.encode('utf-8', 'surrogatepass')) % 1024}"
         return group
 

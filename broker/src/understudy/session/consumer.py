@@ -137,16 +137,17 @@ class ServerConsumer(Consumer):
         except StoreError:
             raise
         except Exception as bug:
-            self.delivering.extend(references)
+            self.delivering.extend(references, len(references))
             self.abandon(bug)
             return
         self.credits -= charged
         self.allowance_bytes -= charged
-        self.messages_delivered += len(references)
+        count = len(references)
+        self.messages_delivered += count
         if self._pre_acknowledge:
             self._acknowledge_at_once(references)
         else:
-            self.delivering.extend(references)
+            self.delivering.extend(references, count)
 
     def _deliver_large(self, reference: MessageReference, message: LargeMessage) -> None:
         try:

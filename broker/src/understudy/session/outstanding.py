@@ -50,13 +50,24 @@ class Outstanding:
             parts.append({reference.message_id: reference})
         self._count += 1
 
-    def extend(self, references: Sequence[MessageReference]) -> None:
-        """Messages were delivered together."""
+    def extend(self, references: Sequence[MessageReference], count: int) -> None:
+        """``count`` messages were delivered together."""
+        parts = self._parts
         if isinstance(references, RunSlice):
-            self._parts.append(references)
+            last = parts[-1] if parts else None
+            if (
+                isinstance(last, RunSlice)
+                and last.run is references.run
+                and last.end == references.begin
+                and last.deliveries == references.deliveries
+            ):
+                # neighbours, as those of a message group that were given one by one
+                last.end = references.end
+            else:
+                parts.append(references)
         else:
-            self._parts.append({reference.message_id: reference for reference in references})
-        self._count += len(references)
+            parts.append({reference.message_id: reference for reference in references})
+        self._count += count
 
     def take_through(self, message_id: int) -> list[Sequence[MessageReference]]:
         """Take everything up to this delivery, in order; nothing if it is not outstanding."""
@@ -74,12 +85,12 @@ class Outstanding:
             taken.append(whole if isinstance(whole, RunSlice) else list(whole.values()))
         part = parts[0]
         if isinstance(part, RunSlice):
-            count = message_id - part.ids.start + 1
-            taken.append(part.part(0, count))
-            if count == len(part):
-                parts.popleft()
+            size, count = part.end - part.begin, message_id - part.run.first_id - part.begin + 1
+            if count == size:
+                taken.append(parts.popleft())  # type: ignore[arg-type]  # it is the slice
             else:
-                parts[0] = part.part(count, len(part))
+                taken.append(part.part(0, count))
+                parts[0] = part.part(count, size)
         else:
             through: list[MessageReference] = []
             while not through or through[-1].message_id != message_id:

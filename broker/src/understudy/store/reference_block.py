@@ -5,8 +5,9 @@ which of them are gone, were put back or counted again is kept here beside it. A
 packed block gets its columns made anew (``open``) and lets go of them: a scan of a deep queue
 costs one block of memory at a time.
 
-A block that holds a ``Run`` is taken from its front, a slice at a time, while no row of it is looked at on its own. The
-first such look turns the run into columns and objects, so that its buffer is not kept for a few messages.
+A block that holds a ``Run`` is taken from its front, a slice at a time, or row by row where message groups have it so,
+while no row of it is looked at as an object. The first such look, or when few rows are left, turns the run into columns
+and objects, so that its buffer is not kept for a few messages.
 
 Not here: the order of blocks (``backlog`` of a follower, ``routing.waiting``), page files as such.
 """
@@ -14,10 +15,11 @@ Not here: the order of blocks (``backlog`` of a follower, ``routing.waiting``), 
 from __future__ import annotations
 
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Final, Protocol
 
 from understudy.errors import JournalCorrupt
+from understudy.kernel import Run
 from understudy.store.columns import Columns, Rows
 from understudy.store.reference import Location, MessageReference, RunSlice
 
@@ -27,6 +29,11 @@ BLOCK_REFERENCES: Final = 1024
 _MOVED_MAX: Final = 64
 #: Rows of empty blocks that are joined into one.
 _JOINED_MAX: Final = 1 << 20
+#: A run of which rows were taken from the middle is kept while one in so many of them waits.
+_RUN_SHARE_MIN: Final = 4
+
+GroupsAllowed = Callable[[list[str]], bool]
+"""Whether messages of these message groups may be taken."""
 
 
 class BlockPages(Protocol):
@@ -113,9 +120,10 @@ class Block:
         self = cls.__new__(cls)
         self._rest = run
         self._columns = self._gone = None
-        self.size = self.count = len(run)
-        self.first_id = run.ids[0]
-        self.last_id = self.reach = run.ids[-1]
+        self.size = self.count = run.end - run.begin
+        first_id = run.run.first_id
+        self.first_id = first_id + run.begin
+        self.last_id = self.reach = first_id + run.end - 1
         self.ordered = True
         self.earliest_ms = run.run.earliest_ms
         self.scheduled_count = 0
@@ -124,24 +132,74 @@ class Block:
 
     # --- as a run ---------------------------------------------------------------------------------
 
-    def take_slice(self, room_bytes: int, overhead_bytes: int, now_ms: int) -> RunSlice | None:
-        """Take the first ones as long as there is credit before each and none has expired (``Run.fitting``). None: it
-        holds no run, the first one has expired, or some of them may belong to a message group.
+    @property
+    def run(self) -> Run | None:
+        """What it holds while no row was looked at on its own; None: columns."""
+        return self._rest.run if self._rest is not None else None
+
+    def take_slice(
+        self, room_bytes: int, overhead_bytes: int, now_ms: int, may_take: GroupsAllowed | None = None
+    ) -> RunSlice | None:
+        """Take the first ones as long as there is credit before each and none has expired (``Run.fitting``).
+
+        Args:
+            room_bytes: Used up by what is taken; the last one may take more.
+            overhead_bytes: Counted with the size of each.
+            now_ms: Wall time.
+            may_take: Asked with the message groups of those that would be taken; None: none may belong to a group.
+
+        Returns:
+            None if it holds no run, the first one has expired, or groups do not allow it.
         """
         rest = self._rest
-        if rest is None or rest.run.grouped:
+        if rest is None or (may_take is None and rest.run.grouped):
             return None
         begin, run = rest.begin, rest.run
         end = run.fitting(begin, room_bytes, overhead_bytes, now_ms)
-        if end == begin:
+        if self._gone is not None:
+            hole = self._gone.find(1, begin, end)
+            end = hole if hole >= 0 else end
+        if end == begin or (run.grouped and may_take is not None and not may_take(run.groups(begin, end))):
             return None
-        rest.begin = end
         self.count -= end - begin
         if not self.count:
-            self.drop()
+            self._end_run()
+        else:
+            rest.begin = end if self._gone is None else self._gone.find(0, end)
+        return RunSlice(run, begin, end, rest.priority, self.base + begin, durable=rest.durable, shared=rest.shared)
+
+    def row_slice(self, row: int) -> RunSlice | None:
+        """The first waiting row of its run at or behind one, which stays; None: there is none, or it holds no run."""
+        rest = self._rest
+        if rest is None:
+            return None
+        row = max(row, rest.begin)
+        if self._gone is not None:
+            row = self._gone.find(0, row, self.size)
+        if not 0 <= row < self.size:
+            return None
         return RunSlice(
-            run, begin, end, rest.priority, self.base + begin, durable=rest.durable, shared=rest.shared
-        )  # fmt: skip
+            rest.run, row, row + 1, rest.priority, self.base + row, durable=rest.durable, shared=rest.shared
+        )
+
+    def _end_run(self) -> None:
+        self._rest = self._gone = None
+        self._columns = _EMPTY
+
+    def _take_of_run(self, rest: RunSlice, row: int) -> None:
+        gone = self._gone
+        if gone is None:
+            gone = self._gone = bytearray(self.size)
+        gone[row] = 1
+        self.count -= 1
+        if not self.count:
+            self._end_run()
+            return
+        if row == rest.begin:
+            rest.begin = gone.find(0, row)
+        if self.count * _RUN_SHARE_MIN < self.size - rest.begin:
+            # the buffer of the run is not kept for the few that are left
+            self._open_run()
 
     def _open_run(self) -> None:
         """From now on rows are looked at one by one."""
@@ -150,8 +208,8 @@ class Block:
         references = self.entries()
         self._rest = None
         self._columns = Columns.of(references, rest.priority)
-        if rest.begin:
-            self._gone = bytearray(b"\1") * rest.begin + bytearray(len(rest))
+        if None in references:
+            self._gone = bytearray([each is None for each in references])
         self.returned = {row: each for row, each in enumerate(references) if each is not None}
 
     @property
@@ -297,6 +355,9 @@ class Block:
 
     def take(self, row: int) -> None:
         """The row does not wait any more."""
+        if self._rest is not None:
+            self._take_of_run(self._rest, row)
+            return
         if self.gone is None:
             self.gone = bytearray(self.size)
         self.gone[row] = 1
@@ -422,7 +483,10 @@ class Block:
         rest = self._rest
         if rest is not None:
             rest.position = self.base + rest.begin
-            return [*(None for _ in range(rest.begin)), *rest]
+            found = [*(None for _ in range(rest.begin)), *rest]
+            return found if self._gone is None else [
+                None if gone else each for each, gone in zip(found, self._gone, strict=True)
+            ]  # fmt: skip
         columns = self.open()
         made: list[MessageReference | None] = [None] * size if columns is _EMPTY else [*columns.references()]
         if columns.bodies is not None:

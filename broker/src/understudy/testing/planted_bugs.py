@@ -103,7 +103,7 @@ def _dropped_on_arrival(patch: Patch) -> None:
 def _arrive_one_by_one(patch: Patch) -> None:
     """Have messages that came together pass ``PostOffice.arrive`` as well."""
 
-    def add_run(self: Queue, run: RunSlice) -> None:
+    def add_run(self: Queue, run: RunSlice, *, paged: bool = False) -> None:
         for reference in run:
             cast("PostOffice", self._office).arrive((self,), [reference], None)
 

@@ -8,8 +8,8 @@ from support.routing import World, callback_of, text
 from understudy.config.model import RoutingType
 from understudy.errors import AddressFull
 from understudy.message import GROUP_ID, Message
+from understudy.routing import level
 from understudy.routing import queue as queues
-from understudy.routing import waiting
 from understudy.routing.queue import Queue
 from understudy.session import consumer
 from understudy.store import backlog
@@ -23,9 +23,9 @@ SIZE = text("x" * 100, properties={"odd": 1}).encode_size
 @pytest.fixture(autouse=True)
 def _small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     """Blocks of 8: a few hundred messages are a deep queue."""
-    monkeypatch.setattr(waiting, "_BLOCK", 8)
-    monkeypatch.setattr(waiting, "_INLET_MAX", 32)
-    monkeypatch.setattr(waiting, "_MEMORY_BLOCKS", 3)
+    monkeypatch.setattr(level, "_BLOCK", 8)
+    monkeypatch.setattr(level, "_INLET_MAX", 32)
+    monkeypatch.setattr(level, "_MEMORY_BLOCKS", 3)
     monkeypatch.setattr(backlog, "BLOCK_REFERENCES", 8)
 
 

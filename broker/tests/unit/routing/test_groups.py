@@ -1,19 +1,40 @@
-"""Message groups: marked firsts, buckets, and groups met where consumers have selectors."""
+"""Message groups: marked firsts, buckets, and groups met where consumers have selectors; sent and delivered one by one,
+and together.
+"""
 
 from __future__ import annotations
+
+from collections.abc import Iterator
+from unittest.mock import patch
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from support.routing import World, callback_of, text
+from support.routing import FakeCallback, World, callback_of, text
+from support.sends import sends_of
+from understudy.errors import DiskFailed
 from understudy.message import GROUP_ID
 from understudy.routing.message_groups import BUCKET_KEY, bucket_key
+from understudy.session.consumer import ServerConsumer
 from understudy.session.session import ServerSession
 
 
+class Way:
+    """How messages are sent and delivered."""
+
+    together = False
+
+
+@pytest.fixture(autouse=True, scope="module", params=[False, True], ids=["one by one", "together"])
+def _way(request: pytest.FixtureRequest) -> Iterator[None]:
+    Way.together = request.param
+    yield
+    Way.together = False
+
+
 def consumer(world: World, selector: str | None = None) -> ServerSession:
-    session = world.session()
+    session = world.session(callback=FakeCallback(runs=Way.together))
     session.create_consumer(0, "q", selector)
     session.receive_consumer_credits(0, -1)
     return session
@@ -21,9 +42,15 @@ def consumer(world: World, selector: str | None = None) -> ServerSession:
 
 def send(world: World, *groups: str, sequence: int | None = None) -> None:
     session = world.session()
-    for group in groups:
-        extra = {} if sequence is None else {"_AMQ_GROUP_SEQUENCE": sequence}
-        session.send(text(group, properties={GROUP_ID: group, **extra}))
+    extra = {} if sequence is None else {"_AMQ_GROUP_SEQUENCE": sequence}
+    messages = [text(group, properties={GROUP_ID: group, **extra}) for group in groups]
+    if Way.together:
+        # without it the first of them would ask for permission, and the others follow it
+        session.sends.permit("q")
+        session.send_batch(sends_of(messages), 0, None)
+    else:
+        for message in messages:
+            session.send(message)
     world.turn()
 
 
@@ -138,3 +165,36 @@ def test_a_rebalance_starts_over_at_the_first_consumer() -> None:
     third = consumer(world)
     send(world, "b", "c", "d")
     assert [[body for body, _ in firsts(each)] for each in (first, second, third)] == [[b"a", b"b"], [b"c"], [b"d"]]
+
+
+@pytest.mark.parametrize("consumers", [1, 2])
+def test_a_message_of_a_group_that_cannot_be_delivered_goes_back(consumers: int) -> None:
+    world = World()
+    queue = world.queue()
+    sessions = [consumer(world) for _ in range(consumers)]
+    send(world, "a")
+    failure = patch.object(ServerConsumer, "deliver_run" if Way.together else "deliver", side_effect=DiskFailed("gone"))
+    with failure, pytest.raises(DiskFailed):
+        send(world, "a", "b", "a")
+    assert (queue.delivering_count, queue.message_count, len(queue.waiting)) == (1, 4, 3)
+    queue.prompt()
+    world.turn()
+    assert sorted(body for session in sessions for body, _ in firsts(session)) == [b"a", b"a", b"a", b"b"]
+    assert [body for body, _ in firsts(sessions[0])].count(b"a") == 3
+
+
+def test_messages_of_a_group_whose_owner_takes_none_are_kept_without_the_others() -> None:
+    world = World()
+    queue = world.queue()
+    owner, other = consumer(world), consumer(world)
+    send(world, "a", "b")
+    owner.receive_consumer_credits(0, 0)
+    send(world, *("a" + "b" * 19) * 2)
+    assert [body for body, _ in firsts(other)] == [b"b"] * 39
+    level = queue.waiting.first_level()
+    assert level is not None
+    assert level.count == 2
+    assert all(block.run is None for block in level.blocks), "the buffer of the run is not kept for two messages"
+    owner.receive_consumer_credits(0, -1)
+    world.turn()
+    assert [body for body, _ in firsts(owner)] == [b"a"] * 3

@@ -9,7 +9,8 @@ import pytest
 from support.routing import Answers, World, callback_of, text
 from support.store import Rig
 from understudy.message import LAST_VALUE, SCHEDULED_DELIVERY, Message
-from understudy.routing import last_value, waiting
+from understudy.routing import last_value
+from understudy.routing import level as levels
 from understudy.routing.queue import Queue
 from understudy.session.session import ServerSession
 from understudy.store.pages import Pages
@@ -209,7 +210,7 @@ def test_non_destructive_consumers_see_every_newer_value() -> None:
 def test_values_that_leave_memory_are_replaced_all_the_same(limit: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """In blocks, in page files and with empty blocks joined: a million updates cost no more than one."""
     for name, small in (("_CUT_MIN", 1), ("_BLOCK", 2), ("_INLET_MAX", 5), ("_OPEN_BLOCKS", 1), ("_MEMORY_BLOCKS", 2)):
-        monkeypatch.setattr(waiting, name, small)
+        monkeypatch.setattr(levels, name, small)
     monkeypatch.setattr(last_value, "_KEYS_MIN", 4)
     world = World({"q": {"max_size_bytes": limit}}, pages=Pages(SimVolume().disk("a"), "/paging", 1))
     queue = world.queue(last_value=True)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from understudy.routing.waiting import Level, Waiting
+from understudy.routing.level import Level
+from understudy.routing.waiting import Waiting
 from understudy.store.backlog import Backlog
 from understudy.store.reference import MessageReference
 

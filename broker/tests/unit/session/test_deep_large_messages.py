@@ -15,7 +15,7 @@ from support.large import Node, body_of, header_of, named, seen_by
 from support.routing import text
 from support.store import Rig
 from understudy.config.model import RoutingType
-from understudy.routing import waiting
+from understudy.routing import level
 from understudy.routing.queue import Queue
 from understudy.session.session import ServerSession
 from understudy.store import backlog
@@ -33,9 +33,9 @@ IN_MEMORY: Mapping[str, object] = {"max_size_bytes": -1}
 
 @pytest.fixture(autouse=True)
 def _small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(waiting, "_BLOCK", 8)
-    monkeypatch.setattr(waiting, "_INLET_MAX", 32)
-    monkeypatch.setattr(waiting, "_MEMORY_BLOCKS", 3)
+    monkeypatch.setattr(level, "_BLOCK", 8)
+    monkeypatch.setattr(level, "_INLET_MAX", 32)
+    monkeypatch.setattr(level, "_MEMORY_BLOCKS", 3)
     monkeypatch.setattr(backlog, "BLOCK_REFERENCES", 8)
 
 

@@ -15,6 +15,8 @@ STEPS = st.lists(
     st.one_of(
         st.tuples(st.just("alone"), st.just(1)),
         st.tuples(st.just("together"), st.integers(1, 8)),
+        st.tuples(st.just("neighbours"), st.integers(2, 8)),
+        st.tuples(st.just("tried before"), st.integers(2, 8)),
         st.tuples(st.just("list"), st.integers(1, 4)),
         st.tuples(st.just("through"), st.integers(0, 30)),
         st.tuples(st.just("one"), st.integers(0, 30)),
@@ -37,10 +39,16 @@ def test_deliveries_are_settled_in_order_or_one_by_one(steps: list[tuple[str, in
         if kind == "alone":
             outstanding.add(references(next_id, 1)[0])
         elif kind == "list":
-            outstanding.extend(references(next_id, number))
+            outstanding.extend(references(next_id, number), number)
         elif kind == "together":
             sends = sends_of([Message(b"m", address="a")] * number)
-            outstanding.extend(RunSlice(keep_sends(sends, 0, number, next_id), 0, number, 4, 10, 1))
+            outstanding.extend(RunSlice(keep_sends(sends, 0, number, next_id), 0, number, 4, 10, 1), number)
+        elif kind in ("neighbours", "tried before"):
+            sends = sends_of([Message(b"m", address="a")] * number)
+            run = keep_sends(sends, 0, number, next_id)
+            for row in range(number):
+                deliveries = 2 if kind == "tried before" and row == 1 else 1
+                outstanding.extend(RunSlice(run, row, row + 1, 4, 10 + row, deliveries), 1)
         elif kind == "unknown":
             assert outstanding.take_one(next_id) == ()
             assert outstanding.take_through(next_id) == []
@@ -55,7 +63,7 @@ def test_deliveries_are_settled_in_order_or_one_by_one(steps: list[tuple[str, in
                 parts = outstanding.take_through(message_id)
                 assert [each.message_id for part in parts for each in part] == model[:end]
                 del model[:end]
-        if kind in ("alone", "list", "together"):
+        if kind in ("alone", "list", "together", "neighbours", "tried before"):
             model += range(next_id, next_id + number)
             next_id += number
         assert list(outstanding) == model
@@ -71,7 +79,7 @@ def test_what_was_delivered_together_goes_back_with_its_position_and_count() -> 
     sends = sends_of([Message(b"m", address="a", expiration=number) for number in range(5)])
     run = append_sends(sends, 0, 5, 100, 1, (1, 2), 0, LogPosition(1, 0, 10_000, 0, 0, 0))
     shared: dict[int, Message] = {}
-    outstanding.extend(RunSlice(run, 1, 5, 4, 21, 1, durable=False, shared=shared))
+    outstanding.extend(RunSlice(run, 1, 5, 4, 21, 1, durable=False, shared=shared), 4)
     outstanding.take_one(102)
     found = outstanding.clear()
     assert [(each.message_id, each.position, each.delivery_count, each.expiration) for each in found] == [
