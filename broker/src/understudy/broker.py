@@ -11,7 +11,6 @@ from collections.abc import Callable
 from understudy.cluster.credentials import ClusterCredentials
 from understudy.cluster.topology import Topology
 from understudy.config.model import Configuration
-from understudy.limits import JOURNAL_BACKLOG_BYTES_PAUSE
 from understudy.management.controls_by_name import CONTROLS
 from understudy.management.invocation import Invocations, ManagedNode, Reload
 from understudy.management.message_counters import MessageCounters
@@ -198,23 +197,6 @@ class Broker:
     def make_handler(self, prefixes: AddressPrefixes, connection: Connection) -> CoreConnection:
         """The handler of a new connection that has shown the CORE magic, at an acceptor with these prefixes."""
         return CoreConnection(self.services, connection, prefixes)
-
-    def turn(self) -> bool:
-        """Deliver what can be delivered and hand the journal its batch; True: there is more."""
-        try:
-            self.post_office.turn()
-        except BaseException:
-            # whatever happens to a delivery, what was taken is written
-            self.store.flush()
-            raise
-        if self.store.gathers():
-            return True
-        self.store.flush()
-        return bool(self.post_office.dirty)
-
-    def congested(self) -> bool:
-        """Whether the journal is so far behind that sockets should not be read."""
-        return self.store.backlog_bytes > JOURNAL_BACKLOG_BYTES_PAUSE
 
     def stop_accepting(self, *, critical: bool = False) -> None:
         """Refuse new sessions; the present ones go on until they are closed.

@@ -195,6 +195,18 @@ class Disk(DiskReader, Protocol):
         ...
 
 
+class Executor(Protocol):
+    """Runs on the loop's thread what timers, log writers and workers have ended, and the node's work after it."""
+
+    def soon(self, call: Callable[..., object], *args: object) -> None:
+        """Call not now but before the loop waits for anything. From the loop's thread only."""
+        ...
+
+    def completed(self, call: Callable[..., object], *args: object) -> None:
+        """Call now; a ``BrokerError`` that it raises ends the node. From the loop's thread only."""
+        ...
+
+
 class LogWriter(Protocol):
     """Writes and syncs away from the loop; at most one batch is under way at a time."""
 
@@ -218,6 +230,18 @@ class LogWriter(Protocol):
 
     def close(self) -> None:
         """Finish what was submitted, call each ``done``, take no more."""
+        ...
+
+
+class HoldableLogWriter(LogWriter, Protocol):
+    """The log writer of an activation, which needs the processor and the store for itself."""
+
+    def hold(self) -> None:
+        """Begin no job before ``release``."""
+        ...
+
+    def release(self) -> None:
+        """Begin what was held, in order."""
         ...
 
 

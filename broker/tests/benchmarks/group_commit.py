@@ -36,8 +36,9 @@ from understudy.message import Message
 from understudy.ports import File
 from understudy.runtime import interpreter
 from understudy.runtime.disk import RealDisk
-from understudy.runtime.environment import SystemClock
+from understudy.runtime.environment import LoopTimers, SystemClock
 from understudy.runtime.journal_writer import ThreadLogWriter
+from understudy.runtime.turn import Turn
 from understudy.store.follower import Follower
 from understudy.store.journal import SEGMENT_BYTES
 from understudy.store.message_store import MessageStore
@@ -60,7 +61,7 @@ class _NotingWriter(ThreadLogWriter):
     """The writer of the broker; notes where every batch lies, so that its bytes can be read back."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
-        super().__init__(loop)
+        super().__init__(loop, Turn(loop, LoopTimers(loop)))
         self.batches: list[tuple[str, int, int]] = []
 
     def submit(self, file: File, offset: int, buffers: Sequence[bytes], done: _Done) -> None:

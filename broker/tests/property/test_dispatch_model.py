@@ -118,7 +118,7 @@ def test_any_error_at_any_step_of_a_dispatch(
     with patch.object(owner, name, failing):
         try:
             queue.read_back_left = queue.looks_left = 1_000
-            dispatch(queue, office.now_ms())
+            dispatch(queue, office.now_ms)
         except (DiskFailed, JournalCorrupt, RuntimeError, KeyboardInterrupt):
             pass
     aside = len(office.scheduled.of(queue))

@@ -100,7 +100,7 @@ def check(node: Node, story: Story) -> None:
     assert node.files() == node.expected_files()
     found: dict[str, set[str]] = {}
     for queue in QUEUES:
-        if node.world.office.find_queue(queue) is None:
+        if node.world.office.directory.find_queue(queue) is None:
             continue
         reader = node.consumer(queue)
         node.settle()

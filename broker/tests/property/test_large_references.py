@@ -73,7 +73,7 @@ class Program:
 
     def _send(self, session: ServerSession) -> None:
         address = self.stream.choice(ADDRESSES)
-        if address == "gone" and self.node.world.office.find_queue("gone") is None:
+        if address == "gone" and self.node.world.office.directory.find_queue("gone") is None:
             self.node.world.queue("gone")
         self.sent += 1
         properties = {LAST_VALUE: self.stream.choice("ab")} if address == "lvq" else {}
@@ -188,7 +188,10 @@ class Program:
 
     def manage(self) -> None:
         office = self.node.world.office
-        queue, target = office.find_queue(self.stream.choice(("q", "t1", "DLQ", "ring"))), office.find_queue("t2")
+        queue, target = (
+            office.directory.find_queue(self.stream.choice(("q", "t1", "DLQ", "ring"))),
+            office.directory.find_queue("t2"),
+        )
         assert queue is not None
         assert target is not None
         acts = (

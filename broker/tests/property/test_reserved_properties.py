@@ -73,7 +73,7 @@ def send_in_a_batch(world: World, many: list[Given]) -> None:
     session = world.session()
     # the first one asks for permission, the others are taken together
     session.send(received({}))
-    session.send_batch(sends_of([received(each) for each in many]), 0, None)
+    session.sends.send_batch(sends_of([received(each) for each in many]), 0, None)
 
 
 def send_in_a_transaction(world: World, many: list[Given]) -> None:
@@ -96,7 +96,7 @@ def send_in_a_branch(world: World, many: list[Given]) -> None:
 def send_with_a_prefix(world: World, many: list[Given]) -> None:
     prefixes = AddressPrefixes((("queue://", RoutingType.ANYCAST),))
     session = world.session(prefixes=prefixes)
-    session.send_batch(sends_of([received(each, "queue://q") for each in many]), 0, None)
+    session.sends.send_batch(sends_of([received(each, "queue://q") for each in many]), 0, None)
 
 
 def send_by_management(world: World, many: list[Given]) -> None:

@@ -7,6 +7,7 @@ import random
 import pytest
 
 from understudy.errors import DiskFull
+from understudy.runtime.turn import Turn
 from understudy.testing.sim_environment import WALL_START_MS, SimClock, SimTimers, Skew
 from understudy.testing.sim_loop import Death, ProcessKilled, SimLoop, SimProcess
 from understudy.testing.sim_storage import CrashPoint, SharedStorage, StorageConditions
@@ -114,7 +115,8 @@ def test_a_log_writer_tells_the_node_then_the_observer(site):
     environment = site.environment(site.a)
     file = make_file(environment.disk)
     done: list[object] = []
-    writer = site.a.call(environment.log_writer, site.loop.call_soon)
+    turn = Turn(site.loop, environment.timers)
+    writer = site.a.call(environment.log_writer, turn, lambda: None)
     site.a.call(writer.submit, file, 0, [b"one"], lambda error: done.append((error, list(site.heard))))
     site.a.call(writer.run, lambda: done.append("ran"), done.append)
     site.loop.run_until(deadline=1.0)

@@ -345,10 +345,10 @@ class Books:
     def operate(self, what: int, which: int, how: int) -> None:
         """One of the things that operators do to the messages of a queue."""
         name = NAMES[which % len(NAMES)]
-        queue = self.office.find_queue(name)
+        queue = self.office.directory.find_queue(name)
         if queue is None:
             return
-        office, other = self.office, self.office.find_queue(NAMES[how % len(NAMES)])
+        office, other = self.office, self.office.directory.find_queue(NAMES[how % len(NAMES)])
         selector = (None, "even = 1")[how % 2]
         if what % 8 == 0:
             queue.purge()
@@ -405,7 +405,7 @@ class Books:
 
     def change(self, which: int, how: int, _: int) -> None:
         name = ("q", "ring", "last", "exclusive")[which % 4]
-        queue = self.office.find_queue(name)
+        queue = self.office.directory.find_queue(name)
         if queue is None:
             return  # a crash may leave the end of one and not the beginning of the next
         wanted: dict[str, Any] = (

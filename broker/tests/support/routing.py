@@ -120,6 +120,11 @@ class FakeStore:
         self._last_id = 0
         self._offset = 0
 
+    unwritten = False
+
+    def flush(self, *, gather: bool) -> bool:
+        return False
+
     def next_id(self) -> int:
         self._last_id += 1
         return self._last_id

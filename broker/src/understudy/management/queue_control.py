@@ -491,7 +491,7 @@ class QueueControls:
     operations = Operations("queue", "A queue, by its name.", [*_attributes(), *_OPERATIONS])
 
     def __call__(self, node: ManagedNode, requester: Requester, name: str) -> QueueControl:
-        queue = node.services.post_office.find_queue(name)
+        queue = node.services.post_office.directory.find_queue(name)
         if queue is None:
             raise ResourceNotFound(f"no queue {name!r}")
         return QueueControl(node, requester, queue)

@@ -118,7 +118,8 @@ class PostOffice:
         self._wake = wake
         self.steps_end = self.send_steps_end = 1 << 62
         """Of selectors (``selector.work``): beyond it, deliveries, and sends, wait for the next turn."""
-        self._now_ms = clock.wall_ms()
+        self.now_ms = clock.wall_ms()
+        """Wall time, read once per turn."""
         self.scheduled = ScheduledDeliveries(clock, timers)
         self.directory = Directory(self, settings, id_cache_size=id_cache_size, wildcard_routing=wildcard_routing)
         self.dead_letters = DeadLetters(self)
@@ -150,10 +151,6 @@ class PostOffice:
         """Every queue, for management."""
         return list(self.directory.queues.values())
 
-    def find_queue(self, name: str) -> Queue | None:
-        """A queue by name or ``address::queue``."""
-        return self.directory.find_queue(name)
-
     def close(self) -> None:
         """No further deliveries, timers or credits; the log is closed by its owner."""
         for sweep in self._sweeps:
@@ -173,16 +170,32 @@ class PostOffice:
         if self._wake is not None and len(self.dirty) == 1:
             self._wake()
 
-    def now_ms(self) -> int:
-        """Wall time, read once per turn and per operation that needs it exactly."""
-        return self._now_ms
+    def turn(self, again: bool = False) -> bool:  # a part of one turn, not an option
+        """Deliver what can be delivered, give credits where room was made, and hand the log its batch. The shell calls
+        it once per turn of its loop, before it flushes the sockets.
 
-    def turn(self) -> None:
-        """Deliver what can be delivered and give credits where room was made. The shell calls it
-        once per turn of its loop, before it flushes the log and the sockets.
+        Args:
+            again: A second time in the same turn, for what a sync has released meanwhile.
+
+        Returns:
+            Whether there is more to do in the next turn.
         """
-        self._now_ms = self.clock.wall_ms()
+        store = self.store
+        if not again:
+            self.now_ms = self.clock.wall_ms()
+        elif not self.dirty and not self.starved and not store.unwritten:
+            return False
         self.steps_end = WORK.steps + SELECTOR_STEPS_PER_TURN
+        try:
+            if self.dirty or self.starved:
+                self._deliver()
+        finally:
+            # whatever happens to a delivery, what was taken is written
+            self.send_steps_end = WORK.steps + SELECTOR_STEPS_PER_TURN
+            waits = store.flush(gather=True)
+        return waits or bool(self.dirty)
+
+    def _deliver(self) -> None:
         if self.dirty:
             dirty, self.dirty = self.dirty, []
             rest = iter(dirty)
@@ -200,7 +213,6 @@ class PostOffice:
                 self.dirty[:0] = (*later, *rest)
                 if later and self._wake is not None:
                     self._wake()
-        self.send_steps_end = WORK.steps + SELECTOR_STEPS_PER_TURN
         if self.starved:
             self._feed()
 

@@ -53,6 +53,8 @@ class QueueOffice(Protocol):
     memory_bytes: int
     memory_count: int
     steps_end: int
+    now_ms: int
+    """Wall time of this turn."""
 
     def mark_dirty(self, queue: Queue) -> None:
         """Dispatch the queue in this turn."""
@@ -60,10 +62,6 @@ class QueueOffice(Protocol):
 
     def expire(self, queue: Queue, reference: MessageReference) -> None:
         """Move a reference that is in no place any more to the expiry address."""
-        ...
-
-    def now_ms(self) -> int:
-        """Wall time of this turn."""
         ...
 
 
@@ -154,7 +152,7 @@ class Queue:
         self.deleted = False
         self.expiring_count = 0
         """Messages of ``message_count`` that have an expiration."""
-        self.created_ms = office.now_ms()
+        self.created_ms = office.now_ms
         """Wall time; of the activation for a queue that the log has."""
         self.consumers_left_ms = 0
         """Wall time at which a consumer left it last; 0 = never since the activation."""
@@ -493,7 +491,7 @@ class Queue:
             self._look_from_the_start()
         if self.kind is not None:
             self.kind.consumer_left(consumer)
-        self.consumers_left_ms = self._office.now_ms()
+        self.consumers_left_ms = self._office.now_ms
         if not self.consumer_count:
             if self.purge_on_no_consumers:
                 self.purge()
@@ -589,7 +587,7 @@ class Queue:
         if self.kind is not None and not self.kind.gate.open:
             return True
         self.read_back_left, self.looks_left = READ_BACK_MAX, LOOKS_MAX
-        dispatch(self, self._office.now_ms())
+        dispatch(self, self._office.now_ms)
         if self.address.paged_count and self.waiting.first_level() is None:
             self._office.paging.forget_readers(self)
         return self.may_go_on()

@@ -48,16 +48,18 @@ class ConnectionHandler(Protocol):
 
     def resume_deliveries(self) -> None: ...
 
-    def congested(self) -> bool: ...
+    held_up: bool
+    """Part of its input may have to wait for the disk or for a login check: ``congested`` says whether it does."""
 
-    @property
-    def backlogged(self) -> bool:
-        """Whether it has input left over for ``receive_more``, because one turn takes a bounded part of it."""
+    def congested(self) -> bool:
+        """Whether nothing more should be read before what came has been dealt with."""
         ...
 
-    def receive_data(self, data: bytes) -> None: ...
-
-    def receive_more(self) -> None: ...
+    def receive_data(self, data: bytes) -> bool:
+        """Carry out what came, a bounded part of it per turn. Whether input is left over, with which it goes on
+        when it is called again, without data if none has come.
+        """
+        ...
 
     def connection_lost(self, reason: str) -> None: ...
 
@@ -77,7 +79,6 @@ class Acceptor:
         configuration: AcceptorConfiguration,
         turn: Turn,
         make_handler: HandlerFactory,
-        congested: Callable[[], bool],
         check_period_ms: int,
         *,
         budget: ConnectionBudget | None = None,
@@ -89,7 +90,6 @@ class Acceptor:
             configuration: Its address and limits.
             turn: The turn of the node's loop.
             make_handler: Makes what speaks on a connection.
-            congested: Whether the journal is too far behind to read from any socket.
             check_period_ms: connection-ttl-check-interval.
             budget: Connections of all acceptors together; None: only the acceptor's own limit holds.
             descriptors: Of the process; the listening sockets get the highest numbers. None: any numbers.
@@ -100,12 +100,10 @@ class Acceptor:
         self.configuration = configuration
         self.turn = turn
         self.make_handler = make_handler
-        self.congested = congested
         self.handshake_timeout_ms = configuration.handshake_timeout_ms
         self.connections_max = configuration.connections_allowed
         # dicts, not sets: what is done to all of them is done in the order in which they came
         self.connections: dict[ServerConnection, None] = {}
-        self.paused: dict[ServerConnection, None] = {}
         self._unproved: dict[ServerConnection, None] = {}
         """Not known to have logged in, the oldest first; may hold some that have logged in meanwhile."""
         self._servers: list[asyncio.Server] = []
@@ -162,12 +160,6 @@ class Acceptor:
         for connection in list(self.connections):
             connection.abort()
 
-    def resume_paused(self) -> None:
-        """The journal has caught up: read again, except where a large message is still being written."""
-        for connection in [each for each in self.paused if not each.congested()]:
-            del self.paused[connection]
-            connection.resume_reading()
-
     def admit(self, connection: ServerConnection) -> bool:
         """Whether there is room for a new connection; made, if need be, by dropping the oldest that
         has not logged in. An honest client logs in before thousands of others have come.
@@ -191,7 +183,7 @@ class Acceptor:
             del self.connections[connection]
             self.budget.used -= 1
         self._unproved.pop(connection, None)
-        self.paused.pop(connection, None)
+        self.turn.paused.pop(connection, None)
 
     def _check(self) -> None:
         if self._descriptors is not None:
@@ -238,13 +230,16 @@ class ServerConnection(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         if self._closing:
             return
+        backlogged = False
+        handler = self.handler
+        turn = self._turn
         try:
-            if self.handler is None:
+            if handler is None:
                 data = self._detect(data)
-            if data and self.handler is not None:
-                self.handler.receive_data(data)
-            elif self.handler is not None:
-                self.handler.receive_more()
+                handler = self.handler
+                if handler is None:
+                    return
+            backlogged = handler.receive_data(data)
         except BrokerError as error:
             log.warning("connection dropped", extra={"peer": self._peer, "code": error.code, "error": str(error)})
             self.close()
@@ -252,22 +247,33 @@ class ServerConnection(asyncio.Protocol):
             # the root of everything that a peer can cause: a bug of ours ends its connection and
             # no other; its sessions end, for it would send the same again
             log.exception("connection dropped: internal error", extra={"peer": self._peer})
-            if self.handler is not None:
-                self.handler.forfeit()
+            if handler is not None:
+                handler.forfeit()
             self.abort()
-        self._turn.request()
-        self._go_on_or_pause()
+        if not turn.scheduled:
+            turn.request()
+        congestion = turn.congestion
+        if (
+            backlogged
+            or not self._reading
+            or (congestion is not None and congestion.congested)
+            or (handler is not None and handler.held_up)
+        ):
+            self._go_on_or_pause(backlogged)
 
-    def _go_on_or_pause(self) -> None:
+    def _go_on_or_pause(self, backlogged: bool) -> None:
         """Read on; not while the disk is behind, and not while there is input left over: other connections come
         first, then that.
+
+        Args:
+            backlogged: Whether there is input left over.
         """
         if self._closing or self._transport is None:
             return
-        congested = self._acceptor.congested() or self.congested()
-        backlogged = self.handler is not None and self.handler.backlogged
+        congestion = self._turn.congestion
+        congested = (congestion is not None and congestion.congested) or self.congested()
         if congested:
-            self._acceptor.paused[self] = None
+            self._turn.paused[self] = None
         elif backlogged:
             self._turn.after_this(self._receive_more)
         reading = not congested and not backlogged
@@ -279,7 +285,7 @@ class ServerConnection(asyncio.Protocol):
                 self._transport.pause_reading()
 
     def _receive_more(self) -> None:
-        if self not in self._acceptor.paused:
+        if self not in self._turn.paused:
             self.data_received(b"")
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -288,9 +294,7 @@ class ServerConnection(asyncio.Protocol):
         if self._timer is not None:
             self._timer.cancel()
         if self.handler is not None:
-            handler, reason = self.handler, str(exc) if exc else "closed"
-            self._turn.guarded(lambda: handler.connection_lost(reason))
-            self._turn.request()
+            self._turn.completed(self.handler.connection_lost, str(exc) if exc else "closed")
         # what refers back to this: without it, reference counts free the connection now
         self.handler = self._timer = self._transport = None
         self._first, self._out, self._out_bytes = b"", [], 0
@@ -349,7 +353,8 @@ class ServerConnection(asyncio.Protocol):
             return
         out, self._out, self._out_bytes = self._out, [], 0
         self._transport.writelines(out)
-        self._resume_handler()
+        if self.handler is not None and self.handler.held_back:
+            self._resume_handler()
         if self._transport.get_write_buffer_size() > OUTGOING_BYTES_MAX:
             log.warning("peer does not read", extra={"peer": self._peer})
             self.abort()
@@ -359,8 +364,8 @@ class ServerConnection(asyncio.Protocol):
         return self.handler is not None and self.handler.congested()
 
     def resume_reading(self) -> None:
-        """The disk has caught up."""
-        self._go_on_or_pause()
+        """The disk has caught up: first what is left over, then what the socket brings."""
+        self.data_received(b"")
 
     def resume_writing(self) -> None:
         self._resume_handler()
@@ -368,12 +373,11 @@ class ServerConnection(asyncio.Protocol):
     def _resume_handler(self) -> None:
         handler = self.handler
         if handler is not None and handler.held_back and self.outgoing_bytes() < OUTGOING_BYTES_PAUSE // 2:
-            self._turn.guarded(handler.resume_deliveries)
-            self._turn.request()
+            self._turn.completed(handler.resume_deliveries)
 
     def say_goodbye(self) -> None:
         if self.handler is not None:
-            self._turn.guarded(self.handler.disconnect)
+            self._turn.completed(self.handler.disconnect)
         self.close()
 
     def check(self) -> None:

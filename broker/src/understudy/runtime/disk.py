@@ -108,6 +108,12 @@ class RealFile:
     def write(self, offset: int, buffers: Sequence[bytes]) -> None:
         # once per batch: no context manager
         try:
+            if len(buffers) == 1:
+                written = os.pwrite(self._descriptor, buffers[0], offset)
+                if written == len(buffers[0]):
+                    return
+                buffers = (buffers[0][written:],)
+                offset += written
             for start in range(0, len(buffers), _IOV_MAX):
                 offset += self._write(offset, buffers[start : start + _IOV_MAX])
         except OSError as error:

@@ -10,12 +10,12 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from understudy.limits import WAITING_BODIES_BYTES_MIN, WAITING_BODIES_SHARE
-from understudy.ports import Clock, Disk, Entropy, FileLock, LogWriter, Timer, Timers, Worker
+from understudy.ports import Clock, Disk, Entropy, Executor, FileLock, HoldableLogWriter, Timer, Timers, Worker
 from understudy.runtime.critical_analyzer import CriticalPath
 from understudy.runtime.descriptors import Descriptors
 from understudy.runtime.disk import RealDisk
 from understudy.runtime.file_lock import RealFileLock
-from understudy.runtime.journal_writer import Soon, ThreadLogWriter
+from understudy.runtime.journal_writer import FenceCheck, ThreadLogWriter
 from understudy.runtime.worker import ThreadWorker
 
 
@@ -27,11 +27,11 @@ class Environment:
     timers: Timers
     entropy: Entropy
     disk: Disk
-    log_writer: Callable[[Soon], LogWriter]
-    """Makes the writer of one activation."""
+    log_writer: Callable[[Executor, FenceCheck], HoldableLogWriter]
+    """Makes a writer of one activation, whose batches count with that permission only."""
     file_lock: Callable[[str], FileLock]
     """Makes the lock of one file path."""
-    worker: Callable[[], Worker]
+    worker: Callable[[Executor], Worker]
     """Makes the worker of one activation."""
     memory_bytes: int = 1 << 30
     """Memory that the process may use."""
@@ -87,11 +87,11 @@ def system_environment(loop: asyncio.AbstractEventLoop, descriptors: Descriptors
     disk = RealDisk(descriptors)
     paths: list[CriticalPath] = []
 
-    def log_writer(soon: Soon) -> LogWriter:
+    def log_writer(executor: Executor, why_not_confirm: FenceCheck) -> HoldableLogWriter:
         # a writer of an earlier activation does nothing any more
         path = CriticalPath(f"writer {len(paths) + 1} of the store")
         paths.append(path)
-        return ThreadLogWriter(loop, soon, path)
+        return ThreadLogWriter(loop, executor, path, why_not_confirm)
 
     return Environment(
         clock=SystemClock(),
@@ -101,7 +101,7 @@ def system_environment(loop: asyncio.AbstractEventLoop, descriptors: Descriptors
         disk=disk,
         log_writer=log_writer,
         file_lock=lambda path: RealFileLock(path, descriptors),
-        worker=lambda: ThreadWorker(loop),
+        worker=lambda executor: ThreadWorker(loop, executor),
         memory_bytes=available_memory_bytes(),
         critical_paths=paths,
         descriptors=descriptors,

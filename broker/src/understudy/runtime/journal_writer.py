@@ -4,8 +4,9 @@ Implements ``ports.LogWriter``. A batch that is small, while nothing else is bei
 of late, is written and synced at once: two changes of thread cost a client that waits for its confirmation more than
 the sync of a good disk. Everything else goes to one daemon thread, by a queue there and ``call_soon_threadsafe`` back,
 one hop each way per batch and nothing per message, and the next batch collects meanwhile. Either way ``done`` is
-called later, on the loop's thread, and never before the sync has returned. The thread is a daemon because a hung disk
-must not keep a process from ending that has decided to stop. ADR 0015.
+called later, on the loop's thread, and never before the sync has returned. The end of a batch counts only with
+permission (``why_not_confirm``): a node that has lost its lock confirms nothing (ADR 0004). The thread is a daemon
+because a hung disk must not keep a process from ending that has decided to stop. ADR 0015.
 
 Invariants: a batch is written at once only when the thread has nothing to do, so the order of jobs holds; a failed
 write or sync is given to ``done`` and not tried again.
@@ -20,13 +21,15 @@ from collections.abc import Callable, Sequence
 from queue import SimpleQueue
 from typing import Final
 
-from understudy.ports import File
+from understudy.ports import Executor, File
 from understudy.runtime.critical_analyzer import CriticalPath
 
 _Done = Callable[[BaseException | None], None]
+_Job = tuple[Callable[[], None], _Done, bool]
+"""What to do, what to call at its end, and whether it is a batch, whose end counts with permission only."""
 
-Soon = Callable[..., object]
-"""Calls on the loop's own thread, not now but before the loop waits for anything: ``Turn.soon``."""
+FenceCheck = Callable[[], BaseException | None]
+"""Asked after each batch: None, or why what it made durable must not be confirmed."""
 
 #: Larger batches are for the thread: while they are written the loop can do as much work again.
 AT_ONCE_BYTES_MAX: Final = 32 * 1024
@@ -40,36 +43,40 @@ class ThreadLogWriter:
     """Writes and syncs batches, on the loop while that is fast, else on a thread."""
 
     def __init__(
-        self, loop: asyncio.AbstractEventLoop, soon: Soon | None = None, path: CriticalPath | None = None
+        self,
+        loop: asyncio.AbstractEventLoop,
+        executor: Executor,
+        path: CriticalPath | None = None,
+        why_not_confirm: FenceCheck | None = None,
     ) -> None:
         """Starts the thread.
 
         Args:
-            loop: Where every ``done`` is called.
-            soon: Calls ``done`` of what was written on the loop's own thread; None: nothing is.
+            loop: Where every ``done`` is called,
+            executor: and by what.
             path: Says since when a job has been under way.
+            why_not_confirm: An error makes the batch a failed one; None: every batch counts.
         """
         self._path = path or CriticalPath("a writer of the store")
         self._loop = loop
-        self._queue: SimpleQueue[tuple[Callable[[], None], _Done] | None] = SimpleQueue()
+        self._executor = executor
+        self._why_not_confirm = why_not_confirm
+        self._queue: SimpleQueue[_Job | None] = SimpleQueue()
         self._closed = False
-        self._soon = soon
-        self._under_way = 0
+        self._held: list[_Job] | None = None
+        """Jobs that wait for ``release``; None: they do not wait."""
+        self._jobs = 0
         """Jobs whose end has not been told yet."""
         self._batch_ns = AT_ONCE_NS_MAX + 1
-        """What a batch has taken of late; unknown counts as slow. Either thread sets it, never both at a time."""
+        """Moving average of recent batch times; starts above the limit, so that the first batch uses the thread. Either
+        thread sets it, never both at a time."""
         threading.Thread(target=self._serve, name="journal-writer", daemon=True).start()
 
     def submit(self, file: File, offset: int, buffers: Sequence[bytes], done: _Done) -> None:
         assert not self._closed, "log writer used after close"
-        if (
-            self._soon is not None
-            and not self._under_way
-            and self._batch_ns <= AT_ONCE_NS_MAX
-            and sum(map(len, buffers)) <= AT_ONCE_BYTES_MAX
-        ):
-            self._under_way += 1
-            self._soon(self._end, done, self._write(file, offset, buffers))
+        self._jobs += 1
+        if self._jobs == 1 and self._held is None and self._batch_ns <= AT_ONCE_NS_MAX and sum(map(len, buffers)) <= AT_ONCE_BYTES_MAX:
+            self._executor.soon(self._end, done, self._write(file, offset, buffers), True)
             return
 
         def work() -> None:
@@ -77,7 +84,7 @@ class ThreadLogWriter:
             if error is not None:
                 raise error
 
-        self.run(work, done)
+        self._put((work, done, True))
 
     def _write(self, file: File, offset: int, buffers: Sequence[bytes]) -> BaseException | None:
         began_ns = self._path.since_ns = time.monotonic_ns()
@@ -94,15 +101,32 @@ class ThreadLogWriter:
 
     def run(self, work: Callable[[], None], done: _Done) -> None:
         assert not self._closed, "log writer used after close"
-        self._under_way += 1
-        self._queue.put((work, done))
+        self._jobs += 1
+        self._put((work, done, False))
+
+    def hold(self) -> None:
+        self._held = []
+
+    def release(self) -> None:
+        held, self._held = self._held, None
+        for job in held or ():
+            self._queue.put(job)
+
+    def _put(self, job: _Job) -> None:
+        if self._held is None:
+            self._queue.put(job)
+        else:
+            self._held.append(job)
 
     def close(self) -> None:
+        self.release()
         self._closed = True
         self._queue.put(None)
 
-    def _end(self, done: _Done, error: BaseException | None) -> None:
-        self._under_way -= 1
+    def _end(self, done: _Done, error: BaseException | None, confirms: bool) -> None:
+        self._jobs -= 1
+        if error is None and confirms and self._why_not_confirm is not None:
+            error = self._why_not_confirm()
         done(error)
 
     def _serve(self) -> None:
@@ -110,7 +134,7 @@ class ThreadLogWriter:
             job = self._queue.get()
             if job is None:
                 return
-            work, done = job
+            work, done, confirms = job
             error: BaseException | None = None
             self._path.since_ns = time.monotonic_ns()
             try:
@@ -120,7 +144,7 @@ class ThreadLogWriter:
             self._path.since_ns = 0
             del work, job
             try:
-                self._loop.call_soon_threadsafe(self._end, done, error)
+                self._loop.call_soon_threadsafe(self._executor.completed, self._end, done, error, confirms)
             except RuntimeError:
                 # the loop is closed: no caller is left
                 return

@@ -23,16 +23,17 @@ from understudy.errors import BrokerError, ConfigError, DiskFailed, StoreError, 
 from understudy.ha.activation import Done
 from understudy.ha.shared_store import Event, Role, SharedStoreOptions, SharedStorePolicy, State
 from understudy.management.invocation import Reload
+from understudy.ports import HoldableLogWriter
 from understudy.runtime.acceptor import Acceptor
 from understudy.runtime.connector import LoopDialer
 from understudy.runtime.descriptors import ConnectionBudget
 from understudy.runtime.environment import Environment
 from understudy.runtime.store_watch import StoreWatch
-from understudy.runtime.turn import Turn, TurningLogWriter, TurningTimers, TurningWorker
+from understudy.runtime.turn import Turn
 from understudy.security.authorization import SecurityPolicy
 from understudy.session.prefixes import prefixes_of
+from understudy.store.batch import Sync
 from understudy.store.follower import Follower
-from understudy.store.journal import Sync
 from understudy.store.large_messages import LargeMessages
 from understudy.store.message_store import MessageStore
 from understudy.store.node_lock import NodeLock
@@ -91,8 +92,7 @@ class BrokerNode:
         self._loop = asyncio.get_running_loop()
         self.started_ms = environment.clock.monotonic_ms()
         self._watch = StoreWatch(environment.disk, configuration, instance_directory)
-        self._turn = Turn(self._loop)
-        self._timers = TurningTimers(environment.timers, self._turn)
+        self._turn = Turn(self._loop, environment.timers)
         self._ended: asyncio.Future[BrokerError | None] = self._loop.create_future()
         self._state_changed = asyncio.Event()
         self._clients_left: asyncio.Event | None = None
@@ -102,11 +102,10 @@ class BrokerNode:
         self._follow_timer: asyncio.TimerHandle | None = None
         self._disk_timer: asyncio.TimerHandle | None = None
         self.store: MessageStore | None = None
-        self._large_writer: TurningLogWriter | None = None
-        """Writes the bodies of large messages, so that the journal never waits for them."""
-        self._held_writers: list[TurningLogWriter] = []
-        self._worker: TurningWorker | None = None
-        """Checks passwords."""
+        self._writers: list[HoldableLogWriter] = []
+        """Of the activation under way."""
+        self._ends: list[Callable[[], None]] = []
+        """Close the writers and workers of this activation that nothing else closes."""
         self._credentials = self._cluster_credentials()
         self.lock = NodeLock(
             environment.disk,
@@ -287,9 +286,9 @@ class BrokerNode:
         finally:
             self._activation = None
             # what they were given meanwhile can wait until the node listens
-            for writer in self._held_writers:
+            for writer in self._writers:
                 writer.release()
-            self._held_writers.clear()
+            self._writers.clear()
         log.info(
             "active",
             extra={
@@ -313,7 +312,10 @@ class BrokerNode:
         if not follower.quiet():
             while follower.poll(FOLLOW_STEP_BYTES) and not follower.caught_up:
                 await asyncio.sleep(0)
-        writer, self._large_writer, housekeeper = self._log_writer(), self._log_writer(), self._log_writer()
+        # one for the journal, one for the bodies of large messages, for which the journal never waits, and one for
+        # the removal of files
+        writer, large_writer, housekeeper = self._log_writer(), self._log_writer(), self._log_writer()
+        self._ends.append(large_writer.close)
         settings = self._store_settings()
         self.store = MessageStore.activate(
             follower,
@@ -327,7 +329,7 @@ class BrokerNode:
             large=LargeMessages(
                 environment.disk,
                 configuration.large_messages_directory,
-                self._large_writer,
+                large_writer,
                 environment.clock,
                 why_not_remove=self.policy.why_not_confirm,
                 retention=Retention(environment.disk, settings.retention) if settings.retention is not None else None,
@@ -337,7 +339,8 @@ class BrokerNode:
         )
         self._watch.activated(self.store, housekeeper)
         self.store.watch((configuration.large_messages_directory, configuration.paging_directory))
-        self._worker = TurningWorker(environment.worker(), self._turn)
+        worker = environment.worker(self._turn)
+        self._ends.append(worker.close)
         self.broker = Broker(
             # read again: the file may have changed while the log was followed to its end
             self.configuration,
@@ -346,9 +349,9 @@ class BrokerNode:
             self.topology,
             self._credentials,
             clock=environment.clock,
-            timers=self._timers,
+            timers=self._turn,
             entropy=environment.entropy,
-            worker=self._worker,
+            worker=worker,
             wake=self._turn.request,
             global_max_size_bytes=self._global_max_size_bytes(),
             fail_over=self._fail_over,
@@ -356,7 +359,8 @@ class BrokerNode:
             pages=Pages(environment.disk, configuration.paging_directory, self.store.epoch),
         )
         self.broker.post_office.paging.bodies_max_bytes = self._bodies_max_bytes()
-        self._turn.work = self._work
+        self._turn.work = self.broker.post_office.turn
+        self._turn.congestion = self.store.congestion
         self._turn.on_error = self._store_failed
         own = self._own_connector()
         if own is not None:
@@ -365,12 +369,11 @@ class BrokerNode:
         # the directory of the journal was looked at when the store was activated
         self._disk_timer = self._loop.call_later(FIRST_DISK_CHECK_MS / 1000, self._check_disk)
 
-    def _log_writer(self) -> TurningLogWriter:
+    def _log_writer(self) -> HoldableLogWriter:
         """One for this activation, held until the node listens."""
-        inner = self.environment.log_writer(self._turn.soon)
-        writer = TurningLogWriter(inner, self._turn, self.policy.why_not_confirm)
+        writer = self.environment.log_writer(self._turn, self.policy.why_not_confirm)
         writer.hold()
-        self._held_writers.append(writer)
+        self._writers.append(writer)
         return writer
 
     async def _open_acceptors(self, broker: Broker) -> None:
@@ -388,7 +391,6 @@ class BrokerNode:
                 configuration,
                 self._turn,
                 partial(broker.make_handler, prefixes_of(configuration)),
-                broker.congested,
                 self.configuration.connection_ttl_check_interval_ms,
                 budget=budget,
                 descriptors=descriptors,
@@ -417,21 +419,13 @@ class BrokerNode:
     def _fail_over(self) -> None:
         self._spawn(self.stop(failover=True))
 
-    def _work(self) -> bool:
-        assert self.broker is not None
-        more = self.broker.turn()
-        if not self.broker.congested():
-            for acceptor in self.acceptors:
-                acceptor.resume_paused()
-        return more
-
     def _store_failed(self, error: BaseException) -> None:
         failure = error if isinstance(error, BrokerError) else DiskFailed(str(error))
         self._loop.call_soon(self.policy.fail, failure)
 
     def _check_disk(self) -> None:
         if self.store is not None:
-            self._turn.guarded(self.store.check_disk)
+            self._turn.completed(self.store.check_disk)
             self._disk_timer = self._loop.call_later(self.configuration.disk_scan_period_ms / 1000, self._check_disk)
 
     def deactivate(self, done: Done) -> None:
@@ -459,7 +453,7 @@ class BrokerNode:
         self.acceptors.clear()
         if self.broker is not None:
             self.broker.close()
-        self._turn.work = None
+        self._turn.work = self._turn.congestion = None
         self.broker = None
         self.topology.clear()
         store, self.store = self.store, None
@@ -468,12 +462,8 @@ class BrokerNode:
             store.close(lambda: closed.set_result(None))
             await closed
             self._watch.closed(store)
-        if self._large_writer is not None:
-            self._large_writer.close()
-            self._large_writer = None
-        if self._worker is not None:
-            self._worker.close()
-            self._worker = None
+        while self._ends:
+            self._ends.pop()()
 
     # --- parts ---------------------------------------------------------------------------------
 
@@ -577,7 +567,7 @@ class BrokerNode:
             credentials=self._credentials,
             dialer=LoopDialer(self._loop, self._turn),
             clock=self.environment.clock,
-            timers=self._timers,
+            timers=self._turn,
             retry_interval_ms=connection.retry_interval_ms,
         )
 

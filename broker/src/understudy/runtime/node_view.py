@@ -177,7 +177,7 @@ class LiveNodeView:
 
     def queue(self, name: str) -> QueueFacts | None:
         broker = self._node.broker
-        found = None if broker is None else broker.post_office.find_queue(name)
+        found = None if broker is None else broker.post_office.directory.find_queue(name)
         return None if found is None else queue_facts(found)
 
     def invoke(self, request: InvocationRequest, answer: Callable[[object, BrokerError | None], None]) -> None:

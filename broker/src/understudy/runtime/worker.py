@@ -12,6 +12,8 @@ import threading
 from collections.abc import Callable
 from queue import SimpleQueue
 
+from understudy.ports import Executor
+
 _Done = Callable[[BaseException | None], None]
 
 
@@ -25,12 +27,14 @@ def worker_threads() -> int:
 class ThreadWorker:
     """A few daemon threads for computations that would block the loop."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, threads: int | None = None) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, executor: Executor, threads: int | None = None) -> None:
         """Args:
-        loop: Where every ``done`` is called.
+        loop: Where every ``done`` is called,
+        executor: and by what.
         threads: How many; by default ``worker_threads()``.
         """
         self._loop = loop
+        self._executor = executor
         self._threads = threads if threads is not None else worker_threads()
         self._queue: SimpleQueue[tuple[Callable[[], None], _Done] | None] = SimpleQueue()
         self._started = 0
@@ -58,7 +62,7 @@ class ThreadWorker:
                 error = failure
             del work, job
             try:
-                self._loop.call_soon_threadsafe(done, error)
+                self._loop.call_soon_threadsafe(self._executor.completed, done, error)
             except RuntimeError:
                 # the loop is closed: no caller is left
                 return

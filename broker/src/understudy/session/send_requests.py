@@ -70,7 +70,7 @@ class SendRequests:
                 name = message.address or ""
             target = self._targets.get(name)
             office = self._office
-            if target is None or target.permitted_until_ms < office.now_ms():
+            if target is None or target.permitted_until_ms < office.now_ms:
                 # the management address is never permitted to be sent to, so it always comes here
                 if name == session.management_address and session.management is not None:
                     manage(session, office, session.management, message, done)
@@ -93,13 +93,21 @@ class SendRequests:
             The row after the last one that was taken. Some are left if the filters they had to pass did as much work as
             they may between two turns (``selector.work``): the others go on in the next one.
         """
+        session, office, targets = self._session, self._office, self._targets
+        order, transaction = session.order, session.sending_transaction
+        answered = answers.answer_run if answers is not None else None
         while row < sends.count:
-            taken = self._send_plain(sends, row, answers)
+            target = targets.get(sends.address(row) or "")
+            if target is None or target.permitted_until_ms < office.now_ms:
+                # the next one goes the long way, which asks for permission
+                break
+            taken, size_bytes = take_plain(office, sends, row, order, answered, transaction)
+            target.used_bytes += size_bytes
             if not taken:
                 # what is not plain seldom comes alone: asking again for each would cost every one of them
                 break
             row += taken
-        return self._send_each(sends, row, answers)
+        return self._send_each(sends, row, answers) if row < sends.count else row
 
     def _send_each(self, sends: Sends, row: int, answers: RunAnswers | None) -> int:
         office, before = self._office, WORK.steps
@@ -110,18 +118,6 @@ class SendRequests:
             if before != WORK.steps >= office.send_steps_end:
                 return index + 1
         return sends.count
-
-    def _send_plain(self, sends: Sends, row: int, answers: RunAnswers | None) -> int:
-        target = self._targets.get(sends.address(row) or "")
-        office = self._office
-        if target is None or target.permitted_until_ms < office.now_ms():
-            # the next one goes the long way, which asks for permission
-            return 0
-        answered = answers.answer_run if answers is not None else None
-        session = self._session
-        taken, size_bytes = take_plain(office, sends, row, session.order, answered, session.sending_transaction)
-        target.used_bytes += size_bytes
-        return taken
 
     def route(self, message: Message, size_bytes: int, done: Done | None, transaction: Transaction | None) -> None:
         """Give a message of a permitted address to the post office. Raises what that raises."""
@@ -166,7 +162,7 @@ class SendRequests:
             raise IllegalState(f"{name!r} takes management requests, which are no large messages")
         session.security.check(Permission.SEND, address, fqqn[1] if fqqn is not None else None)
         target = self._target(name)
-        target.permitted_until_ms = self._office.now_ms() + session.security.permission_ms
+        target.permitted_until_ms = self._office.now_ms + session.security.permission_ms
         return target
 
     def forget_permissions(self) -> None:

@@ -126,7 +126,6 @@ class ServerSession:
         self.sends = (PreparedSends if prefixes or validated_users else SendRequests)(self, post_office, callback)
         self.send: Callable[..., None] = self.sends.send
         """``SendRequests.send``, without a step between: it is most of what a session does."""
-        self.send_batch = self.sends.send_batch
         self.work = Work("session", TRANSACTION_MESSAGES_OF_SESSION_MAX, resources.work)
         """What its open transaction and the branches it began hold."""
         self.branches = XaRequests(self, resources)
@@ -452,7 +451,7 @@ class ServerSession:
         reference counts free the session. Answers under way need none of them.
         """
         self.order.permit = None
-        del self.send, self.send_batch, self.sends, self.queues, self.branches, self.large
+        del self.send, self.sends, self.queues, self.branches, self.large
 
     def check_open(self) -> None:
         """Raises ObjectClosed."""

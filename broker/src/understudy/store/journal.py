@@ -28,13 +28,13 @@ import posixpath
 from array import array
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
-from enum import Enum, auto
 from typing import Final
 
 from understudy.errors import DiskFailed, DiskFull, LockLost, StoreError
 from understudy.ids import NodeId
+from understudy.limits import JOURNAL_BACKLOG_BYTES_PAUSE
 from understudy.ports import Clock, Disk, LogWriter
+from understudy.store.batch import BATCH_BYTES_MAX, SMALL_BATCH_BYTES, Batch, Seal, Sync
 from understudy.store.log_chain import newest_epoch
 from understudy.store.operation_context import OperationContext
 from understudy.store.records import HEADER_BYTES, SEAL_FIXED_BYTES, RecordType, SealRecord
@@ -53,10 +53,6 @@ from understudy.store.state import SegmentUse
 
 log = logging.getLogger(__name__)
 
-#: Most bytes in one batch, unless one record is larger: bounds what may be unsynced at a crash.
-BATCH_BYTES_MAX: Final = 8 * 1024 * 1024
-#: A batch up to this size is small: zeros ahead of the log make its sync quicker.
-_SMALL_BATCH_BYTES: Final = 64 * 1024
 #: Bytes of a segment, element journal-file-size.
 SEGMENT_BYTES: Final = 10 * 1024 * 1024
 SEGMENT_BYTES_MIN: Final = 64 * 1024
@@ -66,44 +62,6 @@ SEGMENT_BYTES_MAX: Final = 2 * 1024**3
 _COMMITS: Final = frozenset({RecordType.TX_COMMIT, RecordType.TX_PREPARE})
 #: What may wait for a sync when syncing is off: the rest decides whether the log can be read at all.
 _MAY_WAIT: Final = frozenset({RecordType.DELIVERY_COUNT, RecordType.DUPLICATE_ID, RecordType.TX_ROLLBACK}) | _COMMITS
-
-
-class Sync(Enum):
-    """When a batch is synced before it counts as durable."""
-
-    ALWAYS = auto()
-    COMMITS = auto()
-    """When it holds a commit, a prepare, or more than messages and acknowledgements."""
-    SELDOM = auto()
-    """When it holds more than messages, acknowledgements and transactions; else it is only written."""
-
-
-@dataclass(slots=True)
-class _Batch:
-    """Bytes to be written and synced together."""
-
-    segment: Segment
-    offset: int
-    parts: list[bytes]
-    size_bytes: int
-    last_sequence: int
-    sync: bool = True
-    digest: int = 0
-    """Of its segment before it; set when it is handed to the writer."""
-
-
-@dataclass(slots=True)
-class _Seal:
-    """The end of a segment."""
-
-    segment: Segment
-    following: Segment | None
-    """None when the journal is being closed."""
-    record: SealRecord
-    use: SegmentUse
-    seed: int
-    offsets: array[int]
-    last_sequence: int
 
 
 class Journal:
@@ -172,9 +130,11 @@ class Journal:
         self._segment_bytes = min(max(segment_bytes, SEGMENT_BYTES_MIN), SEGMENT_BYTES_MAX)
         self.epoch = epoch
         self.failure: BaseException | None = None
-        self._queue: deque[_Batch | _Seal] = deque()
-        self._under_way: _Batch | _Seal | None = None
+        self._queue: deque[Batch | Seal] = deque()
+        self._under_way: Batch | Seal | None = None
         self._queued_bytes = 0
+        self.congested = False
+        """Whether the log is too far behind to read from any socket; decided when a batch is closed or written."""
         self._sealed_bytes = 0
         self._stalled_until_ms: int | None = None
         """Set while a batch waits for room within its segment: when it is written again."""
@@ -206,10 +166,8 @@ class Journal:
         """Hot: buffers of the batch that is being collected."""
         self._batched = sequence
         """Sequence of the last record before it."""
-        self._batch_records = 0
-        """Records in the batch before it, 0 if that was no small one."""
-        self._gathered = False
-        """A turn was waited for it."""
+        self._gather_until = 0
+        """It may wait one turn while its last record is before this sequence; 0: it may not, or it did."""
         self.sequence = sequence
         """Hot: of the last record appended."""
         self.number = number
@@ -296,12 +254,14 @@ class Journal:
         """What is collected goes to the queue; the next record begins another batch."""
         if self.parts:
             size_bytes = self.offset - self._begin
-            small = size_bytes <= _SMALL_BATCH_BYTES
-            self._batch_records, self._batched = self.sequence - self._batched if small else 0, self.sequence
-            self._gathered = False
+            small = size_bytes <= SMALL_BATCH_BYTES
+            self._gather_until = 2 * self.sequence - self._batched if small else 0
+            self._batched = self.sequence
             sync = self._must_sync or self.offset - self.batch > BATCH_BYTES_MAX
-            self._queue.append(_Batch(self._segment, self._begin, self.parts, size_bytes, self.sequence, sync))
+            self._queue.append(Batch(self._segment, self._begin, self.parts, size_bytes, self.sequence, sync))
             self._queued_bytes += size_bytes
+            if self._queued_bytes > JOURNAL_BACKLOG_BYTES_PAUSE:
+                self.congested = True
             self.parts = []
             self._begin = self.offset
             if sync:
@@ -340,7 +300,7 @@ class Journal:
         self.use.end = self.offset + SEAL_FIXED_BYTES + 4 * len(self.offsets)
         self.sequence += 1
         self._context.appended = self.sequence
-        self._queue.append(_Seal(self._segment, following, record, self.use, self.seed, self.offsets, self.sequence))
+        self._queue.append(Seal(self._segment, following, record, self.use, self.seed, self.offsets, self.sequence))
 
     @property
     def appended_bytes(self) -> int:
@@ -354,9 +314,9 @@ class Journal:
 
     def pending(self, number: int, offset: int, length: int) -> bytes | None:
         """The bytes of a record that may not be written yet; None when it is."""
-        batches = [item for item in (self._under_way, *self._queue) if isinstance(item, _Batch)]
+        batches = [item for item in (self._under_way, *self._queue) if isinstance(item, Batch)]
         if self.parts:
-            batches.append(_Batch(self._segment, self._begin, self.parts, self.offset - self._begin, 0))
+            batches.append(Batch(self._segment, self._begin, self.parts, self.offset - self._begin, 0))
         for batch in batches:
             if batch.segment.number == number and 0 <= offset - batch.offset < batch.size_bytes:
                 start = offset - batch.offset
@@ -365,47 +325,50 @@ class Journal:
 
     # --- writing --------------------------------------------------------------------------------
 
-    def gathers(self) -> bool:
-        """Whether to wait one turn before the next ``flush``: what is collected is less than the batch
-        before, so clients that waited for that are likely to send by then. Syncs cost more than turns.
-        """
-        if self._gathered or not self.parts or self._queue or self._under_way is not None:
-            return False
-        self._gathered = self.sequence - self._batched < self._batch_records
-        return self._gathered
+    def flush(self, *, gather: bool = False) -> bool:
+        """Hand the next batch to the writer if none is under way; called once per turn.
 
-    def flush(self) -> None:
-        """Hand the next batch to the writer if none is under way; called once per turn."""
+        Args:
+            gather: Allow it to wait one turn if what is collected is less than the batch before, because clients that
+                waited for that one are likely to send by then. Syncs cost more than turns.
+
+        Returns:
+            Whether it waits for the next turn.
+        """
         if self._under_way is not None or self.failure is not None:
-            return
+            return False
         if self._stalled_until_ms is not None and self._clock.monotonic_ms() < self._stalled_until_ms:
-            return
+            return False
         if self.spares.no_space:
             self.spares.retry()
         if not self._queue:
             if not self.parts:
-                return
+                return False
+            if gather and self.sequence < self._gather_until:
+                self._gather_until = 0
+                return True
             self._close_batch()
             self._set_room(0)
         item = self._queue[0]
         if item.segment.readiness is not Readiness.READY:
-            return
-        if isinstance(item, _Seal):
+            return False
+        if isinstance(item, Seal):
             if item.following is not None and item.following.readiness is not Readiness.READY:
-                return
+                return False
             self._queue.popleft()
             self._under_way = item
             self._writer.run(lambda: self._write_seal(item), self._written)
-            return
+            return False
         self._queue.popleft()
         self._under_way = item
         file = item.segment.file
         assert file is not None
         item.digest = file.digest
         self._writer.submit(file if item.sync else UnsyncedFile(file), item.offset, item.parts, self._written)
+        return False
 
     @staticmethod
-    def _write_seal(item: _Seal) -> None:
+    def _write_seal(item: Seal) -> None:
         """Runs on the writer's thread."""
         file = item.segment.file
         assert file is not None
@@ -426,19 +389,25 @@ class Journal:
             self._stalled_until_ms = None
             log.info("the journal goes on: there is room", extra={"path": self._directory})
             self._on_space()
-        if isinstance(item, _Batch):
+        if isinstance(item, Batch):
             self._queued_bytes -= item.size_bytes
-        elif item.segment.file is not None:
-            item.use.skimmed = item.segment.file.skimmed
+            if self.congested:
+                self.congested = self._queued_bytes > JOURNAL_BACKLOG_BYTES_PAUSE
         try:
             self._context.advance(item.last_sequence)
         finally:
             # a bug in what was released is not the log's
-            if isinstance(item, _Seal) and item.following is None:
+            if isinstance(item, Seal) and item.following is None:
                 self._finish_close()
             else:
-                self.flush()
-                if isinstance(item, _Batch) and item.size_bytes <= _SMALL_BATCH_BYTES and self._under_way is None:
+                if self._queue or self.parts:
+                    self.flush()
+                if (
+                    self.spares.wants_zeros
+                    and isinstance(item, Batch)
+                    and item.size_bytes <= SMALL_BATCH_BYTES
+                    and self._under_way is None
+                ):
                     self.spares.zero()
 
     @property
@@ -452,13 +421,13 @@ class Journal:
         if self._stalled_until_ms is not None:
             self.flush()
 
-    def _may_write_again(self, item: _Batch | _Seal) -> bool:
+    def _may_write_again(self, item: Batch | Seal) -> bool:
         """Whether a full disk loses nothing: all bytes since the last sync are in the batch, and nothing is closed."""
         return self._closing is None and self._sync is Sync.ALWAYS and item.segment.file is not None
 
-    def _stall(self, item: _Batch | _Seal, error: DiskFull) -> None:
+    def _stall(self, item: Batch | Seal, error: DiskFull) -> None:
         """The disk is full where room was reserved: a file system that copies on write. The item goes first again."""
-        if isinstance(item, _Batch) and item.segment.file is not None:
+        if isinstance(item, Batch) and item.segment.file is not None:
             item.segment.file.take_back(item.offset, item.digest)
         self._queue.appendleft(item)
         if self._stalled_until_ms is None:

@@ -91,6 +91,8 @@ class LargeMessages:
         self._context: OperationContext | None = None
         self._references: dict[int, int] = {}
         """File id to references, unfinished deliveries included."""
+        self.leaving = False
+        """Whether files wait to be removed: ``flush`` has something to do."""
         self._unneeded: dict[int, None] = {}
         """Files to be looked at with the next flush: nothing may need them any more."""
         self._outgoing: deque[tuple[int, int]] = deque()
@@ -173,6 +175,7 @@ class LargeMessages:
         self._references[file_id] = max(left, 0)
         if left <= 0:
             self._unneeded[file_id] = None
+            self.leaving = True
 
     def not_logged(self, file_id: int) -> None:
         """The file is of a message that is not durable."""
@@ -199,10 +202,12 @@ class LargeMessages:
                 self._context.when_durable(self._context.appended, self._let_go, unneeded)
         if self._outgoing and self._outgoing[0][0] <= self._clock.monotonic_ms():
             self._remove_outgoing()
+        self.leaving = bool(self._unneeded or self._outgoing)
 
     def _let_go(self, file_ids: list[int]) -> None:
         due_ms = self._clock.monotonic_ms() + REMOVE_AFTER_MS
         self._outgoing.extend((due_ms, file_id) for file_id in file_ids)
+        self.leaving = True
 
     def _remove_outgoing(self) -> None:
         if self._why_not_remove() is not None:

@@ -7,12 +7,16 @@ special (no schedule or file of their own). Not here: which messages these are
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 
 from understudy.kernel import QUEUE_ID_BYTES, RECORD_HEAD_BYTES, LogPosition, Run, Sends, append_sends
 from understudy.store.journal import Journal
 from understudy.store.operation_context import OperationContext
 from understudy.store.state import StoreState, TransactionRecord
+
+#: ``LogPosition(...)`` without the Python-level call.
+_position: Callable[[tuple[int, int, int, int, int, int]], LogPosition] = partial(tuple.__new__, LogPosition)
 
 
 def append_run(
@@ -55,8 +59,8 @@ def append_run(
         length = sends.size(row + taken) + head_bytes
         if journal.offset + length > journal.room:
             journal.make_room(length)
-        position = LogPosition(
-            journal.number, journal.offset, journal.room, journal.sequence, journal.batch, journal.seed
+        position = _position(
+            (journal.number, journal.offset, journal.room, journal.sequence, journal.batch, journal.seed)
         )
         run = append_sends(
             sends, row + taken, count - taken, first_id + taken, address_id, queue_ids, transaction_id, position
@@ -67,9 +71,8 @@ def append_run(
         journal.room -= 4 * run.count
         journal.sequence += run.count
         context.appended = journal.sequence
-        journal.use.note(run.first_id)
         taken += run.count
-        journal.use.note(first_id + taken - 1)
+        journal.use.note_range(run.first_id, first_id + taken - 1)
         runs.append(run)
         if transaction_id and transaction is None:
             # its first record may be this one

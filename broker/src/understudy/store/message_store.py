@@ -254,6 +254,11 @@ class MessageStore:
         return self._journal.backlog_bytes
 
     @property
+    def congestion(self) -> Journal:
+        """Says by ``congested`` whether the log is too far behind to read from any socket."""
+        return self._journal
+
+    @property
     def segment_count(self) -> int:
         """Segments of the log."""
         return len(self._epochs)
@@ -473,20 +478,30 @@ class MessageStore:
 
     # --- turns, disk, end -----------------------------------------------------------------------
 
-    def gathers(self) -> bool:
-        """Whether to ``flush`` in the next turn instead, for a larger batch; at most once for each."""
-        return self._journal.gathers()
+    @property
+    def unwritten(self) -> bool:
+        """Whether there are records that the writer was not given yet."""
+        return bool(self._journal.parts)
 
-    def flush(self) -> None:
-        """Hand the collected records to the writer if it is free; once per turn."""
+    def flush(self, *, gather: bool = False) -> bool:
+        """Hand the collected records to the writer if it is free; once per turn.
+
+        Args:
+            gather: Allow the log to wait one turn for a larger batch.
+
+        Returns:
+            Whether it waits for the next turn.
+        """
         if self._segment_began:
             self._segment_began = False
             # the one before is finished once its seal is durable
             before = self._journal.use.first_sequence - 1
             self.context.when_durable(before, self._consolidator.segment_finished)
-        self.large.flush()
-        self._journal.flush()
+        if self.large.leaving:
+            self.large.flush()
+        waits = self._journal.flush(gather=gather)
         self._consolidator.turn()
+        return waits
 
     def watch(self, directories: Sequence[str]) -> None:
         """Have ``check_disk`` look at these as well: they may lie on other file systems."""

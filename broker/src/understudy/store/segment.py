@@ -203,8 +203,14 @@ class SegmentFile:
         same bytes may be written again.
         """
         assert offset == self._position, f"{self.path}: write at {offset}, expected {self._position}"
+        if self._failure is not None:
+            raise self._failure
         data = b"".join(buffers)
-        self._ask(self._file.write, offset, (data,))
+        try:
+            self._file.write(offset, (data,))
+        except DiskFailed as failure:
+            self._failure = failure
+            raise
         self.digest = digest_records(data, self.digest, self._seed)
         self._position += len(data)
         if self._skim is not None:
@@ -229,7 +235,13 @@ class SegmentFile:
         self._ask(self._file.truncate, length)
 
     def sync(self) -> None:
-        self._ask(self._file.sync)
+        if self._failure is not None:
+            raise self._failure
+        try:
+            self._file.sync()
+        except DiskFailed as failure:
+            self._failure = failure
+            raise
 
     def _ask(self, change: Callable[..., None], *args: object) -> None:
         if self._failure is not None:

@@ -115,6 +115,8 @@ class SpareSegments:
         """One is being made."""
         self._stopped = False
         self._zeroing = False
+        self.wants_zeros = False
+        """Whether ``zero`` may have something to overwrite."""
         self._to_prepare: deque[Segment] = deque()
         self._retry_at_ms = 0
         self._spares: deque[Segment] = deque()
@@ -124,6 +126,7 @@ class SpareSegments:
     def take(self, needed_bytes: int) -> Segment:
         """The next one, perhaps not READY yet, and grown to so many bytes if it is smaller."""
         segment = self._spares.popleft()
+        self.wants_zeros = True
         if needed_bytes > segment.needed_bytes:
             # a record larger than a segment: it grows before anything goes into it
             segment.needed_bytes = needed_bytes
@@ -162,12 +165,14 @@ class SpareSegments:
         segment = self._spares[0]
         file, begin = segment.file, segment.zeroed_bytes
         length = min(ZEROS_BYTES, segment.needed_bytes - begin)
+        self.wants_zeros = False
         if self._zeroing or self._stopped or segment.readiness is not Readiness.READY or file is None or length <= 0:
             return
         self._zeroing = True
 
         def zeroed(error: BaseException | None) -> None:
             self._zeroing = False
+            self.wants_zeros = True
             if isinstance(error, DiskFull):
                 # where overwriting takes room of its own; what was reserved may still serve
                 segment.zeroed_bytes = segment.needed_bytes
@@ -229,6 +234,7 @@ class SpareSegments:
                 self._on_space()
             if segment.needed_bytes == needed_bytes:
                 segment.readiness = Readiness.READY
+                self.wants_zeros = True
                 self._to_prepare.popleft()
                 if segment is self._spares[-1] and not self._stopped:
                     self.keep_reserve()

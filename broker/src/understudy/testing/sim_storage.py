@@ -15,9 +15,11 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Final, TypeVar
 
-from understudy.ports import Disk, File, FileLock, LogWriter, Space, Timer, Timers
+from understudy.ports import (
+    Disk, Executor, File, FileLock, HoldableLogWriter, LogWriter, Space, Timer, Timers, Worker,
+)
 from understudy.runtime.environment import Environment
-from understudy.runtime.journal_writer import Soon
+from understudy.runtime.journal_writer import FenceCheck
 from understudy.store.follower import recover
 from understudy.store.state import StoreState
 from understudy.testing.sim_disk import SimLogWriter, SimVolume
@@ -198,28 +200,56 @@ class ProcessLock:
 class ObservedLogWriter:
     """A node's log writer that tells an observer of every end the node hears of."""
 
-    def __init__(self, inner: LogWriter, loop: SimLoop, heard: Callable[[float], None]) -> None:
+    def __init__(
+        self,
+        inner: LogWriter,
+        loop: SimLoop,
+        executor: Executor,
+        why_not_confirm: FenceCheck,
+        heard: Callable[[float], None],
+    ) -> None:
         """
         Args:
+            inner: Does the work.
+            loop: For the time.
+            executor: Of the node.
+            why_not_confirm: Asked at the end of each batch.
             heard: Told when the medium had finished a batch, right after the node was.
         """
         self._inner = inner
         self._loop = loop
+        self._executor = executor
+        self._why_not_confirm = why_not_confirm
         self._heard = heard
+        self._held: list[Callable[[], None]] | None = None
+
+    def hold(self) -> None:
+        self._held = []
+
+    def release(self) -> None:
+        held, self._held = self._held, None
+        for begin in held or ():
+            begin()
+
+    def _begin(self, begin: Callable[[], None]) -> None:
+        if self._held is None:
+            begin()
+        else:
+            self._held.append(begin)
 
     def submit(
         self, file: File, offset: int, buffers: Sequence[bytes], done: Callable[[BaseException | None], None]
     ) -> None:
         def finished(error: BaseException | None) -> None:
             finished_s = self._loop.time()
-            done(error)
+            self._executor.completed(lambda: done(self._why_not_confirm() if error is None else error))
             if error is None:
                 self._heard(finished_s)
 
-        self._inner.submit(file, offset, buffers, finished)
+        self._begin(lambda: self._inner.submit(file, offset, buffers, finished))
 
     def run(self, work: Callable[[], None], done: Callable[[BaseException | None], None]) -> None:
-        self._inner.run(work, done)
+        self._begin(lambda: self._inner.run(work, lambda error: self._executor.completed(done, error)))
 
     def close(self) -> None:
         self._inner.close()
@@ -260,8 +290,12 @@ class SharedStorage:
         stream = loop.random(f"log writer {process.label}")
         steps = _StorageTimers(timers, self.conditions, stream)
 
-        def log_writer(_: Soon) -> LogWriter:
-            return ObservedLogWriter(self.make_log_writer(steps, stream), loop, heard)
+        def log_writer(executor: Executor, why_not_confirm: FenceCheck) -> HoldableLogWriter:
+            return ObservedLogWriter(self.make_log_writer(steps, stream), loop, executor, why_not_confirm, heard)
+
+        def worker(executor: Executor) -> Worker:
+            inner = SimLogWriter(timers, loop.random(f"worker {process.label}"))
+            return ObservedLogWriter(inner, loop, executor, lambda: None, heard)
 
         return Environment(
             clock=clock,
@@ -270,7 +304,7 @@ class SharedStorage:
             disk=disk,
             log_writer=log_writer,
             file_lock=lambda path: self.make_lock(process, path, disk),
-            worker=lambda: SimLogWriter(timers, loop.random(f"worker {process.label}")),
+            worker=worker,
         )
 
     def make_log_writer(self, timers: Timers, stream: random.Random) -> LogWriter:

@@ -78,7 +78,7 @@ def test_the_forms_of_creating_a_queue() -> None:
     node.ask("broker", "createQueue", "q5", "q5", False, "ANYCAST")
     node.ask("broker", "createQueue", "q6", "q6", "n = 1", False)
     node.ask("broker", "createQueue", "q7", "q7", None, True, "MULTICAST")
-    found = {name: node.office.find_queue(name) for name in ("q2", "q3", "q4", "q5", "q6", "q7")}
+    found = {name: node.office.directory.find_queue(name) for name in ("q2", "q3", "q4", "q5", "q6", "q7")}
     assert [queue.durable for queue in found.values() if queue] == [True, False, True, False, False, True]
     assert [queue.routing_type.name for queue in found.values() if queue] == [
         "MULTICAST", "MULTICAST", "ANYCAST", "ANYCAST", "MULTICAST", "MULTICAST",
@@ -101,7 +101,7 @@ def test_queues_from_json() -> None:
     assert json.loads(node.ask("broker", "createQueue", json.dumps(asked), True)) == made
     changed = json.loads(node.ask("broker", "updateQueue", json.dumps({"name": "q", "max-consumers": 7})))
     assert (changed["max-consumers"], changed["filter-string"]) == (7, "n = 1")
-    queue = node.office.find_queue("q")
+    queue = node.office.directory.find_queue("q")
     assert queue is not None
     assert queue.configuration.max_consumers == 7
 

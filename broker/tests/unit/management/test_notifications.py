@@ -189,7 +189,7 @@ def test_one_that_cannot_be_sent_is_no_error_of_what_it_tells() -> None:
     node.world.queue("n2", address=ADDRESS, routing_type=RoutingType.MULTICAST)
     node.world.queue("q")
     assert node.notifications.dropped > 0
-    assert node.office.find_queue("q") is not None
+    assert node.office.directory.find_queue("q") is not None
 
 
 def test_a_durable_subscription_outlives_the_subscriber() -> None:

@@ -50,7 +50,7 @@ def test_every_form_creates_the_same_queue(values: list[object], ring: int, firs
     node = ManagedWorld()
     shown = node.ask("broker", "createQueue", *values)
     assert shown.startswith("Queue [name=q, address=a, routingType=ANYCAST, filter=n > 1, durable=true, maxConsumers=3")
-    queue = node.office.find_queue("q")
+    queue = node.office.directory.find_queue("q")
     assert queue is not None
     full = queue.configuration
     assert (full.exclusive, full.group_buckets, full.consumers_before_dispatch) == (True, 4, 2)
@@ -70,7 +70,7 @@ def test_the_longest_update_changes_what_is_not_null() -> None:
     node.world.queue("q")
     values = ["q", "ANYCAST", None, 4, None, True, None, None, None, None, None, None, "somebody", 9]
     assert "maxConsumers=4" in node.ask("broker", "updateQueue", *values)
-    queue = node.office.find_queue("q")
+    queue = node.office.directory.find_queue("q")
     assert queue is not None
     assert (queue.configuration.ring_size, queue.configuration.exclusive, queue.filter) == (9, True, None)
     assert node.ask("broker", "updateQueue", *values[:13])

@@ -18,7 +18,7 @@ USER_ID = bytes(range(16))
 
 def asking(node: ManagedWorld, **options: object) -> ServerSession:
     """A session with a consumer of replies."""
-    if node.office.find_queue(REPLIES) is None:
+    if node.office.directory.find_queue(REPLIES) is None:
         node.world.queue(REPLIES)
     session = node.session(**options)
     session.create_consumer(0, REPLIES)
@@ -46,7 +46,7 @@ def test_a_request_is_answered_at_its_reply_address() -> None:
     assert reply.address == REPLIES
     assert reply.properties["JMSCorrelationID"] == "c1"
     assert reply.properties["JMSReplyTo"] == REPLIES
-    assert node.office.find_queue("activemq.management") is None, "nothing is queued there"
+    assert node.office.directory.find_queue("activemq.management") is None, "nothing is queued there"
 
 
 @pytest.mark.parametrize("prefix", ["queue://", "topic://", "temp-queue://", "temp-topic://"])
@@ -156,7 +156,7 @@ def test_fine_grained_permissions() -> None:
     assert (Permission.VIEW, "mops.queue.q.countMessages", None) in security.asked
     succeeded, text = node.reply_to(request("queue.q", "pause"), session=session)
     assert (succeeded, text) == (False, "AMQ229032: edit on mops.queue.q.pause")
-    assert not node.office.find_queue("q").paused  # type: ignore[union-attr]
+    assert not node.office.directory.find_queue("q").paused  # type: ignore[union-attr]
 
 
 def test_a_reply_waits_for_what_it_tells() -> None:

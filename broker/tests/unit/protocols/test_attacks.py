@@ -157,8 +157,8 @@ def test_one_connection_has_one_subscription() -> None:
 def receive_all(client: Any, data: bytes) -> None:
     """As the socket does: what one turn leaves over is for the next ones."""
     client.handler.receive_data(data)
-    while client.handler.backlogged:
-        client.handler.receive_more()
+    while client.handler.decoder.backlog:
+        client.handler.receive_data(b"")
 
 
 @pytest.mark.parametrize("channel_id", [0, 2, 10], ids=["control", "unused", "session"])
@@ -202,8 +202,8 @@ def test_one_read_is_carried_out_in_bounded_parts(sends: bool) -> None:
         frames = [encode(p.Ping(number), 0) for number in range(count)]
     client.handler.receive_data(b"".join(frames) + frames[0][:5])
     turns = [len(client.received())]
-    while client.handler.backlogged:
-        client.handler.receive_more()
+    while client.handler.decoder.backlog:
+        client.handler.receive_data(b"")
         turns.append(len(client.received()))
     assert sum(turns) == count
     assert max(turns) <= (TURN_COST_MAX if sends else TURN_COST_MAX // FRAME_COST)

@@ -19,6 +19,7 @@ from understudy.security.authorization import NoSecurity
 from understudy.security.login_guard import LoginGuard
 from understudy.security.logins import Logins
 from understudy.session.registry import SessionRegistry
+from understudy.session.send_requests import SendRequests
 from understudy.testing.sim_environment import SimEntropy
 from understudy.wire.core import packets
 from understudy.wire.core.codec import FrameDecoder, encode
@@ -176,7 +177,7 @@ def test_a_commit_behind_a_large_message_waits_for_it() -> None:
     client.node.settle()
     answers = [packet.correlation_id for packet in client.socket.took() if isinstance(packet, packets.NullResponse)]
     assert answers == [1, 9]
-    queue = client.node.world.office.find_queue("q")
+    queue = client.node.world.office.directory.find_queue("q")
     assert queue is not None
     assert queue.message_count == 1
 
@@ -227,7 +228,7 @@ def test_a_bug_behind_a_large_message_costs_the_connection(
     def breaks(*_: object) -> None:
         raise LookupError("of ours")
 
-    monkeypatch.setattr(client.connection.sessions[CHANNEL].session, "send_batch", breaks)
+    monkeypatch.setattr(SendRequests, "send_batch", breaks)
     client.node.settle()
     assert client.socket.closed
     assert "internal error" in caplog.text
@@ -315,7 +316,7 @@ def test_a_send_goes_on_after_a_reattachment(sent: int, noticed: bool) -> None:
     cut.go_on(answer)
     cut.send(*commands[sent:])
     cut.node.settle()
-    queue = cut.node.world.office.find_queue("q")
+    queue = cut.node.world.office.directory.find_queue("q")
     assert queue is not None
     assert queue.message_count == 2
     reader = cut.node.consumer()

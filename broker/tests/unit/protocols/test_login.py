@@ -222,6 +222,7 @@ def test_a_client_that_never_pings_is_dropped_after_the_default_ttl() -> None:
     node = CoreNode()
     client = node.client()
     client.create_session()
+    client.handler.check()
     node.world.clock.advance(60_000)
     client.handler.check()
     node.world.clock.advance(1)

@@ -268,14 +268,14 @@ def test_temporary_queues_wait_with_the_session_and_come_along() -> None:
     node, client = loaded()
     client.handler.sessions[10].session.queues.create_queue(QueueConfiguration(name="temp", temporary=True))
     client.lose()
-    assert node.world.office.find_queue("temp") is not None
+    assert node.world.office.directory.find_queue("temp") is not None
     again = node.client()
     again.reattach()
-    assert node.world.office.find_queue("temp") is not None
+    assert node.world.office.directory.find_queue("temp") is not None
     again.send(packets.Ping(5_000), 0)
     again.lose()
     node.world.clock.advance(10_000)
-    assert node.world.office.find_queue("temp") is None
+    assert node.world.office.directory.find_queue("temp") is None
 
 
 def test_detached_sessions_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -347,4 +347,4 @@ def test_a_slow_consumer_that_is_ended_while_it_is_away_takes_its_temporary_queu
     client.lose()
     handler.kill_connection("slow consumer")
     assert node.services.session_count() == 0
-    assert node.world.office.find_queue("temp") is None
+    assert node.world.office.directory.find_queue("temp") is None

@@ -188,9 +188,9 @@ def test_a_shared_queue_that_is_not_durable_goes_with_its_last_consumer() -> Non
         assert answer(each, shared) == packets.NullResponse(-1)
         each.consume(queue="s")
     client.send(packets.ConsumerClose(0))
-    assert node.world.office.find_queue("s") is not None
+    assert node.world.office.directory.find_queue("s") is not None
     second.lose()
-    assert node.world.office.find_queue("s") is None
+    assert node.world.office.directory.find_queue("s") is None
 
 
 def test_deleting_a_shared_queue_under_its_consumers_happens_once() -> None:
@@ -201,7 +201,7 @@ def test_deleting_a_shared_queue_under_its_consumers_happens_once() -> None:
     node.world.office.directory.delete_queue("s", disconnect=True)
     node.world.turn()
     assert client.received() == [packets.DisconnectConsumer(0)]
-    assert node.world.office.find_queue("s") is None
+    assert node.world.office.directory.find_queue("s") is None
 
 
 # --- permissions --------------------------------------------------------------------------------------
@@ -220,8 +220,8 @@ def test_what_sending_would_make_needs_its_own_permissions() -> None:
         session = world.session(security=FakeSecurity(denied))
         session.send(text("m", address, properties={"_AMQ_ROUTING_TYPE": 1}), world.answers.of("m"))
         assert isinstance(world.answers.error("m"), NotAuthorized), denied
-        assert world.office.find_queue("new") is None
-        assert world.office.find_queue("bare") is None
+        assert world.office.directory.find_queue("new") is None
+        assert world.office.directory.find_queue("bare") is None
 
 
 def test_a_temporary_queue_needs_the_permission_for_its_address_too() -> None:
@@ -459,7 +459,7 @@ def test_the_stock_client_ends_a_branch_after_a_failover() -> None:
     first = client.received_one(packets.ReceiveMessage)
     client.send(packets.Acknowledge(0, first.message.message_id, False))
     client.send_message("sent", address="out")
-    out = node.world.office.find_queue("out")
+    out = node.world.office.directory.find_queue("out")
     assert out is not None
     assert out.message_count == 0
     client.received()

@@ -179,7 +179,7 @@ def test_a_full_disk_drops(durable: bool) -> None:
     world, session = full_disk("DROP")
     address = world.office.directory.addresses["q"]
     session.send(text("m", durable=durable), world.answers.of("dropped"))
-    session.send_batch(sends_of([text("m", durable=durable)] * 2), 0, None)
+    session.sends.send_batch(sends_of([text("m", durable=durable)] * 2), 0, None)
     session.sends.request_credits("q", 70)
     assert world.answers.error("dropped") is None
     assert (world.office.queues()[0].message_count, address.messages_dropped) == (0, 3)

@@ -99,7 +99,7 @@ def test_failed_deliveries_and_dead_letters_survive() -> None:
         node.settle()
         rig.die(power_loss=False)
         node = Node(rig, owner, **options)
-    queue = node.world.office.find_queue("q")
+    queue = node.world.office.directory.find_queue("q")
     assert queue is not None
     assert queue.message_count == 0
     bodies, counts = node.bodies("DLQ")

@@ -42,7 +42,7 @@ class Node:
             self.rig.time.advance(10)
 
     def queue(self, name: str = "q", **options: object) -> Queue:
-        found = self.world.office.find_queue(name)
+        found = self.world.office.directory.find_queue(name)
         return found if found is not None else self.world.queue(name, **options)
 
     def fill(self, *bodies: str, queue: str = "q", **options: object) -> None:

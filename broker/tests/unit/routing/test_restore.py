@@ -32,7 +32,7 @@ def test_messages_come_back_in_order_without_bodies_in_memory() -> None:
         session.send(text(name))
     session.send(text("lost", durable=False))
     following = successor(world)
-    queue = following.office.find_queue("q")
+    queue = following.office.directory.find_queue("q")
     assert queue is not None
     assert queue.message_count == 3
     assert queue.address.memory_bytes == 0
@@ -78,7 +78,7 @@ def test_queues_keep_what_they_were_asked_to_be() -> None:
     )
     world.queue("gone", durable=False)
     following = successor(world, {"#": {"default_max_consumers": 9, "default_last_value_queue": True}})
-    queue = following.office.find_queue("t")
+    queue = following.office.directory.find_queue("t")
     assert queue is not None
     assert queue.filter is not None
     assert queue.filter.text == "a = 1"
@@ -86,7 +86,7 @@ def test_queues_keep_what_they_were_asked_to_be() -> None:
     assert queue.configuration.auto_created
     assert queue.configuration.auto_delete
     assert queue.routing_type is RoutingType.MULTICAST
-    assert following.office.find_queue("gone") is None
+    assert following.office.directory.find_queue("gone") is None
 
 
 def test_neighbours_in_the_log_keep_what_sets_them_apart() -> None:
@@ -126,7 +126,7 @@ def test_scheduled_messages_go_on_waiting() -> None:
     session.send(text("later", properties={SCHEDULED_DELIVERY: world.clock.now_ms + 100}))
     session.send(text("now"))
     following = successor(world)
-    queue = following.office.find_queue("q")
+    queue = following.office.directory.find_queue("q")
     assert queue is not None
     assert (queue.message_count, queue.scheduled_count) == (2, 1)
     following.clock.advance(100)
@@ -142,7 +142,7 @@ def test_messages_in_several_queues_count_once() -> None:
     address = following.office.directory.addresses["t"]
     assert (address.size_bytes, address.message_count) == (text("m", "t").encode_size, 1)
     for name in "ab":
-        queue = following.office.find_queue(name)
+        queue = following.office.directory.find_queue(name)
         assert queue is not None
         queue.purge()
     assert (address.size_bytes, address.message_count) == (0, 0)
@@ -171,7 +171,7 @@ def test_messages_in_some_queues_of_several_count_once_each() -> None:
     assert (address.size_bytes, address.message_count) == (before.size_bytes, before.message_count)
     assert address.paged_count == address.message_count
     for name in "cab":
-        queue = following.office.find_queue(name)
+        queue = following.office.directory.find_queue(name)
         assert queue is not None
         queue.purge()
     assert (address.size_bytes, address.message_count, address.paged_count) == (0, 0, 0)
@@ -184,7 +184,7 @@ def test_priorities_and_expirations_are_kept() -> None:
     session.send(text("low", priority=1))
     session.send(text("high", priority=8, expiration=world.clock.now_ms + 50))
     following = successor(world)
-    queue = following.office.find_queue("q")
+    queue = following.office.directory.find_queue("q")
     assert queue is not None
     assert queue.expiring_count == 1
     assert bodies(following, "q") == [b"high", b"low"]
@@ -198,7 +198,7 @@ def test_a_message_released_early_takes_no_other_ones_place_after_a_restart() ->
     world.queue()
     producer = world.session()
     producer.send(text("early", properties={SCHEDULED_DELIVERY: world.clock.now_ms + 100}))
-    queue = world.office.find_queue("q")
+    queue = world.office.directory.find_queue("q")
     assert queue is not None
     for reference in world.office.scheduled.take(queue, lambda _: True, 1):
         queue.due(reference)
@@ -211,7 +211,7 @@ def test_a_message_released_early_takes_no_other_ones_place_after_a_restart() ->
     for name in "ab":
         producer.send(text(name))
     following = successor(world)
-    queue = following.office.find_queue("q")
+    queue = following.office.directory.find_queue("q")
     assert queue is not None
     assert (queue.message_count, queue.scheduled_count) == (3, 1)
     following.clock.advance(100)

@@ -169,7 +169,7 @@ def test_messages_that_must_pass_heavy_filters_are_taken_a_few_at_a_time(window:
     client.handler.receive_data(b"".join(encode(packet, 10) for packet in (*sends, packets.QueueQuery("heavy"))))
     assert WORK.steps - before < PER_TURN + 2 * SELECTOR_STEPS_MAX
     assert client.handler.congested()
-    heavy, plain = world.office.find_queue("heavy"), world.office.find_queue("plain")
+    heavy, plain = world.office.directory.find_queue("heavy"), world.office.directory.find_queue("plain")
     assert heavy is not None
     assert plain is not None
     turns = 0
@@ -200,7 +200,7 @@ def test_a_session_may_end_while_its_messages_wait() -> None:
     client.handler.receive_data(b"".join(encode(packet, 10) for packet in sends))
     client.lose()
     node.world.clock.advance(10)
-    queue = node.world.office.find_queue("heavy")
+    queue = node.world.office.directory.find_queue("heavy")
     assert queue is not None
     assert 0 < queue.message_count < MESSAGES
 

@@ -203,7 +203,7 @@ def test_a_last_value_queue_keeps_the_last(committed: bool, during: bool) -> Non
     else:
         session.rollback()
     made.settle()
-    assert office.find_queue("lv") is queue
+    assert office.directory.find_queue("lv") is queue
     assert made.drain("lv") == ([b"28", b"29"] if committed else [])
 
 

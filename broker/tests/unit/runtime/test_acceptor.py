@@ -11,6 +11,7 @@ import pytest
 from understudy.config.model import AcceptorConfiguration
 from understudy.runtime import acceptor as module
 from understudy.runtime.acceptor import Acceptor, ServerConnection
+from understudy.runtime.environment import LoopTimers
 from understudy.runtime.turn import Turn
 
 
@@ -42,12 +43,12 @@ class Handler:
     """A ``ConnectionHandler`` that has a bug."""
 
     held_back = False
-    backlogged = False
+    held_up = False
     proved = False
     forfeited = False
     lost = ""
 
-    def receive_data(self, data: bytes) -> None:
+    def receive_data(self, data: bytes) -> bool:
         raise IndexError("a bug of ours")
 
     def forfeit(self) -> None:
@@ -80,7 +81,8 @@ def make(handlers: list[Handler], **options: Any) -> Acceptor:
         handlers.append(Handler())
         return handlers[-1]
 
-    return Acceptor(configuration, Turn(cast(asyncio.AbstractEventLoop, Loop())), handler, lambda: False, 2_000)
+    loop = cast(asyncio.AbstractEventLoop, Loop())
+    return Acceptor(configuration, Turn(loop, LoopTimers(loop)), handler, 2_000)
 
 
 def connect(acceptor: Acceptor) -> tuple[ServerConnection, Transport]:
@@ -140,15 +142,14 @@ class Flooded(Handler):
         self.is_congested = False
 
     @property
-    def backlogged(self) -> bool:  # type: ignore[override]
+    def held_up(self) -> bool:  # type: ignore[override]
+        return self.is_congested
+
+    def receive_data(self, data: bytes) -> bool:
+        if data or self._parts > 0:
+            self._log.append(self._name)
+            self._parts -= 1
         return self._parts > 0
-
-    def receive_data(self, data: bytes) -> None:
-        self.receive_more()
-
-    def receive_more(self) -> None:
-        self._log.append(self._name)
-        self._parts -= 1
 
     def congested(self) -> bool:
         return self.is_congested
@@ -184,15 +185,13 @@ def test_input_left_over_waits_for_the_disk_too() -> None:
     connection.data_received(b"much")
     handler.is_congested = True
     loop = cast(Loop, acceptor.turn._loop)
-    loop.turn()
-    for _ in range(3):
+    for _ in range(4):
         loop.turn()
-        acceptor.resume_paused()
+        acceptor.turn.request()
     assert log == ["flood", "flood"], "what was asked for before it was congested, and nothing after that"
+    assert not transport.reading
     handler._parts = 1
     handler.is_congested = False
-    acceptor.resume_paused()
-    assert not transport.reading
     loop.turn()
     assert log == ["flood"] * 3
     assert transport.reading

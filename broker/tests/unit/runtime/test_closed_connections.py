@@ -29,6 +29,7 @@ from understudy.limits import DETACHED_SESSION_MS_MAX
 from understudy.message import Message
 from understudy.protocols.core.connection import CoreConnection
 from understudy.runtime.acceptor import Acceptor, ServerConnection
+from understudy.runtime.environment import LoopTimers
 from understudy.runtime.turn import Turn
 from understudy.security.authentication import Authenticator, HashParameters, PasswordHash
 from understudy.security.authorization import RoleSecurity
@@ -105,12 +106,12 @@ class Server:
         )
         self.core = CoreNode(world=self.node.world, security=policy, credentials=self.credentials)
         self.loop = Loop()
-        self.turn = Turn(cast(asyncio.AbstractEventLoop, self.loop))
+        loop = cast(asyncio.AbstractEventLoop, self.loop)
+        self.turn = Turn(loop, LoopTimers(loop))
         self.acceptor = Acceptor(
             AcceptorConfiguration("a", "h", 1, handshake_timeout_ms=0),
             self.turn,
             lambda connection: CoreConnection(self.core.services, connection),
-            lambda: False,
             2_000,
         )
 

@@ -12,7 +12,9 @@ import pytest
 from understudy.config.model import CriticalAnalyzerPolicy as Policy
 from understudy.runtime import critical_analyzer
 from understudy.runtime.critical_analyzer import EXIT_CODE, CriticalAnalyzer, CriticalPath
+from understudy.runtime.environment import LoopTimers
 from understudy.runtime.journal_writer import ThreadLogWriter
+from understudy.runtime.turn import Turn
 
 TIMEOUT_MS = 10_000
 SECOND_NS = 1_000_000_000
@@ -155,7 +157,7 @@ def test_a_writer_says_since_when_it_writes_in_either_thread() -> None:
     async def main() -> None:
         loop = asyncio.get_running_loop()
         path = CriticalPath("writer")
-        writer = ThreadLogWriter(loop, loop.call_soon, path)
+        writer = ThreadLogWriter(loop, Turn(loop, LoopTimers(loop)), path)
         seen: list[int] = []
 
         class File:

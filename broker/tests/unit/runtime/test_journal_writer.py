@@ -5,20 +5,27 @@ from __future__ import annotations
 import asyncio
 import os
 import threading
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from understudy.errors import DiskFailed
+from understudy.errors import DiskFailed, LockLost
 from understudy.runtime import journal_writer
 from understudy.runtime.disk import RealDisk, RealFile
-from understudy.runtime.journal_writer import AT_ONCE_BYTES_MAX, AT_ONCE_NS_MAX, ThreadLogWriter
+from understudy.runtime.environment import LoopTimers
+from understudy.runtime.journal_writer import AT_ONCE_BYTES_MAX, AT_ONCE_NS_MAX, FenceCheck, ThreadLogWriter
+from understudy.runtime.turn import Turn
+
+
+def make_writer(loop: asyncio.AbstractEventLoop, fence: FenceCheck | None = None) -> ThreadLogWriter:
+    return ThreadLogWriter(loop, Turn(loop, LoopTimers(loop)), why_not_confirm=fence)
 
 
 def test_order_and_threads(tmp_path: Path) -> None:
     async def main() -> None:
         loop = asyncio.get_running_loop()
-        writer = ThreadLogWriter(loop)
+        writer = make_writer(loop)
         file = RealDisk().open(str(tmp_path / "f"), create=True)
         ended: asyncio.Future[None] = loop.create_future()
         events: list[object] = []
@@ -45,7 +52,7 @@ def test_order_and_threads(tmp_path: Path) -> None:
 def test_an_error_is_given_to_done() -> None:
     async def main() -> None:
         loop = asyncio.get_running_loop()
-        writer = ThreadLogWriter(loop)
+        writer = make_writer(loop)
         told: asyncio.Future[BaseException | None] = loop.create_future()
 
         def work() -> None:
@@ -65,7 +72,7 @@ def test_the_thread_ends_with_close() -> None:
     async def main() -> None:
         # threads of other tests may still be on their way out: only ours counts
         before = set(threading.enumerate())
-        writer = ThreadLogWriter(asyncio.get_running_loop())
+        writer = make_writer(asyncio.get_running_loop())
         (thread,) = (each for each in threading.enumerate() if each not in before)
         assert thread.name == "journal-writer"
         assert thread.daemon
@@ -100,7 +107,7 @@ def test_small_batches_are_written_at_once_while_the_disk_is_quick(
 ) -> None:
     async def main() -> None:
         loop = asyncio.get_running_loop()
-        writer = ThreadLogWriter(loop, loop.call_soon)
+        writer = make_writer(loop)
         file = SlowFile(tmp_path / "f", monkeypatch)
 
         async def write(size: int = 10) -> BaseException | None:
@@ -133,6 +140,40 @@ def test_small_batches_are_written_at_once_while_the_disk_is_quick(
         file.fails = True
         assert isinstance(await write(), DiskFailed)
         assert file.synced_by[-1] == "loop"
+        writer.close()
+
+    asyncio.run(main())
+
+
+def test_a_written_batch_counts_only_with_permission_and_other_jobs_need_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def main() -> None:
+        loop = asyncio.get_running_loop()
+        lost = LockLost("another node has it")
+        asked: list[bool] = []
+
+        def fence() -> LockLost | None:
+            asked.append(True)
+            return lost if len(asked) > 1 else None
+
+        writer = make_writer(loop, fence)
+        file = SlowFile(tmp_path / "f", monkeypatch)
+
+        async def end_of(start: Callable[[Callable[[BaseException | None], None]], None]) -> BaseException | None:
+            told: asyncio.Future[BaseException | None] = loop.create_future()
+            start(told.set_result)
+            return await told
+
+        assert await end_of(lambda done: writer.submit(file, 0, [b"x"], done)) is None
+        assert await end_of(lambda done: writer.run(lambda: None, done)) is None
+        assert asked == [True]
+        for _ in range(30):
+            assert await end_of(lambda done: writer.submit(file, 0, [b"x"], done)) is lost
+        assert {"loop", "thread"} == set(file.synced_by), "wherever it was written"
+        file.fails = True
+        assert isinstance(await end_of(lambda done: writer.submit(file, 0, [b"x"], done)), DiskFailed)
+        assert len(asked) == 31, "a batch that failed has nothing to confirm"
         writer.close()
 
     asyncio.run(main())

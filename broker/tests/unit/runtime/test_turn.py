@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import cast
 
 import pytest
 
 from understudy.errors import BrokerError, DiskFailed
-from understudy.ports import File
-from understudy.runtime.turn import AWAKE_NS, REST_SYNCS, VAIN_MAX, Turn, TurningLogWriter
+from understudy.runtime.environment import LoopTimers
+from understudy.runtime.turn import AWAKE_NS, IDLE_POLLS_MAX, SKIPPED_POLLS, Turn
+
+
+def make_turn() -> Turn:
+    loop = asyncio.get_running_loop()
+    return Turn(loop, LoopTimers(loop))
 
 
 class Connection:
@@ -26,11 +31,11 @@ class Connection:
 
 def test_what_a_sync_released_goes_out_in_the_same_turn() -> None:
     async def main() -> None:
-        turn = Turn(asyncio.get_running_loop())
+        turn = make_turn()
         events: list[str] = []
         connection = Connection(events)
 
-        def work() -> bool:
+        def work(again: bool) -> bool:
             events.append("work")
             if events.count("work") == 1:
                 turn.soon(released, "confirmation")
@@ -55,9 +60,9 @@ def test_what_a_sync_released_goes_out_in_the_same_turn() -> None:
 
 def test_what_ends_between_turns_comes_first_in_the_next() -> None:
     async def main() -> None:
-        turn = Turn(asyncio.get_running_loop())
+        turn = make_turn()
         events: list[str] = []
-        turn.work = lambda: bool(events.append("work"))
+        turn.work = lambda again: bool(events.append("work"))
 
         def ended() -> None:
             events.append("ended")
@@ -77,7 +82,7 @@ def test_what_ends_between_turns_comes_first_in_the_next() -> None:
 
 def test_an_error_of_an_ended_object_is_reported_and_stops_no_other() -> None:
     async def main() -> None:
-        turn = Turn(asyncio.get_running_loop())
+        turn = make_turn()
         told: list[BrokerError] = []
         events: list[str] = []
         turn.on_error = told.append
@@ -100,11 +105,11 @@ def test_after_a_bug_in_the_work_the_rest_still_goes_out() -> None:
         loop = asyncio.get_running_loop()
         seen: list[object] = []
         loop.set_exception_handler(lambda _, context: seen.append(context["exception"]))
-        turn = Turn(loop)
+        turn = make_turn()
         events: list[str] = []
         bug = ValueError("a bug")
 
-        def work() -> bool:
+        def work(again: bool) -> bool:
             if not events:
                 turn.mark_dirty(Connection(events))
                 events.append("work")
@@ -126,7 +131,7 @@ def test_a_bug_in_one_flush_costs_that_connection_and_delays_no_other(caplog: py
             raise ValueError("a bug")
 
     async def main() -> None:
-        turn = Turn(asyncio.get_running_loop())
+        turn = make_turn()
         broken: list[str] = []
         others: list[str] = []
         for connection in (Connection(others), Broken(broken), Connection(others)):
@@ -143,7 +148,7 @@ def test_a_bug_in_what_ended_keeps_no_other_end_from_being_heard() -> None:
         loop = asyncio.get_running_loop()
         seen: list[object] = []
         loop.set_exception_handler(lambda _, context: seen.append(context["exception"]))
-        turn = Turn(loop)
+        turn = make_turn()
         events: list[str] = []
         bug = ValueError("a bug")
 
@@ -160,42 +165,68 @@ def test_a_bug_in_what_ended_keeps_no_other_end_from_being_heard() -> None:
     asyncio.run(main())
 
 
-class Writer:
-    """A ``LogWriter`` whose jobs end when the test says so."""
-
-    def __init__(self) -> None:
-        self.ends: list[Callable[[BaseException | None], None]] = []
-
-    def submit(self, file: File, offset: int, buffers: Sequence[bytes], done: Callable[..., None]) -> None:
-        self.ends.append(done)
-
-    def run(self, work: Callable[[], None], done: Callable[..., None]) -> None:
-        self.ends.append(done)
-
-    def close(self) -> None: ...
-
-
-def test_an_error_of_a_finished_write_is_told_and_not_left_to_the_loop() -> None:
+def test_an_error_of_a_completed_call_or_a_timer_is_reported_and_a_turn_follows() -> None:
     async def main() -> None:
-        turn = Turn(asyncio.get_running_loop())
+        turn = make_turn()
         told: list[BrokerError] = []
         events: list[str] = []
         turn.on_error = told.append
-        turn.work = lambda: bool(events.append("work"))
+        turn.work = lambda again: bool(events.append("work"))
         error = DiskFailed("gone")
 
-        def fails(outcome: BaseException | None) -> None:
+        def fails() -> None:
             raise error
 
-        writer = Writer()
-        turning = TurningLogWriter(writer, turn, lambda: None)
-        turning.submit(None, 0, (), fails)  # type: ignore[arg-type]
-        turning.run(lambda: None, fails)
-        for end in writer.ends:
-            end(None)
-        assert told == [error, error]
+        turn.completed(fails)
+        assert told == [error]
         await asyncio.sleep(0)
         assert events == ["work"]
+        turn.call_later(0, fails)
+        while len(told) < 2:
+            await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        assert events == ["work", "work"]
+        await asyncio.sleep(0)
+        assert told == [error, error]
+        assert events == ["work", "work"], "no further turn was asked for"
+
+    asyncio.run(main())
+
+
+class Paused:
+    """A connection that is not read."""
+
+    def __init__(self, name: str, events: list[str], *, congested: bool = False) -> None:
+        self._name = name
+        self._events = events
+        self._congested = congested
+
+    def congested(self) -> bool:
+        return self._congested
+
+    def resume_reading(self) -> None:
+        self._events.append(self._name)
+
+
+class Log:
+    congested = True
+
+
+def test_paused_connections_are_read_again_once_the_log_and_their_own_input_allow_it() -> None:
+    async def main() -> None:
+        turn = make_turn()
+        events: list[str] = []
+        turn.congestion = congestion = Log()
+        slow = Paused("slow", events, congested=True)
+        turn.paused = {Paused("first", events): None, slow: None, Paused("second", events): None}
+        turn.request()
+        await asyncio.sleep(0)
+        assert events == [], "the log is too far behind"
+        congestion.congested = False
+        turn.request()
+        await asyncio.sleep(0)
+        assert events == ["first", "second"]
+        assert list(turn.paused) == [slow]
 
     asyncio.run(main())
 
@@ -244,10 +275,11 @@ class Syncing:
     def __init__(self) -> None:
         self.loop = ByHand()
         self.now_ns = 1_000
-        self.turn = Turn(cast(asyncio.AbstractEventLoop, self.loop), lambda: self.now_ns)
+        loop = cast(asyncio.AbstractEventLoop, self.loop)
+        self.turn = Turn(loop, LoopTimers(loop), lambda: self.now_ns)
 
     def sync(self) -> None:
-        def work() -> bool:
+        def work(again: bool) -> bool:
             self.turn.work = None
             self.turn.soon(lambda: None)
             return False
@@ -285,13 +317,13 @@ def test_the_loop_stays_awake_for_a_moment_after_a_sync_and_only_then() -> None:
 
 def test_the_loop_sleeps_at_once_if_no_bytes_come_while_it_is_awake_and_tries_again_later() -> None:
     made = Syncing()
-    awake = [made.in_vain() for _ in range(VAIN_MAX + REST_SYNCS)]
-    assert awake == [True] * VAIN_MAX + [False] * REST_SYNCS
-    assert [made.in_vain() for _ in range(REST_SYNCS + 1)] == [True] + [False] * REST_SYNCS, "one more chance"
+    awake = [made.in_vain() for _ in range(IDLE_POLLS_MAX + SKIPPED_POLLS)]
+    assert awake == [True] * IDLE_POLLS_MAX + [False] * SKIPPED_POLLS
+    assert [made.in_vain() for _ in range(SKIPPED_POLLS + 1)] == [True] + [False] * SKIPPED_POLLS, "one more chance"
     made.sync()
     made.loop.iterate()
     made.sync()
     made.loop.iterate()
     made.now_ns += AWAKE_NS
     made.loop.iterate()
-    assert [made.in_vain() for _ in range(VAIN_MAX)] == [True] * (VAIN_MAX - 1) + [False], "bytes came"
+    assert [made.in_vain() for _ in range(IDLE_POLLS_MAX)] == [True] * (IDLE_POLLS_MAX - 1) + [False], "bytes came"

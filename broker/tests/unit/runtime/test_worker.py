@@ -5,13 +5,19 @@ from __future__ import annotations
 import asyncio
 import threading
 
+from understudy.runtime.environment import LoopTimers
+from understudy.runtime.turn import Turn
 from understudy.runtime.worker import ThreadWorker, worker_threads
+
+
+def make_worker(loop: asyncio.AbstractEventLoop, threads: int) -> ThreadWorker:
+    return ThreadWorker(loop, Turn(loop, LoopTimers(loop)), threads)
 
 
 def test_work_is_done_elsewhere_and_told_on_the_loop() -> None:
     async def run() -> None:
         loop = asyncio.get_running_loop()
-        worker = ThreadWorker(loop, 2)
+        worker = make_worker(loop, 2)
         places: list[str] = []
         told: asyncio.Future[BaseException | None] = loop.create_future()
         worker.run(lambda: places.append(threading.current_thread().name), told.set_result)
@@ -31,7 +37,7 @@ def test_work_is_done_elsewhere_and_told_on_the_loop() -> None:
 
 def test_there_are_no_threads_before_there_is_work() -> None:
     async def run() -> None:
-        worker = ThreadWorker(asyncio.get_running_loop(), 3)
+        worker = make_worker(asyncio.get_running_loop(), 3)
         assert not [thread for thread in threading.enumerate() if thread.name == "worker-3"]
         worker.close()
 

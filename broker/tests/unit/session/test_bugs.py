@@ -7,13 +7,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any
 
 import pytest
 
 from support.core import CoreNode
 from support.routing import FakeCallback, World, callback_of, text
-from understudy.broker import Broker
 from understudy.errors import DiskFull
 from understudy.message import Message
 from understudy.routing.queue import Queue
@@ -133,17 +132,23 @@ def test_a_queue_that_breaks_keeps_no_other_queue_from_its_turn(monkeypatch: pyt
     assert [callback.bodies() for callback in seen] == [[b"one"], [], [b"three"]]
 
 
-def test_what_was_taken_is_written_whatever_becomes_of_a_delivery() -> None:
+def test_what_was_taken_is_written_although_a_delivery_meets_a_bug(monkeypatch: pytest.MonkeyPatch) -> None:
     events: list[str] = []
+    world = World()
+    queue = world.queue()
 
-    def breaks() -> None:
+    def breaks(_: Queue) -> None:
         raise Bug
 
-    broker = SimpleNamespace(
-        post_office=SimpleNamespace(turn=breaks), store=SimpleNamespace(flush=lambda: events.append("flush"))
-    )
+    def flush(*, gather: bool) -> bool:
+        events.append("flush")
+        return False
+
+    monkeypatch.setattr(Queue, "dispatch", breaks)
+    monkeypatch.setattr(world.store, "flush", flush)
+    world.office.mark_dirty(queue)
     with pytest.raises(Bug):
-        Broker.turn(cast(Broker, broker))
+        world.turn()
     assert events == ["flush"]
 
 

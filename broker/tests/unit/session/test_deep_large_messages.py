@@ -81,7 +81,7 @@ class Deep:
         )  # fmt: skip
 
     def queue(self, name: str = "q") -> Queue:
-        found = self.node.world.office.find_queue(name)
+        found = self.node.world.office.directory.find_queue(name)
         assert found is not None
         return found
 
@@ -211,7 +211,7 @@ def test_files_of_references_that_are_given_up_go() -> None:
     lost = deep.queue("q0").queue_id
     del state.queues[lost]
     deep.take_over()
-    assert deep.node.world.office.find_queue("q0") is None
+    assert deep.node.world.office.directory.find_queue("q0") is None
     assert state.references == {}
     reader = deep.read("q1")
     check_seen(reader)

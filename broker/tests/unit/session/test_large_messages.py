@@ -216,7 +216,7 @@ def test_a_duplicate_is_confirmed_and_leaves_nothing(node: Node) -> None:
         assert node.world.answers.error(name) is None
     node.outlive()
     assert len(node.files()) == 1
-    queue = node.world.office.find_queue("q")
+    queue = node.world.office.directory.find_queue("q")
     assert queue is not None
     assert queue.message_count == 1
 
@@ -504,7 +504,7 @@ def test_a_damaged_file_is_never_served_and_blocks_no_message(
         node.settle()
         seen = seen_by(reader)
     assert seen.large_bodies == [body_of("n")]
-    queue = node.world.office.find_queue("q")
+    queue = node.world.office.directory.find_queue("q")
     assert queue is not None
     assert queue.message_count == 2, "it stays until the file is restored"
     assert [(entry.kind, entry.held) for entry in node.store.quarantine.entries()] == [("large message", True)]
@@ -565,7 +565,7 @@ def test_a_branch_that_is_too_old_when_the_body_is_safe(node: Node) -> None:
     assert went_on == [True]
     with pytest.raises(XaError):
         session.branches.end(xid, failed=False)
-    queue = node.world.office.find_queue("q")
+    queue = node.world.office.directory.find_queue("q")
     assert queue is not None
     assert (queue.message_count, queue.incoming, queue.address.message_count) == (0, 0, 0)
     assert node.store.state.transactions == {}

@@ -77,8 +77,8 @@ def test_the_prefix_of_each_message_of_a_batch_is_cut_once() -> None:
     world = World()
     inner, outer = world.queue("inner"), world.queue("queue/inner")
     session = session_of(world)
-    session.send_batch(sends_of([text("1", "queue/inner"), text("2", "queue/inner")]), 0, None)
-    session.send_batch(sends_of([text("3", "queue/queue/inner"), text("4", "inner")]), 0, None)
+    session.sends.send_batch(sends_of([text("1", "queue/inner"), text("2", "queue/inner")]), 0, None)
+    session.sends.send_batch(sends_of([text("3", "queue/queue/inner"), text("4", "inner")]), 0, None)
     assert (inner.message_count, outer.message_count) == (3, 1)
 
 

@@ -28,7 +28,7 @@ from understudy.session.session import ServerSession
 
 def loaded(world: World, *names: str, **options: object) -> ServerSession:
     """A session with a consumer that has been given these messages."""
-    if world.office.find_queue("q") is None:
+    if world.office.directory.find_queue("q") is None:
         world.queue()
     producer = world.session()
     for name in names:
@@ -223,10 +223,10 @@ def test_a_browser_that_leaves_takes_no_shared_queue_along() -> None:
     session.queues.create_shared_queue(QueueConfiguration(name="s", address="t", durable=False))
     session.create_consumer(0, "s", browse_only=True)
     session.close_consumer(0)
-    assert world.office.find_queue("s") is not None
+    assert world.office.directory.find_queue("s") is not None
     session.create_consumer(1, "s")
     session.close_consumer(1)
-    assert world.office.find_queue("s") is None
+    assert world.office.directory.find_queue("s") is None
 
 
 def test_shared_queues_are_made_once() -> None:
@@ -313,7 +313,7 @@ def test_expired_at_the_client_goes_to_expiry() -> None:
     world = World({"#": {"expiry_address": "EXP"}})
     expired = world.queue("EXP")
     session = loaded(world, *"ab")
-    queue = world.office.find_queue("q")
+    queue = world.office.directory.find_queue("q")
     assert queue is not None
     session.expire(0, ids(session)[0])
     assert (queue.messages_expired, queue.delivering_count, queue.message_count) == (1, 1, 1)
@@ -355,7 +355,7 @@ def test_a_batch_that_is_not_plain_is_offered_to_the_short_way_once(monkeypatch:
     monkeypatch.setattr(
         send_requests, "take_plain", lambda office, sends, row, *rest: asked.append(sends.count - row) or (0, 0)
     )
-    session.send_batch(sends_of([text(str(number)) for number in range(50)]), 0, None)
+    session.sends.send_batch(sends_of([text(str(number)) for number in range(50)]), 0, None)
     world.sync()
     assert asked == [50]
     assert world.office.directory.queues["q"].message_count == 51

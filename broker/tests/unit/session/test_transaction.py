@@ -107,7 +107,7 @@ def test_a_transaction_of_sends_and_acknowledgements_survives_whole_or_not_at_al
     session = reader(world)
     session.acknowledge(0, ids(session)[0])
     session.send(text("out", "out"))
-    queue = world.office.find_queue("q")
+    queue = world.office.directory.find_queue("q")
     assert queue is not None
     assert (len(world.store.survivors(queue)), len(world.store.survivors(out))) == (1, 0)
     session.commit()

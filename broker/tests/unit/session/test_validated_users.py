@@ -41,7 +41,7 @@ def test_every_message_has_the_name_of_its_user(as_a_batch: bool, properties: di
     session = sender(world)
     messages = [text(str(number), properties=dict(properties)) for number in range(3)]
     if as_a_batch:
-        session.send_batch(sends_of(messages), 0, None)
+        session.sends.send_batch(sends_of(messages), 0, None)
     else:
         for message in messages:
             session.send(message)

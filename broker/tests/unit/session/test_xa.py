@@ -22,7 +22,7 @@ OTHER = Xid(7, b"global", b"other")
 
 
 def xa_session(world: World) -> ServerSession:
-    if world.office.find_queue("q") is None:
+    if world.office.directory.find_queue("q") is None:
         world.queue()
     return world.session(xa=True, auto_commit_sends=False, auto_commit_acks=False)
 
@@ -625,7 +625,7 @@ def test_a_queue_made_on_demand_stays_while_a_branch_in_doubt_needs_it(what: str
     session.branches.prepare(XID)
     session.close(failed=False)
     world.clock.advance(10_000)
-    queue = world.office.find_queue("made")
+    queue = world.office.directory.find_queue("made")
     assert queue is not None
     decider = xa_session(world)
     if committed:
@@ -635,7 +635,7 @@ def test_a_queue_made_on_demand_stays_while_a_branch_in_doubt_needs_it(what: str
     stays = committed is (what == "a message")
     assert queue.message_count == (1 if stays else 0)
     world.clock.advance(10_000)
-    assert (world.office.find_queue("made") is queue) is stays
+    assert (world.office.directory.find_queue("made") is queue) is stays
 
 
 @pytest.mark.parametrize("ends", [True, False])

@@ -9,9 +9,10 @@ from tests.support.store import DIRECTORY, Rig
 
 from understudy.errors import DiskFull
 from understudy.message import Message
+from understudy.store.batch import BATCH_BYTES_MAX
 from understudy.store.follower import recover
 from understudy.store.inspect import read_log
-from understudy.store.journal import BATCH_BYTES_MAX, SEGMENT_BYTES_MIN
+from understudy.store.journal import SEGMENT_BYTES_MIN
 from understudy.store.message_store import MessageStore
 from understudy.store.records import AcknowledgeRecord, SealRecord
 from understudy.store.reserve import RESERVE_NAME, give_up_reserve, keep_reserve

@@ -214,16 +214,16 @@ def test_a_batch_waits_one_turn_when_the_one_before_was_larger() -> None:
     store.flush()
     rig.settle()
     collect(2)
-    assert store.gathers(), "three of those who wait may still come"
+    assert store.flush(gather=True), "three of the clients that wait may still send"
+    assert store.unwritten
     collect(1)
-    assert not store.gathers(), "but only one turn is waited"
-    store.flush()
+    assert not store.flush(gather=True), "but it waits one turn only"
+    assert not store.unwritten
     rig.settle()
     collect(3)
-    assert not store.gathers(), "as many as before: nobody is missing"
-    store.flush()
+    assert not store.flush(gather=True), "as many as before"
     rig.settle()
-    assert not store.gathers(), "nobody came at all"
+    assert not store.flush(gather=True), "there is nothing to write"
     assert store.context.durable == store.last_sequence
 
 

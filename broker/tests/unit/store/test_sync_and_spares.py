@@ -10,8 +10,8 @@ from dataclasses import replace
 import pytest
 from tests.support.store import DIRECTORY, Rig, contents_of
 
+from understudy.store.batch import Sync
 from understudy.store.follower import recover
-from understudy.store.journal import Sync
 from understudy.store.spare_segments import AHEAD_MAX
 
 

@@ -26,7 +26,6 @@ from understudy.errors import (
 from understudy.limits import (
     FRAME_BYTES_BEFORE_LOGIN_MAX,
     FRAME_BYTES_MAX,
-    FRAMES_BEFORE_LOGIN_MAX,
     LOGIN_HELD_BYTES_PAUSE,
     LOGIN_TIMEOUT_MS,
     NAME_UNITS_MAX,
@@ -83,18 +82,19 @@ class CoreConnection:
         self.decoder.groups_sends = True
         self.decoder.turn_cost_max = TURN_COST_MAX
         self._opened_ms = services.clock.monotonic_ms()
+        self._data_received = False
+        """Whether anything came since ``check`` was called last."""
         self._last_data_ms = self._opened_ms
+        """When ``check`` last found that something had come. Monotonic."""
         override_ms = services.connection_ttl_override_ms
         self._ttl_ms = override_ms if override_ms >= 0 else DEFAULT_CONNECTION_TTL_MS
         self.proved = False
         """Whether the peer has logged in."""
         self.user: str | None = None
         """As whom it has logged in, the last time."""
-        self._frames_before_login = 0
-        self._subscribed = False
-        """Whether the peer is told of changes of the topology."""
         self._version_known = False
         self._unsubscribe: Callable[[], None] = _nothing
+        """Of changes of the topology, once the peer has asked to be told of them."""
         self._cluster = ClusterChannel(self)
         self._login = LoginStep(self)
         self._closed = False
@@ -102,53 +102,58 @@ class CoreConnection:
         """Its sessions end with it, whatever their windows."""
         self.uploading: dict[CoreSession, None] = {}
         """Sessions in the middle of a large message."""
+        self.held_up = False
+        """Something may wait for the disk or for a login check: see ``congested``."""
         self.held_back = False
         """Deliveries wait for the socket; ``resume_deliveries`` ends that."""
         services.opened(self)
 
     # --- driven by the shell -------------------------------------------------------------------
 
-    def receive_data(self, data: bytes) -> None:
-        """Bytes behind the magic.
+    def receive_data(self, data: bytes) -> bool:
+        """Carry out what came after the magic, and a bounded part of it per call (``TURN_COST_MAX``).
+
+        Args:
+            data: Bytes; none to go on with what is left over.
+
+        Returns:
+            Whether input is left over.
 
         Raises:
             ProtocolError: the stream cannot be followed any further; close the connection.
         """
-        self._last_data_ms = self.services.clock.monotonic_ms()
-        self._receive(data)
-
-    def receive_more(self) -> None:
-        """Carry out more of what came: ``backlogged`` said that there is more. Raises as ``receive_data``."""
-        self._receive(b"")
-
-    @property
-    def backlogged(self) -> bool:
-        """Whether frames wait because one turn carries out a bounded number (``TURN_COST_MAX``)."""
-        return self.decoder.backlogged
-
-    def _receive(self, data: bytes) -> None:
-        receive = self.receive_frame
+        self._data_received = True
+        sessions, decoder = self.sessions, self.decoder
         try:
-            for frame in self.decoder.receive_data(data):
-                receive(frame)
+            for frame in decoder.receive_data(data):
+                channel_id, packet, size_bytes = frame
+                session = sessions.get(channel_id)
+                if session is not None:
+                    session.receive(packet, size_bytes)
+                else:
+                    self._receive_outside(frame)
         except BrokerError:
             # a peer that breaks the protocol has no sessions to come back to
             self._forfeited = True
             raise
+        return bool(decoder.backlog)
 
     def receive_frame(self, frame: Frame) -> None:
-        """Carry out one frame, or hold it behind the login that it must not overtake."""
+        """Carry out a frame that was held behind a login."""
         session = self.sessions.get(frame.channel_id)
         if session is not None:
             session.receive(frame.packet, frame.size_bytes)
-            return
+        else:
+            self._receive_outside(frame)
+
+    def _receive_outside(self, frame: Frame) -> None:
+        """Carry out a frame of no session, or hold it behind the login that it must not overtake."""
         if frame.channel_id != CONTROL_CHANNEL and self._login.checking:
             self._login.hold(frame)
+            self.held_up = True
             return
         if not self.proved:
-            self._frames_before_login += 1
-            if self._frames_before_login > FRAMES_BEFORE_LOGIN_MAX:
-                raise LimitExceeded(f"more than {FRAMES_BEFORE_LOGIN_MAX} frames before a login")
+            self._login.count_frame()
         if frame.channel_id == CONTROL_CHANNEL:
             self._receive_control(frame.packet)
         elif frame.channel_id == SESSION_SETUP_CHANNEL:
@@ -193,6 +198,9 @@ class CoreConnection:
             RemoteProtocolError: it must be closed; the text says why.
         """
         now_ms = self.services.clock.monotonic_ms()
+        if self._data_received:
+            self._data_received = False
+            self._last_data_ms = now_ms
         if 0 < self._ttl_ms < now_ms - self._last_data_ms:
             self._forfeited = True
             raise RemoteProtocolError(f"nothing received for {now_ms - self._last_data_ms} ms (connection-ttl)")
@@ -218,11 +226,18 @@ class CoreConnection:
 
     def congested(self) -> bool:
         """Whether nothing more should be read before the disk has caught up with what came."""
+        held_bytes = 0 if self._closed else self._login.held_bytes
+        self.held_up = bool(held_bytes or self.uploading)
         if self._closed:
             return False
-        if self._login.held_bytes > LOGIN_HELD_BYTES_PAUSE:
+        if held_bytes > LOGIN_HELD_BYTES_PAUSE:
             return True
-        return bool(self.uploading) and any(session.congested for session in self.uploading)
+        return any(session.congested for session in self.uploading)
+
+    def hold(self, session: CoreSession) -> None:
+        """The session has messages on their way that the disk, or the next turn, must take first."""
+        self.uploading[session] = None
+        self.held_up = True
 
     def give_up(self, error: BrokerError) -> None:
         """A breach of protocol that showed later than it came."""
@@ -296,10 +311,9 @@ class CoreConnection:
             raise UnsupportedPacket(f"{type(packet).__name__} on channel 0")
 
     def _subscribe(self) -> None:
-        if self._subscribed:
+        if self._unsubscribe is not _nothing:
             # clients ask once; it is told of every change already
             return
-        self._subscribed = True
         members = self.services.topology.members() or [Member(self.services.node_id, 0)]
         for position, member in enumerate(members, start=1):
             self._send_member(member, last=position == len(members))

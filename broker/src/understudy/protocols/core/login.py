@@ -13,7 +13,8 @@ from collections import deque
 from enum import Enum, auto
 from typing import TYPE_CHECKING, ClassVar, Final
 
-from understudy.errors import BrokerError
+from understudy.errors import BrokerError, LimitExceeded
+from understudy.limits import FRAMES_BEFORE_LOGIN_MAX
 from understudy.machine import IGNORED, ILLEGAL, Machine, To, table
 from understudy.security.authentication import Principal
 from understudy.security.logins import Login
@@ -79,6 +80,8 @@ class LoginStep(Machine[State, Event]):
         self._packet: Create | None = None
         self._failures = 0
         """Logins of the connection whose password was wrong."""
+        self._frames = 0
+        """Frames of the connection before its login."""
         self._held: deque[Frame] = deque()
         self.held_bytes = 0
         """Of frames that wait."""
@@ -106,6 +109,12 @@ class LoginStep(Machine[State, Event]):
             connection.open_session(packet, found)
         else:
             self.fire(Event.ASK, packet, found)
+
+    def count_frame(self) -> None:
+        """A frame came before the login. Raises LimitExceeded."""
+        self._frames += 1
+        if self._frames > FRAMES_BEFORE_LOGIN_MAX:
+            raise LimitExceeded(f"more than {FRAMES_BEFORE_LOGIN_MAX} frames before a login")
 
     def hold(self, frame: Frame) -> None:
         """It came behind a login that is not answered."""

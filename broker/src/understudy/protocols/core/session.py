@@ -50,7 +50,7 @@ _FRAMES_AT_ONCE: Final = 32
 #: Before messages go on that wait for the next turn.
 _PAUSE_MS: Final = 1
 
-Handler = Callable[["CoreSession", Any], None]
+Handler = Callable[["CoreSession", Any], object]
 
 
 class CoreSession:
@@ -177,20 +177,17 @@ class CoreSession:
     def _send_message(self, packet: packets.SessionSend) -> None:
         done = partial(self._done_with, packet.correlation_id) if packet.requires_response else None
         before = WORK.steps
-        self.session.send(packet.message, done)
+        self.session.sends.send(packet.message, done)
         if before != WORK.steps >= self.channel.connection.services.post_office.send_steps_end:
             self._hold_sends(lambda: True)
 
-    def _send_batch(self, packet: SendBatch) -> None:
-        self._send_some(packet, 0)
-
-    def _send_some(self, packet: SendBatch, row: int) -> bool:
+    def _send_batch(self, packet: SendBatch, row: int = 0) -> bool:
         """Whether all from ``row`` on were taken; otherwise the rest of the session waits for the next turn."""
         sends = packet.sends
-        row = self.session.send_batch(sends, row, self if sends.requires_response else None)
+        row = self.session.sends.send_batch(sends, row, self if sends.requires_response else None)
         if row == sends.count:
             return True
-        self._hold_sends(partial(self._send_some, packet, row))
+        self._hold_sends(partial(self._send_batch, packet, row))
         return False
 
     def _hold_sends(self, go_on: Callable[[], bool]) -> None:
@@ -198,7 +195,7 @@ class CoreSession:
         is read, and these messages and what came behind them go on in the next turn.
         """
         connection = self.channel.connection
-        connection.uploading[self] = None
+        connection.hold(self)
         if self._held is None:
             self._held = deque()
         connection.services.post_office.timers.call_later(_PAUSE_MS, partial(self._send_rest, go_on))
@@ -231,7 +228,7 @@ class CoreSession:
             self._send(confirms(self._channel_id, correlation_ids))
 
     def _send_large(self, packet: packets.SessionSendLarge) -> None:
-        self.channel.connection.uploading[self] = None
+        self.channel.connection.hold(self)
         self.session.large.begin(packets.message_of_header(packet.header))
 
     def _continue_large(self, packet: packets.SessionSendContinuation) -> None:
@@ -241,7 +238,7 @@ class CoreSession:
         self.channel.connection.uploading.pop(self, None)
         done = partial(self._done_with, packet.correlation_id) if packet.requires_response else None
         if self.session.large.finish(packet.body, packet.message_body_size, done, self._go_on):
-            self.channel.connection.uploading[self] = None
+            self.channel.connection.hold(self)
             self._held = deque()
 
     def _go_on(self) -> None:
@@ -443,7 +440,7 @@ class CoreSession:
         uploading = self in self.channel.connection.uploading
         self.channel.fire(Event.MOVE, connection, frames)
         if uploading:
-            connection.uploading[self] = None
+            connection.hold(self)
         self.version = connection.decoder.version
         self.session.move(connection.scope)
         self.session.resume_deliveries()

@@ -74,18 +74,18 @@ class Frame(NamedTuple):
 
 
 class SendBatch(Packet):
-    """``SessionSend`` frames of one channel that came together, often only one."""
+    """``SessionSend`` frames of one channel that came together, often only one. Made by the decoder only."""
 
     __slots__ = ("sends",)
 
     TYPE: ClassVar[int] = SessionSend.TYPE
 
-    def __init__(self, sends: Sends) -> None:
-        self.sends = sends
+    sends: Sends
 
 
-#: ``Frame(...)`` without the Python-level call.
+#: ``Frame(...)`` and ``SendBatch()`` without the Python-level call.
 _frame: Callable[[tuple[int, Packet, int]], Frame] = partial(tuple.__new__, Frame)
+_send_batch: Callable[[], SendBatch] = partial(object.__new__, SendBatch)
 
 
 def encode(packet: Packet, channel_id: int, version: int = VERSION) -> bytes:
@@ -235,13 +235,13 @@ class FrameDecoder:
     """The bytes of one direction of one connection, cut into frames."""
 
     __slots__ = (
-        "_backlog",
         "_backlog_start",
         "_consumed_bytes",
         "_error",
         "_expects_magic",
         "_pending",
         "_wanted_bytes",
+        "backlog",
         "frame_limit_bytes",
         "groups_sends",
         "turn_cost_max",
@@ -265,8 +265,9 @@ class FrameDecoder:
         """Whether ``SessionSend`` frames come as ``SendBatch``, from channel version 134 on."""
         self.turn_cost_max = _UNLIMITED
         """Most that one call returns: the costs are those of ``_COSTS``, and 1 for each message of a batch."""
-        self._backlog = b""
-        """Input that is not decoded yet, from ``_backlog_start`` on."""
+        self.backlog = b""
+        """Input that is not decoded yet because ``turn_cost_max`` was reached; the next ``receive_data``, with further
+        input or none, goes on with it."""
         self._backlog_start = 0
         self._pending = bytearray()
         self._wanted_bytes = 0
@@ -282,22 +283,13 @@ class FrameDecoder:
     def close(self) -> None:
         """The connection has ended: release the incomplete frame, what was not decoded, and the error."""
         self._pending = bytearray()
-        self._backlog = b""
+        self.backlog = b""
         self._error = None
-
-    @property
-    def backlogged(self) -> bool:
-        """Whether input waits for ``receive_more`` because ``turn_cost_max`` was reached."""
-        return bool(self._backlog)
-
-    def receive_more(self) -> list[Frame]:
-        """The next packets of the backlog. Raises as ``receive_data``."""
-        return self.receive_data(b"")
 
     def receive_data(self, data: bytes | bytearray | memoryview) -> list[Frame]:
         """The packets that ``data`` completes, in order; unknown channels are the caller's to drop.
 
-        At most those that ``turn_cost_max`` allows; ``backlogged`` says whether there may be more.
+        At most those that ``turn_cost_max`` allows; ``backlog`` holds the rest.
 
         Raises:
             RemoteProtocolError: the bytes are not the protocol. The connection is to be closed; the
@@ -309,7 +301,7 @@ class FrameDecoder:
             raise self._error
         if type(data) is not bytes:
             data = bytes(data)
-        if self._backlog:
+        if self.backlog:
             return self._decode_backlog(data)
         pending = self._pending
         missing = 0
@@ -339,7 +331,7 @@ class FrameDecoder:
             raise
 
     def _decode_backlog(self, data: bytes) -> list[Frame]:
-        backlog, start, self._backlog = self._backlog, self._backlog_start, b""
+        backlog, start, self.backlog = self.backlog, self._backlog_start, b""
         self._consumed_bytes -= start
         try:
             return self._decode(backlog + data, start)
@@ -375,7 +367,7 @@ class FrameDecoder:
             while available - offset >= FRAME_HEAD_BYTES:
                 if cost_left <= 0:
                     self._consumed_bytes += offset
-                    self._backlog, self._backlog_start = data, offset
+                    self.backlog, self._backlog_start = data, offset
                     return frames
                 length, packet_type, channel_id = unpack_head(data, offset)
                 size = length + 4
@@ -390,7 +382,9 @@ class FrameDecoder:
                 sends = split_sends(data, offset, limit, cost_left) if grouped and packet_type == _TYPE_SEND else None
                 if sends is not None:
                     end = sends.end
-                    append(_frame((channel_id, SendBatch(sends), end - offset)))
+                    batch = _send_batch()
+                    batch.sends = sends
+                    append(_frame((channel_id, batch, end - offset)))
                     cost_left -= sends.count
                 else:
                     packet = decode(data, offset + FRAME_HEAD_BYTES, end, version)
@@ -405,7 +399,8 @@ class FrameDecoder:
             name = PACKET_TYPES[packet_type].__name__
             raise type(error)(f"{name} at byte {place} of the stream: {error}") from error
         self._consumed_bytes += offset
-        self._keep(data, offset)
+        if offset != available:
+            self._keep(data, offset)
         return frames
 
     def _keep(self, data: bytes, offset: int) -> None:
