@@ -393,6 +393,8 @@ class Journal:
             self._queued_bytes -= item.size_bytes
             if self.congested:
                 self.congested = self._queued_bytes > JOURNAL_BACKLOG_BYTES_PAUSE
+        elif item.segment.file is not None:
+            item.use.skimmed = item.segment.file.skimmed
         try:
             self._context.advance(item.last_sequence)
         finally:
