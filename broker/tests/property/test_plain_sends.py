@@ -244,7 +244,7 @@ def check(todo: Any, max_size_bytes: int, consumers: int, most: int, node_max: t
                 number += len(encoded)
                 sends = sends_of([Message.decode(each) for each in encoded], ids)
                 answers = together.answered if wanted else None
-                assert together.sessions[sender].send_batch(sends, 0, answers) == sends.count
+                assert together.sessions[sender].sends.send_batch(sends, 0, answers) == sends.count
                 for correlation_id, each in zip(ids, encoded, strict=True):
                     done = single.answered.answer_one(correlation_id) if wanted else None
                     single.sessions[sender].send(Message.decode(each), done)
