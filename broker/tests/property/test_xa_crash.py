@@ -82,9 +82,9 @@ class Life:
 
 def prepare_ground(life: Life) -> None:
     office = life.world.office
-    office.create_queue(QueueConfiguration(name="q", routing_type=RoutingType.ANYCAST))
+    office.directory.create_queue(QueueConfiguration(name="q", routing_type=RoutingType.ANYCAST))
     for name in ("t1", "t2"):
-        office.create_queue(QueueConfiguration(name=name, address="t", routing_type=RoutingType.MULTICAST))
+        office.directory.create_queue(QueueConfiguration(name=name, address="t", routing_type=RoutingType.MULTICAST))
     producer = life.world.session()
     producer.send(text("held"))
     producer.send(text("kept"))

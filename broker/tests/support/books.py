@@ -95,10 +95,10 @@ class Books:
         self.start()
         office = self.node.world.office
         for name, options in QUEUES.items():
-            office.create_queue(configured(name, options))
+            office.directory.create_queue(configured(name, options))
         for divert in DIVERTS:
             office.diverts.create(divert)
-        office.create_queue(QueueConfiguration(name="moved", routing_type=ANYCAST))
+        office.directory.create_queue(QueueConfiguration(name="moved", routing_type=ANYCAST))
         self.node.settle()
 
     def start(self) -> None:
@@ -401,7 +401,7 @@ class Books:
             directory.delete_queue(name, disconnect=True)
         if how % 3 == 0:
             self.node.step()
-        self.office.create_queue(configured(name, QUEUES[name]))
+        self.office.directory.create_queue(configured(name, QUEUES[name]))
 
     def change(self, which: int, how: int, _: int) -> None:
         name = ("q", "ring", "last", "exclusive")[which % 4]

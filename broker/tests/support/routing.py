@@ -492,7 +492,7 @@ class World:
 
     def queue(self, name: str = "q", **options: Any) -> Queue:
         options.setdefault("routing_type", RoutingType.ANYCAST)
-        return self.office.create_queue(QueueConfiguration(name=name, **options))
+        return self.office.directory.create_queue(QueueConfiguration(name=name, **options))
 
     def turn(self) -> None:
         self.office.turn()

@@ -34,7 +34,7 @@ from understudy.routing import departures
 from understudy.routing.address import Address
 from understudy.routing.auto_deletion import AutoDeletion
 from understudy.routing.binding import NamedQueue
-from understudy.routing.configuration import QueueConfiguration, split_fqqn
+from understudy.routing.configuration import split_fqqn
 from understudy.routing.dead_letters import DeadLetters
 from understudy.routing.directory import Directory
 from understudy.routing.divert import Diverts
@@ -142,10 +142,6 @@ class PostOffice:
         for queue in self.queues():
             if queue.kind is not None:
                 queue.kind.load()
-
-    def create_queue(self, configuration: QueueConfiguration) -> Queue:
-        """A new queue; see ``Directory.create_queue``."""
-        return self.directory.create_queue(configuration)
 
     def queues(self) -> list[Queue]:
         """Every queue, for management."""

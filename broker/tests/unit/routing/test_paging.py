@@ -17,7 +17,7 @@ RUN = 40
 def fill(session: ServerSession, runs: int, *, durable: bool = True) -> None:
     for number in range(runs):
         messages = [text(f"{number * RUN + each:08d}{BODY}", address="a", durable=durable) for each in range(RUN)]
-        session.send_batch(sends_of(messages), 0, None)
+        session.sends.send_batch(sends_of(messages), 0, None)
 
 
 def receive(world: World, queue: str) -> list[int]:

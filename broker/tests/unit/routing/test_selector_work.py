@@ -151,7 +151,7 @@ def test_messages_that_must_pass_heavy_filters_are_taken_a_few_at_a_time(window:
     node = CoreNode()
     world = node.world
     for name, selector in (("heavy", f"{HEAVY} OR n >= 0"), ("plain", None)):
-        world.office.create_queue(
+        world.office.directory.create_queue(
             QueueConfiguration(name, address=name, routing_type=RoutingType.ANYCAST, filter=selector)
         )
     client, other = node.client(), node.client()
@@ -190,7 +190,7 @@ def test_messages_that_must_pass_heavy_filters_are_taken_a_few_at_a_time(window:
 
 def test_a_session_may_end_while_its_messages_wait() -> None:
     node = CoreNode()
-    node.world.office.create_queue(
+    node.world.office.directory.create_queue(
         QueueConfiguration("heavy", address="heavy", routing_type=RoutingType.ANYCAST, filter=f"{HEAVY} OR n >= 0")
     )
     client = node.client()
@@ -210,7 +210,7 @@ def test_the_filters_of_an_address_have_a_limit_together(monkeypatch: pytest.Mon
     world = World()
 
     def queue(number: int, selector: str | None = LIGHT) -> None:
-        world.office.create_queue(
+        world.office.directory.create_queue(
             QueueConfiguration(f"{number}", address="t", routing_type=RoutingType.MULTICAST, filter=selector)
         )
 

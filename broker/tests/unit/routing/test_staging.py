@@ -168,7 +168,7 @@ def test_messages_in_several_queues_count_once(committed: bool) -> None:
     made = Node(Rig(random.Random(1)), "a")
     office = made.world.office
     for name in ("one", "two"):
-        office.create_queue(QueueConfiguration(name, address="topic", routing_type=RoutingType.MULTICAST))
+        office.directory.create_queue(QueueConfiguration(name, address="topic", routing_type=RoutingType.MULTICAST))
     session = made.world.session(transacted=True)
     for number in range(COUNT):
         session.send(text(f"{number}", "topic"))
@@ -259,7 +259,7 @@ def test_many_acknowledgements(committed: bool, shared: bool) -> None:
     made = Node(Rig(random.Random(1)), "a")
     office = made.world.office
     for name in ("one", "two")[: 1 + shared]:
-        office.create_queue(QueueConfiguration(name, address="topic", routing_type=RoutingType.MULTICAST))
+        office.directory.create_queue(QueueConfiguration(name, address="topic", routing_type=RoutingType.MULTICAST))
     expected = [b"%d" % number for number in (*range(1, COUNT, 2), *range(0, COUNT, 2))]
     producer = made.world.session()
     for number in range(COUNT):
