@@ -75,7 +75,12 @@ class ThreadLogWriter:
     def submit(self, file: File, offset: int, buffers: Sequence[bytes], done: _Done) -> None:
         assert not self._closed, "log writer used after close"
         self._jobs += 1
-        if self._jobs == 1 and self._held is None and self._batch_ns <= AT_ONCE_NS_MAX and sum(map(len, buffers)) <= AT_ONCE_BYTES_MAX:
+        if (
+            self._jobs == 1
+            and self._held is None
+            and self._batch_ns <= AT_ONCE_NS_MAX
+            and sum(map(len, buffers)) <= AT_ONCE_BYTES_MAX
+        ):
             self._executor.soon(self._end, done, self._write(file, offset, buffers), True)
             return
 

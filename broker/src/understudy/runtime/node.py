@@ -23,7 +23,6 @@ from understudy.errors import BrokerError, ConfigError, DiskFailed, StoreError, 
 from understudy.ha.activation import Done
 from understudy.ha.shared_store import Event, Role, SharedStoreOptions, SharedStorePolicy, State
 from understudy.management.invocation import Reload
-from understudy.ports import HoldableLogWriter
 from understudy.runtime.acceptor import Acceptor
 from understudy.runtime.connector import LoopDialer
 from understudy.runtime.descriptors import ConnectionBudget
@@ -102,8 +101,8 @@ class BrokerNode:
         self._follow_timer: asyncio.TimerHandle | None = None
         self._disk_timer: asyncio.TimerHandle | None = None
         self.store: MessageStore | None = None
-        self._writers: list[HoldableLogWriter] = []
-        """Of the activation under way."""
+        self._releases: list[Callable[[], None]] = []
+        """Let the writers of the activation under way begin their work."""
         self._ends: list[Callable[[], None]] = []
         """Close the writers and workers of this activation that nothing else closes."""
         self._credentials = self._cluster_credentials()
@@ -286,9 +285,8 @@ class BrokerNode:
         finally:
             self._activation = None
             # what they were given meanwhile can wait until the node listens
-            for writer in self._writers:
-                writer.release()
-            self._writers.clear()
+            while self._releases:
+                self._releases.pop()()
         log.info(
             "active",
             extra={
@@ -314,8 +312,13 @@ class BrokerNode:
                 await asyncio.sleep(0)
         # one for the journal, one for the bodies of large messages, for which the journal never waits, and one for
         # the removal of files
-        writer, large_writer, housekeeper = self._log_writer(), self._log_writer(), self._log_writer()
-        self._ends.append(large_writer.close)
+        writers = [environment.log_writer(self._turn, self.policy.why_not_confirm) for _ in range(3)]
+        for each in writers:
+            each.hold()
+        self._releases = [each.release for each in reversed(writers)]
+        writer, large_writer, housekeeper = writers
+        worker = environment.worker(self._turn)
+        self._ends = [large_writer.close, worker.close]
         settings = self._store_settings()
         self.store = MessageStore.activate(
             follower,
@@ -339,8 +342,6 @@ class BrokerNode:
         )
         self._watch.activated(self.store, housekeeper)
         self.store.watch((configuration.large_messages_directory, configuration.paging_directory))
-        worker = environment.worker(self._turn)
-        self._ends.append(worker.close)
         self.broker = Broker(
             # read again: the file may have changed while the log was followed to its end
             self.configuration,
@@ -368,13 +369,6 @@ class BrokerNode:
         await self._open_acceptors(self.broker)
         # the directory of the journal was looked at when the store was activated
         self._disk_timer = self._loop.call_later(FIRST_DISK_CHECK_MS / 1000, self._check_disk)
-
-    def _log_writer(self) -> HoldableLogWriter:
-        """One for this activation, held until the node listens."""
-        writer = self.environment.log_writer(self._turn, self.policy.why_not_confirm)
-        writer.hold()
-        self._writers.append(writer)
-        return writer
 
     async def _open_acceptors(self, broker: Broker) -> None:
         descriptors = self.environment.descriptors

@@ -16,7 +16,16 @@ from dataclasses import dataclass
 from typing import Final, TypeVar
 
 from understudy.ports import (
-    Disk, Executor, File, FileLock, HoldableLogWriter, LogWriter, Space, Timer, Timers, Worker,
+    Disk,
+    Executor,
+    File,
+    FileLock,
+    HoldableLogWriter,
+    LogWriter,
+    Space,
+    Timer,
+    Timers,
+    Worker,
 )
 from understudy.runtime.environment import Environment
 from understudy.runtime.journal_writer import FenceCheck
@@ -252,6 +261,7 @@ class ObservedLogWriter:
         self._begin(lambda: self._inner.run(work, lambda error: self._executor.completed(done, error)))
 
     def close(self) -> None:
+        self.release()
         self._inner.close()
 
 

@@ -231,27 +231,6 @@ def test_paused_connections_are_read_again_once_the_log_and_their_own_input_allo
     asyncio.run(main())
 
 
-@pytest.mark.parametrize("end", ["release", "close"])
-def test_what_is_held_begins_in_order_when_it_is_released(end: str) -> None:
-    async def main() -> None:
-        writer = Writer()
-        turning = TurningLogWriter(writer, Turn(asyncio.get_running_loop()), lambda: None)
-        turning.hold()
-        ended: list[object] = []
-        turning.run(lambda: None, lambda error: ended.append(("run", error)))
-        turning.submit(None, 0, (), lambda error: ended.append(("submit", error)))  # type: ignore[arg-type]
-        assert not writer.ends
-        getattr(turning, end)()
-        assert len(writer.ends) == 2
-        for each in writer.ends:
-            each(None)
-        assert ended == [("run", None), ("submit", None)]
-        turning.run(lambda: None, ended.append)
-        assert len(writer.ends) == 3
-
-    asyncio.run(main())
-
-
 class ByHand:
     """A loop whose calls are made by the test."""
 
