@@ -93,7 +93,7 @@ def test_any_error_at_any_step_of_a_dispatch(
     if together:
         # without it the first of them would ask for permission, and the others follow it
         producer.sends.permit("q")
-        producer.send_batch(sends_of(messages), 0, None)
+        producer.sends.send_batch(sends_of(messages), 0, None)
     else:
         for message in messages:
             producer.send(message)

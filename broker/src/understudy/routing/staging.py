@@ -37,6 +37,8 @@ _CHUNK_BYTES: Final = 1024 * 1024
 _CHUNKS_IN_MEMORY: Final = 4
 #: Acknowledged deliveries of one queue that are kept as they are, likewise.
 _ACKNOWLEDGED_IN_MEMORY: Final = 4 * BLOCK_REFERENCES
+#: Parts in which they were delivered, likewise; a slice of a few messages keeps the buffer of its whole run.
+_ACKNOWLEDGED_PARTS: Final = 256
 #: Blocks of one queue and transaction that are kept in memory; further ones go to a page file.
 _BLOCKS_IN_MEMORY: Final = 8
 
@@ -261,6 +263,8 @@ class Acknowledgements:
             references = [reference for part in known for reference in part]
             for start in range(0, count, BLOCK_REFERENCES):
                 self._pack(queue, references[start : start + BLOCK_REFERENCES])
+        elif len(known) > _ACKNOWLEDGED_PARTS:
+            self._open[queue] = [[reference for part in known for reference in part]]
 
     def _pack(self, queue: Queue, references: list[MessageReference]) -> None:
         by_priority: dict[int, list[MessageReference]] = {}

@@ -74,7 +74,9 @@ class Waiting:
 
     def add_run(self, run: RunSlice) -> None:
         """Append the messages of a whole run."""
-        level = self.level(run.priority)
+        level = self._by_priority[run.priority]
+        if level is None:
+            level = self.level(run.priority)
         if not level.count:
             level.head = len(level.entries)
             level.cut()

@@ -126,8 +126,9 @@ class Block:
         self.last_id = self.reach = first_id + run.end - 1
         self.ordered = True
         self.earliest_ms = run.run.earliest_ms
-        self.scheduled_count = 0
-        self._hold()
+        # as ``_hold``, without a call for each message that comes alone
+        self.base = self.scheduled_count = 0
+        self.returned = self._counts = self._moved = self._packed = self._page = self._pages = None
         return self
 
     # --- as a run ---------------------------------------------------------------------------------

@@ -47,7 +47,7 @@ def send(world: World, *groups: str, sequence: int | None = None) -> None:
     if Way.together:
         # without it the first of them would ask for permission, and the others follow it
         session.sends.permit("q")
-        session.send_batch(sends_of(messages), 0, None)
+        session.sends.send_batch(sends_of(messages), 0, None)
     else:
         for message in messages:
             session.send(message)

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Iterator
 
 import pytest
 
-from support.routing import World, callback_of, text
+from support.routing import FakeCallback, World, callback_of, text
+from support.sends import sends_of
 from support.store import DIRECTORY, Rig
 from understudy.config.model import RoutingType
 from understudy.errors import TransactionTooLarge, XaCode, XaError
@@ -32,6 +34,19 @@ def small_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(staging, "_BLOCKS_IN_MEMORY", 1)
     monkeypatch.setattr(staging, "BLOCK_REFERENCES", 3)
     monkeypatch.setattr(staged_references, "_OBJECTS_MAX", 4)
+
+
+class Way:
+    """How messages are sent."""
+
+    together = False
+
+
+@pytest.fixture(autouse=True, scope="module", params=[False, True], ids=["one by one", "together"])
+def _way(request: pytest.FixtureRequest) -> Iterator[None]:
+    Way.together = request.param
+    yield
+    Way.together = False
 
 
 class Node:
@@ -98,15 +113,22 @@ def node() -> Node:
 
 def send_all(session: ServerSession) -> list[bytes]:
     """Of two priorities, durable or not, some with an expiration; their bodies in the order of delivery."""
-    for number in range(COUNT):
-        session.send(
-            text(
-                f"{number}",
-                durable=number % 4 != 0,
-                priority=4 + number % 2,
-                expiration=10_000_000 if number % 5 == 0 else 0,
-            )
+    messages = [
+        text(
+            f"{number}",
+            durable=number % 4 != 0,
+            priority=4 + number % 2,
+            expiration=10_000_000 if number % 5 == 0 else 0,
         )
+        for number in range(COUNT)
+    ]
+    if Way.together:
+        # without it the first of them would ask for permission, and the others follow it
+        session.sends.permit("q")
+        session.sends.send_batch(sends_of(messages), 0, None)
+    else:
+        for message in messages:
+            session.send(message)
     return [b"%d" % number for number in (*range(1, COUNT, 2), *range(0, COUNT, 2))]
 
 
@@ -400,3 +422,48 @@ def test_duplicate_ids_of_a_transaction_have_a_limit(monkeypatch: pytest.MonkeyP
     session.rollback()
     made.settle()
     made.nothing_is_left()
+
+
+@pytest.mark.parametrize("commits", [True, False])
+def test_runs_in_several_queues(commits: bool) -> None:
+    made = Node(Rig(random.Random(1)), "a")
+    for name in ("x", "y", "z"):
+        made.world.queue(name, address="q", routing_type=RoutingType.MULTICAST, durable=name != "z")
+    session = made.world.session(transacted=True)
+    session.sends.permit("q")
+    for start in range(0, COUNT, 6):
+        session.sends.send_batch(sends_of([text(f"{start + number}") for number in range(6)]), 0, None)
+        if start == 12:
+            made.settle()
+    assert session.work.count == 3 * COUNT
+    assert [queue.incoming for queue in made.world.office.queues()] == [COUNT] * 3
+    if commits:
+        session.commit()
+        made.settle()
+        taken = made.drain("x", "y", "z")
+        assert sorted(taken) == sorted([b"%d" % number for number in range(COUNT)] * 3)
+    else:
+        session.rollback()
+        made.settle()
+        made.nothing_is_left()
+
+
+@pytest.mark.parametrize("commits", [True, False])
+def test_single_acknowledgements_of_runs_keep_no_buffers(commits: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(staging, "_ACKNOWLEDGED_IN_MEMORY", 1000)
+    monkeypatch.setattr(staging, "_ACKNOWLEDGED_PARTS", 5)
+    made = node()
+    producer = made.world.session()
+    producer.sends.permit("q")
+    producer.sends.send_batch(sends_of([text(f"{number}") for number in range(COUNT)]), 0, None)
+    made.settle()
+    session = made.consumer("q", transacted=True, callback=FakeCallback(runs=True))
+    held = session._transaction._acknowledged._open  # type: ignore[union-attr]
+    for message_id in list(session.consumers[0].delivering)[::2]:
+        session.individual_acknowledge(0, message_id)
+        assert max(map(len, held.values())) <= 5
+    if commits:
+        session.commit()
+    made.settle()
+    session.close(failed=True)
+    assert len(made.drain("q")) == (COUNT // 2 if commits else COUNT)

@@ -358,8 +358,9 @@ class CoreSession:
         step = 1 if self._counts else _FRAMES_AT_ONCE
         if isinstance(references, RunSlice):
             references.deliveries += 1
-        for begin in range(0, len(references), step):
-            part = references[begin : begin + step]
+        count = len(references)
+        for begin in range(0, count, step):
+            part = references[begin : begin + step] if count > step else references
             if isinstance(part, RunSlice):
                 frames = part.run.receives(part.begin, part.end, self._channel_id, consumer_id)
             else:
