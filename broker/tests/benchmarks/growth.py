@@ -307,7 +307,7 @@ def _show_waiting(depths: list[Waiting], size: int) -> None:
             f"{each.after_cpu_s:.2f}", f"{each.take_over_s:.2f}", f"{each.start_s:.2f}", f"{each.start_cpu_s:.2f}",
             f"{each.start_resident_mib:.0f}", f"{each.log_mib:,.0f}",
         )  # fmt: skip
-    Console().print(table)
+    Console(width=140).print(table)
 
 
 def _show_beside(title: str, found: list[Beside]) -> None:
@@ -321,4 +321,4 @@ def _show_beside(title: str, found: list[Beside]) -> None:
             f"{each.count:,}", f"{cpu_us:.2f}", f"{cpu_us / first_us:.2f}", f"{statistics.median(each.per_s):,.0f}",
             f"{each.made_us:,.0f}", f"{each.resident_mib:.0f}", f"{each.start_cpu_s:.2f}" if each.start_cpu_s else "",
         )  # fmt: skip
-    Console().print(table)
+    Console(width=140).print(table)

@@ -322,33 +322,45 @@ def encode_epoch(node_id: bytes, epoch: int, activated_ms: int, ends: Sequence[S
     return head + b"".join(_END.pack(end.number, end.epoch, end.end) for end in ends)
 
 
-def _encode_json(values: Mapping[str, object]) -> bytes:
-    return json.dumps(values, separators=(",", ":"), sort_keys=True).encode("ascii")
+_JSON: Final = json.JSONEncoder(separators=(",", ":"), sort_keys=True)
+_FLAGS, _quoted = ("false", "true"), json.encoder.encode_basestring_ascii
 
 
-def encode_address(record: AddressRecord) -> bytes:
-    """Payload of ADDRESS_ADD."""
-    return _U64.pack(record.address_id) + _encode_json(
-        {
-            "name": record.name,
-            "routing_types": list(record.routing_types),
-            "auto_created": record.auto_created,
-            "settings": dict(record.settings),
-        }
+class SettingsTexts:
+    """JSON of settings, made once for neighbours that have the same."""
+
+    def __init__(self) -> None:
+        self._settings: Settings = {}
+        self._types: list[type] = []
+        self._text = "{}"
+
+    def of(self, settings: Settings) -> str:
+        """The settings as JSON."""
+        types = list(map(type, settings.values()))  # True and 1 are equal, and not the same JSON
+        if types != self._types or settings != self._settings:
+            self._settings, self._types, self._text = dict(settings), types, _JSON.encode(dict(settings))
+        return self._text
+
+
+def encode_address(record: AddressRecord, texts: SettingsTexts | None = None) -> bytes:
+    """Payload of ADDRESS_ADD; ``texts`` when many are encoded."""
+    settings = (texts or SettingsTexts()).of(record.settings)
+    text = (
+        f'{{"auto_created":{_FLAGS[record.auto_created]},"name":{_quoted(record.name)},'
+        f'"routing_types":[{",".join(map(str, record.routing_types))}],"settings":{settings}}}'
     )
+    return _U64.pack(record.address_id) + text.encode("ascii")
 
 
-def encode_queue(record: QueueRecord) -> bytes:
-    """Payload of QUEUE_ADD."""
-    return _TWO_IDS.pack(record.queue_id, record.address_id) + _encode_json(
-        {
-            "name": record.name,
-            "routing_type": record.routing_type,
-            "filter": record.filter,
-            "durable": record.durable,
-            "settings": dict(record.settings),
-        }
+def encode_queue(record: QueueRecord, texts: SettingsTexts | None = None) -> bytes:
+    """Payload of QUEUE_ADD; ``texts`` when many are encoded."""
+    settings = (texts or SettingsTexts()).of(record.settings)
+    selector = "null" if record.filter is None else _quoted(record.filter)
+    text = (
+        f'{{"durable":{_FLAGS[record.durable]},"filter":{selector},"name":{_quoted(record.name)},'
+        f'"routing_type":{record.routing_type:d},"settings":{settings}}}'
     )
+    return _TWO_IDS.pack(record.queue_id, record.address_id) + text.encode("ascii")
 
 
 def encode_id(identifier: int) -> bytes:

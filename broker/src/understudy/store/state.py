@@ -46,6 +46,7 @@ from understudy.store.records import (
     RecordType,
     RollbackRecord,
     SealRecord,
+    SettingsTexts,
     SnapshotRecord,
     TrimRecord,
     encode_address,
@@ -321,10 +322,11 @@ class StoreState:
 
     def checkpoint_items(self) -> Iterator[tuple[RecordType, bytes]]:
         """Bindings and duplicate ids as payloads to be stated again; nothing may change meanwhile."""
+        of_addresses, of_queues = SettingsTexts(), SettingsTexts()
         for address in self.addresses.values():
-            yield RecordType.ADDRESS_ADD, encode_address(address)
+            yield RecordType.ADDRESS_ADD, encode_address(address, of_addresses)
         for queue in self.queues.values():
-            yield RecordType.QUEUE_ADD, encode_queue(queue)
+            yield RecordType.QUEUE_ADD, encode_queue(queue, of_queues)
         for address_id, ids in self.duplicate_ids.items():
             for value in ids:
                 yield RecordType.DUPLICATE_ID, encode_duplicate_id(address_id, value)

@@ -26,8 +26,9 @@ from understudy.store.state import StoreState
 TRIM_SEGMENTS_MIN: Final = 4
 #: ... and how many times larger than the checkpoint they must be.
 _TRIM_FACTOR: Final = 16
-#: Estimated bytes of one binding or duplicate id in a checkpoint.
-_CHECKPOINT_ITEM_BYTES: Final = 128
+#: Estimated bytes of an address, queue or setting in a checkpoint, and of a duplicate id.
+_BINDING_BYTES: Final = 512
+_DUPLICATE_ID_BYTES: Final = 128
 
 
 class FileRemover:
@@ -115,9 +116,9 @@ class LogTrimmer:
         if len(covered) >= enough and covered[-1] >= behind:
             dead = covered
         else:
-            items = len(state.addresses) + len(state.queues) + len(state.settings)
-            items += sum(len(ids) for ids in state.duplicate_ids.values())
-            if len(dead) * self._segment_bytes < _TRIM_FACTOR * items * _CHECKPOINT_ITEM_BYTES:
+            checkpoint_bytes = _BINDING_BYTES * (len(state.addresses) + len(state.queues) + len(state.settings))
+            checkpoint_bytes += _DUPLICATE_ID_BYTES * sum(len(ids) for ids in state.duplicate_ids.values())
+            if len(dead) * self._segment_bytes < _TRIM_FACTOR * checkpoint_bytes:
                 return False
             # what is dead lies before its first part, wherever the last part ends up
             state.checkpoint_segment = journal.number

@@ -83,3 +83,28 @@ def test_names_are_ascii_json() -> None:
     payload = records.encode_address(ADDRESS)[8:]
     assert payload.isascii()
     assert json.loads(payload)["name"] == "a\ud800b"
+
+
+def test_bindings_are_the_json_that_they_always_were() -> None:
+    """Sorted names without blanks; shared texts of settings make no difference, nor do True and 1."""
+    texts = records.SettingsTexts()
+    settings: list[dict[str, object]] = [
+        {"b": 1, "a": None}, {"b": 1, "a": None}, {"b": True, "a": None}, {}, {"a": [{"x": "\u2028"}], "b": 1.5},
+    ]  # fmt: skip
+    for number, each in enumerate(settings):
+        queue = records.QueueRecord(
+            7, 8, f'q"{number}\ud800é', number % 2, "a = 'ü'" if number else None, number > 1, each
+        )
+        values = {
+            "name": queue.name, "routing_type": queue.routing_type, "filter": queue.filter, "durable": queue.durable,
+            "settings": each,
+        }  # fmt: skip
+        expected = json.dumps(values, separators=(",", ":"), sort_keys=True).encode("ascii")
+        assert records.encode_queue(queue)[16:] == records.encode_queue(queue, texts)[16:] == expected
+        address = records.AddressRecord(9, queue.name, (0, 1)[number % 2 :], number > 1, each)
+        values = {
+            "name": address.name, "routing_types": list(address.routing_types), "auto_created": address.auto_created,
+            "settings": each,
+        }  # fmt: skip
+        expected = json.dumps(values, separators=(",", ":"), sort_keys=True).encode("ascii")
+        assert records.encode_address(address)[8:] == records.encode_address(address, texts)[8:] == expected
