@@ -31,9 +31,9 @@ OPERATIONS = {
     ProcessFile: ("size", "read", "data_ranges", "write", "allocate", "truncate", "sync"),
 }  # fmt: skip
 #: A log that is still in its first segment: see the list in docs/reliability.md.
-REQUESTS_MAX = 31
-#: The first segment of the epoch is another one than that in which the log ends.
-REQUESTS_OF_A_LONG_LOG = 3
+REQUESTS_MAX = 28
+#: More, when the first segment of the epoch is another one than that in which the log ends.
+REQUESTS_OF_A_LONG_LOG = 2
 
 
 class Requests:
