@@ -142,7 +142,10 @@ fn keep<T: Copy>(column: &mut Vec<T>, gone: &[bool]) {
     });
 }
 
-pub(crate) fn column<'py, const N: usize>(py: Python<'py>, values: impl Iterator<Item = [u8; N]>) -> Bound<'py, PyBytes> {
+pub(crate) fn column<'py, const N: usize>(
+    py: Python<'py>,
+    values: impl Iterator<Item = [u8; N]>,
+) -> Bound<'py, PyBytes> {
     let mut bytes = Vec::with_capacity(values.size_hint().0 * N);
     for value in values {
         bytes.extend_from_slice(&value);

@@ -150,7 +150,9 @@ pub fn pack_references<'py>(
     let expirations = whole_u64(expirations)?;
     let scheduled = whole_u64(scheduled)?;
     let count = ids.len();
-    let fits = [offsets.len(), lengths.len(), sizes.len()].iter().all(|&each| each == count)
+    let fits = [offsets.len(), lengths.len(), sizes.len()]
+        .iter()
+        .all(|&each| each == count)
         && [expirations.len(), scheduled.len()]
             .iter()
             .all(|&each| each == count || each == 0);
