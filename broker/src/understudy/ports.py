@@ -17,6 +17,10 @@ from typing import NamedTuple, Protocol
 class Clock(Protocol):
     """Two clocks: wall time for stamps that people and peers see, monotonic for every decision."""
 
+    def wall_ns(self) -> int:
+        """Nanoseconds since 1970 UTC. May jump. The least costly of these calls: for what asks once per turn."""
+        ...
+
     def wall_ms(self) -> int:
         """Milliseconds since 1970 UTC. May jump."""
         ...
@@ -204,6 +208,17 @@ class Executor(Protocol):
 
     def completed(self, call: Callable[..., object], *args: object) -> None:
         """Call now; a ``BrokerError`` that it raises ends the node. From the loop's thread only."""
+        ...
+
+
+class Fence(Protocol):
+    """Says whether what this node has written may be confirmed: not when another node may have the store (ADR 0004)."""
+
+    proved_until_ms: int
+    """Until then nothing needs to be asked. Boot time (``CLOCK_BOOTTIME``)."""
+
+    def why_not_confirm(self) -> BaseException | None:
+        """None, or why not. Asked at the end of each batch after ``proved_until_ms``."""
         ...
 
 

@@ -111,12 +111,21 @@ def test_a_disarmed_crash_point_does_nothing(site):
     assert site.a.alive
 
 
+class Certain:
+    """A ``Fence`` that never objects."""
+
+    proved_until_ms = 0
+
+    def why_not_confirm(self) -> BaseException | None:
+        return None
+
+
 def test_a_log_writer_tells_the_node_then_the_observer(site):
     environment = site.environment(site.a)
     file = make_file(environment.disk)
     done: list[object] = []
     turn = Turn(site.loop, environment.timers)
-    writer = site.a.call(environment.log_writer, turn, lambda: None)
+    writer = site.a.call(environment.log_writer, turn, Certain())
     site.a.call(writer.submit, file, 0, [b"one"], lambda error: done.append((error, list(site.heard))))
     site.a.call(writer.run, lambda: done.append("ran"), done.append)
     site.loop.run_until(deadline=1.0)

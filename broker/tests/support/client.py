@@ -41,6 +41,10 @@ class FakeClock:
     def monotonic_ms(self) -> int:
         return self.now
 
+    def wall_ns(self) -> int:
+        """Wall time, epoch nanoseconds."""
+        return self.wall_ms() * 1_000_000
+
     def wall_ms(self) -> int:
         return 1_700_000_000_000 + self.now
 

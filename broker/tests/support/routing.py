@@ -49,6 +49,10 @@ class FakeClock:
         self._timers: list[tuple[int, int, FakeTimer]] = []
         self._count = 0
 
+    def wall_ns(self) -> int:
+        """Wall time, epoch nanoseconds."""
+        return self.wall_ms() * 1_000_000
+
     def wall_ms(self) -> int:
         return self.now_ms
 

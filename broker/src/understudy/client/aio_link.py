@@ -32,6 +32,9 @@ class _Clock:
         self._loop = loop
         self.wall_ms = wall_ms
 
+    def wall_ns(self) -> int:
+        return self.wall_ms() * 1_000_000
+
     def monotonic_ms(self) -> int:
         return int(self._loop.time() * 1000)
 

@@ -166,6 +166,8 @@ class SharedStorePolicy(Machine[State, Event]):
         self._timer: Timer | None = None
         self._waiting_since_ms = 0
         self._proved_ms = 0
+        self.proved_until_ms = 0
+        """Of ``ports.Fence``."""
         self._free_since_ms: int | None = None
         self._store_state = ""
         """As it was read last."""
@@ -201,7 +203,7 @@ class SharedStorePolicy(Machine[State, Event]):
 
         A proof that is asked for here comes after the sync, so a node that takes over later reads what was written.
         """
-        if self._clock.monotonic_ms() - self._proved_ms <= LOCK_PROOF_MS:
+        if self._clock.monotonic_ms() <= self.proved_until_ms:
             return None
         for _ in range(LOCK_PROOF_ATTEMPTS):
             try:
@@ -221,8 +223,13 @@ class SharedStorePolicy(Machine[State, Event]):
         asked_ms = self._clock.monotonic_ms()
         reason = self._lock.lost()
         if reason is None:
-            self._proved_ms = asked_ms
+            self._proved(asked_ms)
         return reason
+
+    def _proved(self, asked_ms: int) -> None:
+        """The lock was ours when it was asked for."""
+        self._proved_ms = asked_ms
+        self.proved_until_ms = asked_ms + LOCK_PROOF_MS
 
     def state_changed(self, origin: State, target: State, event: Event) -> None:
         log.info("ha state", extra={"from": origin.name, "to": target.name, "cause": event.name})
@@ -310,7 +317,7 @@ class SharedStorePolicy(Machine[State, Event]):
 
     def _activate(self) -> None:
         self._cancel()
-        self._proved_ms = self._clock.monotonic_ms()
+        self._proved(self._clock.monotonic_ms())
         self._lock.touch()
         self._node.withdraw()
         self._node.activate(self._activation_done)

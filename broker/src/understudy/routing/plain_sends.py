@@ -124,7 +124,15 @@ def _take(
     if sends.duplicate_id(row):
         _remember(address, sends, row, count, transaction, store.last_sequence)
     address.messages_routed += count
-    size_bytes = sum([run.size_bytes for run in runs])
+    priority = sends.priority(row)
+    arrivals: list[Arrival] = []
+    size_bytes = 0
+    for run in runs:
+        size_bytes += run.size_bytes
+        if len(queues) == 1:
+            arrivals.append((RunSlice(run, 0, run.count, priority, -1),))
+        else:
+            arrivals.append(_shared_slices(run, queues, priority))
     if len(queues) == 1:
         queue = queues[0]
         # a queue of a wildcard address is counted there
@@ -135,11 +143,8 @@ def _take(
         office.memory_bytes += size_bytes
         office.memory_count += count
         queue.incoming += count
-        priority = sends.priority(row)
-        arrivals: list[Arrival] = [(RunSlice(run, 0, run.count, priority, -1),) for run in runs]
     else:
         _charge(office, queues, runs, size_bytes, count)
-        arrivals = [_shared_slices(run, queues, sends.priority(row)) for run in runs]
     context = office.context
     ids = sends.correlation_ids if count == sends.count else sends.correlation_ids[row : row + count]
     if transaction is not None:
@@ -149,7 +154,7 @@ def _take(
             _answer(context, order, answered, ids)
         return size_bytes
     if durable_ids:
-        order.sequence = store.last_sequence
+        order.sequence = context.appended
     elif order.sequence > context.durable:
         # behind whatever else the session waits for; the end of the log keeps the order whole
         order.sequence = context.appended

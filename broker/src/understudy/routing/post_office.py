@@ -178,7 +178,7 @@ class PostOffice:
         """
         store = self.store
         if not again:
-            self.now_ms = self.clock.wall_ms()
+            self.now_ms = self.clock.wall_ns() // 1_000_000
         elif not self.dirty and not self.starved and not store.unwritten:
             return False
         self.steps_end = WORK.steps + SELECTOR_STEPS_PER_TURN

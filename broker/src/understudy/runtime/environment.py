@@ -10,12 +10,12 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from understudy.limits import WAITING_BODIES_BYTES_MIN, WAITING_BODIES_SHARE
-from understudy.ports import Clock, Disk, Entropy, Executor, FileLock, HoldableLogWriter, Timer, Timers, Worker
+from understudy.ports import Clock, Disk, Entropy, Executor, Fence, FileLock, HoldableLogWriter, Timer, Timers, Worker
 from understudy.runtime.critical_analyzer import CriticalPath
 from understudy.runtime.descriptors import Descriptors
 from understudy.runtime.disk import RealDisk
 from understudy.runtime.file_lock import RealFileLock
-from understudy.runtime.journal_writer import FenceCheck, ThreadLogWriter
+from understudy.runtime.journal_writer import ThreadLogWriter
 from understudy.runtime.worker import ThreadWorker
 
 
@@ -27,8 +27,8 @@ class Environment:
     timers: Timers
     entropy: Entropy
     disk: Disk
-    log_writer: Callable[[Executor, FenceCheck], HoldableLogWriter]
-    """Makes a writer of one activation, whose batches count with that permission only."""
+    log_writer: Callable[[Executor, Fence], HoldableLogWriter]
+    """Makes a writer of one activation, whose batches count with permission of the fence only."""
     file_lock: Callable[[str], FileLock]
     """Makes the lock of one file path."""
     worker: Callable[[Executor], Worker]
@@ -50,6 +50,8 @@ class Environment:
 
 class SystemClock:
     """The machine's clocks."""
+
+    wall_ns = staticmethod(time.time_ns)
 
     def wall_ms(self) -> int:
         return time.time_ns() // 1_000_000
@@ -87,11 +89,11 @@ def system_environment(loop: asyncio.AbstractEventLoop, descriptors: Descriptors
     disk = RealDisk(descriptors)
     paths: list[CriticalPath] = []
 
-    def log_writer(executor: Executor, why_not_confirm: FenceCheck) -> HoldableLogWriter:
+    def log_writer(executor: Executor, fence: Fence) -> HoldableLogWriter:
         # a writer of an earlier activation does nothing any more
         path = CriticalPath(f"writer {len(paths) + 1} of the store")
         paths.append(path)
-        return ThreadLogWriter(loop, executor, path, why_not_confirm)
+        return ThreadLogWriter(loop, executor, path, fence)
 
     return Environment(
         clock=SystemClock(),

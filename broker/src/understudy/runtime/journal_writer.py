@@ -5,7 +5,7 @@ of late, is written and synced at once: two changes of thread cost a client that
 the sync of a good disk. Everything else goes to one daemon thread, by a queue there and ``call_soon_threadsafe`` back,
 one hop each way per batch and nothing per message, and the next batch collects meanwhile. Either way ``done`` is
 called later, on the loop's thread, and never before the sync has returned. The end of a batch counts only with
-permission (``why_not_confirm``): a node that has lost its lock confirms nothing (ADR 0004). The thread is a daemon
+permission (``ports.Fence``): a node that has lost its lock confirms nothing (ADR 0004). The thread is a daemon
 because a hung disk must not keep a process from ending that has decided to stop. ADR 0015.
 
 Invariants: a batch is written at once only when the thread has nothing to do, so the order of jobs holds; a failed
@@ -18,18 +18,18 @@ import asyncio
 import threading
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from queue import SimpleQueue
 from typing import Final
 
-from understudy.ports import Executor, File
+from understudy.ports import Executor, Fence, File
 from understudy.runtime.critical_analyzer import CriticalPath
 
 _Done = Callable[[BaseException | None], None]
 _Job = tuple[Callable[[], None], _Done, bool]
 """What to do, what to call at its end, and whether it is a batch, whose end counts with permission only."""
 
-FenceCheck = Callable[[], BaseException | None]
-"""Asked after each batch: None, or why what it made durable must not be confirmed."""
+_boot_ns: Callable[[], int] = partial(time.clock_gettime_ns, time.CLOCK_BOOTTIME)
 
 #: Larger batches are for the thread: while they are written the loop can do as much work again.
 AT_ONCE_BYTES_MAX: Final = 32 * 1024
@@ -47,7 +47,7 @@ class ThreadLogWriter:
         loop: asyncio.AbstractEventLoop,
         executor: Executor,
         path: CriticalPath | None = None,
-        why_not_confirm: FenceCheck | None = None,
+        fence: Fence | None = None,
     ) -> None:
         """Starts the thread.
 
@@ -55,12 +55,12 @@ class ThreadLogWriter:
             loop: Where every ``done`` is called,
             executor: and by what.
             path: Says since when a job has been under way.
-            why_not_confirm: An error makes the batch a failed one; None: every batch counts.
+            fence: Its objection makes a batch a failed one; None: every batch counts.
         """
         self._path = path or CriticalPath("a writer of the store")
         self._loop = loop
         self._executor = executor
-        self._why_not_confirm = why_not_confirm
+        self._fence = fence
         self._queue: SimpleQueue[_Job | None] = SimpleQueue()
         self._closed = False
         self._held: list[_Job] | None = None
@@ -130,8 +130,9 @@ class ThreadLogWriter:
 
     def _end(self, done: _Done, error: BaseException | None, confirms: bool) -> None:
         self._jobs -= 1
-        if error is None and confirms and self._why_not_confirm is not None:
-            error = self._why_not_confirm()
+        fence = self._fence
+        if error is None and confirms and fence is not None and _boot_ns() > fence.proved_until_ms * 1_000_000:
+            error = fence.why_not_confirm()
         done(error)
 
     def _serve(self) -> None:

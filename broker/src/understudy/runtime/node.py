@@ -312,7 +312,7 @@ class BrokerNode:
                 await asyncio.sleep(0)
         # one for the journal, one for the bodies of large messages, for which the journal never waits, and one for
         # the removal of files
-        writers = [environment.log_writer(self._turn, self.policy.why_not_confirm) for _ in range(3)]
+        writers = [environment.log_writer(self._turn, self.policy) for _ in range(3)]
         for each in writers:
             each.hold()
         self._releases = [each.release for each in reversed(writers)]

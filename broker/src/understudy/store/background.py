@@ -66,7 +66,8 @@ class Background:
         self._journal = journal
         self._writer = writer
         self._context = context
-        self._steps: Steps | None = None
+        self.steps: Steps | None = None
+        """What is being done; None: nothing."""
         self._ended: Callable[[BaseException | None], None] = lambda error: None
         self._job: Job | None = None
         self._under_way = False
@@ -77,14 +78,14 @@ class Background:
     @property
     def busy(self) -> bool:
         """Whether there is work."""
-        return self._steps is not None
+        return self.steps is not None
 
     def start(self, steps: Steps, ended: Callable[[BaseException | None], None]) -> None:
         """Begin; ``ended`` is told when the work is done, or the error it ended with."""
-        assert self._steps is None, "one at a time"
+        assert self.steps is None, "one at a time"
         if self._stopped:
             return
-        self._steps, self._ended = steps, ended
+        self.steps, self._ended = steps, ended
         self._credit_bytes, self._seen_bytes = 0, self._journal.appended_bytes
         self._resume(None, None)
 
@@ -96,7 +97,7 @@ class Background:
 
     def turn(self) -> None:
         """Go on if it is our turn; called once per turn of the loop."""
-        if self._steps is None:
+        if self.steps is None:
             return
         appended_bytes = self._journal.appended_bytes
         self._credit_bytes += SHARE * (appended_bytes - self._seen_bytes)
@@ -126,7 +127,7 @@ class Background:
         self._resume(None if error is not None else result[0], error)
 
     def _resume(self, value: Any, error: BaseException | None) -> None:
-        steps = self._steps
+        steps = self.steps
         if steps is None or self._stopped:
             return
         while True:
@@ -148,10 +149,10 @@ class Background:
                 return
 
     def _end(self, error: BaseException | None) -> None:
-        self._steps = self._job = None
+        self.steps = self._job = None
         self._ended(error)
 
     def _close(self) -> None:
-        steps, self._steps, self._job = self._steps, None, None
+        steps, self.steps, self._job = self.steps, None, None
         if steps is not None:
             steps.close()

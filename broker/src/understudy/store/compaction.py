@@ -293,7 +293,7 @@ class Compaction:
         """Until everything is durable and the consolidator has nothing to do."""
         while True:
             self._journal.flush()
-            self._consolidator.turn()
+            self._consolidator.background.turn()
             did = self._writer.drain()
             self._check()
             if not self._consolidator.busy and not self._journal.backlog_bytes and not did:

@@ -105,7 +105,7 @@ class Consolidator:
         self._segment_bytes = settings.segment_bytes
         self._segments_min = settings.compact_segments_min
         self._percent = min(settings.compact_percent, PERCENT_MAX)
-        self._background = Background(journal, writer, context)
+        self.background = Background(journal, writer, context)
         self._snapshots: list[SnapshotHeader] = []
         """Newest first: what can be begun with; older ones than two are being removed."""
         self._snapshot_bytes = 0
@@ -145,7 +145,7 @@ class Consolidator:
     @property
     def busy(self) -> bool:
         """Whether a run is under way."""
-        return self._background.busy
+        return self.background.busy
 
     @property
     def live_bytes(self) -> int:
@@ -157,11 +157,7 @@ class Consolidator:
     def stop(self) -> None:
         """Nothing more is begun; the journal is about to be closed."""
         self._stopped = True
-        self._background.stop()
-
-    def turn(self) -> None:
-        """Go on with what was begun; once per turn of the loop."""
-        self._background.turn()
+        self.background.stop()
 
     def segment_finished(self) -> None:
         """Another segment of the log ends and is durable: look whether there is something to do."""
@@ -183,11 +179,11 @@ class Consolidator:
         """Take in every finished segment and copy out of every sparse one; whether there is anything to take in."""
         due = self._due(1, at_most=None)
         if due:
-            self._background.start(self._run(due, copy_all=True), self._ended)
+            self.background.start(self._run(due, copy_all=True), self._ended)
         return bool(due)
 
     def _free_to_begin(self) -> bool:
-        return not self._stopped and not self._background.busy and self._journal.failure is None
+        return not self._stopped and not self.background.busy and self._journal.failure is None
 
     def _trim(self, *, urgent: bool = False) -> bool:
         newest = self._snapshots[0].number if self._snapshots else 0
@@ -200,7 +196,7 @@ class Consolidator:
     def _start(self, interval: int) -> bool:
         due = self._due(interval, _CATCH_UP * self._interval())
         if due:
-            self._background.start(self._run(due), self._ended)
+            self.background.start(self._run(due), self._ended)
         return bool(due)
 
     def _interval(self) -> int:

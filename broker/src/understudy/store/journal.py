@@ -231,9 +231,10 @@ class Journal:
             raise StoreError(f"journal of {self._directory} is closed")
         if self.parts and self.offset + length - self._begin > BATCH_BYTES_MAX:
             self._close_batch()
-        if self.offset + length > self._segment_room():
-            self._change_segment(length)
         self._set_room(length)
+        if self.offset + length > self.room:
+            # the batch has room for it by now, so it is the segment that has not
+            self._change_segment(length)
 
     def begin_segment(self) -> None:
         """Begin the next segment although this one has room: what is in it can be consolidated then.
@@ -244,11 +245,9 @@ class Journal:
         self.make_room(0)
         self._change_segment(0)
 
-    def _segment_room(self) -> int:
-        return self._segment.needed_bytes - SEAL_FIXED_BYTES - 4 * (len(self.offsets) + 1)
-
     def _set_room(self, length: int) -> None:
-        self.room = min(self._segment_room(), max(self._begin + BATCH_BYTES_MAX, self.offset + length))
+        segment_room = self._segment.needed_bytes - SEAL_FIXED_BYTES - 4 * (len(self.offsets) + 1)
+        self.room = min(segment_room, max(self._begin + BATCH_BYTES_MAX, self.offset + length))
 
     def _close_batch(self) -> None:
         """What is collected goes to the queue; the next record begins another batch."""

@@ -500,7 +500,9 @@ class MessageStore:
         if self.large.leaving:
             self.large.flush()
         waits = self._journal.flush(gather=gather)
-        self._consolidator.turn()
+        background = self._consolidator.background
+        if background.steps is not None:
+            background.turn()
         return waits
 
     def watch(self, directories: Sequence[str]) -> None:

@@ -27,6 +27,10 @@ class ManualTime:
         self._order = itertools.count()
         self._pending: list[tuple[int, int, ManualTimer]] = []
 
+    def wall_ns(self) -> int:
+        """Wall time, epoch nanoseconds."""
+        return self.wall_ms() * 1_000_000
+
     def wall_ms(self) -> int:
         """Wall time, epoch milliseconds."""
         return self._wall_ms + self._now_ms

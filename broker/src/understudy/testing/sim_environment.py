@@ -33,6 +33,10 @@ class SimClock:
         self._loop = loop
         self._skew = skew
 
+    def wall_ns(self) -> int:
+        """Wall time, epoch nanoseconds."""
+        return self.wall_ms() * 1_000_000
+
     def wall_ms(self) -> int:
         return WALL_START_MS + self._skew.wall_ms + int(self._loop.time() * 1000 * self._skew.rate)
 

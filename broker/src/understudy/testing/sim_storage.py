@@ -18,6 +18,7 @@ from typing import Final, TypeVar
 from understudy.ports import (
     Disk,
     Executor,
+    Fence,
     File,
     FileLock,
     HoldableLogWriter,
@@ -28,7 +29,6 @@ from understudy.ports import (
     Worker,
 )
 from understudy.runtime.environment import Environment
-from understudy.runtime.journal_writer import FenceCheck
 from understudy.store.follower import recover
 from understudy.store.state import StoreState
 from understudy.testing.sim_disk import SimLogWriter, SimVolume
@@ -214,7 +214,7 @@ class ObservedLogWriter:
         inner: LogWriter,
         loop: SimLoop,
         executor: Executor,
-        why_not_confirm: FenceCheck,
+        fence: Fence | None,
         heard: Callable[[float], None],
     ) -> None:
         """
@@ -222,13 +222,13 @@ class ObservedLogWriter:
             inner: Does the work.
             loop: For the time.
             executor: Of the node.
-            why_not_confirm: Asked at the end of each batch.
+            fence: Asked at the end of each batch; None: every batch counts.
             heard: Told when the medium had finished a batch, right after the node was.
         """
         self._inner = inner
         self._loop = loop
         self._executor = executor
-        self._why_not_confirm = why_not_confirm
+        self._fence = fence
         self._heard = heard
         self._held: list[Callable[[], None]] | None = None
 
@@ -251,7 +251,7 @@ class ObservedLogWriter:
     ) -> None:
         def finished(error: BaseException | None) -> None:
             finished_s = self._loop.time()
-            self._executor.completed(lambda: done(self._why_not_confirm() if error is None else error))
+            self._executor.completed(self._end, done, error)
             if error is None:
                 self._heard(finished_s)
 
@@ -259,6 +259,9 @@ class ObservedLogWriter:
 
     def run(self, work: Callable[[], None], done: Callable[[BaseException | None], None]) -> None:
         self._begin(lambda: self._inner.run(work, lambda error: self._executor.completed(done, error)))
+
+    def _end(self, done: Callable[[BaseException | None], None], error: BaseException | None) -> None:
+        done(self._fence.why_not_confirm() if error is None and self._fence is not None else error)
 
     def close(self) -> None:
         self.release()
@@ -300,12 +303,12 @@ class SharedStorage:
         stream = loop.random(f"log writer {process.label}")
         steps = _StorageTimers(timers, self.conditions, stream)
 
-        def log_writer(executor: Executor, why_not_confirm: FenceCheck) -> HoldableLogWriter:
-            return ObservedLogWriter(self.make_log_writer(steps, stream), loop, executor, why_not_confirm, heard)
+        def log_writer(executor: Executor, fence: Fence) -> HoldableLogWriter:
+            return ObservedLogWriter(self.make_log_writer(steps, stream), loop, executor, fence, heard)
 
         def worker(executor: Executor) -> Worker:
             inner = SimLogWriter(timers, loop.random(f"worker {process.label}"))
-            return ObservedLogWriter(inner, loop, executor, lambda: None, heard)
+            return ObservedLogWriter(inner, loop, executor, None, heard)
 
         return Environment(
             clock=clock,

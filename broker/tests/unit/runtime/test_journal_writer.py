@@ -11,15 +11,16 @@ from pathlib import Path
 import pytest
 
 from understudy.errors import DiskFailed, LockLost
+from understudy.ports import Fence
 from understudy.runtime import journal_writer
 from understudy.runtime.disk import RealDisk, RealFile
 from understudy.runtime.environment import LoopTimers
-from understudy.runtime.journal_writer import AT_ONCE_BYTES_MAX, AT_ONCE_NS_MAX, FenceCheck, ThreadLogWriter
+from understudy.runtime.journal_writer import AT_ONCE_BYTES_MAX, AT_ONCE_NS_MAX, ThreadLogWriter
 from understudy.runtime.turn import Turn
 
 
-def make_writer(loop: asyncio.AbstractEventLoop, fence: FenceCheck | None = None) -> ThreadLogWriter:
-    return ThreadLogWriter(loop, Turn(loop, LoopTimers(loop)), why_not_confirm=fence)
+def make_writer(loop: asyncio.AbstractEventLoop, fence: Fence | None = None) -> ThreadLogWriter:
+    return ThreadLogWriter(loop, Turn(loop, LoopTimers(loop)), fence=fence)
 
 
 def test_order_and_threads(tmp_path: Path) -> None:
@@ -145,18 +146,26 @@ def test_small_batches_are_written_at_once_while_the_disk_is_quick(
     asyncio.run(main())
 
 
+class Lease:
+    """A ``Fence`` whose answers the test gives."""
+
+    proved_until_ms = 0
+    asked = 0
+    objection: BaseException | None = None
+
+    def why_not_confirm(self) -> BaseException | None:
+        self.asked += 1
+        return self.objection
+
+
 def test_a_written_batch_counts_only_with_permission_and_other_jobs_need_none(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def main() -> None:
         loop = asyncio.get_running_loop()
         lost = LockLost("another node has it")
-        asked: list[bool] = []
-
-        def fence() -> LockLost | None:
-            asked.append(True)
-            return lost if len(asked) > 1 else None
-
+        fence = Lease()
+        fence.proved_until_ms = 1 << 60
         writer = make_writer(loop, fence)
         file = SlowFile(tmp_path / "f", monkeypatch)
 
@@ -166,14 +175,18 @@ def test_a_written_batch_counts_only_with_permission_and_other_jobs_need_none(
             return await told
 
         assert await end_of(lambda done: writer.submit(file, 0, [b"x"], done)) is None
+        assert fence.asked == 0, "it was proved for longer"
+        fence.proved_until_ms = 0
+        assert await end_of(lambda done: writer.submit(file, 0, [b"x"], done)) is None
         assert await end_of(lambda done: writer.run(lambda: None, done)) is None
-        assert asked == [True]
+        assert fence.asked == 1
+        fence.objection = lost
         for _ in range(30):
             assert await end_of(lambda done: writer.submit(file, 0, [b"x"], done)) is lost
         assert {"loop", "thread"} == set(file.synced_by), "wherever it was written"
         file.fails = True
         assert isinstance(await end_of(lambda done: writer.submit(file, 0, [b"x"], done)), DiskFailed)
-        assert len(asked) == 31, "a batch that failed has nothing to confirm"
+        assert fence.asked == 31, "a batch that failed has nothing to confirm"
         writer.close()
 
     asyncio.run(main())
