@@ -41,7 +41,6 @@ STEPS: tuple[tuple[type, str], ...] = (
     (ServerConsumer, "deliver"),
     (ServerConsumer, "deliver_run"),
     (ServerConsumer, "writable"),
-    (PostOffice, "now_ms"),
 )
 
 
