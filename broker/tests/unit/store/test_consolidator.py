@@ -139,6 +139,16 @@ def test_a_log_in_which_nothing_old_lives_is_trimmed_and_needs_no_snapshot() -> 
     assert len(numbers(rig)) < 8
 
 
+def test_with_many_queues_a_dead_log_is_trimmed_before_a_snapshot_is_made() -> None:
+    """Both state the bindings again; trimming costs less and leaves less."""
+    rig = rig_of()
+    for _ in range(60):
+        rig.queue()
+    fill(rig, 300)
+    assert not snapshot_names(names(rig))
+    assert numbers(rig)[0] > 10
+
+
 def test_snapshots_go_when_nothing_behind_them_lives() -> None:
     rig = rig_of(segments_min=6, percent=0)
     message_id, _ = put(rig, pinned=True)
