@@ -93,7 +93,7 @@ def take_plain(
         ) and not _stay_in_memory(office, sends, row, count, queues):
             return 0, 0
     if sends.duplicate_id(row):
-        count = _unseen(address.duplicate_ids, sends, row, count) if durable_ids else 0
+        count = _unseen(address.duplicate_ids, sends, row, count)
     if not count:
         return 0, 0
     return count, _take(office, address, queues, durable_ids, sends, row, count, order, answered, transaction)
@@ -122,7 +122,11 @@ def _take(
     else:
         runs = [keep_sends(sends, row, count, first_id)]
     if sends.duplicate_id(row):
-        _remember(address, sends, row, count, transaction, store.last_sequence)
+        if durable_ids:
+            _remember(address, sends, row, count, transaction, store.last_sequence)
+        else:
+            for number in range(row, row + count):
+                office.remember(address, sends.duplicate_id(number), transaction, logged=False)
     address.messages_routed += count
     priority = sends.priority(row)
     arrivals: list[Arrival] = []
