@@ -203,7 +203,7 @@ class Consolidator:
         """Segments after which a snapshot is due: it must not cost more than the log it stands for. The bindings in it
         are read and made again, which costs more than trimming a log in which nothing old lives.
         """
-        bindings = 2 * self._trimmer.worth_bytes() // self._segment_bytes
+        bindings = 2 * self._trimmer.bindings_worth_bytes() // self._segment_bytes
         return max(self._segments_min, -(-self._snapshot_bytes // self._segment_bytes), bindings)
 
     def _due(self, interval: int, at_most: int | None) -> int:

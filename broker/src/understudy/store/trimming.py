@@ -99,12 +99,10 @@ class LogTrimmer:
         self._segment_bytes = segment_bytes
         self._remover = remover
 
-    def worth_bytes(self) -> int:
-        """Bytes of log for which it is worth stating bindings and duplicate ids again."""
+    def bindings_worth_bytes(self) -> int:
+        """Bytes of log for which it is worth stating the bindings again."""
         state = self._state
-        checkpoint_bytes = _BINDING_BYTES * (len(state.addresses) + len(state.queues) + len(state.settings))
-        checkpoint_bytes += _DUPLICATE_ID_BYTES * sum(len(ids) for ids in state.duplicate_ids.values())
-        return _TRIM_FACTOR * checkpoint_bytes
+        return _TRIM_FACTOR * _BINDING_BYTES * (len(state.addresses) + len(state.queues) + len(state.settings))
 
     def trim(self, behind: int, snapshots: list[str], *, urgent: bool = False) -> bool:
         """Drop the dead beginning if it is worth a checkpoint. Whether it was dropped.
@@ -123,7 +121,9 @@ class LogTrimmer:
         if len(covered) >= enough and covered[-1] >= behind:
             dead = covered
         else:
-            if len(dead) * self._segment_bytes < self.worth_bytes():
+            duplicate_ids = sum(len(ids) for ids in state.duplicate_ids.values())
+            worth_bytes = self.bindings_worth_bytes() + _TRIM_FACTOR * _DUPLICATE_ID_BYTES * duplicate_ids
+            if len(dead) * self._segment_bytes < worth_bytes:
                 return False
             # what is dead lies before its first part, wherever the last part ends up
             state.checkpoint_segment = journal.number
