@@ -11,7 +11,7 @@ duplicate.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 from understudy.errors import LimitExceeded
 from understudy.limits import DUPLICATE_ID_BYTES_MAX
@@ -46,6 +46,24 @@ class DuplicateIdCache:
     def sequence_of(self, duplicate_id: bytes) -> int | None:
         """Log sequence of the original, 0 if long durable; None if the id is new."""
         return self._sequences.get(duplicate_id)
+
+    def unseen(self, ids: Sequence[bytes]) -> int:
+        """How many of these ids, from the first on, are new and differ from each other."""
+        sequences = self._sequences
+        taken: set[bytes] = set()
+        for number, duplicate_id in enumerate(ids):
+            if duplicate_id in sequences or duplicate_id in taken:
+                return number
+            taken.add(duplicate_id)
+        return len(ids)
+
+    def extend(self, ids: Sequence[bytes], last_sequence: int) -> None:
+        """Remember ids that are not in here yet, of neighbouring records of the log up to ``last_sequence``."""
+        order, sequences = self._order, self._sequences
+        order.extend(ids)
+        sequences.update(zip(ids, range(last_sequence - len(ids) + 1, last_sequence + 1), strict=True))
+        for _ in range(len(order) - max(self.capacity, 0)):
+            del sequences[order.popleft()]
 
     def add(self, duplicate_id: bytes, sequence: int) -> None:
         """Remember an id that is not in here yet."""

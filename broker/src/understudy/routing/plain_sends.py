@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Final
 from understudy.config.model import AddressFullPolicy
 from understudy.kernel import Run, Sends, keep_sends
 from understudy.message import Message
-from understudy.routing.duplicate_ids import DuplicateIdCache
 from understudy.store.reference import RunSlice
 
 if TYPE_CHECKING:
@@ -92,8 +91,9 @@ def take_plain(
             or office.memory_bytes + most_bytes * len(queues) > office.memory_max_bytes
         ) and not _stay_in_memory(office, sends, row, count, queues):
             return 0, 0
-    if sends.duplicate_id(row):
-        count = _unseen(address.duplicate_ids, sends, row, count)
+    if count and sends.duplicate_id(row):
+        ids = [sends.duplicate_id(number) for number in range(row, row + count)]
+        count = address.duplicate_ids.unseen(ids)
     if not count:
         return 0, 0
     return count, _take(office, address, queues, durable_ids, sends, row, count, order, answered, transaction)
@@ -122,11 +122,12 @@ def _take(
     else:
         runs = [keep_sends(sends, row, count, first_id)]
     if sends.duplicate_id(row):
-        if durable_ids:
-            _remember(address, sends, row, count, transaction, store.last_sequence)
+        duplicate_ids = [sends.duplicate_id(number) for number in range(row, row + count)]
+        if durable_ids and transaction is None:
+            address.duplicate_ids.extend(duplicate_ids, store.last_sequence)
         else:
-            for number in range(row, row + count):
-                office.remember(address, sends.duplicate_id(number), transaction, logged=False)
+            for duplicate_id in duplicate_ids:
+                office.remember(address, duplicate_id, transaction, logged=bool(durable_ids))
     address.messages_routed += count
     priority = sends.priority(row)
     arrivals: list[Arrival] = []
@@ -202,29 +203,6 @@ def _stay_in_memory(office: PostOffice, sends: Sends, row: int, count: int, queu
         holder.message_count + count - holder.paged_count <= holder.memory_max_messages
         and office.memory_count + count * holders <= office.memory_max_count
     )
-
-
-def _unseen(seen: DuplicateIdCache, sends: Sends, row: int, count: int) -> int:
-    """How many of ``count`` messages from ``row`` on have duplicate ids that differ and were not seen."""
-    ids: set[bytes] = set()
-    for number in range(count):
-        duplicate_id = sends.duplicate_id(row + number)
-        if duplicate_id in ids or duplicate_id in seen:
-            return number
-        ids.add(duplicate_id)
-    return count
-
-
-def _remember(
-    address: Address, sends: Sends, row: int, count: int, transaction: BatchTransaction | None, last_sequence: int
-) -> None:
-    """Duplicate ids, which the records of their messages carry; the last of these is ``last_sequence``."""
-    for number in range(count):
-        duplicate_id = sends.duplicate_id(row + number)
-        if transaction is not None:
-            transaction.staged_duplicate_id(address, duplicate_id)
-        else:
-            address.duplicate_ids.add(duplicate_id, last_sequence - count + number + 1)
 
 
 def _charge(office: PostOffice, queues: tuple[Queue, ...], runs: list[Run], size_bytes: int, count: int) -> None:

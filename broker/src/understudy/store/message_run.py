@@ -82,9 +82,9 @@ def append_run(
         if transaction is not None:
             transaction.added_ids.extend(queue_id, range(first_id, first_id + count))
     if sends.duplicate_id(row):
-        for number in range(row, row + count):
-            if transaction is not None:
-                transaction.duplicate_ids.append((address_id, sends.duplicate_id(number)))
-            else:
-                state.remember_duplicate(address_id, sends.duplicate_id(number))
+        ids = [sends.duplicate_id(number) for number in range(row, row + count)]
+        if transaction is not None:
+            transaction.duplicate_ids += [(address_id, duplicate_id) for duplicate_id in ids]
+        else:
+            state.remember_duplicates(address_id, ids)
     return runs

@@ -260,12 +260,16 @@ class StoreState:
 
     def remember_duplicate(self, address_id: int, duplicate_id: bytes) -> None:
         """The address has seen this id; one that the log does not have (any more) remembers nothing."""
+        self.remember_duplicates(address_id, (duplicate_id,))
+
+    def remember_duplicates(self, address_id: int, duplicate_ids: Sequence[bytes]) -> None:
+        """The address has seen these ids, in order; see ``remember_duplicate``."""
         if address_id not in self.addresses:
             return
         ids = self.duplicate_ids.get(address_id)
         if ids is None:
             ids = self.duplicate_ids[address_id] = deque(maxlen=self.id_cache_size)
-        ids.append(duplicate_id)
+        ids.extend(duplicate_ids)
 
     def transaction(self, tx_id: int, segment: int) -> TransactionRecord:
         """The open transaction of that id; begins it if there is none."""

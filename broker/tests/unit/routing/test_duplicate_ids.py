@@ -35,6 +35,20 @@ def test_a_cache_of_no_size_remembers_nothing() -> None:
     assert DuplicateIdCache(0, [b"a"]).sequence_of(b"a") is None
 
 
+@pytest.mark.parametrize("capacity", [0, 1, 3, 5, 100])
+def test_ids_remembered_together_are_those_remembered_one_by_one(capacity: int) -> None:
+    ids = [bytes([number]) for number in range(5)]
+    together, single = DuplicateIdCache(capacity, [b"x", b"y"]), DuplicateIdCache(capacity, [b"x", b"y"])
+    assert together.unseen([*ids, b"y", b"z"]) == (5 if capacity else 7)
+    assert together.unseen([b"p", b"q", b"p"]) == 2
+    together.extend(ids, 14)
+    for number, duplicate_id in enumerate(ids):
+        single.add(duplicate_id, 10 + number)
+    assert list(together) == list(single)
+    assert [together.sequence_of(each) for each in ids] == [single.sequence_of(each) for each in ids]
+    assert together.sequence_of(b"x") == single.sequence_of(b"x")
+
+
 def test_clear_forgets_all() -> None:
     cache = DuplicateIdCache(2, [b"a"])
     cache.clear()
