@@ -227,9 +227,11 @@ class Level:
 
     def extend(self, references: Sequence[MessageReference]) -> None:
         """Append references as objects."""
-        self.inlet += references
-        self.count += len(references)
-        if len(self.inlet) > _INLET_MAX:
+        inlet = self.inlet
+        before = len(inlet)
+        inlet += references
+        self.count += len(inlet) - before
+        if len(inlet) > _INLET_MAX:
             self.compact()
 
     def compact(self) -> None:

@@ -80,7 +80,7 @@ class Waiting:
         if not level.count:
             level.head = len(level.entries)
             level.cut()
-        elif len(run) < _RUN_BLOCK_MIN:
+        elif run.end - run.begin < _RUN_BLOCK_MIN:
             level.extend(run)
             return
         level.append_blocks([Block.of_run(run)])

@@ -191,22 +191,17 @@ class RunSlice(Sequence[MessageReference]):
             durable=self.durable, shared=self.shared,
         )  # fmt: skip
 
-    def _message(self, row: int) -> Message:
-        """Queues that hold the same run hold the same messages, so that they are in memory once."""
-        shared = self.shared
-        if shared is None:
-            return Message.decode(self.run.encoded(row))
-        message = shared.get(row)
-        if message is None:
-            message = shared[row] = Message.decode(self.run.encoded(row))
-        return message
-
     def _reference(self, row: int) -> MessageReference:
-        run = self.run
+        run, shared = self.run, self.shared
+        # queues that hold the same run hold the same messages, so that they are in memory once
+        message = shared.get(row) if shared is not None else None
+        if message is None:
+            message = Message.decode(run.encoded(row))
+            if shared is not None:
+                shared[row] = message
         location = pack_location(run.segment, *run.place(row)) if self.durable else None
         reference = MessageReference(
-            run.first_id + row, self.priority, run.expiration(row), 0, run.size(row), self.durable, location,
-            self._message(row),
+            run.first_id + row, self.priority, run.expiration(row), 0, run.size(row), self.durable, location, message,
         )  # fmt: skip
         reference.delivery_count = self.deliveries
         if self.position >= 0:
