@@ -18,7 +18,7 @@ class Clock(Protocol):
     """Two clocks: wall time for stamps that people and peers see, monotonic for every decision."""
 
     def wall_ns(self) -> int:
-        """Nanoseconds since 1970 UTC. May jump. The least costly of these calls: for what asks once per turn."""
+        """Nanoseconds since 1970 UTC. May jump. Costs the least of these calls; a node reads it once per turn."""
         ...
 
     def wall_ms(self) -> int:

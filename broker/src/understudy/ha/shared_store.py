@@ -167,7 +167,7 @@ class SharedStorePolicy(Machine[State, Event]):
         self._waiting_since_ms = 0
         self._proved_ms = 0
         self.proved_until_ms = 0
-        """Of ``ports.Fence``."""
+        """Until then the proof of the lock holds and a batch is confirmed without asking again (``ports.Fence``)."""
         self._free_since_ms: int | None = None
         self._store_state = ""
         """As it was read last."""

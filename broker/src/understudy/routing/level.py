@@ -8,9 +8,8 @@ and then. A reference put back after its place was cut off goes to ``returned``,
 
 A level has up to three parts: ``entries`` at the front, ``blocks`` behind them (``reference_block``: messages that came
 together, or, of a deep queue, about 20 bytes a reference, a few when packed, next to nothing when spilled to a page
-file), and the newest ones, objects again, in ``inlet``. When ``entries``
-is used up the first block is handed out in slices if it can be, else it becomes the new ``entries``.
-Without blocks ``inlet`` is the same list as ``entries``.
+file), and the newest ones, objects again, in ``inlet``. When ``entries`` is used up the first block is handed out in
+slices if it can be, else it becomes the new ``entries``. Without blocks ``inlet`` is the same list as ``entries``.
 
 Invariants: every position in ``returned`` is below ``base``; ``entries[:head]`` is all None; ``count`` is the number of
 references in all parts; positions of the parts follow each other without a gap.
@@ -214,7 +213,7 @@ class Level:
         """Take all that is before the next block."""
         taken = [*reversed(self.returned), *(each for each in self.entries if each is not None)]
         self.returned.clear()
-        # The base moves over all of them: whoever holds a taken one may still put it back.
+        # the base moves past all of them, so that a reference that was taken can still be put back at its position
         self.base += len(self.entries)
         self.entries.clear()
         self.head = 0

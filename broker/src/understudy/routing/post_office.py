@@ -166,7 +166,7 @@ class PostOffice:
         if self._wake is not None and len(self.dirty) == 1:
             self._wake()
 
-    def turn(self, again: bool = False) -> bool:  # a part of one turn, not an option
+    def turn(self, again: bool = False) -> bool:
         """Deliver what can be delivered, give credits where room was made, and hand the log its batch. The shell calls
         it once per turn of its loop, before it flushes the sockets.
 
