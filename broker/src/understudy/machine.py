@@ -1,9 +1,10 @@
 """Declared state machines: an Enum of states, a complete table, loud refusal of the rest.
 
 A machine subclasses ``Machine`` and gives ``TABLE``: for every (state, event) pair a target state
-with the name of the method to call, or ``IGNORED`` or ``ILLEGAL``. A pair that is missing is an
-error when the class is made, so "forgotten" cannot exist. ``diagram`` draws the table as Mermaid;
-``docs/machines/`` is generated from it.
+with the function to call, or ``IGNORED`` or ``ILLEGAL``. A pair that is missing is an error when the
+class is made. ``TABLE`` stands at the end of the class body because it names functions of the class:
+a reader and a tool can follow an event to the code that carries it out. ``diagram`` draws the table
+as Mermaid; ``docs/machines/`` is generated from it.
 """
 
 from __future__ import annotations
@@ -32,12 +33,14 @@ ILLEGAL: Final = Refusal.ILLEGAL
 
 @dataclass(frozen=True, slots=True)
 class To(Generic[S]):
-    """A transition: the next state and the method that carries it out."""
+    """A transition: the next state and the function that carries it out."""
 
     target: S
-    """State after the event; set before the method is called."""
-    action: str | None = None
-    """Method name, called with the event's payload; None when there is nothing to do."""
+    """State after the event; set before the function is called."""
+    action: Callable[..., None] | None = None
+    """Called with the machine and the payload of the event, usually a method of the class; None when there is
+    nothing to do. A method of the same name in a subclass does not replace it.
+    """
 
 
 class Machine(Generic[S, E]):
@@ -57,8 +60,8 @@ class Machine(Generic[S, E]):
         if missing or alien:
             raise TypeError(f"{cls.__name__}: missing {sorted(map(str, missing))}, unknown {sorted(map(str, alien))}")
         for entry in cls.TABLE.values():
-            if isinstance(entry, To) and entry.action and not hasattr(cls, entry.action):
-                raise TypeError(f"{cls.__name__}: no method {entry.action}")
+            if isinstance(entry, To) and entry.action is not None and not callable(entry.action):
+                raise TypeError(f"{cls.__name__}: the action {entry.action!r} is not a function")
 
     def __init__(self) -> None:
         self._state: S = cast(S, self.INITIAL)
@@ -68,7 +71,7 @@ class Machine(Generic[S, E]):
         return self._state
 
     def fire(self, event: E, *payload: object) -> None:
-        """Take the event: set the state, then call the action with ``payload``.
+        """Take the event: set the state, then call the action with the machine and ``payload``.
 
         Raises:
             MachineError: the table says the pair is illegal.
@@ -82,9 +85,8 @@ class Machine(Generic[S, E]):
         origin, self._state = self._state, transition.target
         if origin is not transition.target:
             self.state_changed(origin, transition.target, event)
-        if transition.action:
-            action: Callable[..., None] = getattr(self, transition.action)
-            action(*payload)
+        if transition.action is not None:
+            transition.action(self, *payload)
 
     def state_changed(self, origin: S, target: S, event: E) -> None:
         """Hook for logging and tests; called between the change and the action."""
@@ -95,7 +97,7 @@ class Machine(Generic[S, E]):
         lines = ["```mermaid", "stateDiagram-v2", f"    [*] --> {cls.INITIAL.name}"]
         for (state, event), entry in cls.TABLE.items():
             if isinstance(entry, To):
-                label = f"{event.name} / {entry.action}" if entry.action else event.name
+                label = f"{event.name} / {entry.action.__name__}" if entry.action is not None else event.name
                 lines.append(f"    {state.name} --> {entry.target.name}: {label}")
         lines.append("```")
         for refusal in Refusal:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from enum import Enum
+from typing import Any, ClassVar
 
 import pytest
 
 from understudy.errors import MachineError
-from understudy.machine import IGNORED, ILLEGAL, Machine, To, table
+from understudy.machine import IGNORED, ILLEGAL, Machine, Refusal, To, table
 
 
 class Door(Enum):
@@ -22,22 +23,10 @@ class Act(Enum):
     LOCK = "lock"
 
 
-ENTRIES = {
-    (Door.OPEN, Act.OPEN): IGNORED,
-    (Door.OPEN, Act.SHUT): To(Door.SHUT, "swing"),
-    (Door.SHUT, Act.OPEN): To(Door.OPEN, "swing"),
-    (Door.SHUT, Act.SHUT): IGNORED,
-    (Door.SHUT, Act.LOCK): To(Door.LOCKED),
-    (Door.LOCKED, Act.LOCK): To(Door.LOCKED, "rattle"),
-}
-TABLE = table(Door, Act, ENTRIES, otherwise={Act.OPEN: ILLEGAL, Act.SHUT: ILLEGAL, Act.LOCK: ILLEGAL})
-
-
 class DoorMachine(Machine[Door, Act]):
     STATES = Door
     EVENTS = Act
     INITIAL = Door.SHUT
-    TABLE = TABLE
 
     def __init__(self) -> None:
         super().__init__()
@@ -51,6 +40,19 @@ class DoorMachine(Machine[Door, Act]):
 
     def state_changed(self, origin: Door, target: Door, event: Act) -> None:
         self.log.append((origin, target, event))
+
+    ENTRIES: ClassVar[dict[tuple[Door, Act], To[Door] | Refusal]] = {
+        (Door.OPEN, Act.OPEN): IGNORED,
+        (Door.OPEN, Act.SHUT): To(Door.SHUT, swing),
+        (Door.SHUT, Act.OPEN): To(Door.OPEN, swing),
+        (Door.SHUT, Act.SHUT): IGNORED,
+        (Door.SHUT, Act.LOCK): To(Door.LOCKED),
+        (Door.LOCKED, Act.LOCK): To(Door.LOCKED, rattle),
+    }
+    TABLE = table(Door, Act, ENTRIES, otherwise={Act.OPEN: ILLEGAL, Act.SHUT: ILLEGAL, Act.LOCK: ILLEGAL})
+
+
+ENTRIES, TABLE = DoorMachine.ENTRIES, DoorMachine.TABLE
 
 
 def test_transitions_set_the_state_then_tell_then_act() -> None:
@@ -93,9 +95,22 @@ def test_a_forgotten_pair_cannot_exist() -> None:
         type("Alien", (DoorMachine,), {"TABLE": {**TABLE, (Act.OPEN, Door.OPEN): IGNORED}})
 
 
-def test_an_action_must_exist() -> None:
-    with pytest.raises(TypeError, match="no method slam"):
-        type("Slam", (DoorMachine,), {"TABLE": {**TABLE, (Door.OPEN, Act.SHUT): To(Door.SHUT, "slam")}})
+def test_an_action_is_a_function() -> None:
+    named: Any = "swing"
+    with pytest.raises(TypeError, match="the action 'swing' is not a function"):
+        type("Named", (DoorMachine,), {"TABLE": {**TABLE, (Door.OPEN, Act.SHUT): To(Door.SHUT, named)}})
+
+
+def test_an_action_may_be_a_function_outside_the_class() -> None:
+    def slam(door: DoorMachine, how: str) -> None:
+        door.log.append(("slam", how))
+
+    entries = {**TABLE, (Door.OPEN, Act.SHUT): To(Door.SHUT, slam)}
+    slammed: Any = type("Slam", (DoorMachine,), {"TABLE": entries})()
+    slammed.fire(Act.OPEN)
+    slammed.fire(Act.SHUT, "loudly")
+    assert slammed.log[-1] == ("slam", "loudly")
+    assert "OPEN --> SHUT: SHUT / slam" in slammed.diagram()
 
 
 def test_a_subclass_without_a_table_keeps_its_base_s() -> None:

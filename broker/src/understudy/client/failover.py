@@ -112,50 +112,6 @@ class Reconnection(Machine[State, Event]):
     STATES: ClassVar[type[Enum]] = State
     EVENTS: ClassVar[type[Enum]] = Event
     INITIAL: ClassVar[Enum] = State.IDLE
-    TABLE = table(
-        State,
-        Event,
-        {
-            (State.IDLE, Event.START): To(State.DIALLING, "_begin_round"),
-            (State.IDLE, Event.LOST): ILLEGAL,
-            (State.DIALLING, Event.UP): To(State.GREETING, "_use"),
-            (State.DIALLING, Event.DIAL_FAILED): To(State.DIALLING, "_dial_failed"),
-            (State.DIALLING, Event.STAGGER_DUE): To(State.DIALLING, "_dial_beside"),
-            (State.DIALLING, Event.ROUND_OVER): To(State.WAITING, "_wait"),
-            (State.DIALLING, Event.GIVE_UP): To(State.CLOSED, "_end"),
-            (State.GREETING, Event.GREETED): To(State.RESTORING, "_restore"),
-            (State.GREETING, Event.LOST): To(State.DIALLING, "_dial_next"),
-            (State.GREETING, Event.GIVE_UP): To(State.CLOSED, "_end"),
-            (State.RESTORING, Event.RESTORED): To(State.CONNECTED, "_connected"),
-            (State.RESTORING, Event.LOST): To(State.DIALLING, "_dial_next"),
-            (State.RESTORING, Event.GIVE_UP): To(State.CLOSED, "_end"),
-            (State.CONNECTED, Event.LOST): To(State.DIALLING, "_fail_over"),
-            (State.CONNECTED, Event.GIVE_UP): To(State.CLOSED, "_end"),
-            (State.WAITING, Event.UP): To(State.GREETING, "_use"),
-            (State.WAITING, Event.DIAL_FAILED): To(State.WAITING, "_forget_dial"),
-            (State.WAITING, Event.RETRY_DUE): To(State.DIALLING, "_begin_round"),
-            (State.IDLE, Event.CLOSE): To(State.CLOSED, "_end"),
-            (State.DIALLING, Event.CLOSE): To(State.CLOSED, "_end"),
-            (State.GREETING, Event.CLOSE): To(State.CLOSED, "_end"),
-            (State.RESTORING, Event.CLOSE): To(State.CLOSED, "_end"),
-            (State.CONNECTED, Event.CLOSE): To(State.CLOSED, "_end"),
-            (State.WAITING, Event.CLOSE): To(State.CLOSED, "_end"),
-        },
-        otherwise={
-            Event.START: ILLEGAL,
-            # A transport that opens, answers or dies after we turned away from it changes nothing.
-            Event.UP: IGNORED,
-            Event.DIAL_FAILED: IGNORED,
-            Event.STAGGER_DUE: IGNORED,
-            Event.GREETED: IGNORED,
-            Event.RESTORED: IGNORED,
-            Event.LOST: IGNORED,
-            Event.RETRY_DUE: IGNORED,
-            Event.CLOSE: IGNORED,
-            Event.ROUND_OVER: ILLEGAL,
-            Event.GIVE_UP: ILLEGAL,
-        },
-    )
 
     def __init__(
         self,
@@ -388,3 +344,49 @@ class Reconnection(Machine[State, Event]):
 
     def _end(self, error: BrokerError | None = None) -> None:
         self._steps.ended(error)
+
+    # The table comes last: it names the functions above.
+    TABLE = table(
+        State,
+        Event,
+        {
+            (State.IDLE, Event.START): To(State.DIALLING, _begin_round),
+            (State.IDLE, Event.LOST): ILLEGAL,
+            (State.DIALLING, Event.UP): To(State.GREETING, _use),
+            (State.DIALLING, Event.DIAL_FAILED): To(State.DIALLING, _dial_failed),
+            (State.DIALLING, Event.STAGGER_DUE): To(State.DIALLING, _dial_beside),
+            (State.DIALLING, Event.ROUND_OVER): To(State.WAITING, _wait),
+            (State.DIALLING, Event.GIVE_UP): To(State.CLOSED, _end),
+            (State.GREETING, Event.GREETED): To(State.RESTORING, _restore),
+            (State.GREETING, Event.LOST): To(State.DIALLING, _dial_next),
+            (State.GREETING, Event.GIVE_UP): To(State.CLOSED, _end),
+            (State.RESTORING, Event.RESTORED): To(State.CONNECTED, _connected),
+            (State.RESTORING, Event.LOST): To(State.DIALLING, _dial_next),
+            (State.RESTORING, Event.GIVE_UP): To(State.CLOSED, _end),
+            (State.CONNECTED, Event.LOST): To(State.DIALLING, _fail_over),
+            (State.CONNECTED, Event.GIVE_UP): To(State.CLOSED, _end),
+            (State.WAITING, Event.UP): To(State.GREETING, _use),
+            (State.WAITING, Event.DIAL_FAILED): To(State.WAITING, _forget_dial),
+            (State.WAITING, Event.RETRY_DUE): To(State.DIALLING, _begin_round),
+            (State.IDLE, Event.CLOSE): To(State.CLOSED, _end),
+            (State.DIALLING, Event.CLOSE): To(State.CLOSED, _end),
+            (State.GREETING, Event.CLOSE): To(State.CLOSED, _end),
+            (State.RESTORING, Event.CLOSE): To(State.CLOSED, _end),
+            (State.CONNECTED, Event.CLOSE): To(State.CLOSED, _end),
+            (State.WAITING, Event.CLOSE): To(State.CLOSED, _end),
+        },
+        otherwise={
+            Event.START: ILLEGAL,
+            # A transport that opens, answers or dies after we turned away from it changes nothing.
+            Event.UP: IGNORED,
+            Event.DIAL_FAILED: IGNORED,
+            Event.STAGGER_DUE: IGNORED,
+            Event.GREETED: IGNORED,
+            Event.RESTORED: IGNORED,
+            Event.LOST: IGNORED,
+            Event.RETRY_DUE: IGNORED,
+            Event.CLOSE: IGNORED,
+            Event.ROUND_OVER: ILLEGAL,
+            Event.GIVE_UP: ILLEGAL,
+        },
+    )

@@ -75,33 +75,6 @@ class Event(Enum):
 
 
 _S, _E = State, Event
-_TABLE = table(
-    State,
-    Event,
-    {
-        (_S.IDLE, _E.START): To(_S.CONNECTING, "_dial"),
-        (_S.IDLE, _E.STOP): IGNORED,
-        (_S.IDLE, _E.LOST): IGNORED,
-        (_S.CONNECTING, _E.CONNECTED): To(_S.PROVING, "_say_hello"),
-        (_S.PROVING, _E.CHALLENGED): To(_S.AWAITING_REPLY, "_prove"),
-        (_S.AWAITING_REPLY, _E.AUTHORIZED): To(_S.ANNOUNCED, "_announce"),
-        (_S.WAITING, _E.RETRY): To(_S.CONNECTING, "_dial"),
-        (_S.WAITING, _E.LOST): IGNORED,
-        **{
-            (state, _E.LOST): To(_S.WAITING, "_retry_later")
-            for state in (_S.CONNECTING, _S.PROVING, _S.AWAITING_REPLY, _S.ANNOUNCED)
-        },
-        **{(state, _E.STOP): To(_S.IDLE, "_hang_up") for state in State if state is not _S.IDLE},
-    },
-    otherwise={
-        _E.START: IGNORED,
-        # answers that come out of order are the peer's doing: the link checks before it fires
-        _E.CONNECTED: ILLEGAL,
-        _E.CHALLENGED: ILLEGAL,
-        _E.AUTHORIZED: ILLEGAL,
-        _E.RETRY: ILLEGAL,
-    },
-)
 
 
 class BackupAnnouncer(Machine[State, Event]):
@@ -110,7 +83,6 @@ class BackupAnnouncer(Machine[State, Event]):
     STATES = State
     EVENTS = Event
     INITIAL = State.IDLE
-    TABLE = _TABLE
 
     def __init__(
         self,
@@ -205,6 +177,39 @@ class BackupAnnouncer(Machine[State, Event]):
         self.connected_to = None
         if link is not None:
             link.abandon()
+
+    # The table comes last: it names the functions above.
+    TABLE = table(
+        State,
+        Event,
+        {
+            (_S.IDLE, _E.START): To(_S.CONNECTING, _dial),
+            (_S.IDLE, _E.STOP): IGNORED,
+            (_S.IDLE, _E.LOST): IGNORED,
+            (_S.CONNECTING, _E.CONNECTED): To(_S.PROVING, _say_hello),
+            (_S.PROVING, _E.CHALLENGED): To(_S.AWAITING_REPLY, _prove),
+            (_S.AWAITING_REPLY, _E.AUTHORIZED): To(_S.ANNOUNCED, _announce),
+            (_S.WAITING, _E.RETRY): To(_S.CONNECTING, _dial),
+            (_S.WAITING, _E.LOST): IGNORED,
+            (_S.CONNECTING, _E.LOST): To(_S.WAITING, _retry_later),
+            (_S.PROVING, _E.LOST): To(_S.WAITING, _retry_later),
+            (_S.AWAITING_REPLY, _E.LOST): To(_S.WAITING, _retry_later),
+            (_S.ANNOUNCED, _E.LOST): To(_S.WAITING, _retry_later),
+            (_S.CONNECTING, _E.STOP): To(_S.IDLE, _hang_up),
+            (_S.PROVING, _E.STOP): To(_S.IDLE, _hang_up),
+            (_S.AWAITING_REPLY, _E.STOP): To(_S.IDLE, _hang_up),
+            (_S.ANNOUNCED, _E.STOP): To(_S.IDLE, _hang_up),
+            (_S.WAITING, _E.STOP): To(_S.IDLE, _hang_up),
+        },
+        otherwise={
+            _E.START: IGNORED,
+            # answers that come out of order are the peer's doing: the link checks before it fires
+            _E.CONNECTED: ILLEGAL,
+            _E.CHALLENGED: ILLEGAL,
+            _E.AUTHORIZED: ILLEGAL,
+            _E.RETRY: ILLEGAL,
+        },
+    )
 
 
 class _AnnouncerLink:

@@ -86,49 +86,6 @@ class Event(Enum):
 
 
 _S, _E = State, Event
-_TABLE = table(
-    State,
-    Event,
-    {
-        (_S.STOPPED, _E.START_PRIMARY): To(_S.PASSIVE, "_request_store"),
-        (_S.STOPPED, _E.START_BACKUP): To(_S.QUEUED, "_queue"),
-        (_S.STOPPED, _E.STOP): IGNORED,
-        (_S.STOPPED, _E.FAILED): IGNORED,
-        (_S.QUEUED, _E.BACKUP_LOCK_TAKEN): To(_S.PASSIVE, "_stand_by"),
-        (_S.QUEUED, _E.STOP): To(_S.STOPPED, "_end_passive"),
-        (_S.QUEUED, _E.FAILED): To(_S.STOPPED, "_end_passive"),
-        (_S.PASSIVE, _E.PRIMARY_LOCK_TAKEN): To(_S.ACTIVATING, "_activate"),
-        (_S.PASSIVE, _E.STOP): To(_S.STOPPED, "_end_passive"),
-        (_S.PASSIVE, _E.FAILED): To(_S.STOPPED, "_end_passive"),
-        (_S.ACTIVATING, _E.ACTIVATED): To(_S.ACTIVE, "_serve"),
-        # a stop that comes while activating waits for the activation to end, one way or the other
-        (_S.ACTIVATING, _E.STOP): To(_S.ACTIVATING, "_stop_later"),
-        (_S.ACTIVATING, _E.FAILED): To(_S.STOPPING, "_abandon"),
-        (_S.ACTIVE, _E.FAILBACK_WANTED): To(_S.FAILING_BACK, "_yield"),
-        (_S.ACTIVE, _E.STOP): To(_S.STOPPING, "_stop_active"),
-        (_S.ACTIVE, _E.FAILED): To(_S.STOPPING, "_abandon"),
-        (_S.FAILING_BACK, _E.DEACTIVATED): To(_S.YIELDED, "_wait_for_primary"),
-        (_S.FAILING_BACK, _E.STOP): To(_S.FAILING_BACK, "_stop_later"),
-        (_S.FAILING_BACK, _E.FAILED): To(_S.STOPPING, "_abandon"),
-        (_S.YIELDED, _E.PRIMARY_SERVES): To(_S.QUEUED, "_queue"),
-        (_S.YIELDED, _E.STOP): To(_S.STOPPED, "_end_passive"),
-        (_S.YIELDED, _E.FAILED): To(_S.STOPPED, "_end_passive"),
-        (_S.STOPPING, _E.DEACTIVATED): To(_S.STOPPED, "_end_active"),
-        (_S.STOPPING, _E.STOP): IGNORED,
-        (_S.STOPPING, _E.FAILED): To(_S.STOPPING, "_remember"),
-        (_S.STOPPING, _E.ACTIVATED): IGNORED,
-    },
-    otherwise={
-        _E.START_PRIMARY: ILLEGAL,
-        _E.START_BACKUP: ILLEGAL,
-        _E.BACKUP_LOCK_TAKEN: ILLEGAL,
-        _E.PRIMARY_LOCK_TAKEN: ILLEGAL,
-        _E.ACTIVATED: ILLEGAL,
-        _E.FAILBACK_WANTED: ILLEGAL,
-        _E.DEACTIVATED: ILLEGAL,
-        _E.PRIMARY_SERVES: ILLEGAL,
-    },
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,7 +109,6 @@ class SharedStorePolicy(Machine[State, Event]):
     STATES = State
     EVENTS = Event
     INITIAL = State.STOPPED
-    TABLE = _TABLE
 
     def __init__(
         self, options: SharedStoreOptions, node: ActivationPort, lock: StoreLock, clock: Clock, timers: Timers
@@ -458,3 +414,48 @@ class SharedStorePolicy(Machine[State, Event]):
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
+
+    # The table comes last: it names the functions above.
+    TABLE = table(
+        State,
+        Event,
+        {
+            (_S.STOPPED, _E.START_PRIMARY): To(_S.PASSIVE, _request_store),
+            (_S.STOPPED, _E.START_BACKUP): To(_S.QUEUED, _queue),
+            (_S.STOPPED, _E.STOP): IGNORED,
+            (_S.STOPPED, _E.FAILED): IGNORED,
+            (_S.QUEUED, _E.BACKUP_LOCK_TAKEN): To(_S.PASSIVE, _stand_by),
+            (_S.QUEUED, _E.STOP): To(_S.STOPPED, _end_passive),
+            (_S.QUEUED, _E.FAILED): To(_S.STOPPED, _end_passive),
+            (_S.PASSIVE, _E.PRIMARY_LOCK_TAKEN): To(_S.ACTIVATING, _activate),
+            (_S.PASSIVE, _E.STOP): To(_S.STOPPED, _end_passive),
+            (_S.PASSIVE, _E.FAILED): To(_S.STOPPED, _end_passive),
+            (_S.ACTIVATING, _E.ACTIVATED): To(_S.ACTIVE, _serve),
+            # a stop that comes while activating waits for the activation to end, one way or the other
+            (_S.ACTIVATING, _E.STOP): To(_S.ACTIVATING, _stop_later),
+            (_S.ACTIVATING, _E.FAILED): To(_S.STOPPING, _abandon),
+            (_S.ACTIVE, _E.FAILBACK_WANTED): To(_S.FAILING_BACK, _yield),
+            (_S.ACTIVE, _E.STOP): To(_S.STOPPING, _stop_active),
+            (_S.ACTIVE, _E.FAILED): To(_S.STOPPING, _abandon),
+            (_S.FAILING_BACK, _E.DEACTIVATED): To(_S.YIELDED, _wait_for_primary),
+            (_S.FAILING_BACK, _E.STOP): To(_S.FAILING_BACK, _stop_later),
+            (_S.FAILING_BACK, _E.FAILED): To(_S.STOPPING, _abandon),
+            (_S.YIELDED, _E.PRIMARY_SERVES): To(_S.QUEUED, _queue),
+            (_S.YIELDED, _E.STOP): To(_S.STOPPED, _end_passive),
+            (_S.YIELDED, _E.FAILED): To(_S.STOPPED, _end_passive),
+            (_S.STOPPING, _E.DEACTIVATED): To(_S.STOPPED, _end_active),
+            (_S.STOPPING, _E.STOP): IGNORED,
+            (_S.STOPPING, _E.FAILED): To(_S.STOPPING, _remember),
+            (_S.STOPPING, _E.ACTIVATED): IGNORED,
+        },
+        otherwise={
+            _E.START_PRIMARY: ILLEGAL,
+            _E.START_BACKUP: ILLEGAL,
+            _E.BACKUP_LOCK_TAKEN: ILLEGAL,
+            _E.PRIMARY_LOCK_TAKEN: ILLEGAL,
+            _E.ACTIVATED: ILLEGAL,
+            _E.FAILBACK_WANTED: ILLEGAL,
+            _E.DEACTIVATED: ILLEGAL,
+            _E.PRIMARY_SERVES: ILLEGAL,
+        },
+    )

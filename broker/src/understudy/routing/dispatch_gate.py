@@ -9,7 +9,7 @@ the next consumers wait for each other again.
 from __future__ import annotations
 
 from enum import Enum, auto
-from typing import TYPE_CHECKING, ClassVar, Final
+from typing import TYPE_CHECKING, ClassVar
 
 from understudy.machine import IGNORED, Machine, To, table
 from understudy.ports import Timer, Timers
@@ -41,32 +41,12 @@ class Event(Enum):
     """The last consumer left."""
 
 
-_TABLE: Final = table(
-    State,
-    Event,
-    {
-        (State.CLOSED, Event.ENOUGH): To(State.OPEN, "_stop_waiting"),
-        (State.CLOSED, Event.EMPTY): To(State.CLOSED, "_stop_waiting"),
-        (State.OPEN, Event.REBALANCE): To(State.PAUSED),
-        (State.OPEN, Event.EMPTY): To(State.CLOSED),
-        (State.PAUSED, Event.DRAINED): To(State.OPEN),
-        (State.PAUSED, Event.EMPTY): To(State.CLOSED),
-    },
-    otherwise={
-        Event.ENOUGH: IGNORED,
-        Event.REBALANCE: IGNORED,
-        Event.DRAINED: IGNORED,
-    },
-)
-
-
 class DispatchGate(Machine[State, Event]):
     """The gate of one queue."""
 
     STATES: ClassVar[type[Enum]] = State
     EVENTS: ClassVar[type[Enum]] = Event
     INITIAL: ClassVar[Enum] = State.CLOSED
-    TABLE = _TABLE
 
     def __init__(self, queue: Queue, timers: Timers) -> None:
         super().__init__()
@@ -110,3 +90,22 @@ class DispatchGate(Machine[State, Event]):
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
+
+    # The table comes last: it names the functions above.
+    TABLE = table(
+        State,
+        Event,
+        {
+            (State.CLOSED, Event.ENOUGH): To(State.OPEN, _stop_waiting),
+            (State.CLOSED, Event.EMPTY): To(State.CLOSED, _stop_waiting),
+            (State.OPEN, Event.REBALANCE): To(State.PAUSED),
+            (State.OPEN, Event.EMPTY): To(State.CLOSED),
+            (State.PAUSED, Event.DRAINED): To(State.OPEN),
+            (State.PAUSED, Event.EMPTY): To(State.CLOSED),
+        },
+        otherwise={
+            Event.ENOUGH: IGNORED,
+            Event.REBALANCE: IGNORED,
+            Event.DRAINED: IGNORED,
+        },
+    )

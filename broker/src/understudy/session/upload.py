@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from enum import Enum, auto
-from typing import ClassVar, Final
+from typing import ClassVar
 
 from understudy.errors import AddressFull, BrokerError, DiskFull, LargeMessageFailed, LimitExceeded, StoreError
 from understudy.limits import LARGE_MESSAGE_BYTES_MAX
@@ -47,30 +47,6 @@ class Event(Enum):
     """Another one begins, or the session ends."""
 
 
-_TABLE: Final = table(
-    State,
-    Event,
-    {
-        (State.RECEIVING, Event.PIECE): To(State.RECEIVING, "_write"),
-        (State.RECEIVING, Event.LAST): To(State.STORING, "_finish"),
-        (State.RECEIVING, Event.FAIL): To(State.REFUSED, "_refuse"),
-        (State.RECEIVING, Event.DISCARD): To(State.DISCARDED, "_remove"),
-        (State.REFUSED, Event.PIECE): IGNORED,
-        (State.REFUSED, Event.LAST): To(State.DISCARDED, "_tell"),
-        (State.REFUSED, Event.FAIL): IGNORED,
-        (State.REFUSED, Event.DISCARD): To(State.DISCARDED),
-        (State.STORING, Event.SAFE): To(State.STORED, "_done"),
-        (State.STORING, Event.FAIL): To(State.DISCARDED, "_failed_late"),
-        (State.STORING, Event.DISCARD): To(State.DISCARDED, "_remove"),
-        # news of the disk that come too late
-        (State.DISCARDED, Event.SAFE): IGNORED,
-        (State.DISCARDED, Event.FAIL): IGNORED,
-        (State.DISCARDED, Event.DISCARD): IGNORED,
-        (State.STORED, Event.DISCARD): IGNORED,
-    },
-    otherwise=dict.fromkeys(Event, ILLEGAL),
-)
-
 Arrived = Callable[[LargeMessage | None, BrokerError | None], None]
 """Told the message when its body is safe, or why there is none."""
 
@@ -81,7 +57,6 @@ class Upload(Machine[State, Event]):
     STATES: ClassVar[type[Enum]] = State
     EVENTS: ClassVar[type[Enum]] = Event
     INITIAL: ClassVar[Enum] = State.RECEIVING
-    TABLE = _TABLE
 
     def __init__(self, store: MessageStore, header: Message) -> None:
         """Nothing is written yet.
@@ -200,6 +175,31 @@ class Upload(Machine[State, Event]):
         file, self._file = self._file, None
         if file is not None:
             file.discard()
+
+    # The table comes last: it names the functions above.
+    TABLE = table(
+        State,
+        Event,
+        {
+            (State.RECEIVING, Event.PIECE): To(State.RECEIVING, _write),
+            (State.RECEIVING, Event.LAST): To(State.STORING, _finish),
+            (State.RECEIVING, Event.FAIL): To(State.REFUSED, _refuse),
+            (State.RECEIVING, Event.DISCARD): To(State.DISCARDED, _remove),
+            (State.REFUSED, Event.PIECE): IGNORED,
+            (State.REFUSED, Event.LAST): To(State.DISCARDED, _tell),
+            (State.REFUSED, Event.FAIL): IGNORED,
+            (State.REFUSED, Event.DISCARD): To(State.DISCARDED),
+            (State.STORING, Event.SAFE): To(State.STORED, _done),
+            (State.STORING, Event.FAIL): To(State.DISCARDED, _failed_late),
+            (State.STORING, Event.DISCARD): To(State.DISCARDED, _remove),
+            # news of the disk that come too late
+            (State.DISCARDED, Event.SAFE): IGNORED,
+            (State.DISCARDED, Event.FAIL): IGNORED,
+            (State.DISCARDED, Event.DISCARD): IGNORED,
+            (State.STORED, Event.DISCARD): IGNORED,
+        },
+        otherwise=dict.fromkeys(Event, ILLEGAL),
+    )
 
 
 def _meaning(error: BrokerError) -> BrokerError:

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from enum import Enum, auto
-from typing import TYPE_CHECKING, ClassVar, Final
+from typing import TYPE_CHECKING, ClassVar
 
 from understudy.machine import IGNORED, ILLEGAL, Machine, To, table
 from understudy.protocols.core.resend import ResendCache
@@ -47,28 +47,12 @@ class Event(Enum):
     """The session closes, or its client did not reattach in time."""
 
 
-_TABLE: Final = table(
-    State,
-    Event,
-    {
-        (State.ATTACHED, Event.LOSE): To(State.DETACHED, "_detach"),
-        (State.ATTACHED, Event.MOVE): To(State.ATTACHED, "_attach"),
-        (State.ATTACHED, Event.END): To(State.ENDED, "_end"),
-        (State.DETACHED, Event.MOVE): To(State.ATTACHED, "_attach"),
-        (State.DETACHED, Event.END): To(State.ENDED, "_end"),
-        (State.ENDED, Event.END): IGNORED,
-    },
-    otherwise={Event.LOSE: ILLEGAL, Event.MOVE: ILLEGAL, Event.END: ILLEGAL},
-)
-
-
 class SessionChannel(Machine[State, Event]):
     """The channel of one session: command ids, confirmations, detaching and reattaching."""
 
     STATES: ClassVar[type[Enum]] = State
     EVENTS: ClassVar[type[Enum]] = Event
     INITIAL: ClassVar[Enum] = State.ATTACHED
-    TABLE = _TABLE
 
     def __init__(self, connection: CoreConnection, channel_id: int, window_bytes: int) -> None:
         """Args:
@@ -173,6 +157,21 @@ class SessionChannel(Machine[State, Event]):
         # methods of itself and of its handler: kept, they would be reference cycles
         self._wire = self.send = _nowhere
         self.when_durable = self.met_bug = _nowhere
+
+    # The table comes last: it names the functions above.
+    TABLE = table(
+        State,
+        Event,
+        {
+            (State.ATTACHED, Event.LOSE): To(State.DETACHED, _detach),
+            (State.ATTACHED, Event.MOVE): To(State.ATTACHED, _attach),
+            (State.ATTACHED, Event.END): To(State.ENDED, _end),
+            (State.DETACHED, Event.MOVE): To(State.ATTACHED, _attach),
+            (State.DETACHED, Event.END): To(State.ENDED, _end),
+            (State.ENDED, Event.END): IGNORED,
+        },
+        otherwise={Event.LOSE: ILLEGAL, Event.MOVE: ILLEGAL, Event.END: ILLEGAL},
+    )
 
 
 def _nowhere(*_args: object) -> None:

@@ -45,20 +45,6 @@ class Event(Enum):
     """The connection is gone."""
 
 
-_TABLE: Final = table(
-    State,
-    Event,
-    {
-        (State.OPEN, Event.ASK): To(State.CHECKING, "_wait"),
-        (State.OPEN, Event.CLOSE): To(State.CLOSED),
-        (State.CHECKING, Event.ANSWER): To(State.OPEN, "_go_on"),
-        (State.CHECKING, Event.CLOSE): To(State.CLOSED, "_cancel"),
-        (State.CLOSED, Event.CLOSE): IGNORED,
-    },
-    # one login at a time: whatever asks for another is held
-    otherwise={Event.ASK: ILLEGAL, Event.ANSWER: ILLEGAL, Event.CLOSE: ILLEGAL},
-)
-
 #: Wrong passwords on a connection that has logged in, after which it is treated like any other.
 FAILURES_OF_PROVED_MAX: Final = 5
 
@@ -71,7 +57,6 @@ class LoginStep(Machine[State, Event]):
     STATES: ClassVar[type[Enum]] = State
     EVENTS: ClassVar[type[Enum]] = Event
     INITIAL: ClassVar[Enum] = State.OPEN
-    TABLE = _TABLE
 
     def __init__(self, connection: CoreConnection) -> None:
         super().__init__()
@@ -163,3 +148,18 @@ class LoginStep(Machine[State, Event]):
         for frame in held:
             # what needs to wait for the next login comes back through ``hold``, in order
             self._connection.receive_frame(frame)
+
+    # The table comes last: it names the functions above.
+    TABLE = table(
+        State,
+        Event,
+        {
+            (State.OPEN, Event.ASK): To(State.CHECKING, _wait),
+            (State.OPEN, Event.CLOSE): To(State.CLOSED),
+            (State.CHECKING, Event.ANSWER): To(State.OPEN, _go_on),
+            (State.CHECKING, Event.CLOSE): To(State.CLOSED, _cancel),
+            (State.CLOSED, Event.CLOSE): IGNORED,
+        },
+        # one login at a time: whatever asks for another is held
+        otherwise={Event.ASK: ILLEGAL, Event.ANSWER: ILLEGAL, Event.CLOSE: ILLEGAL},
+    )
