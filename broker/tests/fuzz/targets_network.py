@@ -10,10 +10,10 @@ from functools import cache
 from fuzz.target import Target
 from support.managed import ManagedWorld
 from support.routing import text
-from understudy.client.aio_discovery import _Listener
-from understudy.client.discovery import Broadcast, Discovery, check_trust
-from understudy.client.options import ClientOptions, Connector, DiscoveryGroup
-from understudy.client.url import parse_url
+from understudy.client.aio.discovery import _Listener
+from understudy.client.core.discovery import Broadcast, Discovery, check_trust
+from understudy.client.core.options import ClientOptions, Connector, DiscoveryGroup
+from understudy.client.core.url import parse_url
 from understudy.errors import BrokerError, ConfigError
 from understudy.limits import BROADCAST_NODES_MAX
 from understudy.management.controls import InvocationRequest, parse_invocation

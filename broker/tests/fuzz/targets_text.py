@@ -7,7 +7,7 @@ import json
 from fuzz.target import Target
 from fuzz.targets_wire import sample_message
 from support.config import core
-from understudy.client.url import parse_url
+from understudy.client.core.url import parse_url
 from understudy.config.password_codec import PasswordCodec
 from understudy.config.reader import read_broker_xml
 from understudy.errors import BrokerError, ConfigError, InvalidSelector, LedgerDamaged

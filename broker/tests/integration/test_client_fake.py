@@ -18,7 +18,7 @@ import pytest
 
 from support.fake_broker import FakeBroker, Store
 from understudy.client import aio, sync
-from understudy.client.bodies import encode_text
+from understudy.client.core.bodies import encode_text
 from understudy.errors import (
     AuthenticationFailed,
     CommitOutcomeUnknown,

@@ -10,7 +10,7 @@ import random
 import pytest
 
 from understudy.client import aio
-from understudy.client.failover import DIAL_STAGGER_MS
+from understudy.client.core.failover import DIAL_STAGGER_MS
 from understudy.testing.cluster import PORT, PairOptions, SimCluster, pair_configuration
 from understudy.testing.sim_environment import WALL_START_MS, Skew
 from understudy.testing.sim_loop import SimLoop

@@ -25,8 +25,8 @@ from understudy.cli.load import (
 )
 from understudy.cli.report import console
 from understudy.client import aio
-from understudy.client.consumer_state import ReceivedMessage
-from understudy.client.url import parse_url
+from understudy.client.core.consumer import ReceivedMessage
+from understudy.client.core.url import parse_url
 from understudy.errors import BrokerError
 from understudy.message import MessageType
 

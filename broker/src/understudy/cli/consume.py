@@ -27,8 +27,8 @@ from understudy.cli.load import (
     until_interrupted,
 )
 from understudy.client import aio
-from understudy.client.consumer_state import AcknowledgeMode, ReceivedMessage
-from understudy.client.url import parse_url
+from understudy.client.core.consumer import AcknowledgeMode, ReceivedMessage
+from understudy.client.core.url import parse_url
 from understudy.errors import CallTimedOut, CommitOutcomeUnknown, TransactionRolledBack
 from understudy.ledger import LedgerWriter
 

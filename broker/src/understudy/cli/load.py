@@ -27,8 +27,8 @@ from rich.text import Text
 from understudy.cli.defaults import DEFAULT_URL
 from understudy.cli.report import console
 from understudy.client import aio
-from understudy.client.consumer_state import ReceivedMessage
-from understudy.client.options import ClientUrl
+from understudy.client.core.consumer import ReceivedMessage
+from understudy.client.core.options import ClientUrl
 from understudy.errors import ConfigError
 from understudy.ledger import ORIGIN_PROPERTY, LedgerWriter, digest_of
 

@@ -29,7 +29,7 @@ from understudy.cli.load import (
     until_interrupted,
 )
 from understudy.client import aio
-from understudy.client.url import parse_url
+from understudy.client.core.url import parse_url
 from understudy.errors import ConfigError
 from understudy.ledger import digest_of
 from understudy.limits import FRAME_BYTES_MAX

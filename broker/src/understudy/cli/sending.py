@@ -17,8 +17,8 @@ import click
 
 from understudy.cli.load import Meter, connected, print_summary, run, show_progress, until_interrupted
 from understudy.client import aio
-from understudy.client.destinations import RoutingType
-from understudy.client.url import parse_url
+from understudy.client.core.destinations import RoutingType
+from understudy.client.core.url import parse_url
 from understudy.errors import AddressExists, ConfigError, InvalidQueueConfiguration, QueueExists
 from understudy.limits import ID_CACHE_SIZE
 from understudy.message import Message

@@ -1,6 +1,6 @@
 """The client: asyncio in ``aio``, blocking in ``sync``, the same names in both.
 
-The core is pure (``state`` and the modules it uses); the two shells bring loops and sockets.
+The core is pure (``core``); the two shells bring loops, threads and sockets.
 
 A body larger than ``minLargeMessageSize`` (100 KiB), or one that is read while it is sent, is a
 large message and never whole in memory (``compressLargeMessage=true`` makes it a zlib stream)::
@@ -18,12 +18,12 @@ message is asked for, which discards what is left of it.
 
 from __future__ import annotations
 
-from understudy.client.consumer_state import AcknowledgeMode, ReceivedMessage
-from understudy.client.destinations import QueueAttributes, RoutingType
-from understudy.client.large_sends import Readable
-from understudy.client.listeners import FailoverEvent, FailoverListener, FailureCode, FailureListener
-from understudy.client.options import ClientOptions, ClientUrl, Connector, DiscoveryGroup, TlsOptions
-from understudy.client.url import parse_url
+from understudy.client.core.consumer import AcknowledgeMode, ReceivedMessage
+from understudy.client.core.destinations import QueueAttributes, RoutingType
+from understudy.client.core.large_sends import Readable
+from understudy.client.core.listeners import FailoverEvent, FailoverListener, FailureCode, FailureListener
+from understudy.client.core.options import ClientOptions, ClientUrl, Connector, DiscoveryGroup, TlsOptions
+from understudy.client.core.url import parse_url
 from understudy.ids import Xid
 from understudy.message import Message, MessageType
 from understudy.properties import Properties, PropertyValue

@@ -1,6 +1,6 @@
 """``python -m understudy.testing.client_reference > docs/client-url.md``: every parameter of client URLs.
 
-The honoured ones with default and meaning from ``client.options``, the others from ``client.parameters``.
+The honoured ones with default and meaning from ``client.core.options``, the others from ``client.core.parameters``.
 """
 
 from __future__ import annotations
@@ -9,10 +9,10 @@ import ast
 from dataclasses import MISSING, fields
 from pathlib import Path
 
-from understudy.client import options
-from understudy.client.options import ClientOptions
-from understudy.client.parameters import ALIASES, REFUSED, WITHOUT_EFFECT
-from understudy.client.url import CONNECTOR_PARAMETERS, GROUP_PARAMETERS, OPTION_PARAMETERS
+from understudy.client.core import options
+from understudy.client.core.options import ClientOptions
+from understudy.client.core.parameters import ALIASES, REFUSED, WITHOUT_EFFECT
+from understudy.client.core.url import CONNECTOR_PARAMETERS, GROUP_PARAMETERS, OPTION_PARAMETERS
 
 _CONNECTOR_FIELDS = {
     "name": ("Connector", "name"),

@@ -13,7 +13,7 @@ from understudy.machine import Machine
 MODULES = (
     "understudy.ha.shared_store",
     "understudy.cluster.announcer",
-    "understudy.client.failover",
+    "understudy.client.core.failover",
     "understudy.session.transaction",
     "understudy.session.branch",
     "understudy.protocols.core.channel",

@@ -14,8 +14,8 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, cast
 
-from understudy.client.consumer_state import ReceivedMessage
-from understudy.client.failover import Reconnection
+from understudy.client.core.consumer import ReceivedMessage
+from understudy.client.core.failover import Reconnection
 from understudy.ports import LogWriter, Timers
 from understudy.routing.duplicate_ids import DuplicateIdCache
 from understudy.routing.post_office import PostOffice

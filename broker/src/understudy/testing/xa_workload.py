@@ -19,8 +19,8 @@ from functools import partial
 from typing import Final
 
 from understudy.client import aio
-from understudy.client.listeners import FailureCode
-from understudy.client.xa import is_rollback
+from understudy.client.core.listeners import FailureCode
+from understudy.client.core.xa import is_rollback
 from understudy.errors import AddressFull, BrokerError, ConnectionLost, XaCode, XaError
 from understudy.ids import Xid
 from understudy.ledger import Row

@@ -6,7 +6,7 @@ import inspect
 
 import pytest
 
-from understudy.client import aio, aio_xa, sync, sync_xa
+from understudy.client import aio, sync
 
 _PAIRS = {"__aenter__": "__enter__", "__aexit__": "__exit__", "__aiter__": "__iter__", "__anext__": "__next__"}
 _OWN = {"warn_if_open"}
@@ -42,7 +42,7 @@ def test_connecting_takes_the_same_arguments() -> None:
 
 
 def test_xa_branches_have_the_same_members() -> None:
-    assert names(sync_xa.XaBranches) == names(aio_xa.XaBranches)
-    for name in names(sync_xa.XaBranches):
-        ours, theirs = getattr(sync_xa.XaBranches, name), getattr(aio_xa.XaBranches, name)
+    assert names(sync.XaBranches) == names(aio.XaBranches)
+    for name in names(sync.XaBranches):
+        ours, theirs = getattr(sync.XaBranches, name), getattr(aio.XaBranches, name)
         assert list(inspect.signature(ours).parameters) == list(inspect.signature(theirs).parameters)

@@ -1,0 +1,361 @@
+"""All consumers of one session: made, closed, acknowledged for, and made again after a failover.
+
+Which acknowledgement a session sends when, by its mode: artemis-core s. 6.1 and 6.4. Not here:
+one consumer's buffer and credits (``consumer``), or commit and rollback (``session``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import fields, replace
+from typing import Any, Final, Protocol
+
+from understudy.client.core.calls import Call, Calls, Done, Interrupted, Waiter, settle
+from understudy.client.core.consumer import (
+    AcknowledgeMode,
+    ConsumerOptions,
+    ConsumerState,
+    MakeReceived,
+    ReceivedMessage,
+)
+from understudy.client.core.options import ClientOptions
+from understudy.errors import BrokerError, ObjectClosed, QueueNotFound
+from understudy.wire.core.packets import (
+    Acknowledge,
+    Commit,
+    ConsumerClose,
+    CreateConsumer,
+    CreateQueueV2,
+    CreateSharedQueueV2,
+    DisconnectConsumer,
+    IndividualAcknowledge,
+    NullResponse,
+    Packet,
+    QueueQueryResponse,
+    QueueQueryResponseV3,
+    ReceiveContinuation,
+    ReceiveLargeMessage,
+    ReceiveMessage,
+)
+
+_AT_CLOSE_OF_SESSION: Final = (AcknowledgeMode.AUTO, AcknowledgeMode.DUPS_OK)
+_ACKNOWLEDGED_AT_CLOSE: Final = (*_AT_CLOSE_OF_SESSION, AcknowledgeMode.TRANSACTED)
+
+
+class ConsumersHost(Protocol):
+    """The session as seen from here."""
+
+    @property
+    def generation(self) -> int: ...
+
+    def wall_ms(self) -> int: ...
+
+    def transmit_packet(self, packet: Packet) -> None: ...
+
+    @property
+    def calls(self) -> Calls: ...
+
+    @property
+    def settings(self) -> ClientOptions: ...
+
+    @property
+    def closed(self) -> BrokerError | None: ...
+
+    def acknowledgements_wait(self) -> None:
+        """Call ``flush`` before this turn of the loop ends."""
+        ...
+
+    def delivery_taken(self) -> None:
+        """Something now depends on the next commit."""
+        ...
+
+    def complaint(self, text: str) -> None: ...
+
+
+class Consumers:
+    """The consumers of one session."""
+
+    def __init__(self, host: ConsumersHost, mode: AcknowledgeMode) -> None:
+        self._host = host
+        self._mode = mode
+        self._consumers: dict[int, ConsumerState] = {}
+        self._next_id = 0
+        self._changed: dict[int, ConsumerState] = {}
+        self._acknowledging = False
+
+    def __len__(self) -> int:
+        return len(self._consumers)
+
+    # made and closed
+
+    def open(
+        self,
+        queue: str,
+        waiter: Waiter[ConsumerState],
+        *,
+        filter_text: str | None = None,
+        browse_only: bool = False,
+        priority: int = 0,
+        window_bytes: int | None = None,
+        make_received: MakeReceived = ReceivedMessage,
+        shared: CreateSharedQueueV2 | None = None,
+    ) -> None:
+        """Create a consumer; the waiter gets it once the broker has it.
+
+        Args:
+            shared: How its queue was asked for, if it is that of a shared subscription.
+        """
+        settings = self._host.settings
+        consumer = ConsumerState(
+            self,
+            self._next_id,
+            queue,
+            ConsumerOptions(
+                self._mode,
+                settings.dups_ok_ack_batch_size
+                if self._mode is AcknowledgeMode.DUPS_OK
+                else settings.transaction_ack_batch_size,
+                filter_text,
+                browse_only,
+                priority,
+            ),
+            window_bytes=settings.consumer_window_size if window_bytes is None else window_bytes,
+            make_received=make_received,
+        )
+        self._next_id += 1
+        consumer.shared_queue = shared
+        said = window_bytes is not None or settings.consumer_window_size != ClientOptions().consumer_window_size
+
+        def done(info: QueueQueryResponse | None, error: BaseException | None) -> None:
+            if error is None and info is not None and waiter.done():
+                # The caller was cancelled meanwhile: its messages would never be taken.
+                self._close_at_broker(consumer, None)
+            elif error is None and info is not None:
+                if isinstance(info, QueueQueryResponseV3) and not said:
+                    suggested = info.default_consumer_window_size
+                    consumer.window_bytes = consumer.window_bytes if suggested is None else suggested
+                self._consumers[consumer.consumer_id] = consumer
+                consumer.start(info)
+            settle(waiter, lambda _: consumer)(info, error)
+
+        packet = _create(consumer)
+        self._host.calls.add(Call(f"consume from {queue}", lambda _: packet, (QueueQueryResponse,), done))
+
+    def close(self, consumer: ConsumerState, waiter: Waiter[None]) -> None:
+        """Stop it; what it buffered goes back to the queue."""
+        if self._consumers.pop(consumer.consumer_id, None) is None or self._host.closed is not None:
+            consumer.end(ObjectClosed("the consumer is closed"))
+            settle(waiter)(None, None)
+            return
+        if self._mode in _ACKNOWLEDGED_AT_CLOSE:
+            packet = consumer.acknowledgement(due_only=False)
+            if packet is not None:
+                self._host.transmit_packet(packet)
+        self._changed.pop(consumer.consumer_id, None)
+        consumer.end(ObjectClosed("the consumer is closed"))
+        self._close_at_broker(consumer, waiter)
+
+    def _close_at_broker(self, consumer: ConsumerState, waiter: Waiter[None] | None) -> None:
+        packet = ConsumerClose(consumer.consumer_id)
+        done: Done = settle(waiter, lambda _: None) if waiter is not None else (lambda packet, error: None)
+        self._host.calls.add(
+            Call("close consumer", lambda _: packet, (NullResponse,), done, Interrupted.FORGET, bound=True)
+        )
+
+    # port of each consumer
+
+    @property
+    def generation(self) -> int:
+        return self._host.generation
+
+    def wall_ms(self) -> int:
+        return self._host.wall_ms()
+
+    def transmit_packet(self, packet: Packet) -> None:
+        self._host.transmit_packet(packet)
+
+    def consumer_changed(self, consumer: ConsumerState) -> None:
+        if not self._changed:
+            self._host.acknowledgements_wait()
+        self._changed[consumer.consumer_id] = consumer
+
+    def message_taken(self, consumer: ConsumerState) -> None:
+        """In a transaction. Also while no connection works: the server's session that delivered it is the
+        only one at which it can be acknowledged.
+        """
+        self._host.delivery_taken()
+        if consumer.taken_bytes >= consumer.options.ack_batch_bytes:
+            consumer.acknowledge_taken()
+
+    # acknowledging
+
+    def acknowledge(self, received: ReceivedMessage, waiter: Waiter[bool]) -> None:
+        """Acknowledge as the session's mode says; the waiter gets whether the broker confirmed it.
+
+        False: the message came before a failover or the connection was lost under way, so the
+        broker delivers it again (or, having been told, does not).
+        """
+        consumer = received.consumer
+        if self._mode is AcknowledgeMode.PRE_ACKNOWLEDGE:
+            settle(waiter)(True, None)
+        elif received.generation != self._host.generation or self._host.closed is not None:
+            self._host.complaint(f"message {received.message_id} came before a failover: not acknowledged")
+            settle(waiter)(False, None)
+        elif self._mode is AcknowledgeMode.CLIENT:
+            self._confirmed_call(self._acknowledge_and_commit, waiter)
+        elif self._mode is AcknowledgeMode.INDIVIDUAL:
+            packet = IndividualAcknowledge(consumer.consumer_id, received.message_id, True)
+            self._confirmed_call(lambda _: packet, waiter)
+        else:
+            if self._mode in _AT_CLOSE_OF_SESSION:
+                consumer.acknowledge_taken()
+            settle(waiter)(True, None)
+
+    def _confirmed_call(self, build: Callable[[int], Packet], waiter: Waiter[bool]) -> None:
+        answered = settle(waiter, lambda packet: packet is not None)
+        call = Call("acknowledge", build, (NullResponse,), answered, Interrupted.FORGET, bound=True)
+        self._host.calls.add(call)
+
+    def _acknowledge_and_commit(self, correlation_id: int) -> Packet:
+        """CLIENT mode: acknowledgements are a transaction of their own at the server (artemis-core s. 6.1)."""
+        self.acknowledge_all()
+        return Commit(correlation_id)
+
+    def acknowledge_all(self) -> None:
+        """Send acknowledgements for everything taken."""
+        for consumer in self._consumers.values():
+            packet = consumer.acknowledgement(due_only=False)
+            if packet is not None:
+                self._host.transmit_packet(packet)
+
+    def release_taken(self) -> None:
+        """The session closes: AUTO and DUPS_OK acknowledge what was handed out. The answer to the close
+        confirms it, so blockOnAcknowledge needs none of its own.
+        """
+        if self._mode in _AT_CLOSE_OF_SESSION:
+            self.acknowledge_all()
+        else:
+            self.flush()
+
+    def flush(self) -> None:
+        """Send the acknowledgements collected since the last flush."""
+        changed = self._changed
+        if not self._host.settings.block_on_acknowledge or self._mode is AcknowledgeMode.TRANSACTED:
+            for consumer in changed.values():
+                packet = consumer.acknowledgement()
+                if packet is not None:
+                    self._host.transmit_packet(packet)
+            changed.clear()
+            return
+        while changed and not self._acknowledging:
+            packet = changed.pop(next(iter(changed))).acknowledgement(requires_response=True)
+            if packet is not None:
+                self._acknowledging = True
+                self._host.calls.add(self._blocking_acknowledge(packet))
+
+    def _blocking_acknowledge(self, packet: Acknowledge) -> Call:
+        def done(answer: Any, error: BaseException | None) -> None:
+            self._acknowledging = False
+            if error is not None:
+                self._host.complaint(f"acknowledgement of message {packet.message_id}: {error}")
+            if self._changed:
+                self._host.acknowledgements_wait()
+
+        return Call("acknowledge", lambda _: packet, (NullResponse,), done, Interrupted.FORGET, bound=True)
+
+    def rolled_back(self) -> None:
+        """Deliveries stopped, a rollback follows: acknowledge what was taken, drop the rest."""
+        self.acknowledge_all()
+        self.returned()
+
+    def returned(self) -> None:
+        """The broker takes back everything it delivered: drop it."""
+        for consumer in self._consumers.values():
+            consumer.rolled_back()
+
+    # life
+
+    def session_lost(self) -> None:
+        """The server's session is gone with all deliveries."""
+        self._changed.clear()
+        self._acknowledging = False
+        for consumer in self._consumers.values():
+            consumer.session_lost()
+
+    def create_again(self) -> None:
+        """Put the creation of every consumer at the head of the line of calls, first one first."""
+        for consumer in reversed(tuple(self._consumers.values())):
+            self._host.calls.add(self._again(consumer), first=True)
+
+    def wants_flush(self) -> bool:
+        """Whether acknowledgements wait."""
+        return bool(self._changed)
+
+    def end(self, error: BrokerError) -> None:
+        """Nothing more will come."""
+        for consumer in self._consumers.values():
+            consumer.end(error)
+        self._consumers.clear()
+        self._changed.clear()
+
+    def _again(self, consumer: ConsumerState) -> Call:
+        def build(_: int) -> Packet:
+            info = consumer.queue_info
+            if consumer.shared_queue is not None:
+                self._host.transmit_packet(replace(consumer.shared_queue, requires_response=False))
+            elif isinstance(info, QueueQueryResponseV3) and info.exists and (not info.durable or info.auto_created):
+                self._host.transmit_packet(_queue_like(info, consumer.queue))
+            return _create(consumer)
+
+        def done(info: QueueQueryResponse | None, error: BaseException | None) -> None:
+            if info is not None:
+                consumer.start(None, again=True)
+            elif isinstance(error, BrokerError):
+                self._consumers.pop(consumer.consumer_id, None)
+                consumer.end(error)
+
+        name = f"consume from {consumer.queue} again"
+        return Call(name, build, (QueueQueryResponse,), done, Interrupted.FORGET, bound=True)
+
+    # arrivals
+
+    def on_message(self, packet: ReceiveMessage, size_bytes: int) -> None:
+        consumer = self._consumers.get(packet.consumer_id)
+        if consumer is not None:
+            consumer.arrived(packet.message, packet.delivery_count, size_bytes)
+
+    def on_large_message(self, packet: ReceiveLargeMessage, size_bytes: int) -> None:
+        consumer = self._consumers.get(packet.consumer_id)
+        if consumer is not None:
+            consumer.large_begins(packet.header, packet.delivery_count, packet.large_message_size, size_bytes)
+
+    def on_continuation(self, packet: ReceiveContinuation, size_bytes: int) -> None:
+        consumer = self._consumers.get(packet.consumer_id)
+        if consumer is not None:
+            consumer.large_continues(packet.body, packet.continues, size_bytes)
+
+    def on_disconnect(self, packet: DisconnectConsumer, size_bytes: int) -> None:
+        consumer = self._consumers.pop(packet.consumer_id, None)
+        if consumer is not None:
+            consumer.end(QueueNotFound(f"the broker closed the consumer: queue {consumer.queue} is gone"))
+
+
+def _create(consumer: ConsumerState) -> CreateConsumer:
+    return CreateConsumer(
+        consumer.consumer_id,
+        consumer.queue,
+        consumer.options.filter_text,
+        consumer.browse_only,
+        True,
+        consumer.options.priority,
+    )
+
+
+def _queue_like(info: QueueQueryResponseV3, queue: str) -> CreateQueueV2:
+    """The request that creates the queue of a consumer again, with all that was known of it."""
+    known = {each.name for each in fields(info)}
+    values = {each.name: getattr(info, each.name) for each in fields(CreateQueueV2) if each.name in known}
+    values["name"] = info.name or queue
+    values["address"] = info.address or queue
+    values["requires_response"] = False
+    return CreateQueueV2(**values)

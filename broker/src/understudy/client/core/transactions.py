@@ -1,0 +1,128 @@
+"""The local transaction of one session: its work, its commit or rollback, and what a failover does to it.
+
+Artemis-core s. 6.4 and 8.3: work that was given to a server's session went with it, so the next
+commit rolls back and fails with ``TransactionRolledBack``; a commit that was under way has an unknown
+outcome, ``CommitOutcomeUnknown``, and the way to find out is to do the transaction again with
+the same duplicate ids: it commits, or fails with ``DuplicateIdRejected`` because it had committed.
+
+What is sent while no connection works goes to the next session, so it is not lost with the old one.
+Not here: XA branches (``xa``).
+"""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+from understudy.client.core.calls import Call, Calls, Interrupted, Waiter, settle
+from understudy.client.core.consumers import Consumers
+from understudy.client.core.sends import Sends
+from understudy.errors import BrokerError, CommitOutcomeUnknown, IllegalState, TransactionRolledBack
+from understudy.wire.core.packets import Commit, NullResponse, Packet, Rollback, SessionStart, SessionStop
+
+
+class WorkingSession(Protocol):
+    """A session as its transactions and XA branches need it; ``client.core.session.SessionState`` implements it."""
+
+    closed: BrokerError | None
+    started: bool
+    calls: Calls
+    sends: Sends
+    consumers: Consumers
+
+    def transmit_packet(self, packet: Packet) -> None:
+        """Send a packet on the channel of the session."""
+        ...
+
+
+class Transactions:
+    """The local transactions of one session, one after the other."""
+
+    def __init__(self, session: WorkingSession, *, transacted: bool) -> None:
+        self._session = session
+        self._transacted = transacted
+        self.rollback_only = False
+        """A failover undid work of the open transaction or branch."""
+        self._work = False
+        self._late_work = False
+
+    def work_done(self, *, attached: bool) -> None:
+        """Something depends on the next commit; given to the server's session, if ``attached``."""
+        if attached:
+            self._work = True
+        else:
+            self._late_work = True
+
+    def reattached(self) -> None:
+        """The server's session lives on, with its work."""
+        self._work = self._work or self._late_work
+        self._late_work = False
+
+    def session_lost(self, *, in_branch: bool) -> bool:
+        """The server's session is gone; whether it took work of ours with it."""
+        session = self._session
+        doomed = (self._work and self._transacted) or in_branch
+        # A commit that was not sent takes the news with it and the next work is a new transaction.
+        self.rollback_only = (doomed or self.rollback_only) and not session.calls.bound
+        self._work = self._late_work and not doomed
+        self._late_work = False
+        return doomed
+
+    def commit(self, waiter: Waiter[None]) -> None:
+        """Commit; fails with ``TransactionRolledBack`` or ``CommitOutcomeUnknown`` as they say."""
+        self._check()
+        # what still waits for credits belongs to the transaction: its commit must not overtake it
+        self._session.sends.when_none_waits(lambda: self._commit(waiter))
+
+    def _commit(self, waiter: Waiter[None]) -> None:
+        if self.rollback_only:
+            self.rollback(waiter, TransactionRolledBack("a failover undid the work of this transaction"))
+            return
+
+        def build(correlation_id: int) -> Packet:
+            self._session.consumers.acknowledge_all()
+            self._work = False
+            return Commit(correlation_id)
+
+        def interruption(error: BrokerError, sent: bool) -> BaseException:
+            if sent:
+                return CommitOutcomeUnknown(
+                    f"the connection was lost before the answer to the commit: {error}",
+                    hint="the same again with the same duplicate ids commits, or fails with DuplicateIdRejected",
+                )
+            return TransactionRolledBack(f"the connection was lost before the commit: {error}")
+
+        answered = settle(waiter, lambda _: None)
+        call = Call("commit", build, (NullResponse,), answered, Interrupted.FAIL, interruption, bound=True)
+        self._session.calls.add(call)
+
+    def rollback(self, waiter: Waiter[None], outcome: BrokerError | None = None) -> None:
+        """Undo the transaction: stop, acknowledge what was taken (so that its delivery count
+        stays), roll back, start (artemis-core s. 6.4).
+
+        Args:
+            outcome: Error to hand to the waiter when done.
+        """
+        self._check()
+        session = self._session
+        session.sends.drop()
+
+        def stopped(packet: Any, error: BaseException | None) -> None:
+            session.consumers.rolled_back()
+
+        def done(packet: Any, error: BaseException | None) -> None:
+            self._work = self.rollback_only = False
+            if session.started:
+                session.transmit_packet(SessionStart())
+            settle(waiter, lambda _: None)(None, error or outcome)
+
+        stop = Call("stop", lambda _: SessionStop(), (NullResponse,), stopped, Interrupted.FORGET, bound=True)
+        session.calls.add(stop)
+        undo = Call("rollback", lambda _: Rollback(False), (NullResponse,), done, Interrupted.FORGET, bound=True)
+        session.calls.add(undo)
+
+    def _check(self) -> None:
+        session = self._session
+        if session.closed is not None:
+            raise session.closed
+        if not self._transacted:
+            raise IllegalState("the session is not transacted")

@@ -1,0 +1,402 @@
+"""Client URLs: where to connect and how to behave, as the Artemis clients write it.
+
+``tcp://a:61616``, ``tcp://a:61616?reconnectAttempts=-1`` and
+``(tcp://a:61616,tcp://b:61616?sslEnabled=true)?ha=true&reconnectAttempts=-1``: parameters behind
+the bracket belong to the connection, those inside it to one connector. Without brackets one list
+serves both, split by name. ``udp://231.7.7.7:9876?refreshTimeout=5000`` listens for brokers that
+broadcast their connectors. Names and defaults: artemis-ha s. 8; connector keys:
+artemis-core s. 1.5.
+
+Invariant: a parameter is honoured, listed as without effect, or refused by name (``parameters``);
+none is dropped silently. Not here: dialling, or the choice of the next connector (``failover``).
+"""
+
+from __future__ import annotations
+
+import difflib
+import ipaddress
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, replace
+from typing import Final
+from urllib.parse import parse_qsl
+
+from understudy.client.core.options import (
+    DISCOVERY_PORT,
+    ClientOptions,
+    ClientUrl,
+    Connector,
+    DiscoveryGroup,
+    TlsOptions,
+)
+from understudy.client.core.parameters import ALIASES, REFUSED, WITHOUT_EFFECT
+from understudy.errors import ConfigError
+from understudy.units import parse_bytes
+
+DEFAULT_PORT: Final = 61616
+_CONNECTORS_MAX: Final = 64
+_PASSWORD: Final = re.compile(r"((?:keyStore|trustStore|socks)?password=)[^&;),]*", re.IGNORECASE)
+
+
+_POLICIES: Final = ("RoundRobin", "Random", "RandomSticky", "FirstElement")
+_SPELLINGS: Final = {
+    "retry_interval_ms": "retryInterval",
+    "max_retry_interval_ms": "maxRetryInterval",
+    "call_timeout_ms": "callTimeout",
+    "call_failover_timeout_ms": "callFailoverTimeout",
+    "connection_ttl_ms": "connectionTTL",
+    "client_failure_check_period_ms": "clientFailureCheckPeriod",
+    "load_balancing_policy": "connectionLoadBalancingPolicyClassName",
+    "client_id": "clientID",
+    "group_id": "groupID",
+    "dups_ok_batch_size": "dupsOKBatchSize",
+}
+#: Smallest sensible value; a smaller one is refused.
+_LEAST: Final = {
+    "reconnect_attempts": -1,
+    "initial_connect_attempts": -1,
+    "failover_attempts": -1,
+    "retry_interval_ms": 1,
+    "max_retry_interval_ms": 1,
+    "call_timeout_ms": 1,
+    "call_failover_timeout_ms": -1,
+    "connection_ttl_ms": -1,
+    "client_failure_check_period_ms": -1,
+    "confirmation_window_size": -1,
+    "consumer_window_size": -1,
+    "consumer_max_rate": -1,
+    "producer_window_size": -1,
+    "producer_max_rate": -1,
+    "ack_batch_size": 0,
+    "dups_ok_batch_size": -1,
+    "transaction_batch_size": -1,
+    "min_large_message_size": 1,
+    "compression_level": -1,
+}
+_BYTES: Final = frozenset(
+    {
+        "confirmation_window_size",
+        "consumer_window_size",
+        "producer_window_size",
+        "ack_batch_size",
+        "dups_ok_batch_size",
+        "transaction_batch_size",
+        "min_large_message_size",
+    }
+)
+
+
+def _spelling(name: str) -> str:
+    if name in _SPELLINGS:
+        return _SPELLINGS[name]
+    head, *rest = name.split("_")
+    return head + "".join(part.capitalize() for part in rest)
+
+
+#: URL parameter to field of ``ClientOptions``.
+OPTION_PARAMETERS: Final[Mapping[str, str]] = {_spelling(each.name): each.name for each in fields(ClientOptions)}
+#: Parameters of one connector.
+CONNECTOR_PARAMETERS: Final = (
+    "name",
+    "sslEnabled",
+    "trustStorePath",
+    "trustStoreType",
+    "keyStorePath",
+    "keyStoreType",
+    "keyStorePassword",
+    "crlPath",
+    "enabledCipherSuites",
+    "enabledProtocols",
+    "verifyHost",
+    "trustAll",
+    "sniHost",
+    "localAddress",
+    "localPort",
+    "tcpNoDelay",
+    "tcpSendBufferSize",
+    "tcpReceiveBufferSize",
+    "connect-timeout-millis",
+)
+#: Parameters of a discovery group.
+GROUP_PARAMETERS: Final = ("refreshTimeout", "discoveryInitialWaitTimeout", "localBindAddress")
+_HONOURED: Final = tuple(each.lower() for each in (*OPTION_PARAMETERS, *CONNECTOR_PARAMETERS, *GROUP_PARAMETERS))
+_KNOWN: Final[Mapping[str, str]] = {
+    name.lower(): name
+    for name in (*OPTION_PARAMETERS, *CONNECTOR_PARAMETERS, *GROUP_PARAMETERS, *WITHOUT_EFFECT, *REFUSED, *ALIASES)
+}
+
+
+@dataclass(slots=True)
+class _Parameters:
+    """One query, by what its parameters belong to."""
+
+    connector: dict[str, str]
+    options: dict[str, str]
+    group: dict[str, str]
+    ignored: list[str]
+
+
+def parse_url(text: str) -> ClientUrl:
+    """Read a client URL.
+
+    Raises:
+        ConfigError: malformed, or an unknown parameter (named, with the nearest known one), or one
+            that is refused (named, with the reason).
+    """
+    url = text.strip()
+    text = _PASSWORD.sub(r"\1***", url)  # errors show the URL, never its secrets
+    if url.startswith("("):
+        inside, bracket, behind = url[1:].partition(")")
+        if not bracket:
+            raise ConfigError(f"client URL {text!r}: the opening bracket is never closed")
+        if behind and not behind.startswith("?"):
+            raise ConfigError(f"client URL {text!r}: something other than '?' behind the bracket")
+        query = behind[1:]
+    else:
+        inside, _, query = url.partition("?")
+    found = _split(_pairs(query, text), text)
+    options = _options(found.options, text)
+    ignored = list(found.ignored)
+    if inside.startswith("udp://"):
+        group = _group(inside.removeprefix("udp://"), found.group, text)
+        template = _settings(Connector("", 0), found.connector, text)
+        return ClientUrl((), options, group, template, tuple(ignored))
+    if found.group:
+        raise ConfigError(f"client URL {text!r}: {next(iter(found.group))!r} belongs to udp://")
+    connectors = [_connector(part.strip(), found.connector, ignored, text) for part in inside.split(",")]
+    if len(connectors) > _CONNECTORS_MAX:
+        raise ConfigError(f"client URL with {len(connectors)} connectors, limit {_CONNECTORS_MAX}")
+    return ClientUrl(tuple(connectors), options, ignored=tuple(ignored))
+
+
+def connector_of(
+    parameters: Mapping[str, object], template: Connector | None = None, name: str = ""
+) -> Connector | None:
+    """The connector a broker advertises, or None if it names no host.
+
+    Args:
+        parameters: Keys of artemis-core s. 1.5; the port may be text or a number.
+        template: Gives what a broker cannot know: our trust and key stores, our time limit.
+        name: Of the connector in the broker's configuration.
+    """
+    host = parameters.get("host")
+    if not isinstance(host, str) or not host:
+        return None
+    text = str(parameters.get("port", DEFAULT_PORT))
+    if not text.isascii() or not text.isdigit() or len(text) > 5 or not 1 <= int(text) <= 65535:
+        return None
+    secure = str(parameters.get("sslEnabled", "false")).lower() == "true"
+    own = template if template is not None else Connector("", 0)
+    return replace(own, host=host, port=int(text), tls=(own.tls or TlsOptions()) if secure else None, name=name)
+
+
+def _pairs(query: str, url: str) -> dict[str, str]:
+    try:
+        pairs = parse_qsl(query.replace(";", "&"), keep_blank_values=True, strict_parsing=bool(query))
+    except ValueError as error:
+        raise ConfigError(f"client URL {url!r}: {error}") from error
+    return dict(pairs)
+
+
+def _split(pairs: Mapping[str, str], url: str) -> _Parameters:
+    """Parameters by what they belong to; anything else is refused."""
+    found = _Parameters({}, {}, {}, [])
+    for name, value in pairs.items():
+        exact = _KNOWN.get(name.lower())
+        if exact is None:
+            near = difflib.get_close_matches(name.lower(), _HONOURED, n=1, cutoff=0.0)
+            raise ConfigError(
+                f"client URL {url!r}: unknown parameter {name!r}", hint=f"the nearest known one is {_KNOWN[near[0]]!r}"
+            )
+        exact = ALIASES.get(exact, exact)
+        if exact in CONNECTOR_PARAMETERS:
+            found.connector[exact] = value
+        elif exact in GROUP_PARAMETERS:
+            found.group[exact] = value
+        elif exact in OPTION_PARAMETERS:
+            found.options[exact] = value
+        elif exact in WITHOUT_EFFECT:
+            found.ignored.append(exact)
+        elif value.lower() not in {"", "false"}:
+            raise ConfigError(f"client URL {url!r}: {exact} is refused: {REFUSED[exact]}")
+    return found
+
+
+def _group(place: str, values: Mapping[str, str], url: str) -> DiscoveryGroup:
+    host, port = _host_and_port(place.rstrip("/"), url, DISCOVERY_PORT)
+    try:
+        multicast = ipaddress.ip_address(host).is_multicast
+    except ValueError:
+        multicast = False
+    if not multicast:
+        raise ConfigError(f"client URL {url!r}: {host!r} is no multicast address")
+    defaults = DiscoveryGroup(host, port)
+    return replace(
+        defaults,
+        refresh_timeout_ms=_at_least(1, "refreshTimeout", values, defaults.refresh_timeout_ms, url),
+        initial_wait_timeout_ms=_at_least(
+            1, "discoveryInitialWaitTimeout", values, defaults.initial_wait_timeout_ms, url
+        ),
+        local_bind_address=values.get("localBindAddress"),
+    )
+
+
+def _connector(part: str, shared: Mapping[str, str], ignored: list[str], url: str) -> Connector:
+    scheme, separator, rest = part.partition("://")
+    if not separator or scheme != "tcp":
+        hint = "write tcp://host:port"
+        if scheme in {"jgroups", "vm"}:
+            hint = f"{scheme}:// exists in Java only"
+        raise ConfigError(f"client URL {url!r}: {part!r} is no connector", hint=hint)
+    place, _, query = rest.partition("?")
+    inner = _split(_pairs(query, url), url)
+    for misplaced in (*inner.options, *inner.group):
+        raise ConfigError(f"client URL {url!r}: {misplaced!r} belongs behind the closing bracket")
+    ignored += inner.ignored
+    host, port = _host_and_port(place.rstrip("/"), url)
+    return _settings(Connector(host, port), {**shared, **inner.connector}, url)
+
+
+def _settings(bare: Connector, values: Mapping[str, str], url: str) -> Connector:
+    """The connector with what its parameters say."""
+    tls = None
+    if _boolean("sslEnabled", values.get("sslEnabled", "false"), url):
+        tls = _tls(values, url)
+    return replace(
+        bare,
+        tls=tls,
+        name=values.get("name", ""),
+        connect_timeout_ms=_at_least(1, "connect-timeout-millis", values, bare.connect_timeout_ms, url),
+        local_address=values.get("localAddress") or None,
+        local_port=_at_least(0, "localPort", values, 0, url),
+        tcp_no_delay=_boolean("tcpNoDelay", values.get("tcpNoDelay", "true"), url),
+        tcp_send_buffer_size=_buffer("tcpSendBufferSize", values, url),
+        tcp_receive_buffer_size=_buffer("tcpReceiveBufferSize", values, url),
+    )
+
+
+def _tls(values: Mapping[str, str], url: str) -> TlsOptions:
+    for store in ("trustStore", "keyStore"):
+        _check_pem(store, values.get(f"{store}Path"), values.get(f"{store}Type"), url)
+    protocols = tuple(each.strip() for each in values.get("enabledProtocols", "").split(",") if each.strip())
+    for protocol in protocols:
+        if protocol not in {"TLSv1.2", "TLSv1.3"}:
+            raise ConfigError(f"client URL {url!r}: enabledProtocols: {protocol!r}, only TLSv1.2 and TLSv1.3")
+    return TlsOptions(
+        trust_store_path=values.get("trustStorePath"),
+        key_store_path=values.get("keyStorePath"),
+        key_store_password=values.get("keyStorePassword"),
+        verify_host=_boolean("verifyHost", values.get("verifyHost", "true"), url),
+        trust_all=_boolean("trustAll", values.get("trustAll", "false"), url),
+        sni_host=values.get("sniHost"),
+        crl_path=values.get("crlPath"),
+        cipher_suites=tuple(each.strip() for each in values.get("enabledCipherSuites", "").split(",") if each.strip()),
+        protocols=protocols,
+    )
+
+
+def _check_pem(store: str, path: str | None, kind: str | None, url: str) -> None:
+    """Refuse a store that its type or its name says is not PEM; Java's default is JKS."""
+    said = (kind or "").upper()
+    ending = path.rpartition(".")[2].lower() if path else ""
+    if said not in {"", "PEM"} or (not said and ending in {"jks", "jceks", "p12", "pfx"}):
+        raise ConfigError(f"client URL {url!r}: {store} {path or ''} is {said or ending.upper()}", hint=PEM_HINT)
+
+
+#: How to come from Java's key stores to PEM.
+PEM_HINT: Final = (
+    "this client reads PEM: keytool -importkeystore -srckeystore STORE.jks -destkeystore STORE.p12 "
+    "-deststoretype PKCS12, then openssl pkcs12 -in STORE.p12 -nodes -out STORE.pem"
+)
+
+
+def _host_and_port(place: str, url: str, default_port: int = DEFAULT_PORT) -> tuple[str, int]:
+    if place.startswith("["):
+        host, _, rest = place[1:].partition("]")
+        port_text = rest.removeprefix(":")
+    else:
+        host, _, port_text = place.partition(":")
+    if not host:
+        raise ConfigError(f"client URL {url!r}: a connector without a host")
+    if not port_text:
+        return host, default_port
+    if not port_text.isascii() or not port_text.isdigit() or not 1 <= int(port_text) <= 65535:
+        raise ConfigError(f"client URL {url!r}: {port_text!r} is no port")
+    return host, int(port_text)
+
+
+def _options(values: Mapping[str, str], url: str) -> ClientOptions:
+    found: dict[str, bool | int | float | str] = {}
+    defaults = ClientOptions()
+    for parameter, text in values.items():
+        name = OPTION_PARAMETERS[parameter]
+        default = getattr(defaults, name)
+        if isinstance(default, bool):
+            found[name] = _boolean(parameter, text, url)
+        elif isinstance(default, int):
+            value = _size(parameter, text, url) if name in _BYTES else _whole(parameter, text, url)
+            if value < _LEAST[name]:
+                raise ConfigError(f"client URL {url!r}: {parameter}={value}, at least {_LEAST[name]}")
+            found[name] = value
+        elif isinstance(default, float):
+            found[name] = _multiplier(parameter, text, url)
+        elif name == "load_balancing_policy":
+            found[name] = _policy(parameter, text, url)
+        else:
+            found[name] = text
+    if found.get("initial_connect_attempts") == 0:
+        found["initial_connect_attempts"] = 1
+    return ClientOptions(**found)  # type: ignore[arg-type]  # each value was made after its field's default
+
+
+def _boolean(name: str, text: str, url: str) -> bool:
+    if text.lower() not in {"true", "false"}:
+        raise ConfigError(f"client URL {url!r}: {name}={text!r}, true or false")
+    return text.lower() == "true"
+
+
+def _whole(name: str, text: str, url: str) -> int:
+    try:
+        return int(text)
+    except ValueError:
+        raise ConfigError(f"client URL {url!r}: {name}={text!r} is no whole number") from None
+
+
+def _at_least(least: int, name: str, values: Mapping[str, str], default: int, url: str) -> int:
+    if name not in values:
+        return default
+    value = _whole(name, values[name], url)
+    if value < least:
+        raise ConfigError(f"client URL {url!r}: {name}={value}, at least {least}")
+    return value
+
+
+def _buffer(name: str, values: Mapping[str, str], url: str) -> int:
+    """Bytes; Java's -1 for the system's choice is our 0."""
+    return max(0, _size(name, values[name], url)) if name in values else 0
+
+
+def _size(name: str, text: str, url: str) -> int:
+    try:
+        return parse_bytes(text)
+    except ValueError as error:
+        raise ConfigError(f"client URL {url!r}: {name}: {error}") from None
+
+
+def _multiplier(name: str, text: str, url: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = 0.0
+    if not 1.0 <= value <= 1000.0:
+        raise ConfigError(f"client URL {url!r}: {name}={text!r}, a number from 1 to 1000")
+    return value
+
+
+def _policy(name: str, text: str, url: str) -> str:
+    """The policy's name out of a bare name or a Java class name."""
+    simple = text.rpartition(".")[2].removesuffix("ConnectionLoadBalancingPolicy")
+    for policy in _POLICIES:
+        if simple.lower() == policy.lower():
+            return policy
+    raise ConfigError(f"client URL {url!r}: {name}={text!r}", hint=f"one of {', '.join(_POLICIES)}")

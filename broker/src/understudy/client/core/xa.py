@@ -1,0 +1,321 @@
+"""XA branches of one client session (artemis-core s. 4.5), across failovers.
+
+A branch that was prepared is the broker's promise: deciding it is asked again until it is answered.
+Work that was not prepared went with the server's session, so the branch is lost: the broker is told
+(XA_FAILED), so that what is still acknowledged in it can only be rolled back, and what is still sent is
+dropped. Ending or suspending the branch rolls the server's session back (SESS_ROLLBACK, like the client
+of Artemis) and fails with a rollback code.
+
+Every refusal is an ``XaError`` with the code that an XAException would have.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+from understudy.client.core.calls import Call, Interrupted, Waiter, settle
+from understudy.client.core.transactions import Transactions, WorkingSession
+from understudy.errors import BrokerError, IllegalState, XaCode, XaError
+from understudy.ids import Xid
+from understudy.wire.core.packets import (
+    NullResponse,
+    Packet,
+    Rollback,
+    SessionStart,
+    SessionStop,
+    XaCommit,
+    XaEnd,
+    XaFailed,
+    XaForget,
+    XaGetTimeout,
+    XaGetTimeoutResponse,
+    XaInDoubt,
+    XaInDoubtResponse,
+    XaJoin,
+    XaPrepare,
+    XaResponse,
+    XaResume,
+    XaRollback,
+    XaSetTimeout,
+    XaSetTimeoutResponse,
+    XaStart,
+    XaSuspend,
+)
+
+_ROLLED_BACK: Final = range(XaCode.ROLLED_BACK, 108)
+
+
+class Branches:
+    """The XA branches in which one session works."""
+
+    def __init__(self, session: WorkingSession, transactions: Transactions, *, enabled: bool) -> None:
+        self._session = session
+        self._transactions = transactions
+        self._enabled = enabled
+        self._working_in: Xid | None = None
+        self.lost = False
+        """A failover undid the work of the branch."""
+
+    @property
+    def working_in(self) -> Xid | None:
+        """The branch that sends and acknowledgements belong to."""
+        return self._working_in
+
+    # -- its own part -----------------------------------------------------------------------------
+
+    def start(self, xid: Xid, waiter: Waiter[None], *, join: bool = False, resume: bool = False) -> None:
+        """Work in a branch: a new one, one that another session began, or a suspended one."""
+        self._check()
+        packet = XaJoin(xid) if join else XaResume(xid) if resume else XaStart(xid)
+
+        def begun() -> None:
+            self._left()
+            self._working_in = xid
+
+        self._ask("start branch", lambda: packet, waiter, Interrupted.FAIL, begun)
+
+    def suspend(self, waiter: Waiter[None]) -> None:
+        """Leave the branch for now; ``start`` with ``resume`` goes on."""
+        self._check()
+        self._when_sent(
+            lambda: self._ask(
+                "suspend branch",
+                lambda: self._settled(XaSuspend()),
+                waiter,
+                Interrupted.FAIL,
+                self._left,
+                works_in=True,
+            )
+        )
+
+    def end(self, xid: Xid, waiter: Waiter[None], *, failed: bool = False) -> None:
+        """The session's part is done; what was received is acknowledged in the branch."""
+        self._check()
+        self._when_sent(lambda: self._end(xid, waiter, failed))
+
+    def _when_sent(self, call: Callable[[], None]) -> None:
+        """What still waits for credits belongs to the branch: its end must not overtake it."""
+        self._session.sends.when_none_waits(call)
+
+    def _end(self, xid: Xid, waiter: Waiter[None], failed: bool) -> None:
+        works_in = self._working_in == xid
+        left = self._left if works_in else None
+        self._ask(
+            "end branch",
+            lambda: self._settled(XaEnd(xid, failed)),
+            waiter,
+            Interrupted.FAIL,
+            left,
+            whatever=left,
+            works_in=works_in,
+        )
+
+    def _roll_back_lost(self, name: str, waiter: Waiter[None]) -> None:
+        """Deliveries are stopped: roll back what the new server's session did in a branch that a failover undid."""
+        session = self._session
+        session.consumers.rolled_back()
+
+        def done(packet: Any, error: BaseException | None) -> None:
+            self._left()
+            if session.started:
+                session.transmit_packet(SessionStart())
+            lost = XaError(f"{name}: a failover undid the work of this branch", xa_code=XaCode.ROLLED_BACK_OTHER)
+            settle(waiter)(None, error or lost)
+
+        call = Call("rollback", lambda _: Rollback(False), (NullResponse,), done, Interrupted.FORGET, bound=True)
+        session.calls.add(call)
+
+    def _settled(self, packet: Packet) -> Packet:
+        self._session.consumers.acknowledge_all()
+        return packet
+
+    def _left(self) -> None:
+        self._working_in = None
+        self.lost = False
+        self._transactions.rollback_only = False
+
+    # -- outcomes ---------------------------------------------------------------------------------
+
+    def prepare(self, xid: Xid, waiter: Waiter[None]) -> None:
+        """Have the broker promise that the branch can commit."""
+        self._check()
+        # asked again after a failover: a branch that is prepared already refuses with PROTOCOL
+        self._ask(
+            "prepare branch", lambda: XaPrepare(xid), waiter, Interrupted.REISSUE, None, again_means={XaCode.PROTOCOL}
+        )
+
+    def commit(self, xid: Xid, waiter: Waiter[None], *, one_phase: bool = False) -> None:
+        """Commit a prepared branch, or in one phase one that only this session worked in."""
+        self._check()
+        interrupted = Interrupted.FAIL if one_phase else Interrupted.REISSUE
+        # asked again: a prepared branch that is gone was committed by the first time
+        self._ask(
+            "commit branch",
+            lambda: XaCommit(xid, one_phase),
+            waiter,
+            interrupted,
+            None,
+            again_means={XaCode.UNKNOWN_XID},
+        )
+
+    def roll_back(self, xid: Xid, waiter: Waiter[None]) -> None:
+        """Undo a branch; what the session received is delivered again."""
+        self._check()
+        self._roll_back(xid, waiter, asked=False)
+
+    def _roll_back(self, xid: Xid, waiter: Waiter[None], *, asked: bool) -> None:
+        """Stop deliveries, drop what was delivered, undo the branch, start.
+
+        After a failover all of it is done again: the server's new session has begun to deliver, and with the branch it
+        takes back everything that it delivered, also if it does not know the branch.
+
+        Args:
+            asked: The broker was asked before and may have undone the branch.
+        """
+        name, session = "roll back branch", self._session
+        interrupted = _interruption(name)
+
+        def cut_off(asked: bool) -> None:
+            if session.closed is not None:
+                settle(waiter)(None, interrupted(session.closed, asked))
+            else:
+                self._roll_back(xid, waiter, asked=asked)
+
+        def stopped(packet: Any, error: BaseException | None) -> None:
+            if error is not None:
+                settle(waiter)(None, error)
+            elif packet is None:
+                cut_off(asked)
+            else:
+                session.consumers.returned()
+                call = Call(name, lambda _: XaRollback(xid), (XaResponse,), undone, Interrupted.FORGET, interrupted)
+                session.calls.add(call, first=True)
+
+        def undone(packet: Any, error: BaseException | None) -> None:
+            if error is None and packet is None:
+                cut_off(True)
+                return
+            if session.started:
+                session.transmit_packet(SessionStart())
+            if error is None:
+                refusal = _refusal_of(name, packet)
+                already = asked and refusal is not None and refusal.xa_code == XaCode.UNKNOWN_XID
+                error = None if already else refusal
+            settle(waiter)(None, error)
+
+        stop = Call(name, lambda _: SessionStop(), (NullResponse,), stopped, Interrupted.FORGET, interrupted)
+        session.calls.add(stop)
+
+    def forget(self, xid: Xid, waiter: Waiter[None]) -> None:
+        """The broker need not remember a heuristic outcome any more."""
+        self._check()
+        self._ask(
+            "forget branch",
+            lambda: XaForget(xid),
+            waiter,
+            Interrupted.REISSUE,
+            None,
+            again_means={XaCode.UNKNOWN_XID},
+        )
+
+    def in_doubt(self, waiter: Waiter[tuple[Xid, ...]]) -> None:
+        """Branches that wait for their outcome, or whose heuristic outcome waits to be forgotten."""
+        self._check()
+        answered = settle(waiter, lambda packet: tuple(packet.xids))
+        self._session.calls.add(Call("branches in doubt", lambda _: XaInDoubt(), (XaInDoubtResponse,), answered))
+
+    def set_timeout(self, timeout_s: int, waiter: Waiter[bool]) -> None:
+        """Of branches started from now on; 0 = the broker's."""
+        self._check()
+        answered = settle(waiter, lambda packet: packet.ok)
+        self._session.calls.add(
+            Call("branch timeout", lambda _: XaSetTimeout(timeout_s), (XaSetTimeoutResponse,), answered)
+        )
+
+    def timeout(self, waiter: Waiter[int]) -> None:
+        """Seconds after which the broker gives up a branch that is not prepared."""
+        self._check()
+        answered = settle(waiter, lambda packet: packet.timeout_s)
+        self._session.calls.add(Call("branch timeout", lambda _: XaGetTimeout(), (XaGetTimeoutResponse,), answered))
+
+    # -- life -------------------------------------------------------------------------------------
+
+    def session_recreated(self) -> None:
+        """The server's session is a new one: the branch cannot commit, and the broker must know."""
+        if self._working_in is not None:
+            self.lost = True
+            self._session.transmit_packet(XaFailed(self._working_in))
+
+    def _check(self) -> None:
+        session = self._session
+        if session.closed is not None:
+            raise session.closed
+        if not self._enabled:
+            raise IllegalState("the session is not an XA session")
+
+    def _ask(
+        self,
+        name: str,
+        build: Callable[[], Packet],
+        waiter: Waiter[None],
+        interrupted: Interrupted,
+        succeeded: Callable[[], None] | None,
+        *,
+        again_means: frozenset[int] | set[XaCode] = frozenset(),
+        whatever: Callable[[], None] | None = None,
+        works_in: bool = False,
+    ) -> None:
+        """Args:
+        again_means: Codes that mean "already done" when it had been asked before.
+        whatever: Called when it was refused.
+        works_in: It is about the branch that the session works in: if a failover undid that, the session is rolled
+            back instead.
+        """
+        rolls_back = False
+
+        def build_packet(_: int) -> Packet:
+            # known only when it is sent: it may have waited for the failover to end
+            nonlocal rolls_back
+            rolls_back = works_in and self.lost
+            return SessionStop() if rolls_back else build()
+
+        def done(packet: Any, error: BaseException | None) -> None:
+            if error is None and rolls_back:
+                self._roll_back_lost(name, waiter)
+                return
+            if error is None and packet is not None:
+                refusal = _refusal_of(name, packet)
+                already = call.reissued and refusal is not None and refusal.xa_code in again_means
+                error = None if already else refusal
+            if error is None:
+                if succeeded is not None:
+                    succeeded()
+            elif whatever is not None:
+                whatever()
+            settle(waiter, lambda _: None)(None, error)
+
+        call = Call(name, build_packet, (XaResponse, NullResponse), done, interrupted, _interruption(name))
+        self._session.calls.add(call)
+
+
+def _interruption(name: str) -> Callable[[BrokerError, bool], BaseException]:
+    """Makes the error of a request that was cut off."""
+
+    def lost(error: BrokerError, sent: bool) -> BaseException:
+        return XaError(f"{name}: the connection was lost: {error}", xa_code=XaCode.RESOURCE_MANAGER_FAILED)
+
+    return lost
+
+
+def _refusal_of(name: str, packet: Any) -> XaError | None:
+    """The error in an answer; None if there is none."""
+    if not packet.error:
+        return None
+    code = packet.response_code
+    return XaError(packet.message or f"{name}: code {code}", xa_code=code)
+
+
+def is_rollback(error: XaError) -> bool:
+    """Whether the branch was rolled back: nothing of it is left to be decided."""
+    return error.xa_code in _ROLLED_BACK

@@ -1,0 +1,76 @@
+"""JMS bodies and messages to send (artemis-core s. 5.1, 5.2)."""
+
+from __future__ import annotations
+
+import pytest
+
+from understudy.client.core.bodies import (
+    build_message,
+    complete_message,
+    decode_map,
+    decode_text,
+    encode_map,
+    encode_text,
+)
+from understudy.errors import LocalProtocolError, RemoteProtocolError
+from understudy.message import DUPLICATE_ID, ROUTING_TYPE, Message, MessageType
+from understudy.properties import BYTE, STRING, Properties
+
+
+@pytest.mark.parametrize(
+    ("text", "body"), [(None, b"\x00"), ("", b"\x01\0\0\0\0"), ("Hi", bytes.fromhex("010000000448006900"))]
+)
+def test_text(text: str | None, body: bytes) -> None:
+    assert encode_text(text) == body
+    assert decode_text(body) == text
+
+
+@pytest.mark.parametrize("body", [b"", b"\x01", b"\x01\0\0\0\x02H", b"\x01\0\0\0\0x", b"\x01\0\0\0\x01H"])
+def test_no_text(body: bytes) -> None:
+    with pytest.raises(RemoteProtocolError):
+        decode_text(body)
+
+
+def test_map() -> None:
+    values = {"a": 1, "b": "x", "c": None, "d": True, "e": b"raw", "f": 1.5}
+    assert dict(decode_map(encode_map(values))) == values
+    with pytest.raises(RemoteProtocolError):
+        decode_map(encode_map(values) + b"x")
+
+
+@pytest.mark.parametrize(
+    ("body", "kind", "raw"),
+    [
+        (b"x", MessageType.BYTES, b"x"),
+        ("x", MessageType.TEXT, encode_text("x")),
+        ({"x": 1}, MessageType.MAP, encode_map({"x": 1})),
+        (None, MessageType.DEFAULT, b""),
+    ],
+)
+def test_type_follows_the_body(body: bytes | str | dict[str, int] | None, kind: MessageType, raw: bytes) -> None:
+    message = build_message(body, address="a", routing=1, duplicate_id="d", timestamp_ms=5, properties={"p": 2})
+    assert (message.type, message.body, message.address, message.timestamp) == (kind, raw, "a", 5)
+    assert dict(message.properties) == {"p": 2, ROUTING_TYPE: 1, DUPLICATE_ID: "d"}
+    assert message.properties.tag(ROUTING_TYPE) == BYTE
+    assert message.properties.tag(DUPLICATE_ID) == STRING
+
+
+def test_a_duplicate_id_of_the_caller_wins() -> None:
+    own = Properties({DUPLICATE_ID: "mine"})
+    message = build_message(b"", address="a", routing=None, duplicate_id="ours", timestamp_ms=0, properties=own)
+    assert dict(message.properties) == {DUPLICATE_ID: "mine"}
+    assert message.properties is not own, "the caller's properties are left alone"
+
+
+def test_fields_out_of_range_are_refused() -> None:
+    with pytest.raises(LocalProtocolError):
+        build_message(b"", address="a", routing=None, duplicate_id=None, timestamp_ms=0, priority=10)
+
+
+def test_a_whole_message_gets_what_it_lacks() -> None:
+    bare = Message(b"x", properties={"p": 1}, priority=7)
+    done = complete_message(bare, address="a", routing=0, duplicate_id="d")
+    assert (done.address, done.priority, done.body) == ("a", 7, b"x")
+    assert dict(done.properties) == {"p": 1, ROUTING_TYPE: 0, DUPLICATE_ID: "d"}
+    assert dict(bare.properties) == {"p": 1}
+    assert complete_message(done, address="b", routing=1, duplicate_id="e") is done, "nothing is overwritten"

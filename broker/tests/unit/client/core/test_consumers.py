@@ -1,0 +1,182 @@
+"""The consumers of a session against hand-made answers: opening, acknowledging, and coming back after a failover."""
+
+from __future__ import annotations
+
+import pytest
+
+from support.client import Outcome
+from support.session_talk import Talk
+from understudy.client.core.consumer import AcknowledgeMode
+from understudy.errors import QueueNotFound
+from understudy.wire.core.packets import (
+    Acknowledge,
+    ConsumerClose,
+    CreateConsumer,
+    CreateQueueV2,
+    DisconnectConsumer,
+    ExceptionResponse,
+    FlowToken,
+    IndividualAcknowledge,
+    NullResponse,
+    QueueQueryResponseV3,
+    SessionStart,
+)
+
+CLIENT, INDIVIDUAL = AcknowledgeMode.CLIENT, AcknowledgeMode.INDIVIDUAL
+
+
+def test_consumer_is_there_when_the_broker_says_so() -> None:
+    talk = Talk()
+    outcome = Outcome()
+    talk.session.consumers.open("q", outcome, filter_text="a = 1", priority=3)
+    assert talk.sent() == [CreateConsumer(0, "q", "a = 1", False, True, 3)]
+    talk.answer(QueueQueryResponseV3(True, name="q", default_consumer_window_size=500))
+    assert talk.sent() == [FlowToken(0, 500)], "the broker's own window, as the URL says none"
+    assert outcome.value.window_bytes == 500
+
+
+def test_consumer_of_a_missing_queue() -> None:
+    talk = Talk()
+    outcome = Outcome()
+    talk.session.consumers.open("q", outcome)
+    talk.answer(ExceptionResponse(100, "no queue"))
+    assert isinstance(outcome.error, QueueNotFound)
+    assert len(talk.session.consumers) == 0
+
+
+def test_a_consumer_nobody_waits_for_any_more_is_closed() -> None:
+    talk = Talk()
+    outcome = Outcome()
+    talk.session.consumers.open("q", outcome)
+    outcome.set_result("cancelled")
+    talk.sent()
+    talk.answer(QueueQueryResponseV3(True, name="q"))
+    assert talk.sent() == [ConsumerClose(0)]
+
+
+def test_auto_acknowledgements_go_out_once_per_flush() -> None:
+    talk = Talk()
+    consumer = talk.consumer()
+    for message_id in (1, 2, 3):
+        talk.deliver(consumer, message_id)
+    consumer.take()
+    consumer.take()
+    consumer.take()
+    consumer.take()
+    assert talk.sent() == [Acknowledge(0, 3, False)]
+
+
+def test_auto_acknowledgements_can_be_answered_ones() -> None:
+    talk = Talk(url="&blockOnAcknowledge=true")
+    consumer = talk.consumer()
+    talk.take(consumer, 1)
+    consumer.take()
+    assert talk.sent() == [Acknowledge(0, 1, True)]
+    talk.take(consumer, 2)
+    consumer.take()
+    assert talk.sent() == [], "the next one waits for the answer"
+    talk.answer(NullResponse())
+    assert talk.sent() == [Acknowledge(0, 2, True)]
+
+
+def test_client_mode_acknowledges_and_commits() -> None:
+    talk = Talk(CLIENT)
+    consumer, other = talk.consumer("q"), talk.consumer("r")
+    talk.take(consumer, 1)
+    last = talk.take(other, 2)
+    outcome = Outcome()
+    talk.session.consumers.acknowledge(last, outcome)
+    assert talk.sent()[:2] == [Acknowledge(0, 1, False), Acknowledge(1, 2, False)]
+    talk.answer(NullResponse(-1))
+    assert outcome.value is True
+
+
+def test_individual_mode_acknowledges_one() -> None:
+    talk = Talk(INDIVIDUAL)
+    consumer = talk.consumer()
+    talk.take(consumer, 1)
+    second = talk.take(consumer, 2)
+    outcome = Outcome()
+    talk.session.consumers.acknowledge(second, outcome)
+    assert talk.sent() == [IndividualAcknowledge(0, 2, True)]
+    talk.answer(NullResponse())
+    assert outcome.value is True
+
+
+@pytest.mark.parametrize("mode", [CLIENT, INDIVIDUAL])
+def test_acknowledging_across_a_failover_is_false_and_harmless(mode: AcknowledgeMode) -> None:
+    talk = Talk(mode)
+    consumer = talk.consumer()
+    received = talk.take(consumer, 1)
+    under_way, waiting, later = Outcome(), Outcome(), Outcome()
+    talk.session.consumers.acknowledge(received, under_way)
+    talk.session.consumers.acknowledge(received, waiting)
+    talk.sent()
+    talk.lose()
+    talk.recover()
+    assert (under_way.value, waiting.value) == (False, False)
+    talk.session.consumers.acknowledge(received, later)
+    assert later.value is False
+    assert any("before a failover" in line for line in talk.drive.link.lines)
+
+
+def test_consumers_are_created_again_with_their_queue_and_credits() -> None:
+    talk = Talk()
+    outcome = Outcome()
+    talk.session.consumers.open("q", outcome)
+    info = QueueQueryResponseV3(
+        True, False, True, name="q", address="ad", routing_type=0, auto_created=True, max_consumers=3, filter="x = 1"
+    )
+    talk.answer(info)
+    talk.deliver(outcome.value, 1)
+    talk.sent()
+    talk.lose()
+    packets = talk.recover()
+    create = next(each for each in packets if isinstance(each, CreateQueueV2))
+    assert (create.name, create.address, create.filter, create.durable, create.temporary) == (
+        "q",
+        "ad",
+        "x = 1",
+        False,
+        True,
+    )
+    assert (create.routing_type, create.max_consumers, create.requires_response) == (0, 3, False)
+    assert [type(each) for each in packets] == [SessionStart, CreateQueueV2, CreateConsumer]
+    assert outcome.value.take() is None, "what was buffered comes again"
+    talk.answer(info)
+    assert talk.sent() == [FlowToken(0, 1 << 20)]
+    talk.deliver(outcome.value, 1, 2)
+    received = outcome.value.take()
+    assert received is not None
+    assert received.redelivered
+
+
+def test_a_consumer_whose_queue_is_gone_after_the_failover_ends() -> None:
+    talk = Talk()
+    consumer = talk.consumer()
+    talk.lose()
+    talk.recover()
+    talk.answer(ExceptionResponse(100, "no queue"))
+    assert isinstance(consumer.ended, QueueNotFound)
+
+
+def test_closing_a_consumer_acknowledges_what_auto_mode_owes() -> None:
+    talk = Talk()
+    consumer = talk.consumer()
+    talk.take(consumer, 4)
+    outcome = Outcome()
+    talk.session.consumers.close(consumer, outcome)
+    assert talk.sent() == [Acknowledge(0, 4, False), ConsumerClose(0)]
+    assert not outcome.settled
+    talk.answer(NullResponse())
+    assert outcome.settled
+    again = Outcome()
+    talk.session.consumers.close(consumer, again)
+    assert again.settled
+
+
+def test_the_broker_can_close_a_consumer() -> None:
+    talk = Talk()
+    consumer = talk.consumer()
+    talk.answer(DisconnectConsumer(consumer.consumer_id))
+    assert isinstance(consumer.ended, QueueNotFound)

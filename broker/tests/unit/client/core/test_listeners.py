@@ -1,0 +1,33 @@
+"""Who hears of failures, and that one who raises keeps nobody else from hearing."""
+
+from __future__ import annotations
+
+from understudy.client.core.listeners import FailoverEvent, FailureCode, Listeners
+from understudy.errors import BrokerError, ConnectionLost
+
+
+def test_everybody_hears_everything() -> None:
+    lines: list[str] = []
+    listeners = Listeners(lines.append)
+    heard: list[object] = []
+
+    def broken(*arguments: object) -> None:
+        raise RuntimeError("mine")
+
+    def listen(error: BrokerError, failed_over: bool, code: FailureCode) -> None:
+        heard.append((str(error), failed_over, code))
+
+    listeners.of_failures += [broken, listen]
+    listeners.of_failovers += [broken, heard.append]
+    listeners.failure_detected()
+    listeners.failed_over(ConnectionLost("one"))
+    listeners.disconnected(ConnectionLost("two"))
+    assert heard == [
+        FailoverEvent.FAILURE_DETECTED,
+        FailoverEvent.FAILOVER_COMPLETED,
+        ("one", True, FailureCode.FAILOVER),
+        FailoverEvent.FAILOVER_FAILED,
+        ("two", False, FailureCode.DISCONNECT),
+    ]
+    assert len(lines) == 5
+    assert "mine" in lines[0]
