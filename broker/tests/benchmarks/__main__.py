@@ -12,7 +12,7 @@ from benchmarks.fairness import fairness
 from benchmarks.group_commit import group_commit
 from benchmarks.growth import growth
 from benchmarks.logins import logins
-from benchmarks.machine import describe
+from benchmarks.machine import as_installed, describe
 from benchmarks.memory import memory
 from benchmarks.peers import peers
 from benchmarks.recovery import recovery
@@ -52,6 +52,7 @@ def _command(name: str, benchmark: click.Command | Callable[..., None]) -> click
 @click.pass_context
 def main(context: click.Context, as_json: bool) -> None:
     """Run benchmarks side by side in one run, all of them or those named; prints medians and ratios."""
+    as_installed()
     for line in describe():
         # standard output may be one JSON object
         click.echo(line, err=True)

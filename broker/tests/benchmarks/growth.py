@@ -15,9 +15,11 @@ import statistics
 import struct
 import tempfile
 import time
+from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from typing import Final
 
 import click
 from rich.console import Console
@@ -25,6 +27,7 @@ from rich.table import Table
 
 from benchmarks.content import NUMBER
 from benchmarks.core_link import CoreLink
+from benchmarks.goals import Goal
 from benchmarks.load import Load, build_driver, run
 from benchmarks.usage import cpu_seconds, resident_mib, thread_seconds
 from support.processes import Node, Pair
@@ -41,6 +44,17 @@ _ANSWER_BYTES = 21
 _WINDOW = 4_000
 _PIECE_BYTES = 512 * 1024
 _START_SECONDS_MAX = 600
+#: Goal: a start with so many queues takes so many seconds at most.
+_START_GOAL_QUEUES = 50_000
+_START_GOAL_S = 3.0
+#: Goal: with ten times the messages waiting at most ten times as much.
+_WAITING_GOALS: Final = (
+    ("start, CPU time", "start_cpu_s"),
+    ("start, wall time", "start_s"),
+    ("take-over", "take_over_s"),
+    ("memory", "resident_mib"),
+    ("CPU time after the load", "after_cpu_s"),
+)
 #: CPU time is looked at for so long once a queue is full.
 _AFTER_S = 20
 _NUMBER = struct.Struct(">Q")
@@ -65,6 +79,20 @@ class Waiting:
     start_cpu_s: float = 0.0
     start_resident_mib: float = 0.0
     log_mib: float = 0.0
+
+
+@dataclass
+class Start:
+    """Take-over and start with that many queues. Times in seconds, memory in MiB."""
+
+    queues: int
+    messages_each: int
+    take_over_s: float = 0.0
+    """From SIGKILL of the active node until its backup accepts connections."""
+    start_s: float = 0.0
+    """A start after SIGKILL of both, until it accepts connections."""
+    start_cpu_s: float = 0.0
+    resident_mib: float = 0.0
 
 
 @dataclass
@@ -185,6 +213,53 @@ def _check(node: Node, messages: int) -> None:
     assert queue["message_count"] == messages, queue
 
 
+def measure_start(directory: Path, queues: int, messages_each: int) -> Start:
+    """Make queues with some messages in each, let the backup take over, start the primary again."""
+    pair, found = Pair(directory), Start(queues, messages_each)
+    names = [f"queue.{number}" for number in range(queues)]
+    try:
+        pair.start()
+        CoreLink(pair.primary.port).declare(names)
+        if messages_each:
+            _send_to_each(pair.primary.port, names, messages_each)
+        pair.backup.wait_ready("passive")
+        pair.primary.kill()
+        began = time.monotonic()
+        while not listens(pair.backup.port):
+            assert time.monotonic() - began < _START_SECONDS_MAX, pair.backup.tail()
+            time.sleep(0.002)
+        found.take_over_s = time.monotonic() - began
+        pair.backup.kill()
+        found.start_s = start_seconds(pair.primary)
+        found.start_cpu_s = cpu_seconds(pair.primary)
+        found.resident_mib = resident_mib(pair.primary)
+        pair.primary.wait_ready("active")
+        for name in (names[0], names[-1]):
+            queue = pair.primary.queue(name)
+            assert queue is not None, pair.primary.tail()
+            assert queue["message_count"] == messages_each, queue
+    finally:
+        pair.end()
+    return found
+
+
+def _send_to_each(port: int, names: list[str], count: int) -> None:
+    """Send that many durable messages of 1 KiB to each queue, and wait for all confirmations."""
+    with session(port, "each") as connected:
+        under_way = 0
+        for name in names:
+            message = Message(b"x" * 1024, address=name, type=MessageType.BYTES, durable=True)
+            frame = encode_send(
+                message, _CHANNEL, requires_response=True, correlation_id=0, sender_id=0, version=_VERSION
+            )
+            connected.sendall(frame * count)
+            under_way += count * _ANSWER_BYTES
+            while under_way > _WINDOW * _ANSWER_BYTES:
+                under_way -= _received(connected)
+        while under_way:
+            under_way -= _received(connected)
+
+
 def measure_beside(
     directory: Path, *, queues: tuple[int, ...] = (), connections: tuple[int, ...] = (), rounds: int, window_ms: int
 ) -> list[Beside]:
@@ -242,6 +317,8 @@ class _Numbers(click.ParamType):
 @click.option("--size", default=1024, show_default=True, help="Bytes of their bodies.")
 @click.option("--snapshots/--no-snapshots", default=True, help="Whether the log is consolidated.")
 @click.option("--queues", type=_Numbers(), default="", help="Queues, as 1,100,1000,10000.")
+@click.option("--starts", type=_Numbers(), default="", help="Queues of nodes that are only started, as 50000.")
+@click.option("--each", default=0, show_default=True, help="Messages in each of these queues.")
 @click.option("--connections", type=_Numbers(), default="", help="Idle connections, as 0,100,1000,3000.")
 @click.option("--rounds", default=5, show_default=True)
 @click.option("--window-ms", default=2000, show_default=True)
@@ -252,13 +329,15 @@ def growth(
     size: int,
     snapshots: bool,
     queues: tuple[int, ...],
+    starts: tuple[int, ...],
+    each: int,
     connections: tuple[int, ...],
     rounds: int,
     window_ms: int,
     as_json: bool,
 ) -> None:
     """What messages that wait, queues and idle connections cost; by default some of each."""
-    if not waiting and not queues and not connections:
+    if not waiting and not queues and not connections and not starts:
         waiting, queues, connections = (100_000, 1_000_000), (1, 100, 1_000, 10_000), (0, 100, 1_000, 3_000)
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
@@ -267,6 +346,7 @@ def growth(
         depths = [
             measure_waiting(directory / f"waiting-{count}", count, size, snapshots=snapshots) for count in waiting
         ]
+        started = [measure_start(directory / f"start-{count}", count, each) for count in starts]
         by_queues = (
             measure_beside(_made(directory / "queues"), queues=queues, rounds=rounds, window_ms=window_ms)
             if queues
@@ -280,15 +360,55 @@ def growth(
             else []
         )
     if as_json:
-        cases = {"waiting": depths, "queues": by_queues, "connections": by_connections}
-        figures = {case: [asdict(each) for each in values] for case, values in cases.items()}
+        cases = {"waiting": depths, "starts": started, "queues": by_queues, "connections": by_connections}
+        figures = {case: [asdict(found) for found in values] for case, values in cases.items()}
         click.echo(json.dumps({"benchmark": "growth", "body_bytes": size, "snapshots": snapshots, **figures}))
         return
     if depths:
         _show_waiting(depths, size)
-    for title, each in (("queues", by_queues), ("idle connections", by_connections)):
-        if each:
-            _show_beside(title, each)
+    if started:
+        _show_starts(started)
+    for title, beside in (("queues", by_queues), ("idle connections", by_connections)):
+        if beside:
+            _show_beside(title, beside)
+    for goal in [*waiting_goals(depths), *start_goals(started), *flat_goals(by_queues, by_connections)]:
+        click.echo(f"goal: {goal.text}: {goal.wanted}; {goal.found}: {'met' if goal.met else 'MISSED'}")
+
+
+def waiting_goals(depths: Sequence[Waiting]) -> list[Goal]:
+    """With so many times the messages of the first row, at most so many times its cost."""
+    goals: list[Goal] = []
+    for more in depths[1:]:
+        factor = more.messages / depths[0].messages
+        for name, figure in _WAITING_GOALS:
+            ratio = getattr(more, figure) / max(getattr(depths[0], figure), 0.01)
+            text = f"{name} with {more.messages:,} instead of {depths[0].messages:,} waiting"
+            goals.append(Goal(text, f"at most {factor:g} times", f"{ratio:.1f} times", ratio <= factor))
+    return goals
+
+
+def start_goals(started: Sequence[Start]) -> list[Goal]:
+    """A start with up to 50,000 queues takes 3 s of CPU time at most, and so does a take-over."""
+    return [
+        Goal(f"{name} with {each.queues:,} queues, {each.messages_each} messages in each", "at most 3 s",
+             f"{seconds:.2f} s", seconds <= _START_GOAL_S)
+        for each in started
+        if each.queues <= _START_GOAL_QUEUES
+        for name, seconds in (("start, CPU time", each.start_cpu_s), ("take-over, wall time", each.take_over_s))
+    ]  # fmt: skip
+
+
+def flat_goals(by_queues: Sequence[Beside], by_connections: Sequence[Beside]) -> list[Goal]:
+    """A message costs the same within 10 %, whatever exists beside it."""
+    goals: list[Goal] = []
+    for title, found in (("queues", by_queues), ("idle connections", by_connections)):
+        if len(found) > 1:
+            first_us = statistics.median(found[0].cpu_us)
+            worst = max(found[1:], key=lambda each: statistics.median(each.cpu_us))
+            ratio = statistics.median(worst.cpu_us) / first_us
+            text = f"CPU time of a message beside {worst.count:,} {title}"
+            goals.append(Goal(text, f"at most 1.1 times that beside {found[0].count:,}", f"{ratio:.2f}", ratio <= 1.1))
+    return goals
 
 
 def _made(directory: Path) -> Path:
@@ -306,6 +426,18 @@ def _show_waiting(depths: list[Waiting], size: int) -> None:
             f"{each.messages:,}", f"{each.load_per_s:,.0f}", f"{each.load_cpu_us:.1f}", f"{each.resident_mib:.0f}",
             f"{each.after_cpu_s:.2f}", f"{each.take_over_s:.2f}", f"{each.start_s:.2f}", f"{each.start_cpu_s:.2f}",
             f"{each.start_resident_mib:.0f}", f"{each.log_mib:,.0f}",
+        )  # fmt: skip
+    Console(width=140).print(table)
+
+
+def _show_starts(started: Sequence[Start]) -> None:
+    table = Table(title="Nodes with many queues")
+    for column in ("queues", "messages in each", "take-over s", "start s", "start CPU s", "MiB"):
+        table.add_column(column, justify="right")
+    for each in started:
+        table.add_row(
+            f"{each.queues:,}", f"{each.messages_each}", f"{each.take_over_s:.2f}", f"{each.start_s:.2f}",
+            f"{each.start_cpu_s:.2f}", f"{each.resident_mib:.0f}",
         )  # fmt: skip
     Console(width=140).print(table)
 

@@ -37,8 +37,16 @@ def check_match(match: str, wildcards: WildcardConfiguration = DEFAULT_WILDCARDS
 
 def is_wild(match: str, wildcards: WildcardConfiguration = DEFAULT_WILDCARDS) -> bool:
     """Whether a match has a wildcard in it."""
+    if wildcards.any_words not in match and wildcards.single_word not in match:
+        return False
     words = match.split(wildcards.delimiter)
     return wildcards.any_words in words or wildcards.single_word in words
+
+
+def prefix_of(match: str, wildcards: WildcardConfiguration = DEFAULT_WILDCARDS) -> str:
+    """What every address that fits a match begins with: its first word, empty if that is a wildcard."""
+    first = match.split(wildcards.delimiter, 1)[0]
+    return "" if first in (wildcards.any_words, wildcards.single_word) else first
 
 
 def literal_of(match: str, wildcards: WildcardConfiguration = DEFAULT_WILDCARDS) -> str | None:

@@ -347,11 +347,8 @@ class Address:
 
     def refresh(self) -> None:
         """Recompute the routes after a change here or in a linked wildcard address."""
-        if not self.bindings and not self.linked:
-            # as each address begins
-            self.filter_steps = 0
-            self._anycast, self._multicast, self._turns = [], [], {}
-            self._sole = () if len(self.routing_types) == 1 else None
+        if not self.linked and len(self.bindings) <= 1:
+            self._refresh_simple()
             return
         every = list(self.bindings.values())
         for wildcard in self.linked:
@@ -365,6 +362,24 @@ class Address:
         alone = len(self.routing_types) == 1 and all(len(bindings) == 1 for _, bindings in self._anycast)
         if alone and all(_takes_everything(each) and each.routing_type in self.routing_types for each in every):
             self._sole = tuple(binding.queue for binding in every)
+
+    def _refresh_simple(self) -> None:
+        """``refresh`` for an address with at most one binding, as nearly all are: a start makes each of them."""
+        self.filter_steps = 0
+        self._anycast, self._multicast = [], []
+        turns, self._turns = self._turns, {}
+        self._sole = () if len(self.routing_types) == 1 else None
+        for binding in self.bindings.values():
+            if binding.filter is not None:
+                self.filter_steps = binding.filter.steps
+            if binding.routing_type is RoutingType.ANYCAST:
+                self._anycast.append((self.name, [binding]))
+                self._turns[self.name] = turns.get(self.name, 0)
+            else:
+                self._multicast.append(binding)
+            if self._sole is not None:
+                takes = binding.routing_type in self.routing_types and _takes_everything(binding)
+                self._sole = (binding.queue,) if takes else None
 
     def check_filter(self, added: Filter | None) -> None:
         """Raises InvalidSelector: with this filter, a message sent here would cost too much."""

@@ -164,7 +164,7 @@ class Directory:
             duplicate_ids=DuplicateIdCache(self._id_capacity(settings), duplicate_ids),
         )
         address.paused = address.pause_stored = paused
-        address.empty_since_ms = self._office.clock.wall_ms()
+        address.empty_since_ms = self._office.now_ms
         address.pages = self._office.paging.chain(settings)
         address.counts_messages = address.counts_messages or self._office.counts_messages
         self.addresses[name] = address
@@ -193,11 +193,12 @@ class Directory:
 
     def _link(self, address: Address) -> None:
         wildcards = self.settings.wildcards
-        address.linked = [
-            wildcard
-            for name, wildcard in self._wildcards.items()
-            if name != address.name and matches(name, address.name, wildcards)
-        ]
+        if self._wildcards:
+            address.linked = [
+                wildcard
+                for name, wildcard in self._wildcards.items()
+                if name != address.name and matches(name, address.name, wildcards)
+            ]
         address.refresh()
         if is_wild(address.name, wildcards):
             self._wildcards[address.name] = address

@@ -29,19 +29,21 @@ class DuplicateIdCache:
         """
         self.capacity = capacity
         self._sequences: dict[bytes, int] = dict.fromkeys(ids, 0)
-        self._order: deque[bytes] = deque(self._sequences)
-        while len(self._order) > capacity:
-            del self._sequences[self._order.popleft()]
+        self._order: deque[bytes] | None = None
+        """The ids, oldest first. None before the first: an empty deque takes 624 bytes, most addresses see none."""
+        if self._sequences:
+            self._order = deque(self._sequences)
+            self.resize(capacity)
 
     def __len__(self) -> int:
-        return len(self._order)
+        return len(self._sequences)
 
     def __contains__(self, duplicate_id: bytes) -> bool:
         return duplicate_id in self._sequences
 
     def __iter__(self) -> Iterator[bytes]:
         """The ids, oldest first."""
-        return iter(self._order)
+        return iter(self._sequences if self._order is None else self._order)
 
     def sequence_of(self, duplicate_id: bytes) -> int | None:
         """Log sequence of the original, 0 if long durable; None if the id is new."""
@@ -60,6 +62,8 @@ class DuplicateIdCache:
     def extend(self, ids: Sequence[bytes], last_sequence: int) -> None:
         """Remember ids that are not in here yet, of neighbouring records of the log up to ``last_sequence``."""
         order, sequences = self._order, self._sequences
+        if order is None:
+            order = self._order = deque()
         order.extend(ids)
         sequences.update(zip(ids, range(last_sequence - len(ids) + 1, last_sequence + 1), strict=True))
         for _ in range(len(order) - max(self.capacity, 0)):
@@ -70,6 +74,8 @@ class DuplicateIdCache:
         if self.capacity <= 0:
             return
         order = self._order
+        if order is None:
+            order = self._order = deque()
         if len(order) >= self.capacity:
             del self._sequences[order.popleft()]
         order.append(duplicate_id)
@@ -78,13 +84,14 @@ class DuplicateIdCache:
     def resize(self, capacity: int) -> None:
         """Remember that many from now on; of what is too much the oldest go."""
         self.capacity = capacity
-        while len(self._order) > capacity:
-            del self._sequences[self._order.popleft()]
+        order = self._order
+        while order and len(order) > capacity:
+            del self._sequences[order.popleft()]
 
     def clear(self) -> None:
         """Forget all of them."""
         self._sequences.clear()
-        self._order.clear()
+        self._order = None
 
 
 def duplicate_id_bytes(value: object) -> bytes:

@@ -194,7 +194,7 @@ class Queue:
         self.selective = (
             self.grouping
             or (self.kind is not None and self.kind.lends)
-            or any(consumer.filter is not None for consumer in self.consumers())
+            or (bool(self.groups_by_priority) and any(consumer.filter is not None for consumer in self.consumers()))
         )
         if self.selective and not before:
             self._forget_cursors()

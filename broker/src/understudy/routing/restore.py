@@ -10,7 +10,8 @@ message by message.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import fields
+from operator import attrgetter
 from typing import TYPE_CHECKING
 
 from understudy.config.model import RoutingType
@@ -37,18 +38,23 @@ def restore(office: PostOffice, state: StoreState) -> int:
     """
     directory = office.directory
     by_id: dict[int, Address] = {}
+    types: dict[tuple[int, ...], set[RoutingType]] = {}
     for record in state.addresses.values():
+        routing_types = types.get(record.routing_types)
+        if routing_types is None:
+            routing_types = types[record.routing_types] = {RoutingType(number) for number in record.routing_types}
+        settings = record.settings
         by_id[record.address_id] = directory.adopt_address(
             record.address_id,
             record.name,
-            {RoutingType(number) for number in record.routing_types},
+            routing_types,
             auto_created=record.auto_created,
-            internal=bool(record.settings.get("internal", False)),
-            paused=bool(record.settings.get("paused", False)),
+            internal=bool(settings.get("internal", False)),
+            paused=bool(settings.get("paused", False)),
             duplicate_ids=state.duplicate_ids.get(record.address_id, ()),
         )
-        diverts = record.settings.get("diverts", ())
-        if isinstance(diverts, Sequence):
+        diverts = settings.get("diverts", ())
+        if diverts and isinstance(diverts, Sequence):
             try:
                 office.diverts.restore(diverts)
             except (BrokerError, ValueError, TypeError, KeyError) as error:
@@ -88,7 +94,8 @@ class _Configurations:
 
     def __init__(self) -> None:
         self._record: QueueRecord | None = None
-        self._full: QueueConfiguration | None = None
+        self._values: tuple[object, ...] = ()
+        """What was made of it, without name and address."""
 
     def of(self, record: QueueRecord, address: str) -> QueueConfiguration:
         """What a record says, complete.
@@ -96,19 +103,22 @@ class _Configurations:
         Raises:
             StoreError, InvalidQueueConfiguration: It is nothing that a broker could have written.
         """
-        last, full = self._record, self._full
+        last = self._record
         if (
             last is not None
-            and full is not None
-            and last.settings == record.settings
+            and (last.settings is record.settings or last.settings == record.settings)
             and (last.routing_type, last.filter, last.durable) == (record.routing_type, record.filter, record.durable)
         ):
             check_name(record.name, "queue")
             check_name(address, "address")
-            return replace(full, name=record.name, address=address)
+            return QueueConfiguration(record.name, address, *self._values)  # type: ignore[arg-type]  # of another one
         full = queue_configuration(record, address).filled(AddressSettings())
-        self._record, self._full = record, full
+        self._record, self._values = record, _values_of(full)
         return full
+
+
+#: Values of a configuration in the order of its fields, without the first two: name and address.
+_values_of = attrgetter(*(each.name for each in fields(QueueConfiguration)[2:]))
 
 
 def _give_up(office: PostOffice, backlog: Backlog) -> None:

@@ -23,7 +23,7 @@ from understudy.config.model import (
     SlowConsumerUnit,
     WildcardConfiguration,
 )
-from understudy.config.wildcard import DEFAULT_WILDCARDS, literal_of, looked_up_name, matches, specificity
+from understudy.config.wildcard import DEFAULT_WILDCARDS, literal_of, looked_up_name, matches, prefix_of, specificity
 
 #: Manual: "Setting this to 0 means max-redelivery-delay = 10 x redelivery-delay".
 _MAX_REDELIVERY_FACTOR: Final = 10
@@ -181,7 +181,8 @@ class AddressSettingsRepository:
         self._configured: dict[str, dict[str, object]] = {}
         self._added: dict[str, dict[str, object]] = {}
         self._blocks: dict[str, dict[str, object]] = {}
-        self._order: list[str] = []
+        self._order: list[tuple[str, str | None, str]] = []
+        """Each match, the address that it stands for if it is literal, and what addresses that fit it begin with."""
         self._cache: dict[str, AddressSettings] = {}
         self._by_matches: dict[tuple[str, ...], AddressSettings] = {}
         self._configured = {match: _clean(match, values) for match, values in blocks}
@@ -214,7 +215,8 @@ class AddressSettingsRepository:
     def _changed(self) -> None:
         self._blocks = self._configured | self._added
         # Least specific first, so that later blocks overwrite earlier ones.
-        self._order = sorted(self._blocks, key=lambda match: specificity(match, self.wildcards), reverse=True)
+        order = sorted(self._blocks, key=lambda match: specificity(match, self.wildcards), reverse=True)
+        self._order = [(match, literal_of(match, self.wildcards), prefix_of(match, self.wildcards)) for match in order]
         self._cache.clear()
         self._by_matches.clear()
 
@@ -233,12 +235,13 @@ class AddressSettingsRepository:
         name = looked_up_name(address, self.wildcards)
         return tuple(
             match
-            for match in self._order
+            for match, literal, prefix in self._order
             if match == name
             or (
                 literal == name
-                if (literal := literal_of(match, self.wildcards)) is not None
-                else matches(match, name, self.wildcards)
+                if literal is not None
+                else name.startswith(prefix)
+                and (match == self.wildcards.any_words or matches(match, name, self.wildcards))
             )
         )
 

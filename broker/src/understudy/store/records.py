@@ -14,12 +14,11 @@ import struct
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
-from typing import Any, Final, TypeVar
+from typing import Final
 
 from understudy.message import large_body_of
+from understudy.store.binding_text import read_address, read_queue
 from understudy.store.setting_record import SettingRecord, decode_setting
-
-T = TypeVar("T")
 
 FORMAT_VERSION: Final = 1
 #: Priorities of messages are 0 up to this.
@@ -462,6 +461,8 @@ def decode(kind: int, flags: int, payload: bytes) -> Record:
 def _decode(kind: int, flags: int, payload: bytes) -> Record:
     if kind == RecordType.MESSAGE_ADD:
         return decode_message(payload)
+    if kind in _ITEMS:
+        return _decode_item(kind, payload)
     if kind == RecordType.ACKNOWLEDGE:
         queue_id, tx_id, count, _ = ACKNOWLEDGE.unpack_from(payload)
         ids = struct.unpack_from(f"<{count}Q", payload, ACKNOWLEDGE.size)
@@ -496,50 +497,25 @@ def _decode(kind: int, flags: int, payload: bytes) -> Record:
     if kind == RecordType.SEGMENTS_DROP:
         complete, count, _ = _DROP.unpack_from(payload)
         return DropRecord(complete, struct.unpack_from(f"<{count}Q", payload, _DROP.size))
-    return _decode_item(kind, payload)
+    raise ValueError(f"unknown record type {kind}")
+
+
+#: What a checkpoint states again.
+_ITEMS: Final = frozenset({RecordType.ADDRESS_ADD, RecordType.QUEUE_ADD, RecordType.DUPLICATE_ID, RecordType.SETTING})
 
 
 def _decode_item(kind: int, payload: bytes) -> AddressRecord | QueueRecord | DuplicateIdRecord | SettingRecord:
-    if kind == RecordType.ADDRESS_ADD:
-        values = json.loads(str(payload[8:], "utf-8"))
-        return AddressRecord(
-            _U64.unpack_from(payload)[0],
-            _typed(values, "name", str),
-            tuple(_routing_type(each) for each in _typed(values, "routing_types", list)),
-            _typed(values, "auto_created", bool),
-            _typed(values, "settings", dict),
-        )
     if kind == RecordType.QUEUE_ADD:
-        values = json.loads(str(payload[16:], "utf-8"))
         queue_id, address_id = _TWO_IDS.unpack_from(payload)
-        return QueueRecord(
-            queue_id,
-            address_id,
-            _typed(values, "name", str),
-            _routing_type(values["routing_type"]),
-            None if values["filter"] is None else _typed(values, "filter", str),
-            _typed(values, "durable", bool),
-            _typed(values, "settings", dict),
-        )
+        return QueueRecord(queue_id, address_id, *read_queue(payload[16:]))
+    if kind == RecordType.ADDRESS_ADD:
+        return AddressRecord(_U64.unpack_from(payload)[0], *read_address(payload[8:]))
     if kind == RecordType.DUPLICATE_ID:
         address_id, tx_id = _TWO_IDS.unpack_from(payload)
         return DuplicateIdRecord(address_id, tx_id, payload[16:])
     if kind == RecordType.SETTING:
         return decode_setting(payload)
     raise ValueError(f"unknown record type {kind}")
-
-
-def _typed(values: Any, name: str, kind: type[T]) -> T:
-    value = values[name]
-    if not isinstance(value, kind):
-        raise ValueError(f"{name} is {type(value).__name__}, not {kind.__name__}")
-    return value
-
-
-def _routing_type(number: object) -> int:
-    if number is not True and number is not False and number in (0, 1):
-        return int(number == 1)
-    raise ValueError(f"no routing type {number!r}")
 
 
 def decode_message(payload: bytes) -> MessageRecord:

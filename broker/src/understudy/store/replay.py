@@ -91,8 +91,8 @@ def replay(state: StoreState, cursor: Cursor, data: bytes) -> Stop:
                 use.note(id_max)
             sequence, batch, at = found, found_batch, behind
         if code == OTHER:
-            _, length, sequence, batch, *_ = HEADER.unpack_from(data, at)
-            stop = _apply(state, cursor, data, at, at + length)
+            _, length, sequence, batch, kind, flags, _ = HEADER.unpack_from(data, at)
+            stop = _apply(state, cursor, data[at + HEADER_BYTES : at + length], origin + at, sequence, kind, flags)
             at += length
             if stop is not Stop.ENDED:
                 break
@@ -105,18 +105,18 @@ def replay(state: StoreState, cursor: Cursor, data: bytes) -> Stop:
     return stop
 
 
-def _apply(state: StoreState, cursor: Cursor, data: bytes, at: int, end: int) -> Stop:
+def _apply(
+    state: StoreState, cursor: Cursor, payload: bytes, offset: int, sequence: int, kind: int, flags: int
+) -> Stop:
     """One checked record that is not the plain kind."""
-    _, length, sequence, _, kind, flags, _ = HEADER.unpack_from(data, at)
-    offset = cursor.offset + at
     number = cursor.number
     if number not in state.segments:
         state.begin_segment(number, cursor.epoch, sequence)
     try:
-        record = decode(kind, flags, data[at + HEADER_BYTES : end])
+        record = decode(kind, flags, payload)
     except ValueError as error:
         raise JournalCorrupt(str(error), file=cursor.path, offset=offset) from error
-    state.apply(record, sequence, number, pack_location(number, offset, length))
+    state.apply(record, sequence, number, pack_location(number, offset, HEADER_BYTES + len(payload)))
     if kind == RecordType.SEAL:
         return Stop.CLOSED if flags & 1 else Stop.SEALED
     return Stop.ENDED
