@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from support.fake_broker import FakeBroker, Store
-from understudy.ledger import Kind, Reason, check, encode, read
+from understudy.ledger import Kind, Reason, Report, check, encode, read
 from understudy.wire.core.packets import Commit, Packet, SessionSend
 
 COMMAND = [sys.executable, "-c", "from understudy.cli.main import main; main()"]
@@ -61,7 +61,7 @@ def place() -> Iterator[Place]:
     thread.join()
 
 
-def findings(*ledgers: Path) -> object:
+def findings(*ledgers: Path) -> Report:
     report = check([row for ledger in ledgers for row in read(ledger.read_text().splitlines())])
     assert report.ok, report
     return report
@@ -81,10 +81,12 @@ def test_every_message_once(place: Place, tmp_path: Path, ack: str) -> None:
     assert (first["acknowledged"], first["delivered"]) == (100, 100)
     rest = json.loads(place.run("consume", *options, "--count", "150", "--json"))
     assert rest["acknowledged"] == 150
-    findings(sent, received)
+    assert findings(sent, received).order_not_judged == ()
     kinds = [row.kind for row in read(received.read_text().splitlines())]
     assert kinds.count(Kind.DELIVERED) == kinds.count(Kind.ACKNOWLEDGING) == kinds.count(Kind.ACKNOWLEDGED) == 250
-    assert kinds[-1] is Kind.DRAINED
+    assert kinds[0] is Kind.OPENED
+    assert kinds[-2:] == [Kind.CLOSED, Kind.DRAINED]
+    assert kinds.count(Kind.OPENED) == kinds.count(Kind.CLOSED) == 2
     assert kinds.count(Kind.DRAINED) == 1
 
 
@@ -158,6 +160,20 @@ def test_interrupt_waits_for_confirmations_and_ends_well(place: Place) -> None:
     assert process.returncode == 0
     summary = json.loads(output)
     assert summary["sent"] == summary["confirmed"] == len(place.broker.store.queues["q"])
+
+
+def test_an_interrupted_consumer_writes_that_it_is_closed(place: Place, tmp_path: Path) -> None:
+    ledger = tmp_path / "c.jsonl"
+    place.run("produce", "--queue", "q", "--count", "5")
+    arguments = ["consume", "--url", place.url, "--queue", "q", "--ledger", str(ledger)]
+    process = subprocess.Popen([*COMMAND, *arguments], stdout=subprocess.DEVNULL)
+    while not ledger.exists() or ledger.read_text().count(Kind.ACKNOWLEDGED.value) < 5:
+        assert process.poll() is None
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(30) == 0
+    kinds = [row.kind for row in read(ledger.read_text().splitlines())]
+    assert (kinds[0], kinds[-1]) == (Kind.OPENED, Kind.CLOSED)
+    assert Kind.DRAINED not in kinds
 
 
 def test_a_load_with_an_ending_file_sends_at_least_the_count_and_ends_with_the_file(

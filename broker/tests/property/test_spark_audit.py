@@ -38,7 +38,7 @@ ROWS = st.lists(
         st.sampled_from([0, 0, 7, 8]),
         st.sampled_from(["", "", "t", "u"]),
         st.sampled_from(["", "", "", "q", "s"]),
-        st.sampled_from([2, 2, 2, 1]),
+        st.sampled_from([3, 2, 2, 1]),
     ),
     max_size=30,
 )
@@ -72,14 +72,34 @@ def orderly(draw: st.DrawFn) -> list[Row]:
     ]  # fmt: skip
     rows += [Row(Kind.CONFIRMED, "p", number, "a", 10 * number + 3) for number in range(count)]
     rewind = draw(st.integers(0, count - 1))
+    successor = draw(st.integers(0, 2 * count))
+    opening = [
+        Row(Kind.OPENED, "", 0, "", 990, "c", "q"),
+        Row(Kind.CLOSED, "", 0, "", 1000 + successor, "c", "q"),
+        Row(Kind.OPENED, "", 0, "", 1000 + successor, "b", "q"),
+        Row(Kind.CLOSED, "", 0, "", 8000, "b", "q"),
+    ]
+    del opening[draw(st.integers(0, 4)) :]
     course = [(number, 1) for number in range(count)] + [(number, 2) for number in range(rewind, count)]
     if draw(st.booleans()):
         place = draw(st.integers(0, count - 1))
         course.insert(draw(st.integers(0, count - 1)), course.pop(place))
     rows += [
-        Row(Kind.DELIVERED, "p", number, "a", 1000 + place, "c", "q", number + 1, again, digest=number + 1)
+        Row(
+            Kind.DELIVERED,
+            "p",
+            number,
+            "a",
+            1000 + place,
+            "b" if opening and place > successor else "c",
+            "q",
+            number + 1,
+            again,
+            digest=number + 1,
+        )
         for place, (number, again) in enumerate(course)
     ]
+    rows += opening
     for kind in (Kind.ACKNOWLEDGING, Kind.ACKNOWLEDGED):
         rows += [Row(kind, "p", number, "a", 3000 + number, "c", "q", number + 1) for number in range(count)]
     if draw(st.booleans()):

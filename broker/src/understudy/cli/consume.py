@@ -77,21 +77,37 @@ class Consumption:
     async def receive_all(self, connection: aio.Connection) -> None:
         """Receive until the count, silence or an interrupt ends it."""
         intake = self._intake
-        # Not closed here: closing the connection does it, and does not wait for a failover.
+        # The session is not closed here: closing the connection does it, and does not wait for a failover.
         session = await connection.session(intake.mode)
         painter = asyncio.create_task(show_progress(self._meter, connection))
         try:
+            self._note_opened()
             consumer = await session.consumer(intake.queue, filter=intake.filter)
-            if not await until_interrupted(self._receive(session, consumer)):
-                await self._note_drained(session, consumer)
+            interrupted = await until_interrupted(self._receive(session, consumer))
+            if self._rows is not None and not (interrupted and connection.failing_over):
+                await self._close(consumer)
+                if not interrupted:
+                    await self._note_drained(session)
         finally:
             painter.cancel()
 
-    async def _note_drained(self, session: aio.Session, consumer: aio.Consumer) -> None:
+    def _note_opened(self) -> None:
+        """Write that the consumer is about to be opened; in the file before the request leaves."""
+        if self._rows is not None:
+            self._rows.opened(now_ms(), consumer=self._intake.consumer, queue=self._intake.queue)
+            self._ledger.flush()
+
+    async def _close(self, consumer: aio.Consumer) -> None:
+        """Close the consumer, and write that it is closed."""
+        await consumer.close()
+        if self._rows is not None:
+            self._rows.closed(now_ms(), consumer=self._intake.consumer, queue=self._intake.queue)
+            self._ledger.flush()
+
+    async def _note_drained(self, session: aio.Session) -> None:
         """Write that the queue is empty, if the broker counts no message in it, delivered ones included."""
         if self._rows is None:
             return
-        await consumer.close()
         asked_ms = now_ms()
         answer = await session.query_queue(self._intake.queue)
         if answer.exists and answer.message_count == 0:

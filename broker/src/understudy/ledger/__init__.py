@@ -19,10 +19,13 @@ Rows (ADR 0022). A message is identified by (producer, number); a number is sent
 * ``REMAINING``: the queue still holds the message, with the digest of the body.
 * ``DRAINED``: at ``at_ms`` the queue was seen completely: it holds the messages of its REMAINING rows
   and no other, none is in delivery, and no client that could still settle one is at work.
+* ``OPENED``: the request to open a consumer on the queue is about to leave the client.
+* ``CLOSED``: the broker has *confirmed* that the consumer is closed.
 
 A row of DELIVERED or REMAINING has an ``origin`` if the broker moved the copy there from another queue
 (dead letter, expiry, management). Rows have a version. Lines of version 1 have no ACKNOWLEDGING
-rows: there, a delivery without acknowledgement may have been acknowledged without the answer.
+rows: there, a delivery without acknowledgement may have been acknowledged without the answer. Lines of
+versions 1 and 2 have no OPENED and CLOSED rows.
 
 Order of rows: rows with the same consumer name come in the order in which that consumer wrote
 them; nothing is assumed between different writers. Only where two *different* writers meet are
@@ -44,13 +47,17 @@ Findings:
   other repeated delivery is an explained redelivery, whatever its delivery count: a broker that
   failed over may have forgotten that it had delivered, never that it had taken an acknowledgement.
 * **reordered**, per (queue, producer): the *course* of a queue is all its DELIVERED rows, consumer
-  after consumer (by the time of their first row), each in its own order. The first row of a number
+  after consumer (by the begin of their spans), each in its own order. The first row of a number
   in the course is its first delivery; with a delivery count above 1 it repeats a delivery the
   ledger does not have and is left out. A first delivery of ``n`` after a first delivery of
   ``m > n`` is reordered. A consumer that crashed, failed over or rolled back sees numbers *again*;
   those are no first deliveries, so going back is fine and what follows must continue in order.
-  A queue whose consumers overlap in time is *shared*: competing consumers have no common order,
-  it is not judged and named in ``order_not_judged``.
+  The *span* of a consumer on a queue begins with the first and ends with the last of its OPENED,
+  DELIVERED and CLOSED rows there; with more OPENED than CLOSED rows it has no end. (A consumer that
+  was killed holds messages that it never showed to its application, until the broker closes it.)
+  A queue on which the spans of two consumers overlap, or on which a consumer has an OPENED row before
+  the CLOSED row of its last one, is *shared*: competing consumers have no common order, it is not judged
+  and named in ``order_not_judged``.
 * **unexplained**: DELIVERED, REMAINING or CONFIRMED but never SENT, ACKNOWLEDGED on a queue that
   never DELIVERED it, or both CONFIRMED and REFUSED.
 * **corrupted**, per (queue, producer, number): DELIVERED or REMAINING with a digest that no SENT row of
@@ -92,6 +99,7 @@ from understudy.ledger.report import (
 )
 from understudy.ledger.rows import (
     DELIVERY_COUNT_MAX,
+    END_MS,
     FLAT_OBJECT,
     INTEGER_MAX,
     KIND_ORDER,
@@ -99,6 +107,7 @@ from understudy.ledger.rows import (
     REPLACEMENT,
     TIME_MS_MAX,
     VERSION,
+    WITHOUT_MESSAGE,
     Kind,
     LedgerWriter,
     Row,
@@ -111,6 +120,7 @@ from understudy.ledger.rows import (
 
 __all__ = [
     "DELIVERY_COUNT_MAX",
+    "END_MS",
     "EXAMPLE_ROWS_MAX",
     "FINDINGS_LISTED_MAX",
     "FINDING_SORTS",
@@ -126,6 +136,7 @@ __all__ = [
     "VERSION",
     "WINDOWS_LISTED_MAX",
     "WINDOW_MS",
+    "WITHOUT_MESSAGE",
     "Counts",
     "Finding",
     "Kind",

@@ -30,6 +30,7 @@ from understudy.ledger.report import (
     with_examples,
 )
 from understudy.ledger.rows import Kind, Row
+from understudy.ledger.spans import Spans
 
 #: Kinds of rows that show that a queue holds or held the message.
 _SEEN: Final = frozenset({Kind.DELIVERED, Kind.REMAINING})
@@ -44,8 +45,7 @@ class _Ledger:
         self.queues: dict[str, dict[str, Deliveries]] = {}
         #: Consumer names by their number.
         self.consumers: dict[str, int] = {}
-        #: Per queue and consumer, times of the first and the last delivery.
-        self.spans: dict[str, dict[int, tuple[int, int]]] = {}
+        self.spans = Spans()
         self.drains = Drains(complete=complete)
 
     def take(self, row: Row) -> None:
@@ -53,6 +53,9 @@ class _Ledger:
         self.rows[kind] += 1
         if kind is Kind.DRAINED:
             self.drains.take(row)
+            return
+        if kind is Kind.OPENED or kind is Kind.CLOSED:
+            self.spans.take(row, self._number_of(row.consumer))
             return
         producer = self.producers.get(row.producer)
         if producer is None:
@@ -62,8 +65,11 @@ class _Ledger:
         else:
             self._take_consumer_row(row, producer)
 
+    def _number_of(self, consumer: str) -> int:
+        return self.consumers.setdefault(consumer, len(self.consumers))
+
     def _take_consumer_row(self, row: Row, producer: Producer) -> None:
-        consumer = self.consumers.setdefault(row.consumer, len(self.consumers))
+        consumer = self._number_of(row.consumer)
         queue = self.queues.setdefault(row.queue, {})
         deliveries = queue.get(row.producer)
         if deliveries is None:
@@ -80,9 +86,7 @@ class _Ledger:
             producer.remaining_at[number] = min(at_ms, producer.remaining_at.get(number, at_ms))
             return
         producer.delivered_at.set_least(number, at_ms)
-        spans = self.spans.setdefault(row.queue, {})
-        first, last = spans.get(consumer, (at_ms, at_ms))
-        spans[consumer] = (min(first, at_ms), max(last, at_ms))
+        self.spans.take(row, consumer)
 
     def stories(self, clock_skew_ms: int) -> Iterator[Finding]:
         """Duplicates, and acknowledgements of what was never delivered."""
@@ -109,23 +113,9 @@ class _Ledger:
                 if producer.confirmed_at.get(number) >= 0:
                     yield Finding(name, number, "", Reason.CONFIRMED_AND_REFUSED)
 
-    def shared_queues(self) -> set[str]:
-        shared: set[str] = set()
-        for queue, spans in self.spans.items():
-            latest = -1
-            for first, last in sorted(spans.values()):
-                if first < latest:
-                    shared.add(queue)
-                latest = max(latest, last)
-        return shared
-
     def reordered(self, shared: set[str]) -> Iterator[Finding]:
-        names = {place: name for name, place in self.consumers.items()}
-        for queue, spans in self.spans.items():
-            if queue in shared:
-                continue
-            consumers = sorted(spans, key=lambda one: (spans[one][0], names[one]))
-            for producer, deliveries in self.queues[queue].items():
+        for queue, consumers in self.spans.successions(list(self.consumers), shared).items():
+            for producer, deliveries in self.queues.get(queue, {}).items():
                 courses = [deliveries.course[one] for one in consumers if one in deliveries.course]
                 for number, after in _steps_back(courses):
                     yield Finding(producer, number, queue, Reason.OUT_OF_ORDER, after)
@@ -197,7 +187,7 @@ def check(
     for finding in ledger.stories(clock_skew_ms):
         unfounded = finding.reason is Reason.ACKNOWLEDGED_NEVER_DELIVERED
         found.add("unexplained" if unfounded else "duplicated", (finding,))
-    shared = ledger.shared_queues()
+    shared = ledger.spans.shared_queues(clock_skew_ms)
     found.add("reordered", ledger.reordered(shared))
     producers, queues = ledger.producers, ledger.queues
     for finding in chain(

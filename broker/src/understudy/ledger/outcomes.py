@@ -6,11 +6,10 @@ Each function is one rule of ``understudy.ledger`` over what the judge remembers
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
-from typing import Final
 
 from understudy.ledger.columns import Deliveries, Producer
 from understudy.ledger.report import Finding, Reason
-from understudy.ledger.rows import TIME_MS_MAX, Row
+from understudy.ledger.rows import END_MS, Row
 
 #: Producers by name.
 _Producers = Mapping[str, Producer]
@@ -18,9 +17,6 @@ _Producers = Mapping[str, Producer]
 _Queues = Mapping[str, Mapping[str, Deliveries]]
 #: (producer, number) of messages that are known by other means to be in a queue.
 _Kept = Collection[tuple[str, int]]
-
-#: Later than every row, clock skew included.
-_END_MS: Final = 4 * TIME_MS_MAX
 
 
 class Drains:
@@ -44,11 +40,11 @@ class Drains:
 
     def queue_seen_at(self, queue: str) -> int:
         """-1 for never."""
-        return _END_MS if self._complete else self._queues.get(queue, -1)
+        return END_MS if self._complete else self._queues.get(queue, -1)
 
     def address_seen_at(self, address: str) -> int:
         """By the name a message was sent to: an address, a queue, or ``address::queue``; -1 for never."""
-        return _END_MS if self._complete else self._addresses.get(address, -1)
+        return END_MS if self._complete else self._addresses.get(address, -1)
 
 
 def undelivered(producers: _Producers, drains: Drains, kept: _Kept, clock_skew_ms: int) -> Iterator[Finding]:

@@ -121,7 +121,7 @@ class Latency:
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """Rows by kind, and what they are about."""
+    """Rows by kind (those of consumers, OPENED and CLOSED, are not counted), and what they are about."""
 
     sent: int = 0
     confirmed: int = 0
@@ -286,4 +286,5 @@ def with_examples(report: Report, rows: Iterable[Row]) -> Report:
 
 def row_counts(rows: Mapping[Kind, int]) -> dict[str, int]:
     """Rows of each kind by the name of their field in ``Counts``."""
-    return {"refused_rows" if kind is Kind.REFUSED else kind.value.lower(): rows[kind] for kind in Kind}
+    counted = [kind for kind in Kind if kind is not Kind.OPENED and kind is not Kind.CLOSED]
+    return {"refused_rows" if kind is Kind.REFUSED else kind.value.lower(): rows[kind] for kind in counted}

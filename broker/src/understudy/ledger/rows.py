@@ -17,11 +17,14 @@ from understudy.errors import LedgerDamaged
 INTEGER_MAX: Final = 2**63 - 1
 #: Times lie in 0 .. this (the year 10889), so that sums of them fit in 64 bits everywhere.
 TIME_MS_MAX: Final = 2**48 - 1
+#: Later than every row, clock skew included.
+END_MS: Final = 4 * TIME_MS_MAX
 #: Largest delivery count.
 DELIVERY_COUNT_MAX: Final = 2**31 - 1
-#: Version of the rows written here. Lines without a version are of version 1, whose consumers did not write down
-#: their attempts to acknowledge; such lines are still read.
-VERSION: Final = 2
+#: Version of the rows written here; lines of every earlier version are still read. Lines without a version are of
+#: version 1, whose consumers did not write down their attempts to acknowledge. Consumers of versions 1 and 2 did not
+#: write down when they were opened and closed.
+VERSION: Final = 3
 #: What a decoder puts in the place of bytes that are no text; writers escape it.
 REPLACEMENT: Final = "\ufffd"
 #: A whole line: one object without objects or arrays in it. Linear: every quantifier is possessive.
@@ -40,8 +43,12 @@ class Kind(Enum):
     REFUSED = "REFUSED"
     REMAINING = "REMAINING"
     DRAINED = "DRAINED"
+    OPENED = "OPENED"
+    CLOSED = "CLOSED"
 
 
+#: Kinds of rows about a queue or a consumer. They name no message: the producer is empty and the number 0.
+WITHOUT_MESSAGE: Final = frozenset({Kind.DRAINED, Kind.OPENED, Kind.CLOSED})
 KIND_ORDER: Final = {kind: place for place, kind in enumerate(Kind)}
 _KINDS: Final = {kind.value: kind for kind in Kind}
 
@@ -230,6 +237,12 @@ class LedgerWriter:
 
     def drained(self, address: str, at_ms: int, *, consumer: str, queue: str) -> None:
         self.append(Row(Kind.DRAINED, "", 0, address, at_ms, consumer, queue))
+
+    def opened(self, at_ms: int, *, consumer: str, queue: str) -> None:
+        self.append(Row(Kind.OPENED, "", 0, "", at_ms, consumer, queue))
+
+    def closed(self, at_ms: int, *, consumer: str, queue: str) -> None:
+        self.append(Row(Kind.CLOSED, "", 0, "", at_ms, consumer, queue))
 
 
 def read(

@@ -16,7 +16,15 @@ from typing import Final
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812
 
-from understudy.ledger import EXAMPLE_ROWS_MAX, FINDINGS_LISTED_MAX, SORT_OF_REASON, Kind, Reason
+from understudy.ledger import (
+    END_MS,
+    EXAMPLE_ROWS_MAX,
+    FINDINGS_LISTED_MAX,
+    SORT_OF_REASON,
+    WITHOUT_MESSAGE,
+    Kind,
+    Reason,
+)
 
 MESSAGE: Final = ["producer", "number"]
 COPY: Final = ["queue", "producer", "number"]
@@ -60,7 +68,7 @@ def messages(rows: DataFrame) -> DataFrame:
     of_producer = is_kind(Kind.SENT) | is_kind(Kind.CONFIRMED)
     with_digest = F.col("digest") > 0
     return (
-        rows.where(~is_kind(Kind.DRAINED))
+        rows.where(~F.col("kind").isin([kind.value for kind in WITHOUT_MESSAGE]))
         .groupBy(MESSAGE)
         .agg(
             F.min(F.when(is_kind(Kind.SENT), F.col("at_ms"))).alias("sent_at"),
@@ -298,25 +306,35 @@ def unfounded(copies: DataFrame) -> DataFrame:
     )
 
 
-def spans(rows: DataFrame) -> DataFrame:
-    """One row per queue and consumer: when it got its first and last message, its rank in the
-    queue's course, and whether it began before an earlier one had ended.
+def spans(rows: DataFrame, clock_skew_ms: int) -> DataFrame:
+    """One row per queue and consumer: its rank in the queue's course, and whether it was opened before
+    an earlier one was closed.
     """
-    course = Window.partitionBy("queue").orderBy("first_ms", "consumer")
-    earlier = (
-        Window.partitionBy("queue")
-        .orderBy("first_ms", "last_ms", "consumer")
-        .rowsBetween(Window.unboundedPreceding, -1)
-    )
-    return (
-        rows.where(is_kind(Kind.DELIVERED))
+    opened, closed = is_kind(Kind.OPENED), is_kind(Kind.CLOSED)
+    change = F.when(opened, F.lit(1)).when(closed, F.lit(-1)).otherwise(F.lit(0))
+    by_consumer = Window.partitionBy("queue", "consumer").orderBy("ordinal")
+    opened_again = (
+        rows.where(opened | closed)
+        .select("queue", "consumer", F.sum(change).over(by_consumer).alias("unclosed"))
         .groupBy("queue", "consumer")
-        .agg(F.min("at_ms").alias("first_ms"), F.max("at_ms").alias("last_ms"))
+        .agg((F.max("unclosed") > 1).alias("opened_again"))
+    )
+    course = Window.partitionBy("queue").orderBy("begin_ms", "end_ms", "consumer")
+    before = course.rowsBetween(Window.unboundedPreceding, -1)
+    earlier_end_ms = F.max("end_ms").over(before) + F.lit(clock_skew_ms)
+    return (
+        rows.where(is_kind(Kind.DELIVERED) | opened | closed)
+        .groupBy("queue", "consumer")
+        .agg(
+            F.min("at_ms").alias("begin_ms"),
+            F.when(F.sum(change) > 0, F.lit(END_MS)).otherwise(F.max("at_ms")).alias("end_ms"),
+        )
+        .join(F.broadcast(opened_again), on=["queue", "consumer"], how="left")
         .select(
             "queue",
             "consumer",
             F.row_number().over(course).alias("rank"),
-            F.coalesce(F.col("first_ms") < F.max("last_ms").over(earlier), F.lit(False)).alias("overlaps"),
+            F.coalesce((F.col("begin_ms") < earlier_end_ms) | F.col("opened_again"), F.lit(False)).alias("overlaps"),
         )
     )
 

@@ -62,7 +62,11 @@ def audit(
         rows = ledgers.rows_of(parsed)
         messages, consumptions = audits.messages(rows), audits.consumptions(rows)
         by_address, by_queue = audits.address_drains(rows), audits.queue_drains(rows)
-        with _kept(messages), _kept(audits.copies(consumptions)) as copies, _kept(audits.spans(rows)) as spans:
+        with (
+            _kept(messages),
+            _kept(audits.copies(consumptions)) as copies,
+            _kept(audits.spans(rows, clock_skew_ms)) as spans,
+        ):
             crossed = audits.crossed(consumptions, copies, clock_skew_ms)
             parts = (
                 audits.undelivered(messages, by_address, kept, clock_skew_ms),

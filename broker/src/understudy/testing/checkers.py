@@ -93,7 +93,6 @@ class EpochChecker:
 def judge_ledger(
     rows: Sequence[Row],
     *,
-    unordered: Collection[str] = (),
     sessions: Mapping[Row, int] | None = None,
     drained: bool = True,
     set_aside: Collection[tuple[str, int]] = (),
@@ -104,7 +103,6 @@ def judge_ledger(
         drained: The run came to its end, so nothing may be unresolved.
         set_aside: Producer and number of damaged messages that are in the quarantine of the store, which explains
             that they are in no queue.
-        unordered: Queues whose order is not judged.
         sessions: When the session began through which a DELIVERED row came. A message that a client
             had fetched before its connection broke may reach its application after another
             consumer has acknowledged it; the ledger cannot see that, the session's age shows it.
@@ -116,7 +114,6 @@ def judge_ledger(
             finding
             for finding in getattr(report, sort)
             if not (sort == "unresolved" and not drained)
-            and not (sort == "reordered" and finding.queue in unordered)
             and not (sort in _EXPLAINED_BY_DAMAGE and (finding.producer, finding.number) in set_aside)
             and not (
                 finding.reason is Reason.DELIVERED_AFTER_ACKNOWLEDGEMENT

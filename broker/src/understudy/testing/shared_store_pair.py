@@ -141,7 +141,6 @@ class PairRun:
         found += judge_failures(self.loop.failures)
         found += judge_ledger(
             self.book.rows,
-            unordered=self.book.unordered,
             sessions=self.book.sessions,
             drained=not self._working,
             set_aside=self.set_aside,

@@ -50,9 +50,6 @@ class LedgerBook:
     rows: list[Row] = field(default_factory=list)
     sessions: dict[Row, int] = field(default_factory=dict)
     """Of each DELIVERED row, when the session began through which it came."""
-    unordered: set[str] = field(default_factory=set)
-    """Queues with a consumer whose predecessor did not say goodbye: until the broker has noticed
-    (connection TTL), it has two consumers there and promises no order."""
     violations: list[Violation] = field(default_factory=list)
     """What a client saw that no later judgement could find."""
 
@@ -122,6 +119,14 @@ class LedgerBook:
                 delivered.message_id,
             )
         )
+
+    def opened(self, queue: str, consumer: str) -> None:
+        """The request for the consumer is about to leave the client."""
+        self.rows.append(Row(Kind.OPENED, "", 0, queue, self.now_ms(), consumer, queue))
+
+    def closed(self, queue: str, consumer: str) -> None:
+        """The broker has confirmed that the consumer is closed."""
+        self.rows.append(Row(Kind.CLOSED, "", 0, queue, self.now_ms(), consumer, queue))
 
     def drained(self, queue: str, observer: str, at_ms: int, remaining: Sequence[ReceivedMessage]) -> None:
         """The whole content of the queue was seen at ``at_ms``."""
@@ -351,13 +356,6 @@ def next_name(job: NamedJob) -> str:
     return f"{job.name}.{job.names}"
 
 
-def next_consumer_name(plan: ClientPlan, job: NamedJob) -> str:
-    """The same for a consumer; from its second name on messages may come again, out of their order."""
-    if job.names:
-        plan.book.unordered.add(job.queue)
-    return next_name(job)
-
-
 async def start_over(
     plan: ClientPlan, name: Callable[[], str], work: Callable[[str, aio.Connection], Awaitable[None]]
 ) -> None:
@@ -382,11 +380,12 @@ async def consume(plan: ClientPlan, job: ConsumerJob) -> None:
     """Carry out a consumer's work, starting over as often as it takes."""
     if job.begins_s:
         await wait_until(job.begins_s)
-    await start_over(plan, partial(next_consumer_name, plan, job), partial(_consume, plan, job))
+    await start_over(plan, partial(next_name, job), partial(_consume, plan, job))
 
 
 async def _consume(plan: ClientPlan, job: ConsumerJob, name: str, connection: aio.Connection) -> None:
     session = await connection.session(job.mode)
+    plan.book.opened(job.queue, name)
     consumer = await session.consumer(job.queue)
     taken: list[tuple[ReceivedMessage, Row]] = []
     loop = asyncio.get_running_loop()
@@ -418,6 +417,7 @@ async def _consume(plan: ClientPlan, job: ConsumerJob, name: str, connection: ai
         if received is None and since is not None and loop.time() - max(last, since) >= job.idle_s:
             break
     await session.close()
+    plan.book.closed(job.queue, name)
 
 
 async def wait_until(at_s: float) -> None:

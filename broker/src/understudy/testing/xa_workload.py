@@ -31,7 +31,6 @@ from understudy.testing.workload import (
     ConsumerJob,
     ProducerJob,
     body_of,
-    next_consumer_name,
     next_name,
     receive,
     start_over,
@@ -357,13 +356,14 @@ async def consume_in_branches(plan: ClientPlan, job: BranchConsumerJob) -> None:
     """Carry out a consumer's work, starting over as often as it takes."""
     if job.begins_s:
         await wait_until(job.begins_s)
-    await start_over(plan, partial(next_consumer_name, plan, job), partial(_consume, plan, job))
+    await start_over(plan, partial(next_name, job), partial(_consume, plan, job))
 
 
 async def _consume(plan: ClientPlan, job: BranchConsumerJob, name: str, connection: aio.Connection) -> None:
     session = await connection.session(xa=True)
     manager = _Manager(plan, job, name, session)
     await manager.recover()
+    plan.book.opened(job.queue, name)
     consumer = await session.consumer(job.queue)
     producer = await session.producer(job.queue) if job.receipts else None
     loop = asyncio.get_running_loop()
@@ -407,3 +407,4 @@ async def _consume(plan: ClientPlan, job: BranchConsumerJob, name: str, connecti
             # a request that was cut off came late: what its branch held is in the queue again
             ended, last = False, loop.time()
     await session.close()
+    plan.book.closed(job.queue, name)

@@ -210,6 +210,77 @@ def test_order_of_competing_consumers_is_not_judged_and_that_is_said() -> None:
     assert report.order_not_judged == ("q",)
 
 
+def opened(at_ms: int, consumer: str = "c") -> Row:
+    return Row(Kind.OPENED, "", 0, "", at_ms, consumer, "q")
+
+
+def closed(at_ms: int, consumer: str = "c") -> Row:
+    return Row(Kind.CLOSED, "", 0, "", at_ms, consumer, "q")
+
+
+#: Number 3 came first, then 0, 1 and 2 to another consumer, later by the times of the deliveries.
+LATE = [delivered(3, 2000), *(delivered(number, 2100 + number, "d") for number in range(3))]
+
+
+@pytest.mark.parametrize(
+    "opening",
+    [
+        [opened(1900), opened(1950, "d"), closed(2200), closed(2300, "d")],
+        [opened(1950, "d"), opened(1960), closed(1999, "d"), opened(2050, "d"), closed(2200, "d"), closed(2300)],
+        [opened(1900), opened(2050, "d"), closed(2300, "d")],
+    ],
+    ids=["both open", "open before its first delivery", "never closed"],
+)
+def test_order_is_not_judged_where_consumers_were_open_together_although_their_deliveries_do_not_overlap(
+    opening: list[Row],
+) -> None:
+    base = [*map(sent, range(4)), *map(confirmed, range(4))]
+    for rows in (opening + LATE, LATE + opening):
+        report = check_unsettled(base + rows)
+        assert report.ok
+        assert report.order_not_judged == ("q",)
+    assert only(check_unsettled(base + LATE), "reordered") == [(number, Reason.OUT_OF_ORDER) for number in range(3)]
+
+
+def test_order_is_not_judged_where_an_open_consumer_received_nothing() -> None:
+    """What it had fetched goes back to the queue when it is closed, behind what the other one received meanwhile."""
+    base = [*map(sent, range(4)), *map(confirmed, range(4))]
+    course = [delivered(number, 2000 + place) for place, number in enumerate((2, 3, 0, 1))]
+    idle = [opened(1900, "d"), closed(2001, "d")]
+    assert check_unsettled([*base, *idle, opened(1910), *course, closed(2100)]).order_not_judged == ("q",)
+    report = check_unsettled([*base, *idle, opened(2001), *course, closed(2100)])
+    assert report.order_not_judged == ("q",), "a delivery shows that the consumer was open"
+    report = check_unsettled([*base, opened(1900, "d"), closed(1901, "d"), opened(1901), *course, closed(2100)])
+    assert only(report, "reordered") == [(0, Reason.OUT_OF_ORDER), (1, Reason.OUT_OF_ORDER)]
+
+
+def test_the_course_runs_through_consumers_that_were_opened_after_the_one_before_was_closed() -> None:
+    base = [*map(sent, range(4)), *map(confirmed, range(4))]
+    rows = [opened(1900), *LATE[:1], closed(2050), opened(2050, "d"), *LATE[1:], closed(2200, "d")]
+    for history in (rows, rows[::-1]):
+        assert check_unsettled(base + history).order_not_judged == ()
+    assert only(check_unsettled(base + rows), "reordered") == [(number, Reason.OUT_OF_ORDER) for number in range(3)]
+    last_not_closed = rows[:-1]
+    assert check_unsettled(base + last_not_closed).counts.reordered == 3
+    assert check_unsettled([opened(9000, "e"), closed(9001, "e"), *base, *rows]).counts.reordered == 3
+
+
+def test_a_consumer_that_is_opened_again_without_having_been_closed_competes_with_itself() -> None:
+    base = [*map(sent, range(4)), *map(confirmed, range(4))]
+    rows = [opened(1900), delivered(3, 2000), opened(2050), delivered(0, 2100), closed(2200)]
+    assert check_unsettled(base + rows).order_not_judged == ("q",)
+    rows.insert(2, closed(2040))
+    assert only(check_unsettled(base + rows), "reordered") == [(0, Reason.OUT_OF_ORDER)]
+
+
+def test_clock_skew_may_make_consumers_overlap() -> None:
+    base = [*map(sent, range(4)), *map(confirmed, range(4))]
+    between = 2100 - 2000
+    for rows in (LATE, [opened(1900), LATE[0], closed(2000), opened(2100, "d"), *LATE[1:], closed(2200, "d")]):
+        assert check([*base, *rows], remaining=(), clock_skew_ms=between).counts.reordered == 3
+        assert check([*base, *rows], remaining=(), clock_skew_ms=between + 1).counts.reordered == 0
+
+
 def test_windows_are_pauses_between_confirmations_longest_first() -> None:
     times = [1000, 1250, 1501, 3000]
     rows = [row for place, at_ms in enumerate(times) for row in (sent(place, 900), confirmed(place, at_ms))]

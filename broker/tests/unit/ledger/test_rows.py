@@ -20,7 +20,7 @@ def test_a_row_survives_its_line() -> None:
 
 
 def test_defaults_are_left_out() -> None:
-    assert json.loads(encode(Row(Kind.SENT, "p", 0, "a", 1))) == json.loads(GOOD) | {"version": 2}
+    assert json.loads(encode(Row(Kind.SENT, "p", 0, "a", 1))) == json.loads(GOOD) | {"version": 3}
     assert encode(Row(Kind.SENT, "p", 0, "a", 1, version=1)) == GOOD + "\n"
 
 
@@ -28,7 +28,7 @@ def test_a_line_without_a_version_is_of_version_1() -> None:
     assert parse(GOOD) == Row(Kind.SENT, "p", 0, "a", 1, version=1)
     assert parse(encode(parse(GOOD))).version == 1
     with pytest.raises(LedgerDamaged, match="a newer release wrote it"):
-        parse(GOOD.replace("}", ',"version":3}'))
+        parse(GOOD.replace("}", ',"version":4}'))
 
 
 def test_a_digest_is_never_0_and_differs_for_other_bodies() -> None:
@@ -48,6 +48,8 @@ def test_the_writer_writes_what_read_reads() -> None:
     writer.refused("p", 1, "a", 14, consumer="c", queue="q")
     writer.remaining("p", 1, "a", 15, consumer="d", queue="q", message_id=7, digest=5, origin="r")
     writer.drained("a", 16, consumer="d", queue="q")
+    writer.opened(17, consumer="c", queue="q")
+    writer.closed(18, consumer="c", queue="q")
     assert list(read(lines)) == [
         Row(Kind.SENT, "p", 1, "a", 10, durable=False, digest=5, transaction="t"),
         Row(Kind.CONFIRMED, "p", 1, "a", 11, transaction="t"),
@@ -58,6 +60,8 @@ def test_the_writer_writes_what_read_reads() -> None:
         Row(Kind.REFUSED, "p", 1, "a", 14, "c", "q"),
         Row(Kind.REMAINING, "p", 1, "a", 15, "d", "q", 7, digest=5, origin="r"),
         Row(Kind.DRAINED, "", 0, "a", 16, "d", "q"),
+        Row(Kind.OPENED, "", 0, "", 17, "c", "q"),
+        Row(Kind.CLOSED, "", 0, "", 18, "c", "q"),
     ]
 
 

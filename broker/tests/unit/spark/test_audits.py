@@ -131,7 +131,7 @@ def test_order_across_blocks_and_consumers(frame: Frame, monkeypatch: pytest.Mon
     for bits in (0, 1, 2, 20):
         monkeypatch.setattr(audits, "BLOCK_BITS", bits)
         data = frame(rows)
-        found.append(keys(audits.reordered(audits.first_deliveries(data, audits.spans(data)))))
+        found.append(keys(audits.reordered(audits.first_deliveries(data, audits.spans(data, 0)))))
     late = Reason.OUT_OF_ORDER.value
     assert found[0] == {(0, late, 1), (2, late, 5), (3, late, 5), (4, late, 5), (7, late, 9), (8, late, 9)}
     assert all(one == found[0] for one in found)
@@ -139,9 +139,40 @@ def test_order_across_blocks_and_consumers(frame: Frame, monkeypatch: pytest.Mon
 
 def test_shared_queues_are_not_judged(frame: Frame) -> None:
     data = frame([delivered(1, 10), delivered(0, 20), delivered(2, 15, "d")])
-    spans = audits.spans(data)
+    spans = audits.spans(data, 0)
     assert [one["queue"] for one in audits.shared_queues(spans).collect()] == ["q"]
     assert audits.first_deliveries(data, spans).count() == 0
+
+
+def test_spans_begin_when_a_consumer_is_opened_and_end_when_it_is_closed(frame: Frame) -> None:
+    """The deliveries of d follow those of c on every queue."""
+
+    def row(kind: Kind, at_ms: int, consumer: str, queue: str) -> Row:
+        return Row(kind, "", 0, "", at_ms, consumer, queue)
+
+    def story(queue: str, *edges: tuple[Kind, int, str]) -> list[Row]:
+        deliveries = [delivered(1, 20), delivered(0, 40, "d")]
+        return [row(*edge, queue) for edge in edges] + [replace(each, queue=queue) for each in deliveries]
+
+    c_opens, c_closes = (Kind.OPENED, 10, "c"), (Kind.CLOSED, 30, "c")
+    rows = [
+        *story("deliveries alone"),
+        *story("successors", c_opens, c_closes, (Kind.OPENED, 35, "d")),
+        *story("both open", c_opens, c_closes, (Kind.OPENED, 29, "d"), (Kind.CLOSED, 50, "d")),
+        *story("never closed", c_opens, (Kind.OPENED, 35, "d"), (Kind.CLOSED, 50, "d")),
+        *story("another without deliveries", c_opens, c_closes, (Kind.OPENED, 15, "e"), (Kind.CLOSED, 16, "e")),
+        *story("opened again", c_opens, c_closes, (Kind.OPENED, 32, "d"), (Kind.OPENED, 35, "d")),
+    ]
+    shared = {
+        skew: {one["queue"] for one in audits.shared_queues(audits.spans(frame(rows), skew)).collect()}
+        for skew in (0, 5, 6)
+    }
+    assert shared[0] == {"both open", "never closed", "another without deliveries", "opened again"}
+    assert shared[5] == shared[0]
+    assert shared[6] == shared[0] | {"successors"}
+    assert "deliveries alone" not in shared[6]
+    late = audits.reordered(audits.first_deliveries(frame(rows), audits.spans(frame(rows), 0))).collect()
+    assert {(one["queue"], one["number"]) for one in late} == {("deliveries alone", 0), ("successors", 0)}
 
 
 def test_windows_and_latencies(frame: Frame) -> None:
@@ -163,7 +194,7 @@ def test_no_python_runs_per_row(frame: Frame) -> None:
     copies = audits.copies(consumptions)
     for result in (
         audits.duplicated(copies, audits.crossed(consumptions, copies, 0)),
-        audits.reordered(audits.first_deliveries(data, audits.spans(data))),
+        audits.reordered(audits.first_deliveries(data, audits.spans(data, 0))),
         audits.latencies(audits.messages(data)),
     ):
         plan = result._jdf.queryExecution().toString()

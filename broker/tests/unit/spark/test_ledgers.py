@@ -59,6 +59,7 @@ LINES = [
     GOOD.replace("}", ',"version":2,"digest":9223372036854775807,"transaction":"t","origin":"q"}'),
     GOOD.replace("}", ',"version":0}'),
     GOOD.replace("}", ',"version":3}'),
+    GOOD.replace("}", ',"version":4}'),
     GOOD.replace("}", ',"version":"2"}'),
     GOOD.replace("}", ',"digest":-1}'),
     GOOD.replace("}", ',"digest":"5"}'),
