@@ -1,0 +1,206 @@
+"""Riddling words in prose, and public functions without a docstring, only become fewer.
+
+Counted in docstrings, comments and texts of ``broker/src`` and ``broker/tests``, in the names of tests, and in pages:
+
+- ``people``: words for persons (nobody, somebody, whoever) where the subject is a message, a queue or a connection;
+- ``figures``: metaphors and idioms (behind for after, room for space, "is told" for a parameter or a call);
+- ``openings``: docstrings that begin with a relative clause ("What ...", "Whose ...") instead of a noun or verb.
+
+``prose.toml`` holds the number of each package today. A test fails when a number grows, not when it could be lower, so
+that two changes that lower numbers do not conflict; ``make architecture`` writes the lower numbers.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+import tomllib
+from collections.abc import Iterable, Iterator
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from support.architecture import ROOT, TABLES, modules, report, rewriting
+
+TABLE = TABLES / "prose.toml"
+#: Pages, without the one that lists the words.
+PAGES = [
+    *(ROOT / "README.md", ROOT / "CONTRIBUTING.md"),
+    *sorted(path for path in (ROOT / "docs").rglob("*.md") if path.name != "style.md"),
+]
+HEAD = """\
+# Riddling sentences and public functions without a docstring, counted by test_prose.py; the numbers only shrink.
+# `make architecture` lowers them. A number is raised by hand and needs its reason in the commit.
+"""
+
+RIDDLES = {
+    "people": re.compile(r"\b(?:nobody|somebody|whoever|everybody|anybody)\b|(?<=[a-z][.:;] )Who\b(?![^.]*\?)", re.I),
+    "figures": re.compile(
+        r"\bfor ever\b|(?<!fall )(?<!falls )(?<!fell )(?<!lags )(?<!left )(?<!leaves )\bbehind\b"
+        r"|\b(?:is|are|was|were|be|been|being|has|have|had) told\b|\bthe long way\b|\bway (?:in|out)\b(?! which)"
+        r"|\bwhat is not there\b|\brooms?\b|\bhouses?\b|\bof late\b|\bin vain\b|\btales?\b|\bmend(?:s|ed)?\b"
+        r"|\ball the same\b|\blooks? on\b|\blent\b|\bmet a bug\b|\bin doors\b"
+    ),
+}
+OPENING = re.compile(r"\s*(?:What|Who|Whose|Whom|That)\b(?!.*\?\s*$)")
+_OPENING_ANYWHERE = re.compile(r'"""\s*(?:What|Who|Whose|Whom|That)\b')
+
+
+@cache
+def prose(path: Path) -> tuple[tuple[int, str, bool], ...]:
+    """Texts of a module, each with its first line and whether it is a docstring: strings that have a space, comments,
+    and the names of test functions as words."""
+    text = path.read_text()
+    if not any(pattern.search(text.replace("_", " ")) for pattern in (*RIDDLES.values(), _OPENING_ANYWHERE)):
+        return ()
+    found: list[tuple[int, str, bool]] = []
+    inside: set[int] = set()
+    docstrings: set[int] = set()
+    for node in parsed(path, text):
+        if isinstance(node, ast.Expr):
+            docstrings.add(id(node.value))
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+            if " " in node.value:
+                found.append((node.lineno, node.value, id(node) in docstrings))
+            inside.update(range(node.lineno + 1, (node.end_lineno or 0) + 1))
+        elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name.startswith("test_"):
+            found.append((node.lineno, node.name.replace("_", " "), False))
+    for number, line in enumerate(text.splitlines(), 1):
+        if "#" in line and number not in inside and (match := re.search(r"(?:^|\s)#:? (.*)", line)):
+            found.append((number, match[1], False))
+    return tuple(found)
+
+
+def parsed(path: Path, text: str) -> Iterable[ast.AST]:
+    """Every node, a parent before its children; modules of the package are parsed once for all tests."""
+    known = {module.path: module for module in modules().values()}
+    return known[path].nodes if path in known else ast.walk(ast.parse(text))
+
+
+def riddles(text: str, docstring: bool) -> Iterator[tuple[str, str, int]]:
+    """Kind, word and offset of each riddling word of a text."""
+    for kind, pattern in RIDDLES.items():
+        for match in pattern.finditer(text):
+            yield kind, match[0], match.start()
+    if docstring and OPENING.match(text):
+        yield "openings", text.split()[0], 0
+
+
+def folder(path: Path) -> str:
+    """The package or folder to which a file's numbers are added."""
+    parts = path.relative_to(ROOT).parts
+    if parts[:3] == ("broker", "src", "understudy"):
+        return "src/" + parts[3]
+    if parts[:2] == ("broker", "tests"):
+        return "/".join(parts[1 : 4 if parts[2] == "unit" else 3])
+    return "/".join(parts[:2])
+
+
+@cache
+def occurrences() -> dict[str, dict[str, list[str]]]:
+    """Kind to package to places."""
+    found: dict[str, dict[str, list[str]]] = {kind: {} for kind in (*RIDDLES, "openings", "undocumented")}
+
+    def count(path: Path, line: int, kind: str, word: str) -> None:
+        found[kind].setdefault(folder(path), []).append(f"{path.relative_to(ROOT)}:{line}: {word}")
+
+    for top in ("src", "tests"):
+        for path in sorted((ROOT / "broker" / top).rglob("*.py")):
+            if path == Path(__file__):
+                continue
+            for line, text, docstring in prose(path):
+                for kind, word, offset in riddles(text, docstring):
+                    count(path, line + text.count("\n", 0, offset), kind, word)
+    for path in PAGES:
+        for line, text in enumerate(path.read_text().splitlines(), 1):
+            for kind, word, _offset in riddles(text, docstring=False):
+                count(path, line, kind, word)
+    for module in modules().values():
+        for name, node in public_functions(module.tree):
+            if ast.get_docstring(node) is None:
+                count(module.path, node.lineno, "undocumented", name)
+    return found
+
+
+def public_functions(tree: ast.Module) -> Iterator[tuple[str, ast.FunctionDef | ast.AsyncFunctionDef]]:
+    """Functions and methods of public classes whose name has no leading underscore. Left out: overloads, setters, and
+    methods that implement a documented method of a base class."""
+    scopes: list[tuple[str, list[ast.stmt], frozenset[str]]] = [("", tree.body, frozenset())]
+    while scopes:
+        prefix, body, inherited = scopes.pop()
+        for node in body:
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                scopes.append((f"{prefix}{node.name}.", node.body, documented_in_bases(node.name)))
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and not node.name.startswith("_"):
+                marks = {ast.unparse(each).rpartition(".")[2] for each in node.decorator_list}
+                if not marks & {"overload", "setter"} and node.name not in inherited:
+                    yield prefix + node.name, node
+
+
+@cache
+def classes() -> dict[str, list[ast.ClassDef]]:
+    """Every class of the package by its name."""
+    found: dict[str, list[ast.ClassDef]] = {}
+    for module in modules().values():
+        for node in module.nodes:
+            if isinstance(node, ast.ClassDef):
+                found.setdefault(node.name, []).append(node)
+    return found
+
+
+@cache
+def documented_in_bases(name: str) -> frozenset[str]:
+    """Names of the methods that a base class of the classes of this name has with a docstring."""
+    found: set[str] = set()
+    for each in classes().get(name, []):
+        for base in each.bases:
+            short = ast.unparse(base).partition("[")[0].rpartition(".")[2]
+            if short != name:
+                found |= documented_in_bases(short)
+                for parent in classes().get(short, []):
+                    found.update(
+                        node.name
+                        for node in parent.body
+                        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and ast.get_docstring(node)
+                    )
+    return frozenset(found)
+
+
+@pytest.mark.parametrize("kind", [*RIDDLES, "openings", "undocumented"])
+def test_riddles_become_fewer(kind: str) -> None:
+    numbers = tomllib.loads(TABLE.read_text())
+    now = {package: len(places) for package, places in occurrences()[kind].items()}
+    if rewriting():
+        recorded = numbers.get(kind, {})
+        numbers[kind] = {package: min(recorded[package], now[package]) for package in recorded if now.get(package)}
+        write(numbers)
+    report(
+        f"{package}: {number} {kind}, more than the {numbers.get(kind, {}).get(package, 0)} of prose.toml:\n  "
+        + "\n  ".join(occurrences()[kind][package])
+        for package, number in sorted(now.items())
+        if number > numbers.get(kind, {}).get(package, 0)
+    )
+
+
+def write(numbers: dict[str, dict[str, int]]) -> None:
+    lines = [HEAD]
+    for kind in sorted(numbers):
+        lines += [f"[{kind}]", *(f'"{key}" = {number}' for key, number in sorted(numbers[kind].items())), ""]
+    TABLE.write_text("\n".join(lines))
+
+
+@pytest.mark.parametrize(
+    ("text", "docstring", "expected"),
+    [
+        ("Nobody waits for it.", False, ["people"]),
+        ("It comes behind the others. Who waits is told so.", False, ["people", "figures", "figures"]),
+        ("Until there is room in the house.", False, ["figures", "figures"]),
+        ("What a handler gets.", True, ["openings"]),
+        ("What a handler gets.", False, []),
+        ("The backup falls behind; nothing is left behind.", True, []),
+        ("Number of bytes of the message.", True, []),
+    ],
+)
+def test_riddling_words_are_found(text: str, docstring: bool, expected: list[str]) -> None:
+    assert [kind for kind, _word, _offset in riddles(text, docstring)] == expected
