@@ -89,6 +89,8 @@ class Start:
     messages_each: int
     take_over_s: float = 0.0
     """From SIGKILL of the active node until its backup accepts connections."""
+    take_over_cpu_s: float = 0.0
+    """Of the backup in this time."""
     start_s: float = 0.0
     """A start after SIGKILL of both, until it accepts connections."""
     start_cpu_s: float = 0.0
@@ -223,12 +225,14 @@ def measure_start(directory: Path, queues: int, messages_each: int) -> Start:
         if messages_each:
             _send_to_each(pair.primary.port, names, messages_each)
         pair.backup.wait_ready("passive")
+        before_s = cpu_seconds(pair.backup)
         pair.primary.kill()
         began = time.monotonic()
         while not listens(pair.backup.port):
             assert time.monotonic() - began < _START_SECONDS_MAX, pair.backup.tail()
             time.sleep(0.002)
         found.take_over_s = time.monotonic() - began
+        found.take_over_cpu_s = cpu_seconds(pair.backup) - before_s
         pair.backup.kill()
         found.start_s = start_seconds(pair.primary)
         found.start_cpu_s = cpu_seconds(pair.primary)
@@ -394,7 +398,7 @@ def start_goals(started: Sequence[Start]) -> list[Goal]:
              f"{seconds:.2f} s", seconds <= _START_GOAL_S)
         for each in started
         if each.queues <= _START_GOAL_QUEUES
-        for name, seconds in (("start, CPU time", each.start_cpu_s), ("take-over, wall time", each.take_over_s))
+        for name, seconds in (("start, CPU time", each.start_cpu_s), ("take-over, CPU time", each.take_over_cpu_s))
     ]  # fmt: skip
 
 
@@ -432,11 +436,12 @@ def _show_waiting(depths: list[Waiting], size: int) -> None:
 
 def _show_starts(started: Sequence[Start]) -> None:
     table = Table(title="Nodes with many queues")
-    for column in ("queues", "messages in each", "take-over s", "start s", "start CPU s", "MiB"):
+    for column in ("queues", "messages in each", "take-over s", "take-over CPU s", "start s", "start CPU s", "MiB"):
         table.add_column(column, justify="right")
     for each in started:
         table.add_row(
-            f"{each.queues:,}", f"{each.messages_each}", f"{each.take_over_s:.2f}", f"{each.start_s:.2f}",
+            f"{each.queues:,}", f"{each.messages_each}", f"{each.take_over_s:.2f}", f"{each.take_over_cpu_s:.2f}",
+            f"{each.start_s:.2f}",
             f"{each.start_cpu_s:.2f}", f"{each.resident_mib:.0f}",
         )  # fmt: skip
     Console(width=140).print(table)

@@ -10,6 +10,10 @@ Not here: references, order, transactions (their messages stay live until the ou
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import Final
+
+#: All ids of a block are live.
+_FULL: Final = (1 << 64) - 1
 
 
 class LiveIndex:
@@ -36,6 +40,12 @@ class LiveIndex:
             masks = self.queues[queue_id] = {}
         while count > 0:
             block, slot = first_id >> 6, first_id & 63
+            if not slot and count >= 64:
+                whole = count >> 6
+                masks.update(dict.fromkeys(range(block, block + whole), _FULL))
+                first_id += whole << 6
+                count &= 63
+                continue
             taken = min(64 - slot, count)
             masks[block] = masks.get(block, 0) | ((1 << taken) - 1) << slot
             first_id += taken

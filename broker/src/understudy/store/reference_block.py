@@ -90,11 +90,11 @@ class Block:
         self.size = size = len(columns)
         self.count = size if gone is None else size - gone.count(1, 0, size)
         ids = columns.ids
-        self.first_id = min(ids)
-        self.last_id = max(ids)
+        self.ordered = columns.ordered()
+        self.first_id = ids[0] if self.ordered else min(ids)
+        self.last_id = ids[-1] if self.ordered else max(ids)
         self.reach = self.last_id
         """Highest id of this and all blocks before it, for a search."""
-        self.ordered = columns.ordered()
         expirations = columns.expirations
         self.earliest_ms = min(filter(None, expirations), default=0) if expirations is not None else 0
         """No row expires before; 0 when none does."""

@@ -48,11 +48,31 @@ def test_packing_changes_nothing(priority: int, rows: list[tuple[int, ...]]) -> 
         assert [fields(reference) for reference in made.references()] == before
 
 
+@given(
+    st.lists(st.sampled_from([1, 1, 1, 2]), min_size=1, max_size=12),
+    st.lists(st.sampled_from([0, 0, 0, 5]), min_size=1, max_size=12),
+    st.lists(st.sampled_from([180, 180, 180, 90]), min_size=1, max_size=12),
+    st.lists(st.sampled_from([80, 80, 80, 81]), min_size=1, max_size=12),
+    st.sampled_from([4096, U32 - 400]),
+)
+def test_packing_leaves_out_what_is_even_and_nothing_else(
+    steps: list[int], gaps: list[int], lengths: list[int], heads: list[int], offset: int
+) -> None:
+    columns, message_id = Columns(4), 5 << 40
+    for step, gap, length, head in zip(steps, gaps, lengths, heads, strict=False):
+        # offsets wrap as no log does
+        columns.append(message_id, 0, 0, length - head, pack_location(7, offset, length))
+        message_id, offset = message_id + step, (offset + length + gap) & U32
+    unpacked = Columns.unpack(columns.pack())
+    for name in ("ids", "offsets", "lengths", "sizes"):
+        assert getattr(unpacked, name) == getattr(columns, name)
+
+
 def test_neighbours_take_a_few_bytes() -> None:
     columns = Columns(4)
     for number in range(1024):
         columns.append(5 << 40 | number, 0, 0, 100, pack_location(7, 4096 + 180 * number, 180))
-    assert len(columns.pack()) < 1024
+    assert len(columns.pack()) < 100
     tracemalloc.start()
     blocks = []
     for _ in range(50):
@@ -102,9 +122,9 @@ def test_damaged_spilled_references_are_an_error() -> None:
     [
         b"",
         b"short",
-        struct.pack("<IBBQIQ", 5, 0, 4, 1, 128, 1),
-        struct.pack("<IBBQIQ", 0xFFFFFFFF, 0xFF, 4, 1, 128, 1),
-        struct.pack("<IBBQIQ", 0, 0, 4, 1, 128, 1),
+        struct.pack("<IHBQIQII", 5, 0, 4, 1, 128, 1, 0, 0),
+        struct.pack("<IHBQIQII", 0xFFFFFFFF, 0xFFFF, 4, 1, 128, 1, 9, 1),
+        struct.pack("<IHBQIQII", 0, 0, 4, 1, 128, 1, 0, 0),
     ],
 )
 def test_whatever_was_not_packed_here_is_a_zlib_error(raw: bytes) -> None:
@@ -116,7 +136,7 @@ def test_whatever_was_not_packed_here_is_a_zlib_error(raw: bytes) -> None:
 
 
 def test_what_unpacks_to_more_than_any_block_takes_no_such_memory() -> None:
-    bomb = zlib.compress(struct.pack("<IBBQIQ", 1000, 0, 4, 1, 128, 1) + bytes(64 << 20))
+    bomb = zlib.compress(struct.pack("<IHBQIQII", 1000, 0, 4, 1, 128, 1, 0, 0) + bytes(64 << 20))
     tracemalloc.start()
     try:
         with pytest.raises(zlib.error):
