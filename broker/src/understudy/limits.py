@@ -1,4 +1,4 @@
-"""Every bound on what a peer or an operator can make us hold, with its unit.
+"""Limits for everything that a peer or an operator can make the broker hold, with units.
 
 A limit is checked before memory is taken, and those marked (login) before the peer has
 logged in. Configuration may lower or raise the ones that say so.
@@ -40,10 +40,10 @@ TRANSACTION_MESSAGES_OF_NODE_MAX = 40_000_000
 TRANSACTION_DUPLICATE_IDS_MAX = 100_000
 #: Largest selector text. Characters.
 SELECTOR_CHARACTERS_MAX = 32 * 1024
-#: Operands and operators of a selector, each a step of the loop's thread for every message that it looks at. A list
-#: behind IN counts as one.
+#: Operands and operators of a selector. Each costs a step of the loop's thread for every message that the selector is
+#: evaluated for. A list after IN counts as one.
 SELECTOR_STEPS_MAX = 2_000
-#: The same of all filters of an address together: what a message sent there may cost.
+#: The same of all filters of an address together: the cost of a message sent to it.
 ADDRESS_FILTER_STEPS_MAX = 100_000
 #: Steps of selectors in one turn of the loop, over all consumers, browsers and management requests; the rest goes on
 #: in the next turn. Some tenths of a microsecond each.
@@ -57,26 +57,26 @@ SELECTOR_DEPTH_MAX = 200
 SELECTOR_LIKES_MAX = 64
 LIKE_TEXT_CHARACTERS_MAX = 64 * 1024
 
-#: Time a new connection has to show eight bytes of a known protocol (login). Acceptor
+#: Time within which a new connection must send eight bytes of a known protocol (login). Acceptor
 #: parameter ``handshake-timeout``, seconds there.
 HANDSHAKE_TIMEOUT_MS = 10_000
-#: Time a connection that has shown its protocol has to log in: with its first session or the cluster
-#: password (login). No frame and no subscription to the topology extends it.
+#: Time within which a connection with a known protocol must log in: with its first session or the cluster password
+#: (login). No frame and no subscription to the topology extends it.
 LOGIN_TIMEOUT_MS = 30_000
 #: Frames carried out for a connection that has not logged in (login).
 FRAMES_BEFORE_LOGIN_MAX = 256
 #: Bytes waiting in our memory for a connection that has not logged in and does not read (login).
 OUTGOING_BYTES_BEFORE_LOGIN_MAX = 64 * 1024
-#: Time a connection that is being closed has to take what was sent to it.
+#: Time within which the peer of a connection that is being closed must read what was sent to it.
 CLOSE_TIMEOUT_MS = 10_000
-#: What is carried out of one connection's input in one turn of the loop, before the other connections have theirs.
+#: Cost of the input of one connection that is handled in one turn of the loop, before other connections are served.
 #: Each message, acknowledgement and grant of credits costs 1, every other frame ``FRAME_COST``.
 TURN_COST_MAX = 256
 FRAME_COST = 8
 #: Logins whose password check waits for its turn, per node and per host (login).
 LOGINS_WAITING_MAX = 10_000
 LOGINS_WAITING_OF_HOST_MAX = 2_000
-#: Bytes of frames that wait behind a login before their socket is not read any more (login).
+#: Bytes of frames that wait for the result of a login, above which their socket is not read any more (login).
 LOGIN_HELD_BYTES_PAUSE = 64 * 1024
 #: Connections of one acceptor that have not logged in yet (login).
 CONNECTIONS_BEFORE_LOGIN_MAX = 1_000
@@ -91,16 +91,16 @@ PRODUCERS_PER_SESSION_MAX = 10_000
 #: Metadata entries of one session, and their keys and values together. Characters.
 METADATA_PER_SESSION_MAX = 64
 METADATA_CHARACTERS_MAX = 64 * 1024
-#: Names that sessions make the server keep without any permission: metadata, addresses of producers and
+#: Names that the server stores for sessions without any permission: metadata, addresses of producers and
 #: credits, session names; 100 is added for each. Per session and per connection. Characters.
 NAMES_OF_SESSION_CHARACTERS_MAX = 2 * 1024 * 1024
 NAMES_OF_CONNECTION_CHARACTERS_MAX = 8 * 1024 * 1024
-#: Longest name of a message group that is kept as it is; of a longer one the beginning and a digest. Characters.
+#: Longest name of a message group that is stored as is; a longer one becomes a prefix and a digest. Characters.
 GROUP_NAME_CHARACTERS_MAX = 64
-#: Shortest session name that can be reattached: names are secrets there (ADR 0009). Characters.
+#: Shortest session name that can be reattached: the name is the secret that authorises it (ADR 0009). Characters.
 REATTACH_NAME_CHARACTERS_MIN = 32
-#: Names of sessions that one host asks for in vain within a minute before it is not looked up any
-#: more (login). A failover asks once per session.
+#: Unknown session names that one host may ask for within a minute before further names of that host are not looked
+#: up (login). A failover asks once per session.
 REATTACH_GUESSES_OF_HOST_MAX = 10_000
 #: Sessions that wait for their client after a lost connection, per node and per host.
 DETACHED_SESSIONS_MAX = 10_000
@@ -136,8 +136,8 @@ LARGE_PIECE_BYTES_MIN = 1024
 JOURNAL_BACKLOG_BYTES_PAUSE = 64 * 1024 * 1024
 #: Largest journal record. Bytes.
 RECORD_BYTES_MAX = FRAME_BYTES_MAX + 64 * 1024
-#: What is kept for the consolidator of segments that were written: of one, and of all that it has not taken in. It
-#: reads back from the disk what would be more. Bytes.
+#: Data about written segments that is kept in memory for the consolidator: of one segment, and of all segments that it
+#: has not processed. What exceeds it is read back from the disk. Bytes.
 SKIMMED_SEGMENT_BYTES_MAX = 4 * 1024 * 1024
 SKIMMED_BYTES_MAX = 32 * 1024 * 1024
 

@@ -1,9 +1,9 @@
-"""Declared state machines: an Enum of states, a complete table, loud refusal of the rest.
+"""Declared state machines: an Enum of states and a complete table of transitions; other events are errors.
 
 A machine subclasses ``Machine`` and gives ``TABLE``: for every (state, event) pair a target state
 with the function to call, or ``IGNORED`` or ``ILLEGAL``. A pair that is missing is an error when the
-class is made. ``TABLE`` stands at the end of the class body because it names functions of the class:
-a reader and a tool can follow an event to the code that carries it out. ``diagram`` draws the table
+class is made. ``TABLE`` stands at the end of the class body because it refers to functions of the class,
+so that a reader or a tool can follow an event to the code that handles it. ``diagram`` draws the table
 as Mermaid; ``docs/machines/`` is generated from it.
 """
 
@@ -21,7 +21,7 @@ E = TypeVar("E", bound=Enum)
 
 
 class Refusal(Enum):
-    """What a table says of a pair that changes nothing."""
+    """Table entry of a pair that causes no transition."""
 
     IGNORED = "ignored"
     ILLEGAL = "illegal"
@@ -33,7 +33,7 @@ ILLEGAL: Final = Refusal.ILLEGAL
 
 @dataclass(frozen=True, slots=True)
 class To(Generic[S]):
-    """A transition: the next state and the function that carries it out."""
+    """A transition: the next state and the function to call."""
 
     target: S
     """State after the event; set before the function is called."""
@@ -68,13 +68,14 @@ class Machine(Generic[S, E]):
 
     @property
     def state(self) -> S:
+        """The present state."""
         return self._state
 
     def fire(self, event: E, *payload: object) -> None:
         """Take the event: set the state, then call the action with the machine and ``payload``.
 
         Raises:
-            MachineError: the table says the pair is illegal.
+            MachineError: the pair is illegal.
         """
         entry = self.TABLE[(self._state, event)]
         if entry is IGNORED:
@@ -110,10 +111,10 @@ class Machine(Generic[S, E]):
 def table(
     states: type[S], events: type[E], entries: Mapping[tuple[S, E], To[S] | Refusal], *, otherwise: Mapping[E, Refusal]
 ) -> dict[tuple[S, E], To[S] | Refusal]:
-    """A complete table from its interesting entries plus one written refusal per event.
+    """A complete table from its transitions plus one explicit refusal per event.
 
-    ``otherwise`` must name every event that some state leaves open: the choice between ignored
-    and illegal is written down by its author, never defaulted.
+    ``otherwise`` must contain every event that some state leaves open: whether it is ignored or illegal is
+    stated explicitly, never a default.
     """
     full: dict[tuple[S, E], To[S] | Refusal] = {}
     for state in states:

@@ -1,4 +1,4 @@
-"""A message: header fields, typed properties, and a body nobody here interprets.
+"""A message: header fields, typed properties, and a body that is not interpreted.
 
 The canonical form is the CORE message layout (artemis-core s. 5), kept as the bytes that
 arrived: what a producer sent is what the journal holds and what a consumer gets, with only the
@@ -7,7 +7,7 @@ message id written over in place. ``encoded`` is laid out as::
     i32 E | body (E - 13 bytes) | i64 messageID | ss? address | userID | type | durable |
     expiration | timestamp | priority | properties
 
-Not here: delivery state (``store.reference``), routing, or how the frame around it looks.
+Not here: delivery state (``store.reference``), routing, or the frame around it.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ _I64 = struct.Struct(">q")
 _FIELDS = struct.Struct(">bBqqb")  # type, durable, expiration, timestamp, priority
 _LARGE_BODY = struct.Struct("<QQII")  # file id, size, crc, zero
 
-#: Addresses repeat: decoded once, bounded so that a peer cannot grow it.
+#: Decoded addresses, because most messages repeat one. Bounded, so that a peer cannot make it grow.
 _ADDRESSES: dict[bytes, str] = {}
 _ADDRESSES_MAX: Final = 4096
 #: Longest address remembered. Bytes.
@@ -104,7 +104,7 @@ class Message:
 
         Args:
             body: Raw body bytes; see artemis-core s. 5.2 for the JMS forms.
-            address: Where it goes; None for an anonymous one.
+            address: Destination; None if the message has none.
             durable: Whether it survives a crash.
             priority: 0 to 9, higher first.
             expiration: Epoch milliseconds, 0 for never.
@@ -200,7 +200,7 @@ class Message:
         """The message with the name of its validated user and without other properties that only a broker writes."""
         properties = self.properties.without_reserved()
         properties[VALIDATED_USER] = user
-        # the broker wrote it: it is not to be removed as what a client wrote would be
+        # written by the broker, so ``without_reserved`` must not remove it
         properties.may_be_reserved = False
         return self.replace(properties=properties, message_id=self.message_id)
 
@@ -258,7 +258,7 @@ class Message:
         else:
             self.properties, behind = Properties.decode(encoded, behind, size)
         if behind != size:
-            raise RemoteProtocolError(f"{size - behind} bytes behind the message's properties")
+            raise RemoteProtocolError(f"{size - behind} bytes after the message's properties")
         return self
 
     def __repr__(self) -> str:
@@ -266,7 +266,7 @@ class Message:
 
 
 class LargeBody(NamedTuple):
-    """Where the body of a large message lies: all that the log says of it (docs/journal-format.md s. 6)."""
+    """Location of the body of a large message, as recorded in the log (docs/journal-format.md s. 6)."""
 
     file_id: int
     """Names the file; the id of the message it came with. Dead letters share it."""
@@ -275,7 +275,7 @@ class LargeBody(NamedTuple):
     """crc32 of the whole body."""
 
     def encode(self) -> bytes:
-        """As it stands in the place of the body."""
+        """The bytes that the log holds instead of the body."""
         return _LARGE_BODY.pack(self.file_id, self.size_bytes, self.crc, 0)
 
 
@@ -284,13 +284,13 @@ LARGE_BODY_BYTES: Final = _LARGE_BODY.size
 
 
 def large_body_of(encoded: bytes) -> LargeBody:
-    """Where the body of an encoded ``LargeMessage`` lies.
+    """Location of the body of an encoded ``LargeMessage``.
 
     Raises:
-        ValueError: it is none.
+        ValueError: ``encoded`` is not the encoding of a large message.
     """
     if len(encoded) < 4 + LARGE_BODY_BYTES or _I32.unpack_from(encoded)[0] != LARGE_BODY_BYTES + BODY_END_BIAS:
-        raise ValueError(f"large message of {len(encoded)} bytes says nothing of its file")
+        raise ValueError(f"large message of {len(encoded)} bytes does not name its file")
     return LargeBody(*_LARGE_BODY.unpack_from(encoded, 4)[:3])
 
 
@@ -304,10 +304,10 @@ class LargeMessage(Message):
 
     @classmethod
     def of(cls, header: Message, large: LargeBody, original_bytes: int) -> LargeMessage:
-        """The message that ``header``, whatever its body, announced.
+        """The large message with the header of ``header``, whose body is ignored.
 
         Args:
-            header: All but the body.
+            header: The message without its body.
             large: Where the body is.
             original_bytes: What ``_AMQ_LARGE_SIZE`` says: bytes of the body before compression.
         """
@@ -328,16 +328,16 @@ class LargeMessage(Message):
 
     @property
     def large(self) -> LargeBody:
-        """Where the body is."""
+        """Location of the body."""
         return large_body_of(self.encoded)
 
     @property
     def header(self) -> bytes:
-        """All but the body, as it goes over the wire."""
+        """The message without its body, as sent on the wire."""
         return self.encoded[self.header_offset :]
 
     def assign_id(self, message_id: int) -> None:
-        """Keeps the id it has since its file was begun."""
+        """Does nothing: the id was assigned when the file of the body was created."""
 
 
 def _decode_address(raw: bytes, offset: int, stop: int, size: int) -> str:

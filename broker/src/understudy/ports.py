@@ -1,7 +1,7 @@
-"""The world as the pure rooms see it: small protocols given to them at construction.
+"""Interfaces of the pure packages to I/O: small protocols that are passed at construction.
 
 Nothing outside ``runtime/``, ``cli/``, ``spark/``, ``testing/`` and the two client shells imports
-asyncio, sockets, threads, clocks, randomness or opens files (docs/architecture.md); it is handed these
+asyncio, sockets, threads, clocks, randomness or opens files (docs/architecture.md); it uses these
 instead. ``runtime/`` implements them for real machines, ``testing/`` for the seeded simulation.
 
 All calls are made from one thread, the one that runs the loop, unless a docstring says otherwise.
@@ -15,10 +15,10 @@ from typing import NamedTuple, Protocol
 
 
 class Clock(Protocol):
-    """Two clocks: wall time for stamps that people and peers see, monotonic for every decision."""
+    """Two clocks: wall time for timestamps shown to users and peers, monotonic time for every decision."""
 
     def wall_ns(self) -> int:
-        """Nanoseconds since 1970 UTC. May jump. Costs the least of these calls; a node reads it once per turn."""
+        """Nanoseconds since 1970 UTC. May jump. The cheapest of these calls; a node reads it once per turn."""
         ...
 
     def wall_ms(self) -> int:
@@ -34,7 +34,7 @@ class Timer(Protocol):
     """A pending call."""
 
     def cancel(self) -> None:
-        """Do not call any more; harmless when it already ran."""
+        """Cancel the call; does nothing if it already ran."""
         ...
 
 
@@ -50,7 +50,7 @@ class Entropy(Protocol):
     """Randomness: unguessable in production, seeded in the simulation."""
 
     def token(self, length_bytes: int) -> bytes:
-        """That many random bytes."""
+        """Return ``length_bytes`` random bytes."""
         ...
 
 
@@ -93,23 +93,26 @@ class FileReader(Protocol):
     """One file that is open for reading. Every method raises ``DiskFailed``."""
 
     @property
-    def path(self) -> str: ...
+    def path(self) -> str:
+        """Path with which it was opened."""
 
-    def size(self) -> int: ...
+    def size(self) -> int:
+        """Size in bytes."""
 
     def read(self, offset: int, length: int) -> bytes:
         """At most ``length`` bytes at ``offset``; short only at the end of the file."""
         ...
 
     def data_ranges(self, offset: int) -> list[tuple[int, int]]:
-        """Begin and end of the parts at ``offset`` or behind it whose bytes may differ from zero, in order.
+        """Begin and end of the parts at or after ``offset`` whose bytes may differ from zero, in order.
 
-        As far as the file system knows; one that does not keep account of unwritten blocks gives one part that goes to
-        the end of the file.
+        As reported by the file system; one that does not record unwritten blocks reports one part up to the end of the
+        file.
         """
         ...
 
-    def close(self) -> None: ...
+    def close(self) -> None:
+        """Close the file."""
 
 
 class File(FileReader, Protocol):
@@ -130,7 +133,8 @@ class File(FileReader, Protocol):
         """
         ...
 
-    def truncate(self, length: int) -> None: ...
+    def truncate(self, length: int) -> None:
+        """Set the size of the file."""
 
     def sync(self) -> None:
         """fdatasync: data and the metadata needed to read it back are on the medium."""
@@ -138,8 +142,8 @@ class File(FileReader, Protocol):
 
 
 class DiskReader(Protocol):
-    """What a reader needs of a file system. Paths are absolute text. Errors as for ``FileReader``; a missing file is
-    OSError's ``FileNotFoundError``.
+    """Read access to a file system. Paths are absolute text. Errors as for ``FileReader``; a missing file raises
+    ``FileNotFoundError``.
     """
 
     def open(self, path: str, *, read_only: bool = False) -> FileReader:
@@ -152,7 +156,7 @@ class DiskReader(Protocol):
 
 
 class Disk(DiskReader, Protocol):
-    """A file system, also for writing. Errors as for ``File``."""
+    """Read and write access to a file system. Errors as for ``File``."""
 
     def within(self, directory: str) -> AbstractContextManager[Disk]:
         """The same file system for a few operations on a directory and the files directly in it.
@@ -170,18 +174,21 @@ class Disk(DiskReader, Protocol):
         """
         ...
 
-    def exists(self, path: str) -> bool: ...
+    def exists(self, path: str) -> bool:
+        """Whether a file or directory exists."""
 
     def make_directory(self, path: str) -> None:
-        """Create with its parents, mode 0700; nothing happens if it exists."""
+        """Create it and its parents, mode 0700; does nothing if it exists."""
         ...
 
-    def rename(self, source: str, target: str) -> None: ...
+    def rename(self, source: str, target: str) -> None:
+        """Rename a file within its file system, replacing ``target``."""
 
-    def remove(self, path: str) -> None: ...
+    def remove(self, path: str) -> None:
+        """Remove a file."""
 
     def sync_directory(self, path: str) -> None:
-        """Make creations, renames and removals in it last."""
+        """Make creations, renames and removals in it durable."""
         ...
 
     def space(self, path: str) -> Space:
@@ -200,10 +207,10 @@ class Disk(DiskReader, Protocol):
 
 
 class Executor(Protocol):
-    """Runs on the loop's thread what timers, log writers and workers have ended, and the node's work after it."""
+    """Runs callbacks on the loop's thread: of timers, log writers and workers, and the work of the node after them."""
 
     def soon(self, call: Callable[..., object], *args: object) -> None:
-        """Call not now but before the loop waits for anything. From the loop's thread only."""
+        """Call later, but before the loop waits for events. From the loop's thread only."""
         ...
 
     def completed(self, call: Callable[..., object], *args: object) -> None:
@@ -223,7 +230,7 @@ class Fence(Protocol):
 
 
 class LogWriter(Protocol):
-    """Writes and syncs away from the loop; at most one batch is under way at a time."""
+    """Writes and syncs on another thread; at most one batch is in progress at a time."""
 
     def submit(
         self,
@@ -238,51 +245,50 @@ class LogWriter(Protocol):
         ...
 
     def run(self, work: Callable[[], None], done: Callable[[BaseException | None], None]) -> None:
-        """Call ``work`` away from the loop, after all that was submitted before, then ``done`` as
-        for ``submit``. For disk work that is no batch: prepare, seal or remove a segment.
+        """Call ``work`` on the writer's thread, after everything submitted before, then ``done`` as for ``submit``.
+        For disk operations other than batches: prepare, seal or remove a segment.
         """
         ...
 
     def close(self) -> None:
-        """Finish what was submitted, call each ``done``, take no more."""
+        """Finish everything submitted, call each ``done``, accept nothing more."""
         ...
 
 
 class HoldableLogWriter(LogWriter, Protocol):
-    """The log writer of an activation, which needs the processor and the store for itself."""
+    """The log writer of an activation, which must not compete for the processor and the store."""
 
     def hold(self) -> None:
         """Begin no job before ``release``."""
         ...
 
     def release(self) -> None:
-        """Begin what was held, in order."""
+        """Begin the held jobs, in order."""
         ...
 
 
 class Worker(Protocol):
-    """Computes away from the loop what would hold it up; has no order and touches nothing shared."""
+    """Runs long computations on other threads, in no order and without shared state."""
 
     def run(self, work: Callable[[], None], done: Callable[[BaseException | None], None]) -> None:
-        """Call ``work`` on another thread, then ``done`` on the loop's, with the error if there was
-        one.
-        """
+        """Call ``work`` on another thread, then ``done`` on the loop's thread, with the error if one was raised."""
         ...
 
     def close(self) -> None:
-        """Take no more; what was given is finished or dropped."""
+        """Accept nothing more; pending work is finished or dropped."""
         ...
 
 
 class FileLock(Protocol):
-    """An exclusive lock on a file that the operating system or the file server guards."""
+    """An exclusive lock on a file, kept by the operating system or the file server."""
 
     def try_acquire(self) -> bool:
-        """Take it without waiting; True when held. Raises ``DiskFailed`` when it cannot be asked."""
+        """Acquire it without waiting; True if held. Raises ``DiskFailed`` if the file system gives no answer."""
         ...
 
-    def release(self) -> None: ...
+    def release(self) -> None:
+        """Release the lock."""
 
     def verify(self) -> bool:
-        """Ask again whether it is still ours (file replaced, descriptor stale, lease lost)."""
+        """Whether it is still held (not so if the file was replaced, the descriptor is stale or the lease lost)."""
         ...

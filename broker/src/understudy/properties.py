@@ -28,7 +28,7 @@ DOUBLE: Final = 9
 STRING: Final = 10
 CHAR: Final = 11
 
-#: Beginnings of the property names that only a broker writes.
+#: Prefixes of the property names that only a broker may write.
 RESERVED_PREFIXES: Final = names.RESERVED_PREFIXES
 
 PropertyValue = bool | int | float | str | bytes | None
@@ -45,16 +45,16 @@ _FIXED: Final[dict[int, struct.Struct]] = {
     CHAR: struct.Struct(">H"),
 }
 
-#: Keys repeat from message to message: decoded once, bounded so that a peer cannot grow it.
+#: Decoded keys, because most messages repeat them. Bounded, so that a peer cannot make it grow.
 _KEYS: dict[bytes, str] = {}
 _KEYS_MAX: Final = 4096
-#: Likewise names under ``RESERVED_PREFIXES``. They are kept apart, so that decoding any other name costs nothing more.
+#: The same for names under ``RESERVED_PREFIXES``, kept apart so that decoding other names needs no further check.
 _RESERVED_KEYS: dict[bytes, str] = {}
 #: Longest name remembered. Bytes.
 _KEY_BYTES_MAX: Final = 128
 
-#: Whole property blocks that repeat, such as the routing type alone: their entries by their bytes.
-#: Bounded in number and length; longer ones carry ids that never come again.
+#: Whole property blocks that repeat, such as the routing type alone: entries by encoded bytes. Bounded in number and
+#: length; a longer block contains ids and does not repeat.
 _BLOCKS: dict[bytes, dict[str, tuple[int, PropertyValue]]] = {}
 _BLOCKS_MAX: Final = 1024
 _BLOCK_BYTES_MAX: Final = 64
@@ -66,14 +66,14 @@ def encode_simple_string(text: str) -> bytes:
     return _I32.pack(len(raw)) + raw
 
 
-#: Names repeat in message after message: their encoded form, bounded so that a peer cannot grow it.
+#: Encoded names, because most messages repeat them. Bounded, so that a peer cannot make it grow.
 _NAMES: dict[str, bytes] = {}
 _NAMES_MAX: Final = 1024
 _NAME_CHARACTERS_MAX: Final = 128
 
 
 def encode_name(text: str) -> bytes:
-    """``encode_simple_string`` of what comes again: addresses and property names."""
+    """``encode_simple_string`` with a cache, for addresses and property names."""
     known = _NAMES.get(text)
     if known is not None:
         return known
@@ -84,7 +84,7 @@ def encode_name(text: str) -> bytes:
 
 
 def decode_simple_string(data: bytes, offset: int, end: int) -> tuple[str, int]:
-    """The string at ``offset`` and the offset behind it.
+    """The string at ``offset`` and the offset after it.
 
     Raises:
         RemoteProtocolError: odd or negative length, or it runs past ``end``.
@@ -111,7 +111,7 @@ class Properties(MutableMapping[str, PropertyValue]):
     def __init__(self, values: Mapping[str, PropertyValue] | None = None) -> None:
         self._items: dict[str, tuple[int, PropertyValue]] = {}
         self.may_be_reserved = False
-        """Whether a name under ``RESERVED_PREFIXES`` may be among them; False is certain."""
+        """Whether a name under ``RESERVED_PREFIXES`` may be present. False means that there is none."""
         if values:
             self.update(values)
 
@@ -134,7 +134,7 @@ class Properties(MutableMapping[str, PropertyValue]):
         return key in self._items
 
     def get(self, key: str, default: Any = None) -> Any:
-        """The value, or ``default``; brokers look for many that are mostly not there."""
+        """The value, or ``default``. Optimised for absent names, which the broker looks up often."""
         entry = self._items.get(key)
         return default if entry is None else entry[1]
 
@@ -148,7 +148,7 @@ class Properties(MutableMapping[str, PropertyValue]):
             self.may_be_reserved = True
 
     def tag(self, key: str) -> int:
-        """Wire type of a property; KeyError if there is none."""
+        """Wire type of a property; raises KeyError if there is none."""
         return self._items[key][0]
 
     def copy(self) -> Properties:
@@ -180,7 +180,7 @@ class Properties(MutableMapping[str, PropertyValue]):
 
     @classmethod
     def decode(cls, data: bytes, offset: int, end: int) -> tuple[Properties, int]:
-        """The properties at ``offset`` and the offset behind them.
+        """The properties at ``offset`` and the offset after them.
 
         Raises:
             RemoteProtocolError: anything that is not the format.
@@ -211,7 +211,7 @@ class Properties(MutableMapping[str, PropertyValue]):
 
 
 class _NoProperties(Properties):
-    """None, for good."""
+    """Immutable empty properties."""
 
     __slots__ = ()
 
@@ -222,13 +222,13 @@ class _NoProperties(Properties):
         raise TypeError("a received message does not change: use Message.replace")
 
 
-#: Of every received message without properties.
+#: Shared by all received messages without properties.
 NO_PROPERTIES: Final = _NoProperties()
 
 
 def _decode_entries(data: bytes, offset: int, end: int) -> tuple[dict[str, tuple[int, PropertyValue]], int, bool]:
-    """The entries of the block at ``offset``, whose flag is known to be set, the offset behind, and whether a
-    reserved name is among them.
+    """The entries of the block at ``offset``, whose flag byte is known to be set; the offset after it; and whether it
+    contains a reserved name.
     """
     if offset + 5 > end:
         raise RemoteProtocolError(f"properties cut off at offset {offset}")
@@ -314,7 +314,7 @@ def _encode_value(key: str, tag: int, value: PropertyValue) -> bytes:
 
 
 def _decode_value(key: str, tag: int, data: bytes, offset: int, end: int) -> tuple[tuple[int, PropertyValue], int]:
-    """The value at ``offset`` that is no string nor of a fixed size that fits, and the offset behind it."""
+    """The value at ``offset`` that is neither a string nor of a fixed size; and the offset after it."""
     if tag == NULL:
         return (tag, None), offset
     if tag == BOOLEAN:

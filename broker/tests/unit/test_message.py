@@ -110,7 +110,7 @@ def test_every_cut_is_refused() -> None:
     for size in range(len(raw)):
         with pytest.raises(RemoteProtocolError):
             Message.decode(raw[:size])
-    with pytest.raises(RemoteProtocolError, match="1 bytes behind"):
+    with pytest.raises(RemoteProtocolError, match="1 bytes after"):
         Message.decode(raw + b"\0")
 
 

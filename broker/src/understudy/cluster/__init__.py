@@ -1,1 +1,1 @@
-"""What nodes know of each other: topology and the links that carry it."""
+"""Cluster: topology, credentials, and the connections between nodes."""

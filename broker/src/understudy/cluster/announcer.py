@@ -1,4 +1,4 @@
-"""A passive node's link to the active one: prove the credentials, announce, stay connected.
+"""Connection of a passive node to the active one, on which it announces itself as backup.
 
 Source: artemis-core s. 9.1 (order on a link), artemis-ha s. 2.2, 2.3. Static connectors are tried in turn
 until one answers; passive nodes do not listen, so a node that answers is active. When the link is
@@ -28,20 +28,20 @@ log = logging.getLogger(__name__)
 MAGIC: Final = b"ARTEMIS"
 CONTROL_CHANNEL: Final = 0
 CLUSTER_CHANNEL: Final = 3
-#: cluster-connection default connection-ttl and check-period, milliseconds (artemis-ha s. 7.2).
+#: cluster-connection default connection-ttl and check-period, in milliseconds (artemis-ha s. 7.2).
 CONNECTION_TTL_MS: Final = 60_000
 PING_PERIOD_MS: Final = 10_000
 
 
 class Link(Protocol):
-    """What a dialled connection reports to; implemented here."""
+    """Callbacks of a dialled connection; implemented here."""
 
     def connected(self, connection: Connection) -> None: ...
 
     def receive_data(self, data: bytes) -> None: ...
 
     def disconnected(self, reason: str) -> None:
-        """Once per dial, also when it was never connected."""
+        """Called once per dial, also if the connection was never established."""
         ...
 
 
@@ -52,7 +52,7 @@ class Dialer(Protocol):
 
 
 class State(Enum):
-    """Life of the announcement."""
+    """States of the announcement."""
 
     IDLE = auto()
     CONNECTING = auto()
@@ -63,7 +63,7 @@ class State(Enum):
 
 
 class Event(Enum):
-    """What can happen to it."""
+    """Events of the announcement."""
 
     START = auto()
     CONNECTED = auto()
@@ -78,7 +78,7 @@ _S, _E = State, Event
 
 
 class BackupAnnouncer(Machine[State, Event]):
-    """Announces one connector as standing by for one node id."""
+    """Announces one connector as the backup of one node id."""
 
     STATES = State
     EVENTS = Event
@@ -114,13 +114,13 @@ class BackupAnnouncer(Machine[State, Event]):
         self._timer: Timer | None = None
 
     def start(self, node_id: str) -> None:
-        """Begin to announce for ``node_id``; harmless when already begun."""
+        """Begin to announce for ``node_id``; does nothing if already begun."""
         self.node_id = node_id
         if self._candidates:
             self.fire(Event.START)
 
     def stop(self) -> None:
-        """Hang up and stop trying."""
+        """Close the connection and stop retrying."""
         self.fire(Event.STOP)
 
     def _dial(self) -> None:
@@ -203,7 +203,7 @@ class BackupAnnouncer(Machine[State, Event]):
         },
         otherwise={
             _E.START: IGNORED,
-            # answers that come out of order are the peer's doing: the link checks before it fires
+            # responses out of order are errors of the peer: the link checks the order before it fires
             _E.CONNECTED: ILLEGAL,
             _E.CHALLENGED: ILLEGAL,
             _E.AUTHORIZED: ILLEGAL,
@@ -213,7 +213,7 @@ class BackupAnnouncer(Machine[State, Event]):
 
 
 class _AnnouncerLink:
-    """One dialled connection of the announcer; deaf once abandoned."""
+    """One dialled connection of the announcer; ignores all callbacks once abandoned."""
 
     def __init__(self, announcer: BackupAnnouncer, candidate: TransportConfiguration) -> None:
         self.candidate = candidate
@@ -246,6 +246,7 @@ class _AnnouncerLink:
             self._announcer.fire(Event.LOST, reason)
 
     def receive_data(self, data: bytes) -> None:
+        """Decode what the active node sent; a protocol error closes the connection."""
         try:
             for frame in self._decoder.receive_data(data):
                 self._receive(frame.packet)

@@ -1,8 +1,8 @@
 """Mutual proof of the cluster password without sending it (ADR 0005).
 
-The side that dials sends ClusterHello(user, nonce); the other answers ClusterChallenge(nonce,
-proof) and so proves first that it knows the password; the dialler checks that and answers
-ClusterProof. Each proof covers both nonces and the direction, so none can be replayed or mirrored.
+The dialling side sends ClusterHello(user, nonce). The other side answers ClusterChallenge(nonce,
+proof), which proves first that it knows the password; the dialling side checks that and answers
+ClusterProof. Each proof covers both nonces and the direction, so it cannot be replayed or reflected.
 """
 
 from __future__ import annotations
@@ -29,9 +29,11 @@ class ClusterCredentials:
         return self._entropy.token(NONCE_BYTES)
 
     def acceptor_proof(self, dialler_nonce: bytes, acceptor_nonce: bytes) -> bytes:
+        """Proof of the accepting side, sent in ClusterChallenge."""
         return self._proof(b"acceptor", dialler_nonce, acceptor_nonce)
 
     def dialler_proof(self, dialler_nonce: bytes, acceptor_nonce: bytes) -> bytes:
+        """Proof of the dialling side, sent in ClusterProof."""
         return self._proof(b"dialler", dialler_nonce, acceptor_nonce)
 
     def verify(self, expected: bytes, given: bytes, peer: str) -> None:

@@ -1,1 +1,1 @@
-"""High availability: which node serves, decided by declared machines that use only ports."""
+"""High availability: HA policies as declared state machines that use only ports."""

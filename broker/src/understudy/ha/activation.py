@@ -1,7 +1,7 @@
-"""What a policy asks of its node, and what it asks of the lock of a store.
+"""Interfaces that an HA policy uses: its node, and the lock of a store.
 
-A policy decides *when* a node follows, activates or yields; the node (``runtime.node``) knows
-*how*. Calls return at once; the node answers later by firing the event named in each docstring.
+A policy decides *when* a node follows, activates or fails back; the node (``runtime.node``) implements
+these steps. Calls return at once; the node later fires the event named in each docstring.
 """
 
 from __future__ import annotations
@@ -15,16 +15,17 @@ Done = Callable[[BrokerError | None], None]
 
 
 class ActivationPort(Protocol):
-    """The node as a policy sees it."""
+    """Interface of the node for a policy."""
 
     def follow(self) -> None:
-        """Read the store as it grows, strictly read-only, so that activating costs the unread tail."""
+        """Follow the log, strictly read-only, so that activation has to read only its unread end."""
         ...
 
-    def stop_following(self) -> None: ...
+    def stop_following(self) -> None:
+        """Stop following the log."""
 
     def announce(self) -> None:
-        """Tell the active node, as long as it is there, that we stand by (artemis-ha s. 2.2, 2.3)."""
+        """Announce this node to the active node as its backup, while there is one (artemis-ha s. 2.2, 2.3)."""
         ...
 
     def withdraw(self) -> None:
@@ -40,42 +41,47 @@ class ActivationPort(Protocol):
         ...
 
     def peer_is_announced(self) -> bool:
-        """Another node stands by for our node id right now (needed before failing back to it)."""
+        """Whether another node is announced for our node id at present (required before a failback to it)."""
         ...
 
     def stopped(self, error: BrokerError | None) -> None:
-        """The policy has ended: cleanly, or because of ``error``. Nothing is called after it."""
+        """The policy has ended: cleanly, or because of ``error``. No further call follows."""
         ...
 
 
 class StoreLock(Protocol):
     """The lock files of one store (artemis-ha s. 2.1); ``store.node_lock`` implements it.
 
-    All raise ``DiskFailed`` when the store cannot be asked.
+    All methods raise ``DiskFailed`` if the store cannot be read or written.
     """
 
     def read_state(self) -> str:
-        """``0`` never active, ``N`` not started, ``L`` owned, ``F`` wanted by a primary, ``P`` stopped."""
+        """``0`` never active, ``N`` not started, ``L`` active, ``F`` requested by a primary, ``P`` stopped."""
         ...
 
-    def write_state(self, state: str) -> None: ...
+    def write_state(self, state: str) -> None:
+        """Write the state byte."""
 
     def touch(self) -> None:
-        """Make any other node that believes it owns the store find out (artemis-ha s. 2.3, 2.6)."""
+        """Make another node that believes to own the store notice that it does not (artemis-ha s. 2.3, 2.6)."""
         ...
 
-    def try_primary(self) -> bool: ...
+    def try_primary(self) -> bool:
+        """Acquire the primary lock without waiting; whether it is held."""
 
-    def release_primary(self) -> None: ...
+    def release_primary(self) -> None:
+        """Release the primary lock."""
 
-    def try_backup(self) -> bool: ...
+    def try_backup(self) -> bool:
+        """Acquire the backup lock without waiting; whether it is held."""
 
-    def release_backup(self) -> None: ...
+    def release_backup(self) -> None:
+        """Release the backup lock."""
 
     def lost(self) -> str | None:
-        """Why the primary lock is no longer provably ours; None when it is.
+        """The reason why the primary lock cannot be proved to be ours; None if it is.
 
         Raises:
-            DescriptorsExhausted: no file could be opened to find out.
+            DescriptorsExhausted: no file descriptor was available for the check.
         """
         ...

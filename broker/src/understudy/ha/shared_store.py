@@ -5,7 +5,7 @@ with the choices of ADR 0004: a passive node *follows* the store; an ``F`` that 
 ``FAILBACK_GRACE_MS`` does not keep a backup from serving; a lost lock always ends the node. The
 same machine with role ``PRIMARY_ONLY`` is the policy of a single server.
 
-Not here: how a node activates, what the lock is made of, or how clients learn of it.
+Not here: the steps of an activation, the lock files, and the notification of clients.
 """
 
 from __future__ import annotations
@@ -27,21 +27,21 @@ log = logging.getLogger(__name__)
 #: a network file system is served late or never (IBM APAR IT43349).
 LOCK_POLL_MS: Final = 100
 #: How often a passive primary reads the state of the store while the lock is taken, and how long a backup that found
-#: the store cleanly stopped waits before it looks again. A backup reads nothing while the lock is taken: the state
-#: counts once the lock is had, and then it is always read.
+#: the store cleanly stopped waits before it reads it again. A backup does not read the state while the lock is taken:
+#: the state matters only once the lock is acquired, and then it is always read.
 STATE_POLL_MS: Final = 1_000
-#: How often an active backup reads the state of the store while another node stands by, to see whether it is a primary
-#: that wants to come back.
+#: How often an active backup reads the state of the store while another node is announced, to notice a primary that
+#: requests the store for a failback.
 FAILBACK_POLL_MS: Final = 200
-#: How long a returning primary has to claim a store it asked for, once the lock is free.
+#: Time within which a returning primary must acquire a store it requested, once the lock is free.
 FAILBACK_GRACE_MS: Final = 5_000
 #: How often an active node proves its lock (artemis-ha s. 2.6).
 LOCK_CHECK_MS: Final = 1_000
-#: Age of the last proof above which nothing is confirmed before the lock was proved again. Every stop of the process
-#: (SIGSTOP, a suspended machine, a sync that hangs) makes the last proof older, so a stop of this length between a
+#: Age of the last proof above which the lock is verified again before a message is confirmed. Every stop of the process
+#: (SIGSTOP, a suspended machine, a sync that hangs) makes the last proof older, so a stop longer than this between a
 #: proof and a confirmation is always noticed (docs/reliability.md).
 LOCK_PROOF_MS: Final = 250
-#: How long a proof that was asked for before a confirmation may take, and how often it is asked for again if it took
+#: How long a proof that was requested before a confirmation may take, and how often it is requested again if it took
 #: longer.
 LOCK_ANSWER_MS: Final = 3_000
 LOCK_PROOF_ATTEMPTS: Final = 3
@@ -50,7 +50,7 @@ OWNED, WANTED, STOPPED_CLEANLY = "L", "F", "P"
 
 
 class Role(Enum):
-    """How the server is configured; what it does now is the machine's state."""
+    """How the server is configured; its present state is that of the machine."""
 
     PRIMARY_ONLY = "primary-only"
     PRIMARY = "primary"
@@ -58,7 +58,7 @@ class Role(Enum):
 
 
 class State(Enum):
-    """Life of a node under this policy."""
+    """States of a node under this policy."""
 
     STOPPED = auto()
     QUEUED = auto()
@@ -71,7 +71,7 @@ class State(Enum):
 
 
 class Event(Enum):
-    """What can happen to it."""
+    """Events of the machine."""
 
     START_PRIMARY = auto()
     START_BACKUP = auto()
@@ -94,11 +94,11 @@ class SharedStoreOptions:
 
     role: Role
     failover_on_shutdown: bool = False
-    """A clean stop hands over instead of leaving the store stopped."""
+    """A clean stop lets the backup take over instead of marking the store as stopped."""
     allow_failback: bool = True
-    """An active backup yields to a returning primary."""
+    """An active backup becomes passive when its primary returns."""
     restart_backup: bool = True
-    """After yielding, stand by again instead of ending."""
+    """After a failback, become a backup again instead of stopping."""
     lock_timeout_ms: int = -1
     """journal-lock-acquisition-timeout; -1 means no limit."""
 
@@ -123,12 +123,12 @@ class SharedStorePolicy(Machine[State, Event]):
         self._waiting_since_ms = 0
         self._proved_ms = 0
         self.proved_until_ms = 0
-        """Until then the proof of the lock holds and a batch is confirmed without asking again (``ports.Fence``)."""
+        """Until then the proof of the lock is valid and a batch is confirmed without a new one (``ports.Fence``)."""
         self._free_since_ms: int | None = None
         self._store_state = ""
-        """As it was read last."""
+        """State of the store at the last read."""
         self._state_read_ms: int | None = None
-        """When that was; None: it is to be read now."""
+        """Time of the last read; None: it is read at the next opportunity."""
         self._fail_over = False
         self._stop_wanted = False
         self._error: BrokerError | None = None
@@ -136,28 +136,28 @@ class SharedStorePolicy(Machine[State, Event]):
     # --- what the node calls -------------------------------------------------------------------
 
     def start(self) -> None:
-        """Begin; the node hears ``follow`` or ``activate`` next."""
+        """Begin; calls ``follow`` or ``activate`` of the node next."""
         is_backup = self.options.role is Role.BACKUP
         self.fire(Event.START_BACKUP if is_backup else Event.START_PRIMARY)
 
     def stop(self, *, fail_over: bool = False) -> None:
-        """Stop cleanly; ``fail_over`` hands the store to a standing-by node whatever is configured."""
+        """Stop cleanly; ``fail_over`` lets the backup take over regardless of the configuration."""
         self._fail_over = fail_over or self.options.failover_on_shutdown
         self.fire(Event.STOP)
 
     def fail(self, error: BrokerError) -> None:
-        """The node can no longer do its work (store, lock, activation): end, never guess."""
+        """The node cannot continue (store, lock or activation failed): stop."""
         self.fire(Event.FAILED, error)
 
     @property
     def error(self) -> BrokerError | None:
-        """What makes the node stop, if it is an error."""
+        """The error because of which the node stops, or None."""
         return self._error
 
     def why_not_confirm(self) -> BrokerError | None:
-        """Asked after each sync, before what it made durable is confirmed: None, or why the store may not be ours.
+        """Called after each sync, before its batch is confirmed: None, or why the store may not be ours.
 
-        A proof that is asked for here comes after the sync, so a node that takes over later reads what was written.
+        A proof requested here is later than the sync, so a node that takes over after it reads the batch.
         """
         if self._clock.monotonic_ms() <= self.proved_until_ms:
             return None
@@ -170,11 +170,11 @@ class SharedStorePolicy(Machine[State, Event]):
                 return LockLost(reason)
             if self._clock.monotonic_ms() - self._proved_ms <= LOCK_ANSWER_MS:
                 return None
-        return LockLost(f"the store did not say within {LOCK_ANSWER_MS} ms whose it is, {LOCK_PROOF_ATTEMPTS} times")
+        return LockLost(f"the lock could not be verified within {LOCK_ANSWER_MS} ms, {LOCK_PROOF_ATTEMPTS} times")
 
     def _ask_lock(self) -> str | None:
-        """Why the lock is not provably ours; None is a proof. It counts from when it was asked for: a
-        store that hangs may have answered the first question before another node took over.
+        """Why the lock is not provably ours; None if it is. A proof is dated from its request: a store that
+        hangs may have answered the first request before another node took over.
         """
         asked_ms = self._clock.monotonic_ms()
         reason = self._lock.lost()
@@ -183,17 +183,18 @@ class SharedStorePolicy(Machine[State, Event]):
         return reason
 
     def _proved(self, asked_ms: int) -> None:
-        """The lock was ours when it was asked for."""
+        """The lock was ours at the time of the request."""
         self._proved_ms = asked_ms
         self.proved_until_ms = asked_ms + LOCK_PROOF_MS
 
     def state_changed(self, origin: State, target: State, event: Event) -> None:
+        """Log the change."""
         log.info("ha state", extra={"from": origin.name, "to": target.name, "cause": event.name})
 
     # --- passive -------------------------------------------------------------------------------
 
     def _request_store(self) -> None:
-        # F first, then wait: this is how an active backup learns that its primary is back (2.2, 4)
+        # write F, then wait: by it an active backup notices that its primary is back (2.2, 4)
         self._waiting_since_ms = self._clock.monotonic_ms()
         self._guarded(self._request_store_now)
 
@@ -214,7 +215,7 @@ class SharedStorePolicy(Machine[State, Event]):
             return
         self._check_lock_timeout()
         if self._state_is_due() and self._read_state() == OWNED:
-            # the node that is active wrote L after us (it was activating meanwhile): ask again
+            # the active node wrote L after our F, because it was activating: write F again
             self._lock.write_state(WANTED)
         self._later(LOCK_POLL_MS, self._poll_as_primary)
 
@@ -263,7 +264,7 @@ class SharedStorePolicy(Machine[State, Event]):
         unclaimed = state == WANTED and now_ms - self._free_since_ms >= FAILBACK_GRACE_MS
         if state == OWNED or unclaimed:
             if unclaimed:
-                log.warning("the primary asked for the store and went away: activating", extra={"waited_ms": now_ms})
+                log.warning("the primary requested the store and is gone: activating", extra={"waited_ms": now_ms})
             self.fire(Event.PRIMARY_LOCK_TAKEN)
             return
         self._lock.release_primary()
@@ -301,8 +302,8 @@ class SharedStorePolicy(Machine[State, Event]):
             reason = self._ask_lock()
             failback_wanted = reason is None and self._failback_wanted()
         except DescriptorsExhausted as error:
-            # no answer is not a lost lock, and nothing is confirmed without one: ask again soon
-            log.warning("the lock cannot be proved now", extra={"error": str(error)})
+            # without an answer the lock is not lost, but nothing is confirmed either: retry soon
+            log.warning("the lock cannot be verified at present", extra={"error": str(error)})
             self._later(LOCK_POLL_MS, self._check_lock)
             return
         if reason is not None:
@@ -320,7 +321,7 @@ class SharedStorePolicy(Machine[State, Event]):
     def _failback_wanted(self) -> bool:
         return self._failback_possible() and self._lock.read_state() == WANTED
 
-    # --- yielding and stopping -----------------------------------------------------------------
+    # --- failing back and stopping --------------------------------------------------------------
 
     def _yield(self) -> None:
         self._cancel()
@@ -367,8 +368,8 @@ class SharedStorePolicy(Machine[State, Event]):
             self.fire(Event.STOP)
 
     def _end_active(self) -> None:
-        # after an error the store stays "owned": a passive node takes over. So it does when a
-        # clean stop fails over; else P keeps the backups passive (2.5).
+        # after an error, and if a clean stop fails over, the store stays "active": a passive node takes
+        # over. Otherwise P keeps the backups passive (2.5).
         if self._error is None and not self._fail_over:
             try:
                 self._lock.write_state(STOPPED_CLEANLY)
@@ -399,7 +400,7 @@ class SharedStorePolicy(Machine[State, Event]):
         self._timer = self._timers.call_later(delay_ms, lambda: self._guarded(step))
 
     def _guarded(self, step: Callable[[], None]) -> None:
-        """Run a step that asks the store; a store that cannot be asked ends the node."""
+        """Run a step that accesses the store; an error of the store stops the node."""
         try:
             step()
         except BrokerError as error:
@@ -431,7 +432,7 @@ class SharedStorePolicy(Machine[State, Event]):
             (_S.PASSIVE, _E.STOP): To(_S.STOPPED, _end_passive),
             (_S.PASSIVE, _E.FAILED): To(_S.STOPPED, _end_passive),
             (_S.ACTIVATING, _E.ACTIVATED): To(_S.ACTIVE, _serve),
-            # a stop that comes while activating waits for the activation to end, one way or the other
+            # a stop during an activation waits until the activation has succeeded or failed
             (_S.ACTIVATING, _E.STOP): To(_S.ACTIVATING, _stop_later),
             (_S.ACTIVATING, _E.FAILED): To(_S.STOPPING, _abandon),
             (_S.ACTIVE, _E.FAILBACK_WANTED): To(_S.FAILING_BACK, _yield),

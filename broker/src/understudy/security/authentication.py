@@ -1,17 +1,17 @@
 """Authentication: users, salted password hashes, and the roles of each user.
 
-Users and roles come as the text of Artemis' ``artemis-users.properties`` (``user = ENC(...)``) and
+Users and roles are given as the text of Artemis' ``artemis-users.properties`` (``user = ENC(...)``) and
 ``artemis-roles.properties`` (``role = user, user``). A stored password is
 ``ENC(scrypt:N:r:p:salt:hash)``, salt and hash in hexadecimal; plain ones are refused unless the
-caller allows them. Checking costs the same for a wrong password and for an unknown user, and a
-success is remembered for a short while (security-invalidation-interval) as a keyed digest, so that
-many clients coming back at once are not hashed again.
+caller allows them. A check takes equally long for a wrong password and for an unknown user, and a
+success is cached for a short time (security-invalidation-interval) as a keyed digest, so that
+the password of many clients that reconnect at once is hashed once.
 
-Hashing takes some tens of milliseconds on purpose. ``begin`` never does it: it answers from memory or
-gives a ``PasswordCheck``, which is run outside of the loop (``logins``).
+Hashing is slow by design (tens of milliseconds). ``begin`` never does it: it answers from the cache or
+returns a ``PasswordCheck``, which is run on another thread (``logins``).
 
-Not here: what a user may do (``authorization``), and reading the files. Invariant: no password is
-kept beyond its check, compared in variable time, or put into a message.
+Not here: permissions (``authorization``), and reading the files. Invariant: no password is
+kept after its check, compared in variable time, or included in a message.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ from typing import Final
 from understudy.errors import AuthenticationFailed, ConfigError
 from understudy.ports import Clock, Entropy
 
-#: Longest user name or password that is looked at. Characters.
+#: Longest user name or password that is accepted. Characters.
 CREDENTIAL_CHARACTERS_MAX: Final = 4096
-#: Passwords that were right, remembered as keyed digests until the users file is read again.
+#: Number of correct passwords remembered as keyed digests until the users file is read again.
 RIGHT_PASSWORDS_MAX: Final = 10_000
 _SALT_BYTES: Final = 16
 _HASH_BYTES: Final = 32
@@ -39,7 +39,7 @@ _PARALLEL_MAX: Final = 16
 
 @dataclass(frozen=True, slots=True)
 class Principal:
-    """A proven user and its roles; what permissions are checked for."""
+    """An authenticated user and its roles."""
 
     user: str
     roles: frozenset[str] = frozenset()
@@ -55,9 +55,9 @@ class HashParameters:
     p: int = 1
 
     def complaint(self) -> str | None:
-        """What is wrong with them, or None."""
+        """The reason why these parameters are not usable, or None."""
         if self.n < 2 or self.n & (self.n - 1) or self.r < 1 or self.p < 1:
-            return "N must be a power of two from 2 up, r and p from 1 up"
+            return "N must be a power of two of at least 2, r and p at least 1"
         if 128 * self.n * self.r > _MEMORY_BYTES_MAX or self.p > _PARALLEL_MAX:
             return f"more than {_MEMORY_BYTES_MAX} bytes of memory or p above {_PARALLEL_MAX}"
         return None
@@ -77,13 +77,13 @@ class PasswordHash:
 
     @classmethod
     def make(cls, password: str, entropy: Entropy, parameters: HashParameters = DEFAULT_PARAMETERS) -> PasswordHash:
-        """The hash of a password under a fresh salt."""
+        """The hash of a password with a new salt."""
         salt = entropy.token(_SALT_BYTES)
         return cls(parameters, salt, _derive(password, salt, parameters))
 
     @classmethod
     def parse(cls, text: str) -> PasswordHash:
-        """The hash that ``str`` wrote. Raises ValueError, without the text in its message."""
+        """Parse a hash in the form of ``str``. Raises ValueError, whose message does not contain the text."""
         if not (text.startswith("ENC(") and text.endswith(")")):
             raise ValueError("the password is not hashed")
         parts = text[4:-1].split(":")
@@ -106,7 +106,7 @@ class PasswordHash:
         return f"ENC(scrypt:{cost.n}:{cost.r}:{cost.p}:{self.salt.hex()}:{self.digest.hex()})"
 
     def verify(self, password: str) -> bool:
-        """Whether it is the hash of this password; takes the same time either way."""
+        """Whether it is the hash of this password; the time does not depend on the result."""
         return hmac.compare_digest(_derive(password, self.salt, self.parameters), self.digest)
 
 
@@ -118,7 +118,7 @@ def _cost(text: str) -> int:
 
 def _derive(password: str, salt: bytes, parameters: HashParameters) -> bytes:
     return hashlib.scrypt(
-        # A peer can send half of a surrogate pair; it must be a wrong password, not a crash.
+        # A peer can send a lone surrogate, which must be a wrong password, not an internal error.
         password.encode("utf-8", "surrogatepass"),
         salt=salt,
         n=parameters.n,
@@ -141,7 +141,7 @@ def _properties(text: str, file: str) -> Iterator[tuple[int, str, str]]:
         if place < 0 or not key:
             raise ConfigError("no 'name = value'", file=file, line=line)
         if key in seen:
-            raise ConfigError(f"{key!r} stands twice, first on line {seen[key]}", file=file, line=line)
+            raise ConfigError(f"{key!r} is repeated, first on line {seen[key]}", file=file, line=line)
         seen[key] = line
         yield line, key, value
 
@@ -157,14 +157,14 @@ def parse_users(
     """Password hashes by user, from the text of a users file.
 
     Args:
-        text: ``user = ENC(scrypt:N:r:p:salt:hash)``, one a line.
-        file: Its name, for messages.
+        text: ``user = ENC(scrypt:N:r:p:salt:hash)``, one per line.
+        file: Name of the file, for messages.
         entropy: Salts for plain passwords.
-        allow_plain: Take plain passwords too; they are hashed at once.
+        allow_plain: Also accept plain passwords; they are hashed at once.
         parameters: Cost of hashing them.
 
     Raises:
-        ConfigError: a line that cannot be used, with file and line, never with the password.
+        ConfigError: an invalid line; names file and line, never the password.
     """
     users: dict[str, PasswordHash] = {}
     for line, user, value in _properties(text, file):
@@ -185,10 +185,10 @@ def parse_users(
 
 
 def parse_roles(text: str, *, file: str) -> dict[str, frozenset[str]]:
-    """Roles by user, from the text of a roles file: ``role = user, user``, one a line.
+    """Roles by user, from the text of a roles file: ``role = user, user``, one per line.
 
     Raises:
-        ConfigError: a line that cannot be used, with file and line.
+        ConfigError: an invalid line; names file and line.
     """
     roles: dict[str, set[str]] = {}
     for _, role, value in _properties(text, file):
@@ -204,11 +204,11 @@ class Guest:
 
     principal: Principal
     on_wrong_credentials: bool = False
-    """Whether clients with wrong ones are let in as the guest, too (guest-login-on-wrong-credentials)."""
+    """Whether a client with wrong credentials logs in as the guest, too (guest-login-on-wrong-credentials)."""
 
 
 class PasswordCheck:
-    """One password whose hash has to be computed to find out whether it is right."""
+    """A check of one password that requires computing a hash."""
 
     __slots__ = ("_authenticator", "_hash", "_known", "_password", "_user", "key", "was_right")
 
@@ -220,20 +220,20 @@ class PasswordCheck:
         self._known = stored is not None
         self._hash = stored or authenticator.decoy
         self.key = key
-        """Equal for the same user with the same password, and says nothing of either."""
+        """Equal for the same user and password; reveals neither."""
         self.was_right = authenticator.was_right(key)
-        """Whether it was right before; it is checked again all the same."""
+        """Whether this password was correct at an earlier check. It is checked again nevertheless."""
 
     def run(self) -> bool:
-        """Whether it is right. Slow; may be called on any thread, and touches nothing shared."""
-        # The decoy is hashed first and found wrong whatever it says: the order of these two counts.
+        """Whether the password is correct. Slow; may be called on any thread, uses no shared state."""
+        # The decoy is hashed first and its result is ignored: the order of these two operands matters.
         return self._hash.verify(self._password) and self._known
 
     def finish(self, right: bool) -> Principal:
-        """The principal, from now on remembered for a while.
+        """The principal, which is cached from now on.
 
         Args:
-            right: What ``run`` said.
+            right: Result of ``run``.
 
         Raises:
             AuthenticationFailed: unknown user or wrong password; the message does not say which.
@@ -246,7 +246,7 @@ class PasswordCheck:
 
 
 class Authenticator:
-    """Checks users and passwords against a fixed set; a changed file makes a new one."""
+    """Checks users and passwords against a fixed set; a changed file requires a new instance."""
 
     def __init__(
         self,
@@ -261,11 +261,11 @@ class Authenticator:
     ) -> None:
         """Args:
         users: Hashes by user.
-        roles: Roles by user; users of no role may be missing.
-        entropy: The key of the memory of successes, and the decoy's salt.
-        clock: For the age of those successes.
-        cache_size: Successes remembered (authentication-cache-size); 0 = none.
-        cache_ms: How long, from the check on (security-invalidation-interval); 0 = not at all.
+        roles: Roles by user; users without a role may be missing.
+        entropy: Source of the key of the cache and of the decoy's salt.
+        clock: For the age of cache entries.
+        cache_size: Successful checks in the cache (authentication-cache-size); 0 = none.
+        cache_ms: Lifetime of an entry from its check on (security-invalidation-interval); 0 = no cache.
         guest: The user of a login without user name and password; None refuses such a login.
 
         Raises:
@@ -281,35 +281,35 @@ class Authenticator:
         self._cache_size = cache_size
         self._cache_ms = cache_ms
         self._verified: OrderedDict[bytes, tuple[Principal, int]] = OrderedDict()
-        """Token to principal and the monotonic time until which it counts; the one used last at the end."""
+        """Token to principal and the monotonic time at which it expires; the most recently used at the end."""
         self._right: OrderedDict[bytes, None] = OrderedDict()
-        """Tokens of passwords that were right, the latest at the end. They prove nothing: they only are not refused
-        unseen because of wrong ones (``login_guard``)."""
+        """Tokens of passwords that were correct, the latest at the end. They authenticate nothing: such a password is
+        checked even when ``login_guard`` would refuse it because of failed logins."""
         costs = Counter(each.parameters for each in users.values())
         cost = costs.most_common(1)[0][0] if costs else DEFAULT_PARAMETERS
         self.decoy = PasswordHash(cost, entropy.token(_SALT_BYTES), entropy.token(_HASH_BYTES))
-        """The hash of no password: an unknown user is checked against it, so that it takes as long."""
+        """A hash that matches no password: unknown users are checked against it, so that the time is the same."""
 
     @property
     def known_count(self) -> int:
-        """Passwords whose check is remembered."""
+        """Number of successful checks in the cache."""
         return len(self._verified)
 
     def stored(self, user: str) -> PasswordHash | None:
-        """The hash of a user's password."""
+        """The stored hash of a user's password; None if there is no such user."""
         return self._users.get(user)
 
     def principal(self, user: str) -> Principal | None:
-        """A user with its roles; None: there is no such user."""
+        """A user with its roles; None if there is no such user."""
         if self._guest is not None and user == self._guest.principal.user:
             return self._guest.principal
         return self._principals.get(user)
 
     def begin(self, user: str | None, password: str | None) -> Principal | PasswordCheck:
-        """The principal of a user that was checked a short while ago, or the check that is needed.
+        """The principal, if the check of this user and password is cached; else the check to run.
 
         Raises:
-            AuthenticationFailed: nothing that could be checked.
+            AuthenticationFailed: user name or password are missing or too long.
         """
         if self._guest is not None and not user and not password:
             return self._guest.principal
@@ -327,35 +327,35 @@ class Authenticator:
         return PasswordCheck(self, user, password, token)
 
     def refuse(self, reason: str) -> Principal:
-        """What wrong credentials lead to: the guest, where that is configured. Raises AuthenticationFailed."""
+        """Handle wrong credentials: return the guest if that is configured, else raise AuthenticationFailed."""
         if self._guest is not None and self._guest.on_wrong_credentials:
             return self._guest.principal
         raise AuthenticationFailed(reason)
 
     def was_right(self, token: bytes) -> bool:
-        """Whether a password was right at its last check, however long ago."""
+        """Whether a password was correct at its last check, regardless of the time since."""
         return token in self._right
 
     def forget(self, token: bytes) -> None:
-        """A password was wrong."""
+        """Remove the token of a password that was found wrong."""
         self._right.pop(token, None)
 
     def remember(self, user: str, token: bytes) -> Principal:
-        """The user's principal; the check need not be done again for a while."""
+        """The principal of a user whose check succeeded, which is cached."""
         self._right[token] = None
         self._right.move_to_end(token)
         if len(self._right) > RIGHT_PASSWORDS_MAX:
             self._right.popitem(last=False)
         principal = self._principals[user]
         if self._cache_size > 0 and self._cache_ms > 0:
-            # using it does not renew it: a password that was taken away works no longer than this
+            # use does not renew an entry: a password that was changed is accepted no longer than this
             self._verified[token] = (principal, self._clock.monotonic_ms() + self._cache_ms)
             if len(self._verified) > self._cache_size:
                 self._verified.popitem(last=False)
         return principal
 
     def _token(self, user: str, password: str) -> bytes:
-        """Stands for a user with a password without giving away either."""
+        """Keyed digest of user and password, which reveals neither."""
         name = user.encode("utf-8", "surrogatepass")
         text = len(name).to_bytes(4, "big") + name + password.encode("utf-8", "surrogatepass")
         return hmac.digest(self._key, text, "sha256")

@@ -1,11 +1,11 @@
-"""What a client may do: permissions of roles on addresses, from the security-settings.
+"""Authorization: permissions of roles on addresses, from the security-settings.
 
 For an address the most specific match counts and nothing is inherited from less specific ones; a
 setting for ``address::queue`` counts for that queue only, before any other; where nothing matches
 no permission is granted (manual, "Role-based security for addresses").
 
-Not here: which operation needs which permission (``session``). Invariant: a setting that is absent
-never grants.
+Not here: which operation needs which permission (``session``). Invariant: an absent setting grants
+nothing.
 """
 
 from __future__ import annotations
@@ -36,48 +36,48 @@ class SecurityPolicy(ABC):
     """Authentication and permissions of clients."""
 
     settings: SecuritySettings
-    """Permissions by match; kept, and shown by management, also while nothing is checked."""
+    """Permissions by match; shown by management even if security is disabled."""
     permission_ms: int = 10_000
-    """How long an answer of ``check`` need not be asked for again (security-invalidation-interval)."""
+    """Time for which a session may reuse an answer of ``check`` (security-invalidation-interval)."""
     checks: bool = False
-    """Whether there is anything to check; what is not checked is not counted."""
+    """Whether permissions are checked; otherwise nothing is counted."""
     allowed_count: int = 0
-    """Answers of ``check`` so far that were yes."""
+    """Number of calls of ``check`` that granted the permission."""
     refused_count: int = 0
-    """Those that were no."""
+    """Number of calls of ``check`` that refused it."""
 
     @property
     def known_logins(self) -> int:
-        """Passwords whose check is remembered now."""
+        """Present entries of the cache of logins."""
         return 0
 
     @property
     def known_answers(self) -> int:
-        """Answers of ``check`` that are remembered now."""
+        """Present entries of the cache of permissions."""
         return 0
 
     @abstractmethod
     def begin(self, user: str | None, password: str | None) -> Principal | PasswordCheck:
-        """The principal of a client, or the slow check that is needed to know it. Raises
+        """The principal of a client, or the slow check that is required first. Raises
         AuthenticationFailed.
         """
 
     def authenticate(self, user: str | None, password: str | None) -> Principal:
-        """The principal of a client, however long that takes. Raises AuthenticationFailed."""
+        """The principal of a client; blocks for the time of the check. Raises AuthenticationFailed."""
         found = self.begin(user, password)
         return found if isinstance(found, Principal) else found.finish(found.run())
 
     @abstractmethod
     def check(self, principal: Principal, permission: Permission, address: str, queue: str | None = None) -> None:
-        """Nothing if the principal may. Raises NotAuthorized naming user, permission and address."""
+        """Check a permission. Raises NotAuthorized, which names user, permission and address."""
 
     @abstractmethod
     def allows(self, principal: Principal, permission: Permission, address: str, queue: str | None = None) -> bool:
-        """Whether the principal may; only asked, so it is not counted."""
+        """Whether the principal has a permission. Not counted."""
 
 
 class NoSecurity(SecurityPolicy):
-    """security-enabled=false: user names are believed, and every client may do everything."""
+    """security-enabled=false: user names are not verified, and every client has every permission."""
 
     def __init__(self, settings: SecuritySettings | None = None) -> None:
         self.settings = settings or SecuritySettings()
@@ -106,10 +106,10 @@ class RoleSecurity(SecurityPolicy):
         permission_ms: int = 10_000,
     ) -> None:
         """Args:
-        authenticator: Checks users.
+        authenticator: Checks users and passwords.
         settings: The security-settings.
-        cache_size: Answers remembered (authorization-cache-size).
-        permission_ms: How long sessions go by an answer (security-invalidation-interval).
+        cache_size: Answers in the cache (authorization-cache-size).
+        permission_ms: Time for which sessions may reuse an answer (security-invalidation-interval).
         """
         self.permission_ms = permission_ms
         self._authenticator = authenticator
@@ -117,7 +117,7 @@ class RoleSecurity(SecurityPolicy):
         self._cache_size = cache_size
         self._answers: dict[tuple[Principal, Permission, str, str | None], bool] = {}
         self._users_changed = False
-        # whatever changes, no answer of before counts any longer
+        # any change invalidates all cached answers
         settings.listeners.append(self._answers.clear)
 
     @property
@@ -132,8 +132,8 @@ class RoleSecurity(SecurityPolicy):
         return self._authenticator.begin(user, password)
 
     def change_users(self, authenticator: Authenticator) -> None:
-        """Users and roles are others from now on. Sessions that are open go on with the present roles of their user,
-        and may do nothing once the user is gone; remembered logins are forgotten.
+        """Replace users and roles. Open sessions have the new roles of their user from then on, and no permissions once
+        the user is removed; cached logins are dropped.
         """
         self._authenticator = authenticator
         self._users_changed = True
@@ -171,7 +171,7 @@ class RoleSecurity(SecurityPolicy):
         if self._cache_size <= 0:
             return
         if len(self._answers) >= self._cache_size:
-            # The oldest goes: a dict keeps the order in which answers came.
+            # Drop the oldest entry: a dict keeps the order of insertion.
             del self._answers[next(iter(self._answers))]
         self._answers[key] = allowed
 
@@ -183,15 +183,15 @@ class UserTexts:
     users: str
     """Text of the users file."""
     users_file: str
-    """Its name, for messages."""
+    """Name of the users file, for messages."""
     roles: str
     """Text of the roles file."""
     roles_file: str
-    """Its name, for messages."""
+    """Name of the roles file, for messages."""
 
 
 NO_USERS: Final = UserTexts("", "", "", "")
-"""For a node without security."""
+"""Empty texts, for a node without security."""
 
 
 def security_policy(
@@ -203,18 +203,18 @@ def security_policy(
     allow_plain: bool = False,
     parameters: HashParameters = DEFAULT_PARAMETERS,
 ) -> SecurityPolicy:
-    """The policy a configuration asks for.
+    """The policy for a configuration.
 
     Args:
         configuration: With security-enabled, the settings and the cache sizes.
         entropy: For salts and keys.
         clock: For the age of successful checks.
-        texts: Users and roles; not looked at without security.
-        allow_plain: Take plain passwords in the users file.
+        texts: Users and roles; ignored if security is disabled.
+        allow_plain: Accept plain passwords in the users file.
         parameters: Cost of hashing those.
 
     Raises:
-        ConfigError: a file that cannot be used.
+        ConfigError: an invalid file of users or roles.
     """
     settings = SecuritySettings(configuration.security_settings, configuration.wildcards)
     if not configuration.security_enabled:

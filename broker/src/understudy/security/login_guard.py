@@ -1,9 +1,9 @@
-"""Limits on wrong passwords: how often they may be tried, and how much hashing they cost.
+"""Limits for failed logins, which bound guessing and the cost of hashing.
 
-Failures are counted for each address and user, and with a wider limit for each address. While either count is at its
-limit, a password is refused without being looked at, until the oldest failure that counts is ``WINDOW_MS`` old. So
-guesses at one user's password do not refuse other users of the address, and guesses at many
-users' passwords cost a bounded amount of hashing. Which logins need not ask at all is decided in ``logins``.
+Failures are counted for each pair of address and user, and with a higher limit for each address. While either count is
+at its limit, a password is refused without being checked, until the oldest counted failure is ``WINDOW_MS`` old. So
+guesses at the password of one user do not affect other users of the address, and guesses at the passwords of many
+users cost a bounded amount of hashing. ``logins`` decides which logins are exempt.
 
 An IPv6 address counts as its /64 network, which is what one host usually has.
 """
@@ -23,7 +23,7 @@ FAILURES_OF_USER_MAX: Final = 20
 #: Failed logins from one address within the window.
 FAILURES_OF_ADDRESS_MAX: Final = 100
 WINDOW_MS: Final = 10_000
-#: Addresses, and users at addresses, that are remembered; beyond it those that failed longest ago are forgotten.
+#: Addresses, and pairs of address and user, that are counted; beyond it the oldest are dropped.
 REMEMBERED_MAX: Final = 10_000
 
 
@@ -37,16 +37,16 @@ class LoginGuard:
 
     @property
     def remembered(self) -> int:
-        """Addresses, and users at addresses, with failures that may still count."""
+        """Number of addresses, and of pairs of address and user, with counted failures."""
         return len(self._addresses.times) + len(self._users.times)
 
     def check(self, host: str, user: str | None, *, proved: bool = False) -> None:
-        """Whether a password may be looked at.
+        """Check whether a password may be tried.
 
         Args:
             host: Address of the client.
-            user: The user name it sent.
-            proved: The connection has logged in before: only the failures of this user count.
+            user: User name of the login.
+            proved: The connection has logged in before: failures of other users are not counted.
 
         Raises:
             AuthenticationFailed: there were too many failures.
@@ -60,7 +60,7 @@ class LoginGuard:
             raise AuthenticationFailed(f"too many failed logins from {host}: wait {wait_ms} ms")
 
     def failed(self, host: str, user: str | None) -> None:
-        """A login failed."""
+        """Count a failed login."""
         now_ms = self._clock.monotonic_ms()
         network = network_of(host)
         self._users.add((network, _short(user)), now_ms)
@@ -77,7 +77,7 @@ class _Failures:
         self.times: OrderedDict[tuple[str, bytes], deque[int]] = OrderedDict()
 
     def wait_ms(self, key: tuple[str, bytes], now_ms: int) -> int:
-        """How long until a password may be looked at; 0 = now."""
+        """Time until a password may be tried; 0 = now."""
         times = self.times.get(key)
         if times is None:
             return 0
@@ -96,7 +96,7 @@ class _Failures:
 
 
 def network_of(host: str) -> str:
-    """The address that failures count for: of IPv6 its /64 network, otherwise the host itself."""
+    """The key for counting failures: the /64 network of an IPv6 address, otherwise the host."""
     try:
         address = ipaddress.ip_address(host.strip("[]").partition("%")[0])
     except ValueError:
@@ -109,5 +109,5 @@ def network_of(host: str) -> str:
 
 
 def _short(user: str | None) -> bytes:
-    """Stands for a user's name, which can be long."""
+    """Digest of a user name, which may be long."""
     return hashlib.sha256((user or "").encode("utf-8", "surrogatepass")).digest()[:16]

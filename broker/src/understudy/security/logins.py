@@ -1,13 +1,13 @@
-"""Logins on their way: password checks waiting for a worker, shared and in fair order.
+"""Pending logins: password checks that wait for a worker thread, shared and in fair order.
 
 A check costs tens of milliseconds of a processor (``authentication``), so it never runs on the loop.
-Logins with the same user and password share one check, which is what makes a thousand clients that
-come back at once cost one. Hosts take turns, so that a host which guesses cannot keep others
-waiting; and where too many have failed (``login_guard``) a password is refused before it is looked at,
-when it is asked for and again at its turn. That does not hold for a password that was right before, nor for
-another session of the same user on a connection that has logged in.
+Logins with the same user and password share one check, so that a thousand clients that reconnect at
+once cost one. Hosts take turns, so that guesses from one host do not delay others. While too many
+logins have failed (``login_guard``), a password is refused without a check, when the login arrives
+and again when its turn comes. Exempt are passwords that were correct before, and further sessions of
+the same user on a connection that has logged in.
 
-Invariant: every login that was taken is told exactly once, on the loop, unless it is cancelled.
+Invariant: the callback of every accepted login is called exactly once, on the loop, unless it is cancelled.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ Told = Callable[[Principal | BrokerError], None]
 
 
 class Login:
-    """One login that waits for its outcome."""
+    """One pending login."""
 
     __slots__ = ("exempt", "host", "on_proved", "told", "user")
 
@@ -39,13 +39,13 @@ class Login:
         self.host = host
         self.user = user
         self.exempt = exempt
-        """Whether earlier failures of others do not count."""
+        """Whether earlier failed logins are ignored."""
         self.on_proved = on_proved
-        """Whether its connection has logged in before."""
+        """Whether the connection has logged in before."""
         self.told: Told | None = told
 
     def cancel(self) -> None:
-        """Its outcome is not wanted any more."""
+        """Cancel it: the callback is not called."""
         self.told = None
 
 
@@ -62,10 +62,10 @@ class Logins:
 
     def __init__(self, policy: SecurityPolicy, guard: LoginGuard, worker: Worker, *, at_once: int = 4) -> None:
         """Args:
-        policy: Knows users.
-        guard: Knows the logins that have failed lately.
-        worker: Runs checks.
-        at_once: Checks given to the worker at a time; the others wait here, where hosts take turns.
+        policy: Checks users and passwords.
+        guard: Counts failed logins.
+        worker: Runs the checks on other threads.
+        at_once: Maximum number of checks given to the worker; further ones wait here, in turns by host.
         """
         self._policy = policy
         self._guard = guard
@@ -73,32 +73,32 @@ class Logins:
         self._at_once = at_once
         self._running = 0
         self._checks: dict[bytes, _Check] = {}
-        """Waiting or running, by key."""
+        """Pending checks, waiting or running, by key."""
         self._turns: OrderedDict[str, deque[_Check]] = OrderedDict()
-        """What waits, by the host that asked first; the host whose turn it is first."""
+        """Waiting checks by the host that asked first; the host whose turn it is comes first."""
         self._waiting: Counter[str] = Counter()
         self.succeeded_count = self.failed_count = 0
-        """Logins so far, while there is something to check."""
+        """Number of logins so far, if passwords are checked."""
 
     @property
     def waiting_count(self) -> int:
-        """Logins that were not told yet."""
+        """Number of pending logins."""
         return self._waiting.total()
 
     def ask(
         self, host: str, user: str | None, password: str | None, told: Told, *, proved_user: str | None = None
     ) -> Principal | Login:
-        """The principal of a client, if it is known without a check; otherwise ``told`` is called later.
+        """The principal of a client, if no check is required; otherwise None, and ``told`` is called later.
 
         Args:
             host: Address of the client.
-            user: The user name it sent.
-            password: Its password.
+            user: User name of the login.
+            password: Password of the login.
             told: Called with the outcome, unless that is returned or raised.
-            proved_user: As whom the client's connection has logged in before; None = it has not.
+            proved_user: User as which the connection has logged in before; None = it has not.
 
         Raises:
-            AuthenticationFailed: it cannot be right, or too many logins have failed.
+            AuthenticationFailed: the credentials are invalid, or too many logins have failed.
             SessionRejected: too many logins wait.
         """
         try:
@@ -109,7 +109,7 @@ class Logins:
             self.failed_count += 1
             raise
         if isinstance(found, Principal):
-            # also one that was checked a short while ago: no failure of others keeps it out
+            # also a cached one: failed logins of others do not affect it
             self.succeeded_count += self._policy.checks
             return found
         same_user = proved_user is not None and proved_user == user
@@ -138,7 +138,7 @@ class Logins:
                 del self._checks[check.check.key]
 
     def _wanted(self, check: _Check) -> bool:
-        """Refuse those whose host has failed too often meanwhile; whether any login is left."""
+        """Refuse the logins whose host has too many failures by now. Whether any login is left."""
         wanted: list[Login] = []
         for login in check.logins:
             if login.told is None:
@@ -153,7 +153,7 @@ class Logins:
         return bool(wanted)
 
     def _check_guard(self, login: Login) -> None:
-        """Raises AuthenticationFailed while too many logins like this have failed."""
+        """Raises AuthenticationFailed if too many logins from this host or of this user have failed."""
         if not login.exempt:
             self._guard.check(login.host, login.user, proved=login.on_proved)
 

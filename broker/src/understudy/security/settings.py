@@ -1,8 +1,8 @@
-"""The security settings of a node: those of broker.xml and those that management added at run time.
+"""The security settings of a node: those of broker.xml and those added by management.
 
-A setting that management added replaces that of broker.xml for the same match, until it is removed. For an
-address the most specific match counts and nothing is inherited from less specific ones; a setting for
-``address::queue`` counts for that queue only, before any other (manual, "Role-based security for addresses").
+A setting added by management replaces that of broker.xml for the same match until it is removed. For an
+address the most specific match applies and nothing is inherited from less specific ones; a setting for
+``address::queue`` applies to that queue only, before any other (manual, "Role-based security for addresses").
 
 Not here: users and roles (``authentication``), decisions (``authorization``), the log (``routing``).
 """
@@ -16,7 +16,7 @@ from understudy.config.model import SecuritySettingConfiguration, WildcardConfig
 from understudy.config.wildcard import DEFAULT_WILDCARDS, is_wild, looked_up_name, matches, specificity
 
 FQQN_SEPARATOR: Final = "::"
-"""Between address and queue in a fully qualified queue name."""
+"""Separates address and queue in a fully qualified queue name."""
 
 
 class SecuritySettings:
@@ -28,8 +28,8 @@ class SecuritySettings:
         wildcards: WildcardConfiguration = DEFAULT_WILDCARDS,
     ) -> None:
         """Args:
-        configured: Those of broker.xml, each match once.
-        wildcards: How wildcards are written.
+        configured: Settings of broker.xml, each match once.
+        wildcards: Syntax of wildcards.
         """
         self.wildcards = wildcards
         self.listeners: list[Callable[[], None]] = []
@@ -43,24 +43,24 @@ class SecuritySettings:
     def configure(
         self, configured: Iterable[SecuritySettingConfiguration], wildcards: WildcardConfiguration | None = None
     ) -> None:
-        """Replace the settings of broker.xml; those that management added stay."""
+        """Replace the settings of broker.xml; those added by management stay."""
         self._configured = {setting.match: setting for setting in configured}
         if wildcards is not None:
             self.wildcards = wildcards
         self._changed()
 
     def restore(self, added: Iterable[SecuritySettingConfiguration]) -> None:
-        """Replace all settings that management added by those that the log has."""
+        """Replace all settings added by management with those of the log."""
         self._added = {setting.match: setting for setting in added}
         self._changed()
 
     def add(self, setting: SecuritySettingConfiguration) -> None:
-        """Management added a setting."""
+        """Add a setting for management."""
         self._added[setting.match] = setting
         self._changed()
 
     def remove(self, match: str) -> None:
-        """Management removed what it had added; that of broker.xml for the match counts again."""
+        """Remove a setting added by management; that of broker.xml for the match applies again."""
         if self._added.pop(match, None) is not None:
             self._changed()
 
@@ -69,7 +69,7 @@ class SecuritySettings:
         self.notify()
 
     def notify(self) -> None:
-        """Tell the listeners that settings, users or roles changed: remembered answers may be wrong."""
+        """Notify the listeners that settings, users or roles changed, so that they drop cached answers."""
         for listener in self.listeners:
             listener()
 
@@ -84,7 +84,7 @@ class SecuritySettings:
         self._wild = sorted(wild, key=lambda setting: specificity(setting.match, self.wildcards))
 
     def of(self, address: str, queue: str | None = None) -> SecuritySettingConfiguration | None:
-        """The setting that counts for an address, or for one of its queues; None: everything is refused."""
+        """The setting that applies to an address, or to one of its queues; None: every permission is refused."""
         if queue is not None:
             setting = self._exact.get(f"{address}{FQQN_SEPARATOR}{queue}")
             if setting is not None:

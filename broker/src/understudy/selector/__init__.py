@@ -1,11 +1,11 @@
 """Message selectors: the SQL-92 subset of JMS, compiled to closures over a ``Message``.
 
 Grammar, lowest precedence first: OR; AND; NOT; = <> IS [NOT] NULL; < <= > >= [NOT] BETWEEN, IN,
-LIKE; + -; * / %; unary + - NOT; literal, identifier, parentheses. Logic has three values: what
-concerns an absent property is unknown, and only what is true is selected (JMS 2.0 s. 3.8.1).
+LIKE; + -; * / %; unary + - NOT; literal, identifier, parentheses. Logic has three values: a condition that
+depends on an absent property is unknown, and a message is selected if the result is true (JMS 2.0 s. 3.8.1).
 Identifiers name properties, but those of Artemis filters (AMQPriority, AMQUserID ..., manual
 "Filter Expressions") and of JMS (JMSPriority ...) read the header. The prefixes
-``hyphenated_props:`` and ``convert_string_expressions:`` mean what they mean there.
+``hyphenated_props:`` and ``convert_string_expressions:`` have the meaning described there.
 
 Where JMS and Artemis' code differ JMS holds: NOT binds weaker than a comparison, comparing values
 of different types is false with <> too, and only numbers have an order. Whole numbers are exact.
@@ -28,15 +28,15 @@ from understudy.selector.parser import Parser
 from understudy.selector.tokens import tokenize
 from understudy.selector.work import WORK
 
-#: Compiled selectors that are remembered.
+#: Compiled selectors in the cache.
 CACHE_MAX: Final = 512
-#: What looking at a message costs besides its selector.
+#: Steps counted for reading a message, in addition to those of the selector.
 _STEPS_OF_A_LOOK: Final = 4
 _UNLIMITED: Final = 1 << 62
 
 
 class Selector:
-    """A compiled selector. Immutable; equal texts give the same object while it is remembered."""
+    """A compiled selector. Immutable; equal texts give the same object while it is cached."""
 
     __slots__ = ("_evaluate", "steps", "text")
 
@@ -44,10 +44,10 @@ class Selector:
         self.text = text
         self._evaluate = evaluate
         self.steps = steps
-        """What looking at a message costs, but for the characters of LIKE (``work``)."""
+        """Cost of evaluating it for a message, without the characters read by LIKE (``work``)."""
 
     def matches(self, message: Message) -> bool:
-        """Whether the message is selected; unknown is not. The work is counted (``work``)."""
+        """Whether the message is selected. Unknown counts as false. The work is counted (``work``)."""
         WORK.steps += self.steps
         return self._evaluate(message) is True
 
@@ -61,10 +61,10 @@ def parse_selector(text: str, *, stored: bool = False) -> Selector:
 
     Args:
         text: The expression.
-        stored: It was accepted before: it may have more steps than are allowed now.
+        stored: It was accepted before and is read from the store: the limit of steps does not apply.
 
     Raises:
-        InvalidSelector: it is none, or does too much; names the position, counted in characters from 1.
+        InvalidSelector: syntax error, or a limit is exceeded; names the position, counted in characters from 1.
     """
     if len(text) > SELECTOR_CHARACTERS_MAX:
         raise InvalidSelector(f"selector of {len(text)} characters, limit {SELECTOR_CHARACTERS_MAX}")

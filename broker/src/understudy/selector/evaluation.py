@@ -1,6 +1,6 @@
 """The closures a selector is compiled to: one for each operator, over a ``Message``.
 
-None is unknown: the value of an absent property and of what is computed from it. Not here: which
+None is unknown: the value of an absent property and of every expression that depends on it. Not here: which
 combinations are allowed (``parser``).
 """
 
@@ -68,12 +68,12 @@ JMSType, JMSCorrelationID and JMSReplyTo are properties of these very names.
 
 
 def identifier(name: str) -> Evaluate:
-    """What an identifier names: a header field, or the property of that name."""
+    """The value of an identifier: a header field, or the property of that name."""
     return _HEADERS.get(name) or property_value(name)
 
 
 def _kind(value: Value) -> str:
-    """Values of one kind can be compared. A bool is no number, whatever Python thinks."""
+    """Values of one kind can be compared. A bool is not a number here, unlike in Python."""
     if isinstance(value, bool):
         return "boolean"
     if isinstance(value, (int, float)):
@@ -82,7 +82,7 @@ def _kind(value: Value) -> str:
 
 
 def _number_of(value: Value, convert: bool) -> int | float | None:
-    """A value as a number; None when it is none."""
+    """A value as a number; None if it is not a number."""
     if isinstance(value, (int, float)) and not isinstance(value, bool):
         return value
     return _converted(value) if convert and isinstance(value, str) else None
@@ -103,7 +103,7 @@ def _converted(text: str) -> int | float | None:
 
 
 def boolean_of(evaluate: Evaluate) -> Evaluate:
-    """An identifier where a condition is wanted: what is not a boolean is false."""
+    """An identifier used as a condition: a value that is not a boolean is false."""
 
     def boolean(message: Message) -> Value:
         value = evaluate(message)
@@ -160,7 +160,7 @@ def is_null(evaluate: Evaluate, wanted: bool) -> Evaluate:
 
 
 def equals(left: Evaluate, right: Evaluate, wanted: bool, convert: bool) -> Evaluate:
-    """= or, when ``wanted`` is False, <>; values of different kinds are neither."""
+    """= or, when ``wanted`` is False, <>; for values of different kinds the result is False either way."""
 
     def equality(message: Message) -> Value:
         first, second = left(message), right(message)
@@ -199,7 +199,7 @@ def orders(left: Evaluate, right: Evaluate, holds: Callable[[float, float], bool
 
 
 def is_in(evaluate: Evaluate, texts: frozenset[str]) -> Evaluate:
-    """IN: unknown for what is no string (JMS 2.0 s. 3.8.1.1)."""
+    """IN: unknown for a value that is not a string (JMS 2.0 s. 3.8.1.1)."""
 
     def membership(message: Message) -> Value:
         value = evaluate(message)
@@ -209,7 +209,7 @@ def is_in(evaluate: Evaluate, texts: frozenset[str]) -> Evaluate:
 
 
 class LikeTexts:
-    """How long the texts are that the LIKE of one selector look at character by character."""
+    """Limit for the length of the texts that the LIKE operators of one selector compare character by character."""
 
     __slots__ = ("characters_max", "count")
 
@@ -218,13 +218,13 @@ class LikeTexts:
         self.characters_max = LIKE_TEXT_CHARACTERS_MAX
 
     def add(self) -> None:
-        """One more of them."""
+        """Count one more LIKE operator."""
         self.count += 1
         self.characters_max = LIKE_TEXT_CHARACTERS_MAX // self.count
 
 
 def is_like(evaluate: Evaluate, pattern: LikePattern, texts: LikeTexts) -> Evaluate:
-    """LIKE: false for what is no string, unknown for a text that is too long to be matched against patterns."""
+    """LIKE: false for a value that is not a string, unknown for a text above the limit for LIKE."""
     searches = pattern.searches
     if searches:
         texts.add()
@@ -253,7 +253,7 @@ def _float(value: int | float) -> float:
 
 
 def _divide(one: float, two: float) -> float:
-    """Division of doubles as IEEE 754 has it; Python would raise for a divisor of zero."""
+    """Division of doubles according to IEEE 754; Python raises for a divisor of zero."""
     dividend, divisor = _float(one), _float(two)
     if divisor:
         return dividend / divisor
@@ -278,7 +278,7 @@ ARITHMETIC: Final[dict[str, Operation]] = {
 
 
 def arithmetic_of(first: Evaluate, steps: tuple[tuple[Operation, Evaluate], ...], convert: bool) -> Evaluate:
-    """Operators of one precedence from left to right; unknown as soon as an operand is no number."""
+    """Operators of one precedence from left to right; unknown if an operand is not a number."""
 
     def arithmetic(message: Message) -> Value:
         result = _number_of(first(message), convert)
@@ -289,7 +289,7 @@ def arithmetic_of(first: Evaluate, steps: tuple[tuple[Operation, Evaluate], ...]
             try:
                 result = operation(result, operand)
             except OverflowError:
-                # A whole number beyond any double met a double.
+                # Integer too large for a double.
                 result = operation(_float(result), _float(operand))
         return result
 

@@ -1,6 +1,6 @@
 """LIKE patterns, matched without backtracking and without ``re``.
 
-Invariant: every character of a text is looked at once, whatever the pattern.
+Invariant: every character of a text is examined once, for any pattern.
 """
 
 from __future__ import annotations
@@ -9,9 +9,9 @@ from __future__ import annotations
 class LikePattern:
     """A LIKE pattern: ``%`` is any text, ``_`` one character, the escape makes either literal.
 
-    The pieces between ``%`` have a fixed length, so taking the leftmost place for each is enough
-    and nothing is ever tried twice. A piece without ``_`` is found by ``str.find``; one with it by
-    the Shift-And method, which looks at every character of the text once.
+    The pieces between ``%`` have a fixed length, so the leftmost match of each piece is sufficient
+    and no backtracking is needed. A piece without ``_`` is found by ``str.find``; one with ``_`` by
+    the Shift-And method, which examines every character of the text once.
     """
 
     __slots__ = ("_first", "_last", "_length", "_middle", "_one_piece", "searches")
@@ -22,7 +22,7 @@ class LikePattern:
         while offset < len(pattern):
             character = pattern[offset]
             if character == escape and pattern[offset + 1 : offset + 2] in ("%", "_", escape):
-                # Before anything else, and at the end, the escape stands for itself (Artemis).
+                # Before any other character, and at the end, the escape character is literal (as in Artemis).
                 offset += 1
                 pieces[-1].append(pattern[offset])
             elif character == "%":
@@ -36,10 +36,10 @@ class LikePattern:
         self._middle = tuple(_Piece(piece) for piece in pieces[1:-1] if piece)
         self._length = sum(map(len, pieces))
         self.searches = any(None in piece for piece in pieces)
-        """Whether it looks at characters one by one, other than by ``str.find``."""
+        """Whether matching examines single characters (Shift-And) instead of using ``str.find``."""
 
     def matches(self, text: str) -> bool:
-        """Whether the whole text fits."""
+        """Whether the pattern matches the whole text."""
         if self._one_piece:
             return len(text) == self._length and self._first.fits(text, 0)
         end = len(text) - self._last.length
@@ -55,7 +55,7 @@ class LikePattern:
 
 
 class _Piece:
-    """Characters of a pattern in a row; None is any character."""
+    """Consecutive characters of a pattern; None matches any character."""
 
     __slots__ = ("_any", "_characters", "_literal", "_masks", "length")
 
@@ -72,13 +72,13 @@ class _Piece:
                     self._masks[character] = self._masks.get(character, self._any) | 1 << place
 
     def fits(self, text: str, offset: int) -> bool:
-        """Whether it is at an offset; the text is known to be long enough."""
+        """Whether the piece matches at an offset; the text must be long enough."""
         if self._literal is not None:
             return text.startswith(self._literal, offset)
         return all(want is None or want == text[offset + place] for place, want in enumerate(self._characters))
 
     def find(self, text: str, start: int, end: int) -> int:
-        """The leftmost offset at which it lies within ``text[start:end]``; -1 when there is none."""
+        """The leftmost offset at which it matches within ``text[start:end]``; -1 if there is none."""
         if self._literal is not None:
             return text.find(self._literal, start, end)
         goal, state = 1 << (self.length - 1), 0

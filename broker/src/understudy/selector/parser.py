@@ -1,7 +1,7 @@
-"""From the tokens of a selector to one closure.
+"""Parser: compiles the tokens of a selector to one closure.
 
 Precedence, weakest first: OR; AND; NOT; = <> IS [NOT] NULL; < <= > >= [NOT] BETWEEN, IN, LIKE; + -;
-* / %; signs, and NOT within an operand. Not here: what an operator does (``evaluation``).
+* / %; signs, and NOT within an operand. Not here: the semantics of the operators (``evaluation``).
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from understudy.selector.evaluation import ARITHMETIC, ORDERS, Evaluate, LikeTex
 from understudy.selector.like import LikePattern
 from understudy.selector.tokens import INTEGER_MAX, Token, invalid
 
-#: Longest LIKE pattern; bounds the work for each character of a property.
+#: Longest LIKE pattern; limits the work for each character of a property.
 LIKE_CHARACTERS_MAX: Final = 4096
 
 
@@ -25,9 +25,9 @@ class _Expression:
     position: int
     depth: int = 1
     boolean: bool = False
-    """Gives only true, false or unknown."""
+    """Whether the result is true, false or unknown."""
     constant: Value = None
-    """Of a literal."""
+    """Value of a literal."""
     identifier: bool = False
 
 
@@ -45,13 +45,13 @@ _LEVELS: Final = {
 class Parser:
     """Precedence climbing over the tokens of one selector.
 
-    The depth of recursion is counted, so that no text can exhaust the stack, neither while it is
-    parsed nor when the closures call each other; chains of one operator stay flat.
+    The depth of recursion is limited, so that no selector can exhaust the stack, neither while it is
+    parsed nor while it is evaluated; chains of one operator do not nest.
     """
 
     def __init__(self, tokens: list[Token], convert: bool, steps_max: int = SELECTOR_STEPS_MAX) -> None:
         """Args:
-        tokens: Of the whole text.
+        tokens: Tokens of the whole text.
         convert: Whether strings are converted to what they are compared with.
         steps_max: Most operands and operators.
         """
@@ -181,7 +181,7 @@ class Parser:
 
     def _ordered(self, left: _Expression, right: _Expression, sign: str) -> _Expression:
         for operand in (left, right):
-            self._check_number(operand, "only numbers have an order, and this is none")
+            self._check_number(operand, "only numbers can be ordered, and this is not a number")
         evaluate = evaluation.orders(left.evaluate, right.evaluate, ORDERS[sign], self._convert)
         return self._made(evaluate, left, right, boolean=True)
 
@@ -220,7 +220,7 @@ class Parser:
             evaluation.is_like(left.evaluate, LikePattern(str(pattern.value), escape), self._texts), left, boolean=True
         )
 
-    # --- what an expression begins with --------------------------------------------------------
+    # --- operands and prefix operators --------------------------------------------------------
 
     def _prefix(self, minimum: int) -> _Expression:
         token = self._take()
@@ -239,7 +239,7 @@ class Parser:
             self._expect(")", "')'")
             return expression
         if token.kind == "NOT":
-            # Weaker than a comparison where a condition starts, stronger within an operand.
+            # Binds weaker than a comparison at the start of a condition, stronger within an operand.
             operand = self._as_boolean(self._expression(_NOT if minimum <= _NOT else _UNARY))
             return self._made(evaluation.not_of(operand.evaluate), operand, boolean=True)
         if token.kind in ("+", "-"):

@@ -1,7 +1,7 @@
 """The tokens of a selector: signs, keywords, strings, numbers and identifiers with their positions.
 
-Literals are those of Java (JMS 2.0 s. 3.8.1.1); comments are skipped as Artemis does. Not here: what
-follows what.
+Literals are those of Java (JMS 2.0 s. 3.8.1.1); comments are skipped, as Artemis does. Not here: the grammar
+(``parser``).
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Final
 from understudy.errors import InvalidSelector
 
 INTEGER_MAX: Final = 2**63
-"""Largest whole number a token may hold: one more than a long, for the sake of its negative."""
+"""Largest integer of a token: one more than the largest long, so that the smallest long can be written."""
 
 _KEYWORDS: Final = frozenset(
     ("NOT", "AND", "OR", "BETWEEN", "LIKE", "ESCAPE", "IN", "IS", "TRUE", "FALSE", "NULL", "XPATH", "XQUERY")
@@ -35,15 +35,15 @@ class Token:
 
 
 def invalid(message: str, position: int) -> InvalidSelector:
-    """The error for a place in the selector; ``position`` counts from 0, the text from 1."""
+    """An error at a position of the selector; ``position`` counts from 0, the message from 1."""
     return InvalidSelector(f"{message} at position {position + 1}")
 
 
 def tokenize(text: str, start: int, hyphens: bool) -> list[Token]:
-    """The tokens of ``text[start:]``, closed by one of kind ``end``.
+    """The tokens of ``text[start:]``, followed by one of kind ``end``.
 
     Raises:
-        InvalidSelector: a character or literal that is none.
+        InvalidSelector: an unexpected character or a malformed literal.
     """
     tokens: list[Token] = []
     offset, end = start, len(text)
@@ -84,13 +84,13 @@ def tokenize(text: str, start: int, hyphens: bool) -> list[Token]:
 
 
 def _line_end(text: str, offset: int) -> int:
-    """Behind the line that a ``--`` comment fills; -1 without a line end, when it is two minus signs."""
+    """Offset after the line of a ``--`` comment; -1 without a line end, where ``--`` is two minus signs."""
     ends = [found for sign in "\r\n" if (found := text.find(sign, offset)) >= 0]
     return min(ends) + 1 if ends else -1
 
 
 def _quoted(text: str, offset: int) -> tuple[str, int]:
-    """A string or quoted identifier with doubled quotes undone, and the offset behind it."""
+    """A string or quoted identifier with doubled quotes replaced by one, and the offset after it."""
     quote, parts, start = text[offset], list[str](), offset + 1
     while True:
         close = text.find(quote, start)
@@ -119,7 +119,7 @@ def _skip(text: str, offset: int, characters: frozenset[str]) -> int:
 
 
 def _number(text: str, offset: int) -> tuple[int | float, int]:
-    """A Java number literal and the offset behind it."""
+    """A Java number literal and the offset after it."""
     value: int | float
     if text[offset : offset + 2] in ("0x", "0X"):
         stop = _skip(text, offset + 2, _HEX_DIGITS)
@@ -153,7 +153,7 @@ def _integer_suffix(text: str, stop: int) -> int:
 
 
 def _float_end(text: str, stop: int) -> int:
-    """Behind a fraction and an exponent that start at ``stop``; ``stop`` when there are none."""
+    """Offset after a fraction and an exponent that start at ``stop``; ``stop`` if there are none."""
     if text[stop : stop + 1] == ".":
         stop = _skip(text, stop + 1, _DIGITS)
     if text[stop : stop + 1] in ("e", "E"):

@@ -1,7 +1,7 @@
-"""How much work selectors have done: a count of steps that only rises, read where the time of the loop is divided.
+"""Counter of the work of selectors; the event loop reads it to divide its time.
 
-A step is about one operand or operator of an expression, or one character of a text that LIKE looks at one by one:
-some tenths of a microsecond. Differences mean something, the count itself does not.
+A step is about one operand or operator of an expression, or one character of a text that LIKE examines:
+some tenths of a microsecond. Only differences of the counter have a meaning.
 """
 
 from __future__ import annotations

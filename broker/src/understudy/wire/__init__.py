@@ -1,1 +1,1 @@
-"""Bytes to packets and back, for every protocol; what a packet means is decided elsewhere."""
+"""Encoding and decoding of packets, for every protocol, without their meaning."""

@@ -1,11 +1,11 @@
 """Bounds-checked reading and writing of the CORE primitive encodings (artemis-core s. 2).
 
-Not here: what the primitives are put together to (``core.layout``), frames (``core.codec``), or
+Not here: structures made of primitives (``core.layout``), frames (``core.codec``), or
 the packets of the hot path, which the codec reads without these objects.
 
-Invariants: a ``Reader`` never reads outside ``[offset, end)`` and takes no memory that the bytes
-in front of it do not account for; it raises ``RemoteProtocolError`` or ``LimitExceeded`` naming
-the offset, nothing else. A ``Writer`` raises ``LocalProtocolError`` or ``struct.error`` only.
+Invariants: a ``Reader`` never reads outside ``[offset, end)`` and allocates no memory that is not backed
+by received bytes; it raises only ``RemoteProtocolError`` or ``LimitExceeded``, which name the offset. A
+``Writer`` raises only ``LocalProtocolError`` or ``struct.error``.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class Reader:
         return self.end - self.offset
 
     def _take(self, size: int) -> int:
-        """Step over ``size`` bytes and return where they start."""
+        """Advance by ``size`` bytes and return their offset."""
         start = self.offset
         if not 0 <= size <= self.end - start:
             raise RemoteProtocolError(f"{size} bytes wanted at offset {start}, {self.end - start} left")
@@ -57,23 +57,27 @@ class Reader:
         return start
 
     def i8(self) -> int:
+        """Signed 8-bit integer."""
         value: int = _I8.unpack_from(self.data, self._take(1))[0]
         return value
 
     def i16(self) -> int:
+        """Signed 16-bit integer."""
         value: int = _I16.unpack_from(self.data, self._take(2))[0]
         return value
 
     def i32(self) -> int:
+        """Signed 32-bit integer."""
         value: int = _I32.unpack_from(self.data, self._take(4))[0]
         return value
 
     def i64(self) -> int:
+        """Signed 64-bit integer."""
         value: int = _I64.unpack_from(self.data, self._take(8))[0]
         return value
 
     def boolean(self) -> bool:
-        """One byte, anything but zero is true."""
+        """One byte; any value except zero is true."""
         return self.data[self._take(1)] != 0
 
     def raw(self, size: int) -> bytes:
@@ -107,7 +111,7 @@ class Reader:
         return utf_16_le_decode(self.raw(size), "surrogatepass", True)[0]
 
     def string(self, units_max: int = STRING_UNITS_MAX) -> str:
-        """``str``: unit count, then one of three encodings by that count."""
+        """``str``: unit count, then one of three encodings, which depends on the count."""
         start = self.offset
         units = self.i32()
         if units < 0:
@@ -117,7 +121,7 @@ class Reader:
             return self.raw(2 * units).decode("utf-16-be", "surrogatepass")
         text = self.simple_string(units_max) if units >= LONG_STRING_UNITS else self._utf(start)
         if _units_of(text) != units:
-            raise RemoteProtocolError(f"string at offset {start} is not of the {units} characters it announces")
+            raise RemoteProtocolError(f"string at offset {start} does not have the {units} characters that it declares")
         return text
 
     def _utf(self, start: int) -> str:
@@ -128,7 +132,7 @@ class Reader:
             raise RemoteProtocolError(f"string at offset {start}: {error.reason}") from error
         if text.isascii():
             return text
-        # Surrogates come one by one (CESU-8 style); a round through UTF-16 pairs them again.
+        # Surrogates are encoded separately (as in CESU-8); encoding to UTF-16 and back pairs them.
         return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "surrogatepass")
 
     def nullable(self, read: Callable[[], T]) -> T | None:
@@ -164,15 +168,19 @@ class Writer:
         return b"".join(self.parts)
 
     def i8(self, value: int) -> None:
+        """Signed 8-bit integer."""
         self.parts.append(_I8.pack(value))
 
     def i16(self, value: int) -> None:
+        """Signed 16-bit integer."""
         self.parts.append(_I16.pack(value))
 
     def i32(self, value: int) -> None:
+        """Signed 32-bit integer."""
         self.parts.append(_I32.pack(value))
 
     def i64(self, value: int) -> None:
+        """Signed 64-bit integer."""
         self.parts.append(_I64.pack(value))
 
     def boolean(self, value: bool) -> None:
@@ -180,17 +188,20 @@ class Writer:
         self.parts.append(b"\xff" if value else b"\x00")
 
     def raw(self, value: bytes) -> None:
+        """Append bytes without a length."""
         self.parts.append(bytes(value))
 
     def sized_bytes(self, value: bytes) -> None:
+        """``i32`` length and the bytes."""
         self.parts.append(_I32.pack(len(value)))
         self.parts.append(bytes(value))
 
     def simple_string(self, text: str) -> None:
+        """``ss``: byte length and little-endian UTF-16 units."""
         self.parts.append(encode_simple_string(text))
 
     def string(self, text: str) -> None:
-        """``str`` in the encoding its length asks for."""
+        """``str`` in the encoding for its length."""
         units = _units_of(text)
         if units > STRING_UNITS_MAX:
             raise LocalProtocolError(f"string of {units} characters, limit {STRING_UNITS_MAX}")

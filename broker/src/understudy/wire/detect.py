@@ -1,8 +1,8 @@
-"""Which protocol a client speaks, from its first bytes on a shared port (artemis-core s. 1.3).
+"""Detection of the protocol of a client from its first bytes on a shared port (artemis-core s. 1.3).
 
-Only names what is there; whether it is served, and what to answer if not, is the acceptor's affair.
-Unlike Artemis, bytes of no known protocol are not taken for CORE without its magic: every CORE
-client sends it, and a port scanner gets nothing to talk to.
+Only identifies the protocol; the acceptor decides whether it is supported and what to answer if not.
+Unlike Artemis, unknown bytes are not treated as CORE without its magic: every CORE client sends the
+magic, and a port scanner gets no response.
 """
 
 from __future__ import annotations
@@ -12,24 +12,24 @@ from typing import Final
 
 
 class Protocol(Enum):
-    """What the first bytes are."""
+    """Protocol of the first bytes."""
 
     CORE = "CORE"
     HTTP = "HTTP"
-    """Also the start of a WebSocket or of a CORE upgrade."""
+    """HTTP, also the start of a WebSocket or of a CORE upgrade."""
     AMQP = "AMQP"
     MQTT = "MQTT"
     STOMP = "STOMP"
     OPENWIRE = "OPENWIRE"
     TLS = "TLS"
-    """A handshake on a port that is not configured for it, or not yet terminated."""
+    """A TLS handshake on a port that is not configured for TLS."""
     UNKNOWN = "UNKNOWN"
     NEED_MORE = "NEED_MORE"
 
 
-#: Bytes without which nothing is decided.
+#: Minimum number of bytes for a decision.
 BYTES_NEEDED: Final = 8
-#: Bytes after which everything is.
+#: Number of bytes with which a decision is always possible.
 BYTES_MAX: Final = 9
 
 _HTTP_STARTS: Final = frozenset((b"GE", b"PO", b"PU", b"HE", b"OP", b"PA", b"DE", b"TR"))
@@ -40,13 +40,13 @@ _OPENWIRE_MAGIC: Final = b"ActiveMQ"
 
 
 def detect(data: bytes) -> Protocol:
-    """The protocol of a connection that opened with ``data``; ``NEED_MORE`` below eight bytes."""
+    """The protocol of a connection that began with ``data``; ``NEED_MORE`` below eight bytes."""
     if len(data) < BYTES_NEEDED:
         return Protocol.NEED_MORE
     head = bytes(data[:BYTES_MAX])
     if head.startswith(b"\x16\x03"):
         return Protocol.TLS
-    # A proxy header or an HTTP/2 preface is not on offer; "PR" is no HTTP start below either.
+    # Proxy headers and the HTTP/2 preface are not supported; "PR" is not accepted as HTTP below either.
     if head[:2] in _HTTP_STARTS:
         return Protocol.HTTP
     if head.startswith(b"ARTEMIS"):
@@ -65,7 +65,7 @@ def detect(data: bytes) -> Protocol:
 
 
 def _detect_mqtt(head: bytes) -> Protocol:
-    """A CONNECT packet: remaining length of one to four bytes, then "MQTT" or "MQIsdp"."""
+    """Whether it is an MQTT CONNECT packet: remaining length of one to four bytes, then "MQTT" or "MQIsdp"."""
     offset = 1
     while head[offset] & 0x80:
         offset += 1

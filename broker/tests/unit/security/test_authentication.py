@@ -158,7 +158,7 @@ def test_a_wrong_line_is_a_config_error_with_its_line(text: str) -> None:
 
 
 def test_a_users_name_is_named_once() -> None:
-    with pytest.raises(ConfigError, match="'alice' stands twice, first on line 1"):
+    with pytest.raises(ConfigError, match="'alice' is repeated, first on line 1"):
         parse_users("alice = a\nalice = b", file=FILE, entropy=CountingEntropy(), allow_plain=True, parameters=CHEAP)
 
 

@@ -1,1 +1,1 @@
-"""The CORE protocol of Apache ActiveMQ Artemis as bytes: frames, packets, connectors, codes."""
+"""Encoding of the CORE protocol of Apache ActiveMQ Artemis: frames, packets, connectors, error codes."""

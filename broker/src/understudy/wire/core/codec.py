@@ -1,15 +1,15 @@
 """Frames: ``i32 length, b8 type, i64 channel, body`` (artemis-core s. 1.1), to packets and back.
 
-``FrameDecoder`` takes the bytes of one connection as they come and gives whole packets; ``encode``
-makes one frame. Not here: what packets mean, which of them a peer may send when, or sockets.
+``FrameDecoder`` is fed the bytes of one connection in any portions and returns complete packets; ``encode``
+makes one frame. Not here: the meaning of packets, the order in which a peer may send them, and sockets.
 
-Invariants: a frame's length is checked against the limit as soon as its four bytes are there; every
-byte is copied a bounded number of times however the input is split; anything that is not the
-protocol raises ``RemoteProtocolError``, ``LimitExceeded`` or ``UnsupportedPacket``, after which the
-decoder repeats that error.
+Invariants: the length of a frame is checked against the limit as soon as its four bytes are received; every
+byte is copied a bounded number of times however the input is split; input that violates the
+protocol raises ``RemoteProtocolError``, ``LimitExceeded`` or ``UnsupportedPacket``, and the decoder
+raises the same error from then on.
 
-The packets that a busy connection consists of are read and written by functions of their own, one
-``struct`` call for all fixed fields: this module is most of the broker's cost of a message.
+The packets that make up most of the traffic are read and written by functions of their own, with one
+``struct`` call for all fixed fields: this module accounts for most of the broker's cost of a message.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ from understudy.wire.core.packets import (
 MAGIC: Final = b"ARTEMIS"
 #: Length, type and channel.
 FRAME_HEAD_BYTES: Final = 13
-#: Bytes of a ``ReceiveMessage`` beside its message.
+#: Bytes of a ``ReceiveMessage`` without its message.
 RECEIVE_OVERHEAD_BYTES: Final = 25
 #: Smallest value of the length field: type and channel.
 LENGTH_MIN: Final = 9
@@ -65,16 +65,16 @@ _TYPE_NULL_RESPONSE: Final = NullResponse.TYPE
 
 
 class Frame(NamedTuple):
-    """One packet as it came."""
+    """One received packet."""
 
     channel_id: int
     packet: Packet
     size_bytes: int
-    """With its length field: what credits and confirmation windows count."""
+    """Size of the frame with its length field, as counted by credits and confirmation windows."""
 
 
 class SendBatch(Packet):
-    """``SessionSend`` frames of one channel that came together, often only one. Made by the decoder only."""
+    """``SessionSend`` frames of one channel that were received together, often only one. Made only by the decoder."""
 
     __slots__ = ("sends",)
 
@@ -92,7 +92,7 @@ def encode(packet: Packet, channel_id: int, version: int = VERSION) -> bytes:
     """The frame of a packet for a peer of ``version``.
 
     Raises:
-        LocalProtocolError: a field has no value its encoding can hold.
+        LocalProtocolError: the value of a field does not fit its encoding.
     """
     writer = Writer()
     try:
@@ -116,14 +116,14 @@ def encode_receive(message: Message, channel_id: int, consumer_id: int, delivery
 
 
 class Delivery(Protocol):
-    """A message on its way to a consumer, and how often it was tried."""
+    """A message to be delivered, and its delivery count."""
 
     message: Message | None
     delivery_count: int
 
 
 def encode_receives(deliveries: Sequence[Delivery], channel_id: int, consumer_id: int) -> bytes:
-    """The frames of one ``ReceiveMessage`` for each, whose delivery it counts, in one piece."""
+    """The concatenated ``ReceiveMessage`` frames of the deliveries, with the delivery count incremented."""
     pack_head, pack_tail = _HEAD.pack, _RECEIVE_TAIL.pack
     parts: list[bytes] = []
     for delivery in deliveries:
@@ -210,7 +210,7 @@ def _decode_correlated(
 
 
 def _decode_generic(packet_type: type[Packet], data: bytes, start: int, end: int, version: int) -> Packet:
-    # A slice of its own, so that offsets in errors count from the start of the frame.
+    # A separate slice, so that offsets in errors count from the start of the frame.
     return packet_type.read_body(Reader(data[start - FRAME_HEAD_BYTES : end], FRAME_HEAD_BYTES), version)
 
 
@@ -227,12 +227,12 @@ _DECODERS: Final[dict[int, _Decode]] = {
 }
 
 
-#: What frames of a busy connection count towards ``turn_cost_max``; all others ``FRAME_COST``.
+#: Costs of frequent packets, counted towards ``turn_cost_max``; all others cost ``FRAME_COST``.
 _COSTS: Final = dict.fromkeys((SessionSend.TYPE, Acknowledge.TYPE, IndividualAcknowledge.TYPE, FlowToken.TYPE), 1)
 
 
 class FrameDecoder:
-    """The bytes of one direction of one connection, cut into frames."""
+    """Splits the bytes of one direction of a connection into frames."""
 
     __slots__ = (
         "_backlog_start",
@@ -251,23 +251,23 @@ class FrameDecoder:
     def __init__(self, role: Literal["server", "client"] = "server", limit_bytes: int | None = None) -> None:
         """
         Args:
-            role: Ours; a server skips the client's magic if the stream opens with it.
+            role: Role of this side; a server skips the client's magic if the stream begins with it.
             limit_bytes: First value of ``frame_limit_bytes``; by default the limit before login for
                 a server and the one within a session for a client.
         """
         self.version = VERSION
-        """Channel version; set when the peer has told its own, valid from the next ``receive_data``."""
+        """Channel version; set once the version of the peer is known, valid from the next ``receive_data``."""
         if limit_bytes is None:
             limit_bytes = FRAME_BYTES_BEFORE_LOGIN_MAX if role == "server" else FRAME_BYTES_MAX
         self.frame_limit_bytes = limit_bytes
-        """Largest frame accepted, with its length field; raised after login, likewise."""
+        """Largest frame accepted, with its length field; raised after login, valid from the next ``receive_data``."""
         self.groups_sends = False
-        """Whether ``SessionSend`` frames come as ``SendBatch``, from channel version 134 on."""
+        """Whether ``SessionSend`` frames are returned as ``SendBatch``, from channel version 134 on."""
         self.turn_cost_max = _UNLIMITED
-        """Most that one call returns: the costs are those of ``_COSTS``, and 1 for each message of a batch."""
+        """Maximum cost of the packets that one call returns: that of ``_COSTS``, and 1 for each message of a batch."""
         self.backlog = b""
-        """Input that is not decoded yet because ``turn_cost_max`` was reached; the next ``receive_data``, with further
-        input or none, goes on with it."""
+        """Input that is not decoded yet because ``turn_cost_max`` was reached; the next ``receive_data``, with or
+        without further input, continues with it."""
         self._backlog_start = 0
         self._pending = bytearray()
         self._wanted_bytes = 0
@@ -277,23 +277,23 @@ class FrameDecoder:
 
     @property
     def pending_bytes(self) -> int:
-        """Bytes of an incomplete frame held until the rest comes."""
+        """Number of buffered bytes of an incomplete frame."""
         return len(self._pending)
 
     def close(self) -> None:
-        """The connection has ended: release the incomplete frame, what was not decoded, and the error."""
+        """Release the incomplete frame, the undecoded input and the error, when the connection has ended."""
         self._pending = bytearray()
         self.backlog = b""
         self._error = None
 
     def receive_data(self, data: bytes | bytearray | memoryview) -> list[Frame]:
-        """The packets that ``data`` completes, in order; unknown channels are the caller's to drop.
+        """The packets that ``data`` completes, in order; the caller drops packets of unknown channels.
 
-        At most those that ``turn_cost_max`` allows; ``backlog`` holds the rest.
+        Returns at most as many as ``turn_cost_max`` allows; ``backlog`` holds the rest.
 
         Raises:
-            RemoteProtocolError: the bytes are not the protocol. The connection is to be closed; the
-                packets in front of the bad one in the same call are dropped with it.
+            RemoteProtocolError: the bytes violate the protocol. The connection must be closed; packets before
+                the invalid one in the same call are dropped.
             LimitExceeded: a frame or something in it exceeds its limit.
             UnsupportedPacket: a frame of an unknown type, which ``packet_type`` holds.
         """
@@ -311,10 +311,10 @@ class FrameDecoder:
                 pending += data
                 return []
             if self._expects_magic or self._wanted_bytes <= FRAME_HEAD_BYTES:
-                # not even the length was there
+                # the length itself was incomplete
                 data, missing = bytes(pending) + data, 0
             else:
-                # only what the first frame lacks is copied, not all that came behind it
+                # copy only the missing part of the first frame, not everything after it
                 pending += data[:missing]
             self._pending = bytearray()
         try:
@@ -404,7 +404,7 @@ class FrameDecoder:
         return frames
 
     def _keep(self, data: bytes, offset: int) -> None:
-        """Hold the incomplete frame at ``offset``, unless its length is already wrong."""
+        """Buffer the incomplete frame at ``offset``, unless its length is invalid."""
         left = len(data) - offset
         self._wanted_bytes = FRAME_HEAD_BYTES
         if left >= 4:

@@ -1,8 +1,8 @@
-"""CORE exception codes and the one table between them and our error classes (artemis-core s. 7.3).
+"""CORE exception codes and the table that maps them to our error classes and back (artemis-core s. 7.3).
 
-A broker asks ``code_of`` what to answer for an error; a client asks ``error_of`` what to raise for
-an answer. Codes that only a client's own library makes (``UNBLOCKED``, ``NOT_CONNECTED``) are in
-the table too, so that every number has a class.
+A broker calls ``code_of`` for the code of an error response; a client calls ``error_of`` for the
+exception to raise. Codes that only a client library produces (``UNBLOCKED``, ``NOT_CONNECTED``) are
+included, so that every number has a class.
 """
 
 from __future__ import annotations
@@ -70,8 +70,8 @@ class ErrorCode(IntEnum):
     GENERIC = 999
 
 
-#: One row per known pair. Towards the wire an error takes the row of its class, or of the nearest
-#: base that has one; from the wire a code takes its first row.
+#: One row per known pair. ``code_of`` takes the row of the class of the error, or of its nearest base
+#: class that has one; ``error_of`` takes the first row of a code.
 _ROWS: Final[tuple[tuple[ErrorCode, type[BrokerError]], ...]] = (
     (ErrorCode.INTERNAL_ERROR, errors.BrokerError),
     (ErrorCode.UNSUPPORTED_PACKET, errors.UnsupportedPacket),
@@ -80,7 +80,7 @@ _ROWS: Final[tuple[tuple[ErrorCode, type[BrokerError]], ...]] = (
     (ErrorCode.CONNECTION_TIMEDOUT, errors.FailoverTimedOut),
     (ErrorCode.DISCONNECTED, errors.ConnectionLost),
     (ErrorCode.DISCONNECTED, errors.ConnectionFailed),
-    # A blocked call of which nobody knows what became.
+    # The connection was lost during a blocking call: its outcome is unknown.
     (ErrorCode.UNBLOCKED, errors.OutcomeUnknown),
     (ErrorCode.IO_ERROR, errors.StoreError),
     (ErrorCode.QUEUE_DOES_NOT_EXIST, errors.QueueNotFound),
@@ -93,7 +93,7 @@ _ROWS: Final[tuple[tuple[ErrorCode, type[BrokerError]], ...]] = (
     (ErrorCode.ILLEGAL_STATE, errors.AddressError),
     (ErrorCode.ILLEGAL_STATE, errors.UnknownTransaction),
     (ErrorCode.ILLEGAL_STATE, errors.LimitExceeded),
-    # Login and permission share a number; the base class does not claim to know which it was.
+    # Authentication and authorisation errors share a code, so the client raises their base class.
     (ErrorCode.SECURITY_EXCEPTION, errors.SecurityError),
     (ErrorCode.ADDRESS_DOES_NOT_EXIST, errors.AddressNotFound),
     (ErrorCode.ADDRESS_EXISTS, errors.AddressExists),
@@ -103,7 +103,7 @@ _ROWS: Final[tuple[tuple[ErrorCode, type[BrokerError]], ...]] = (
     (ErrorCode.TRANSACTION_ROLLED_BACK, errors.RollbackOnly),
     (ErrorCode.TRANSACTION_ROLLED_BACK, errors.TransactionTooLarge),
     (ErrorCode.SESSION_CREATION_REJECTED, errors.SessionRejected),
-    # A client that dialled a passive node waits and tries again, as for one that starts.
+    # A client that connected to a passive node retries later, as it does with a node that is starting.
     (ErrorCode.SESSION_CREATION_REJECTED, errors.NotActive),
     (ErrorCode.DUPLICATE_ID_REJECTED, errors.DuplicateIdRejected),
     (ErrorCode.DUPLICATE_METADATA, errors.DuplicateMetadata),
@@ -120,7 +120,7 @@ _ROWS: Final[tuple[tuple[ErrorCode, type[BrokerError]], ...]] = (
     (ErrorCode.CLUSTER_SECURITY_EXCEPTION, errors.ClusterSecurityError),
     (ErrorCode.NOT_IMPLEMENTED, errors.UnsupportedPacket),
     (ErrorCode.MAX_CONSUMER_LIMIT_EXCEEDED, errors.MaxConsumersExceeded),
-    # What Artemis answers where a queue or an address is made or changed; of other brokers 215 means the same.
+    # Code of Artemis when a queue or an address is created or changed; other brokers send 215.
     (ErrorCode.INTERNAL_ERROR, errors.UnexpectedRoutingType),
     (ErrorCode.UNEXPECTED_ROUTING_TYPE_FOR_ADDRESS, errors.UnexpectedRoutingType),
     (ErrorCode.INVALID_QUEUE_CONFIGURATION, errors.InvalidQueueConfiguration),
@@ -129,7 +129,7 @@ _ROWS: Final[tuple[tuple[ErrorCode, type[BrokerError]], ...]] = (
     (ErrorCode.SHUTDOWN_ERROR, errors.ConnectionLost),
     (ErrorCode.REPLICATION_TIMEOUT_ERROR, errors.StoreError),
     (ErrorCode.DIVERT_DOES_NOT_EXIST, errors.DivertNotFound),
-    # A session refused with a redirect: another node is the one to ask.
+    # A session refused with a redirect to another node.
     (ErrorCode.ROUTING_EXCEPTION, errors.NotActive),
     (ErrorCode.TIMEOUT, errors.CallTimedOut),
     (ErrorCode.GENERIC, errors.BrokerError),
@@ -143,7 +143,7 @@ for _code, _error in _ROWS:
 
 
 def code_of(error: BaseException) -> ErrorCode:
-    """The code to answer with; ``INTERNAL_ERROR`` for what is not one of our errors."""
+    """The code for an error; ``INTERNAL_ERROR`` for exceptions of other classes."""
     for cls in type(error).__mro__:
         code = _CODE_OF.get(cls)
         if code is not None:
@@ -152,11 +152,11 @@ def code_of(error: BaseException) -> ErrorCode:
 
 
 def error_of(code: int, message: str | None = None) -> BrokerError:
-    """The exception that stands for an answer; a plain ``BrokerError`` for an unknown code."""
+    """The exception for an error response; a plain ``BrokerError`` for an unknown code."""
     cls = _ERROR_OF.get(code, BrokerError)
     if message:
         return cls(message)
     try:
         return cls(ErrorCode(code).name.lower().replace("_", " "))
     except ValueError:
-        return cls(f"the peer answered with the unknown code {code}")
+        return cls(f"the peer sent the unknown error code {code}")

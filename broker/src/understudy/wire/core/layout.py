@@ -1,4 +1,4 @@
-"""The wire form of a packet as data: annotated fields, from which reading and writing follow.
+"""Declarative wire form of packets: annotated fields that define both reading and writing.
 
 A packet is a dataclass whose annotations carry the encoding of each field, in wire order::
 
@@ -12,8 +12,8 @@ A packet is a dataclass whose annotations carry the encoding of each field, in w
         ...
         priority: I32 = 0
 
-so its two directions cannot drift apart. The few packets whose fields depend on one another or on
-the version of the channel override ``write_body`` and ``read_body``. Bytes behind the last known
+so reading and writing cannot differ. The few packets whose fields depend on one another or on
+the version of the channel override ``write_body`` and ``read_body``. Bytes after the last known
 field are ignored, as Artemis does: newer peers append fields.
 """
 
@@ -30,7 +30,7 @@ from understudy.limits import AUTHENTICATION_BYTES_MAX, NAME_UNITS_MAX, XID_PART
 from understudy.wire.buffer import Reader, Writer
 from understudy.wire.core.transport import TransportConfiguration
 
-#: Oldest and newest version of the protocol we read and write (artemis-core s. 3.2).
+#: Oldest and newest version of the protocol that we read and write (artemis-core s. 3.2).
 VERSION_MIN: Final = 121
 VERSION: Final = 136
 
@@ -38,7 +38,7 @@ P = TypeVar("P", bound="Packet")
 
 
 class Encoding(NamedTuple):
-    """How one field is read and written. ``Any``: the annotation next to it gives the type."""
+    """How one field is read and written. The type is ``Any`` because the annotation of the field has it."""
 
     read: Callable[[Reader], Any]
     write: Callable[[Writer, Any], None]
@@ -51,11 +51,11 @@ class Field(NamedTuple):
     name: str
     encoding: Encoding
     starts_group: bool
-    """Whether older peers may end the packet in front of it."""
+    """Whether packets of older peers may end before this field."""
     since: int
-    """First channel version the field is written to."""
+    """First channel version for which the field is written."""
     default: object
-    """Value when it is not on the wire; MISSING for fields that always are."""
+    """Value if the field is absent; MISSING for fields that are always present."""
 
 
 class Packet:
@@ -66,20 +66,20 @@ class Packet:
     TYPE: ClassVar[int]
     """Type byte, signed."""
     GROUPS: ClassVar[tuple[str, ...]] = ()
-    """First fields of the trailing groups that older peers leave out."""
+    """First fields of the trailing groups that older peers omit."""
     SINCE: ClassVar[Mapping[str, int]] = {}
     """Channel version from which a trailing field is written."""
 
     @property
     def counts_as_command(self) -> bool:
-        """Whether it takes a command id on a session channel with a confirmation window (artemis-core s. 7.1)."""
+        """Whether it has a command id on a session channel with a confirmation window (artemis-core s. 7.1)."""
         return True
 
     def write_body(self, writer: Writer, version: int) -> None:
         """Append the body for a peer of ``version``.
 
         Raises:
-            LocalProtocolError: a field has no value its encoding can hold.
+            LocalProtocolError: the value of a field does not fit its encoding.
         """
         layout = layout_of(type(self))
         for position, field in enumerate(layout):
@@ -103,10 +103,10 @@ class Packet:
 
     @classmethod
     def read_body(cls: type[P], reader: Reader, version: int) -> P:
-        """The packet whose body the reader holds.
+        """Decode the body that the reader contains.
 
         Raises:
-            RemoteProtocolError: anything that is not the layout.
+            RemoteProtocolError: the body does not have the layout.
         """
         values = []
         for field in layout_of(cls):
@@ -120,7 +120,7 @@ _LAYOUTS: dict[type[Packet], tuple[Field, ...]] = {}
 
 
 def layout_of(packet_type: type[Packet]) -> tuple[Field, ...]:
-    """The fields of a packet type in wire order, worked out on first use."""
+    """The fields of a packet type in wire order, computed on first use."""
     layout = _LAYOUTS.get(packet_type)
     if layout is None:
         layout = _LAYOUTS[packet_type] = _make_layout(packet_type)
@@ -139,7 +139,7 @@ def _make_layout(packet_type: type[Packet]) -> tuple[Field, ...]:
 
 
 def _nullable(encoding: Encoding, flag: bytes) -> Encoding:
-    """The encoding behind a flag byte; ``flag`` is what is written for "present" (artemis-core s. 0)."""
+    """An encoding preceded by a flag byte; ``flag`` is written if the value is present (artemis-core s. 0)."""
 
     def read(reader: Reader) -> Any:
         return encoding.read(reader) if reader.boolean() else None
@@ -172,6 +172,7 @@ def read_name(reader: Reader) -> str:
 
 
 def write_name(writer: Writer, text: str) -> None:
+    """Write an address or queue name."""
     writer.simple_string(text)
 
 
@@ -183,6 +184,7 @@ def read_xid(reader: Reader) -> Xid:
 
 
 def write_xid(writer: Writer, xid: Xid) -> None:
+    """Write the id of a transaction branch; the branch qualifier comes first (artemis-core s. 2.3)."""
     writer.i32(xid.format_id)
     writer.sized_bytes(xid.branch_qualifier)
     writer.sized_bytes(xid.global_transaction_id)
@@ -206,27 +208,27 @@ Flag = Annotated[bool, _BOOLEAN]
 I8 = Annotated[int, _I8]
 I32 = Annotated[int, _I32]
 I64 = Annotated[int, _I64]
-#: ``[i64]`` that is left out when None.
+#: ``[i64]``, omitted if None.
 OptionalI64 = Annotated[int | None, _I64]
 FlagOrNull = Annotated[bool | None, _nullable(_BOOLEAN, b"\xff")]
 I32OrNull = Annotated[int | None, _nullable(_I32, b"\xff")]
 I64OrNull = Annotated[int | None, _nullable(_I64, b"\xff")]
-#: ``ss``, bounded as a name of an address, queue or node.
+#: ``ss``, with the limit for names of addresses, queues and nodes.
 Name = Annotated[str, _NAME]
 NameOrNull = Annotated[str | None, _nullable(_NAME, b"\x01")]
-#: ``ss?``, bounded as text: filters.
+#: ``ss?``, with the limit for text: filters.
 SimpleStringOrNull = Annotated[str | None, _nullable(_SIMPLE_STRING, b"\x01")]
 #: ``str``.
 Text = Annotated[str, _STRING]
 TextOrNull = Annotated[str | None, _nullable(_STRING, b"\x01")]
 #: ``i32`` length and bytes.
 SizedBytes = Annotated[bytes, Encoding(Reader.sized_bytes, Writer.sized_bytes)]
-#: The same for nonces and proofs, which are short.
+#: The same with the limit for nonces and proofs.
 Secret = Annotated[bytes, Encoding(_read_secret, Writer.sized_bytes)]
 #: Everything up to the end of the packet.
 Rest = Annotated[bytes, Encoding(Reader.rest, Writer.raw)]
 XidField = Annotated[Xid, _XID]
-#: A length field twice and the format: an empty xid.
+#: Size of an empty xid: format and two length fields.
 Xids = Annotated[tuple[Xid, ...], _list_of(_XID, 12)]
 Names = Annotated[tuple[str, ...], _list_of(_NAME, 4)]
 RoutingTypes = Annotated[tuple[int, ...], _list_of(_I8, 1)]

@@ -1,6 +1,6 @@
-"""Every packet, under one name, and the table from type byte to packet.
+"""All packets, and the table from type byte to packet.
 
-The classes live by topic in the modules imported here.
+The classes are defined, by topic, in the modules imported here.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Packets about addresses and queues: create, delete, query (artemis-core s. 4.2).
 
-Fields that may be None are "not said": the address settings decide.
+A field that is None is not specified: the address settings apply.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from understudy.wire.core.layout import (
     SimpleStringOrNull,
 )
 
-#: Routing type of a queue request that leaves it to the address.
+#: Routing type of a queue request that does not specify one.
 ROUTING_TYPE_UNSET = -1
 
 _QUEUE_GROUPS = ("last_value_key", "group_first_key", "ring_size", "enabled", "group_rebalance_pause_dispatch")

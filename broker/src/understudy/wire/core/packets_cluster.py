@@ -1,20 +1,20 @@
-"""Packets between brokers on channel 3, and the topology told to everybody (artemis-core s. 8.1, 9.1).
+"""Packets between brokers on channel 3, and topology updates for clients and brokers (artemis-core s. 8.1, 9.1).
 
-Three types are our own, for links between two Understudy nodes. A ``ClusterConnect`` carries the
-cluster password to whoever answers; instead the dialling node opens with ``ClusterHello`` (user and
-a fresh nonce), the other answers ``ClusterChallenge`` (its own fresh nonce, and a proof over both
-that it knows the password), and only then comes ``ClusterProof`` with ours; ``ClusterConnectReply``
-ends it. No secret travels, and each side proves itself. What a proof is computed from is decided
-by ``security``. Their bodies::
+Three types are our own, for connections between two Understudy nodes. ``ClusterConnect`` sends the
+cluster password to any server that accepts the connection; instead, the dialling node begins with
+``ClusterHello`` (user and a fresh nonce), the other node answers ``ClusterChallenge`` (its own fresh
+nonce, and a proof over both nonces that it knows the password), and only then the dialling node sends
+``ClusterProof``; ``ClusterConnectReply`` ends the exchange. The password is not sent, and both sides
+prove that they know it. ``security`` defines how a proof is computed. Their bodies::
 
     -100  ClusterHello      str user, i32 n, n bytes nonce
     -101  ClusterChallenge  i32 n, n bytes nonce, i32 m, m bytes proof
     -102  ClusterProof      i32 n, n bytes proof
 
-Artemis uses the types 10 to 127 and -1 to -22, so -100 and below are free; its own brokers never
-see them, because a node that is told to link with one uses ``ClusterConnect``.
+Artemis uses the types 10 to 127 and -1 to -22, so -100 and below are free; brokers of Artemis never
+receive them, because a node that is configured to connect to one uses ``ClusterConnect``.
 
-Type -16 (federation downstream connect) is not described by our source and so is not served.
+Type -16 (federation downstream connect) is not documented and therefore not supported.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ LIVE_FAILOVER_VOTE: Final = "LiveFailoverQuorumVote"
 
 
 class _TopologyPacket(Packet):
-    """A topology packet whose fields in ``MEMBER_FIELDS`` are only there if the node is up."""
+    """A topology packet whose fields in ``MEMBER_FIELDS`` are present only if the node is up."""
 
     __slots__ = ()
 
@@ -69,27 +69,27 @@ class _TopologyPacket(Packet):
 
 @dataclass(slots=True)
 class ClusterTopology(_TopologyPacket):
-    """A node came or went, for peers before 122."""
+    """A node started or stopped, for peers before 122."""
 
     TYPE: ClassVar[int] = 110
     exit: Flag
-    """Whether the node is gone; if so the connectors are not sent."""
+    """Whether the node has stopped; if so the connectors are not sent."""
     node_id: Text
     primary: ConnectorOrNull = None
     backup: ConnectorOrNull = None
     last: Flag = False
-    """Whether it ends the answer to a subscription."""
+    """Whether it is the last member in the answer to a subscription."""
 
 
 @dataclass(slots=True)
 class ClusterTopologyV2(_TopologyPacket):
-    """The same for 122 to 124, and every "node gone" since."""
+    """The same for 122 to 124, and for stopped nodes in all later versions."""
 
     TYPE: ClassVar[int] = 114
     exit: Flag
     node_id: Text
     unique_event_id: I64 = 0
-    """Wall-clock milliseconds; orders the events of a node."""
+    """Wall-clock milliseconds; order of the events of a node."""
     primary: ConnectorOrNull = None
     backup: ConnectorOrNull = None
     last: Flag = False
@@ -129,23 +129,23 @@ class ClusterConnectReply(Packet):
 
 @dataclass(slots=True)
 class NodeAnnounce(Packet):
-    """A broker says who and where it is."""
+    """A broker announces its node id and connectors."""
 
     TYPE: ClassVar[int] = 111
     node_id: Text
-    """Id of the store; a backup gives its primary's."""
+    """Id of the store; a backup sends that of its primary."""
     backup_group_name: TextOrNull = None
     backup: Flag = False
     current_event_id: I64 = 0
     connector: ConnectorOrNull = None
-    """The announcing node's own."""
+    """Connector of the announcing node."""
     backup_connector: ConnectorOrNull = None
     scale_down_group_name: TextOrNull = None
 
 
 @dataclass(slots=True)
 class BackupRegistration(Packet):
-    """A replication backup asks to be fed."""
+    """A replication backup requests replication."""
 
     TYPE: ClassVar[int] = 115
     user: Text
@@ -182,24 +182,25 @@ class BackupResponse(Packet):
 
 @dataclass(frozen=True, slots=True)
 class FailoverVote:
-    """Vote on whether a node is still there; as a reply, the decision."""
+    """Vote on whether a node is still running; as a reply, the decision."""
 
     agreed: bool
-    """Request: the asker wants to stay active. Reply: the decision."""
+    """Request: the requesting node wants to stay active. Reply: the decision."""
     node_id: str
     connector: str | None = None
 
 
 @dataclass(slots=True)
 class QuorumVote(Packet):
-    """Asks for a vote."""
+    """Requests a vote."""
 
     TYPE: ClassVar[int] = -2
     handler: str
     vote: FailoverVote | bytes
-    """Bytes for handlers other than the two failover ones, whose votes are not described."""
+    """Bytes for handlers other than the two failover ones, whose votes are not documented."""
 
     def write_body(self, writer: Writer, version: int) -> None:
+        """Append the body; the vote in the form of its handler."""
         writer.simple_string(self.handler)
         if (self.handler in (PRIMARY_FAILOVER_VOTE, LIVE_FAILOVER_VOTE)) is not isinstance(self.vote, FailoverVote):
             raise LocalProtocolError(f"{type(self).__name__}.vote: not a vote of handler {self.handler!r}")
@@ -214,6 +215,7 @@ class QuorumVote(Packet):
 
     @classmethod
     def read_body(cls, reader: Reader, version: int) -> QuorumVote:
+        """Decode the body; the vote by the name of its handler."""
         handler = reader.simple_string()
         if handler not in (PRIMARY_FAILOVER_VOTE, LIVE_FAILOVER_VOTE):
             return cls(handler, reader.rest())
@@ -238,7 +240,7 @@ class ScaleDownAnnouncement(Packet):
 
 @dataclass(slots=True)
 class ClusterHello(Packet):
-    """Our own: opens a link to another Understudy node."""
+    """Own packet: begins the handshake with another Understudy node."""
 
     TYPE: ClassVar[int] = -100
     user: Text
@@ -248,17 +250,17 @@ class ClusterHello(Packet):
 
 @dataclass(slots=True)
 class ClusterChallenge(Packet):
-    """Our own: the answer to ``ClusterHello``."""
+    """Own packet: the answer to ``ClusterHello``."""
 
     TYPE: ClassVar[int] = -101
     nonce: Secret
     proof: Secret
-    """That the answering node knows the cluster password."""
+    """Proof that the answering node knows the cluster password."""
 
 
 @dataclass(slots=True)
 class ClusterProof(Packet):
-    """Our own: the dialling node's proof."""
+    """Own packet: the proof of the dialling node."""
 
     TYPE: ClassVar[int] = -102
     proof: Secret
@@ -277,7 +279,7 @@ def topology_packet(
     scale_down_group_name: str | None = None,
     server_version: int = 136,
 ) -> Packet:
-    """The newest topology packet that a peer of ``version`` understands (artemis-core s. 8.1)."""
+    """The newest form of the topology packet for a peer of ``version`` (artemis-core s. 8.1)."""
     if version < 122:
         return ClusterTopology(exit, node_id, primary, backup, last)
     common = (exit, node_id, unique_event_id, primary, backup, last, backup_group_name)

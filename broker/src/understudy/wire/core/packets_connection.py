@@ -54,7 +54,7 @@ class Ping(_UncountedPacket):
 
 @dataclass(slots=True)
 class Disconnect(_UncountedPacket):
-    """Farewell to peers older than 125."""
+    """The server closes the connection; for peers before 125."""
 
     TYPE: ClassVar[int] = 11
     node_id: NameOrNull = None
@@ -62,7 +62,7 @@ class Disconnect(_UncountedPacket):
 
 @dataclass(slots=True)
 class DisconnectV2(_UncountedPacket):
-    """Farewell to peers of 125 to 130."""
+    """The server closes the connection; for peers of 125 to 130."""
 
     TYPE: ClassVar[int] = 124
     node_id: NameOrNull = None
@@ -71,21 +71,21 @@ class DisconnectV2(_UncountedPacket):
 
 @dataclass(slots=True)
 class DisconnectV3(_UncountedPacket):
-    """Farewell to peers of 131 and newer."""
+    """The server closes the connection; for peers from 131 on."""
 
     TYPE: ClassVar[int] = -19
     node_id: NameOrNull = None
     reason: I8 = DisconnectReason.NONE
-    """A ``DisconnectReason``; others are carried through."""
+    """A ``DisconnectReason``; other values are kept unchanged."""
     target_node_id: NameOrNull = None
-    """Node that took over the messages on a scale-down."""
+    """Node that has the messages after a scale-down."""
     connector: ConnectorOrNull = None
-    """Where to go on a redirect."""
+    """Target of a redirect."""
 
 
 @dataclass(slots=True)
 class DisconnectConsumer(Packet):
-    """The server closed a consumer: its queue is gone or a delivery failed."""
+    """The server closed a consumer because its queue was deleted or a delivery failed."""
 
     TYPE: ClassVar[int] = 12
     consumer_id: I64
@@ -93,7 +93,7 @@ class DisconnectConsumer(Packet):
 
 @dataclass(slots=True)
 class DisconnectConsumerKill(_UncountedPacket):
-    """A slow consumer's connection is to end. Current clients ignore it (artemis-core s. 4.1)."""
+    """The connection of a slow consumer will be closed. Current clients ignore it (artemis-core s. 4.1)."""
 
     TYPE: ClassVar[int] = 13
     node_id: NameOrNull = None
@@ -101,7 +101,7 @@ class DisconnectConsumerKill(_UncountedPacket):
 
 @dataclass(slots=True)
 class ExceptionResponse(Packet):
-    """A request failed."""
+    """Negative response to a request."""
 
     TYPE: ClassVar[int] = 20
     GROUPS: ClassVar[tuple[str, ...]] = ("correlation_id",)
@@ -110,12 +110,12 @@ class ExceptionResponse(Packet):
     """See ``codes.ErrorCode``."""
     message: TextOrNull = None
     correlation_id: OptionalI64 = None
-    """Id of the request; None when that has no field for one, and then not sent."""
+    """Id of the request; None if the request has no field for one; then it is not sent."""
 
 
 @dataclass(slots=True)
 class NullResponse(Packet):
-    """A request is done."""
+    """Positive response to a request."""
 
     TYPE: ClassVar[int] = 21
     GROUPS: ClassVar[tuple[str, ...]] = ("correlation_id",)
@@ -126,7 +126,7 @@ class NullResponse(Packet):
 
 @dataclass(slots=True)
 class PacketsConfirmed(_UncountedPacket):
-    """Everything up to a command id arrived and need not be kept for a reattachment."""
+    """All commands up to an id were received and need not be kept for a reattachment."""
 
     TYPE: ClassVar[int] = 22
     command_id: I32
@@ -143,12 +143,12 @@ class CreateSession(_UncountedPacket):
     user: TextOrNull = None
     password: TextOrNull = field(default=None, repr=False)
     min_large_message_size: I32 = 102_400
-    """Bytes from which on messages come in pieces."""
+    """Size in bytes from which messages are sent as large messages."""
     xa: Flag = False
     auto_commit_sends: Flag = True
     auto_commit_acks: Flag = True
     confirmation_window: I32 = -1
-    """Bytes between confirmations, -1 for none and no reattachment."""
+    """Size of the confirmation window in bytes; -1 for none, without reattachment."""
     pre_acknowledge: Flag = False
     default_address: TextOrNull = None
 
@@ -189,7 +189,7 @@ class ReattachSessionResponse(_UncountedPacket):
 
 @dataclass(slots=True)
 class CheckForFailover(Packet):
-    """Does this node carry on the store of that one?"""
+    """Asks whether this node has taken over from another."""
 
     TYPE: ClassVar[int] = -4
     node_id: TextOrNull = None

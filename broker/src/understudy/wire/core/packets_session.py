@@ -1,7 +1,7 @@
 """Packets of producing, consuming and local transactions (artemis-core s. 4.3, 4.4).
 
-The busiest of them are read and written by ``codec`` without the generic machinery; their
-``read_body`` and ``write_body`` here are the same layouts in the long form, for every version.
+The most frequent of them are read and written by ``codec`` without the generic code; their
+``read_body`` and ``write_body`` here implement the same layouts for every version.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from understudy.wire.core.layout import (
     Text,
 )
 
-#: First channel version whose sends carry a correlation id, and a producer id.
+#: First channel versions in which a send has a correlation id, and a producer id.
 CORRELATION_SINCE: Final = 130
 SENDER_SINCE: Final = 134
 
@@ -43,15 +43,15 @@ def _read_message(reader: Reader) -> Message:
     return Message.decode(reader.rest())
 
 
-#: A message has no length of its own: it fills the packet but for what stands behind it.
+#: A message has no length field: it extends up to the fixed fields at the end of the packet.
 MessageField = Annotated[Message, Encoding(_read_message, _write_message)]
 
 
 def message_of_header(header: bytes, body: bytes = b"") -> Message:
-    """The message that a large message's header announces, with ``body`` if it is known.
+    """The message for the header of a large message, with ``body`` if it is known.
 
     Raises:
-        RemoteProtocolError: the header is not the layout of artemis-core s. 5.
+        RemoteProtocolError: the header does not have the layout of artemis-core s. 5.
     """
     if not body:
         return Message.decode(_EMPTY_BODY + header)
@@ -59,7 +59,7 @@ def message_of_header(header: bytes, body: bytes = b"") -> Message:
 
 
 def header_of_message(message: Message) -> bytes:
-    """What announces the message as a large one: all but its body."""
+    """The header that announces a message as a large one: the message without its body."""
     return message.encoded[message.header_offset :]
 
 
@@ -79,7 +79,7 @@ class RemoveProducer(Packet):
 
 @dataclass(slots=True)
 class ProducerRequestCredits(Packet):
-    """Ask for room; answered by ``ProducerCredits`` or ``ProducerFailCredits`` when there is."""
+    """Request for credits; answered by ``ProducerCredits`` or ``ProducerFailCredits`` when available."""
 
     TYPE: ClassVar[int] = 79
     credits: I32
@@ -113,7 +113,7 @@ class SessionSend(Packet):
     message: MessageField
     requires_response: Flag = False
     correlation_id: I64 = -1
-    """Goes back with the answer; -1 from peers before 130."""
+    """Copied to the response; -1 from peers before 130."""
     sender_id: I32 = -1
     """The producer's id; -1 from peers before 134."""
 
@@ -132,7 +132,7 @@ class SessionSend(Packet):
 
 
 def send_tail_bytes(version: int) -> int:
-    """Bytes behind the message in a ``SessionSend``."""
+    """Number of bytes after the message in a ``SessionSend``."""
     return 13 if version >= SENDER_SINCE else 9 if version >= CORRELATION_SINCE else 1
 
 
@@ -159,7 +159,7 @@ class SessionSendLarge(Packet):
 
     TYPE: ClassVar[int] = 72
     header: Rest
-    """All of the message but body and body length; see ``message_of_header``."""
+    """The message without body and body length; see ``message_of_header``."""
 
 
 @dataclass(slots=True)
@@ -171,7 +171,7 @@ class SessionSendContinuation(Packet):
     continues: Flag
     """False for the last piece."""
     message_body_size: I64 = -1
-    """Bytes of the whole body, -1 if unknown; only sent with the last piece."""
+    """Bytes of the whole body, -1 if unknown; sent only with the last piece."""
     requires_response: Flag = False
     correlation_id: I64 = -1
     sender_id: I32 = -1
@@ -226,7 +226,7 @@ class FlowToken(Packet):
 
 @dataclass(slots=True)
 class ForceConsumerDelivery(Packet):
-    """Asks for a marker message as soon as nothing is left to deliver."""
+    """Requests a marker message as soon as no message is left to deliver."""
 
     TYPE: ClassVar[int] = 78
     consumer_id: I64
@@ -278,7 +278,7 @@ class ReceiveContinuation(Packet):
 
 @dataclass(slots=True)
 class Acknowledge(Packet):
-    """Everything delivered to a consumer up to a message is done."""
+    """Acknowledges all messages delivered to a consumer up to and including one."""
 
     TYPE: ClassVar[int] = 41
     consumer_id: I64
@@ -288,7 +288,7 @@ class Acknowledge(Packet):
 
 @dataclass(slots=True)
 class IndividualAcknowledge(Packet):
-    """One message is done."""
+    """Acknowledges one message."""
 
     TYPE: ClassVar[int] = 81
     consumer_id: I64
@@ -298,7 +298,7 @@ class IndividualAcknowledge(Packet):
 
 @dataclass(slots=True)
 class Expired(Packet):
-    """The client found a message expired."""
+    """The client found that a message has expired."""
 
     TYPE: ClassVar[int] = 42
     consumer_id: I64
@@ -326,7 +326,7 @@ class Commit(Packet):
     GROUPS: ClassVar[tuple[str, ...]] = ("correlation_id",)
     SINCE: ClassVar[Mapping[str, int]] = {"correlation_id": 132}
     correlation_id: I64 = -1
-    """-1 when the peer sent none, which 136 does as well (artemis-core s. 6.1)."""
+    """-1 if the peer sent none, which also peers of 136 do (artemis-core s. 6.1)."""
 
 
 @dataclass(slots=True)
@@ -343,6 +343,7 @@ class AddMetadata(Packet):
 
     @property
     def counts_as_command(self) -> bool:
+        """False: these packets have no command id (artemis-core s. 7.1)."""
         return False
 
 
@@ -355,11 +356,12 @@ class AddMetadataV2(Packet):
 
     @property
     def counts_as_command(self) -> bool:
+        """False: these packets have no command id (artemis-core s. 7.1)."""
         return self.requires_confirmation
 
 
 @dataclass(slots=True)
 class UniqueAddMetadata(AddMetadataV2):
-    """Refused if another session carries the same pair."""
+    """Refused if another session has the same key and value."""
 
     TYPE: ClassVar[int] = 106

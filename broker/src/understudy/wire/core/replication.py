@@ -1,6 +1,6 @@
 """Packets of the Artemis replication stream, channel 2 (artemis-core s. 9.2).
 
-The records inside are Artemis journal records and stay bytes here. Understudy pairs replicate
+The records in them are Artemis journal records, which are not decoded here. Understudy pairs replicate
 their log differently (docs/journal-format.md); these packets exist for mixed pairs and tools.
 """
 
@@ -30,19 +30,19 @@ from understudy.wire.core.layout import (
 OPERATION_SINCE: Final = 131
 LONG_PAGE_SINCE: Final = 133
 
-#: Id byte of the CORE persister in front of a persisted message (artemis-core s. 5).
+#: Id byte of the CORE persister before a persisted message (artemis-core s. 5).
 CORE_PERSISTER: Final = 1
 
 
 class JournalId(IntEnum):
-    """Which journal a record belongs to."""
+    """The journal of a record."""
 
     BINDINGS = 0
     MESSAGES = 1
 
 
 class Operation(IntEnum):
-    """What an appended record is."""
+    """Kind of an appended record."""
 
     UPDATE = 0
     ADD = 1
@@ -50,7 +50,7 @@ class Operation(IntEnum):
 
 
 class FileType(IntEnum):
-    """What a synchronised file is."""
+    """Kind of a synchronised file."""
 
     JOURNAL = 0
     PAGE = 1
@@ -58,7 +58,7 @@ class FileType(IntEnum):
 
 
 class SyncDataType(IntEnum):
-    """What the ids of a ``ReplicationStartFinishSync`` are."""
+    """Kind of the ids of a ``ReplicationStartFinishSync``."""
 
     BINDINGS = 0
     MESSAGES = 1
@@ -103,7 +103,7 @@ def _write_page(writer: Writer, page: int, version: int) -> None:
 
 @dataclass(slots=True)
 class ReplicationResponse(Packet):
-    """One packet is applied; answers come in order."""
+    """One packet was applied; responses are sent in order."""
 
     TYPE: ClassVar[int] = 90
 
@@ -194,7 +194,7 @@ class ReplicationPrepare(Packet):
 
 @dataclass(slots=True)
 class ReplicationCommit(Packet):
-    """End of a transaction, either way."""
+    """End of a transaction, by commit or rollback."""
 
     TYPE: ClassVar[int] = 96
     journal_id: I8
@@ -220,7 +220,7 @@ class PagedMessage:
             LocalProtocolError: neither or both of message and large record.
         """
         if (self.message is None) is (self.large_marker == LargeMarker.NONE):
-            raise LocalProtocolError("a paged message is either a message or the record of a large one")
+            raise LocalProtocolError("a paged message must have either a message or the record of a large one")
         writer.i64(self.transaction_id)
         writer.i8(self.large_marker)
         if self.message is None:
@@ -236,7 +236,7 @@ class PagedMessage:
         """The paged message at the reader's position.
 
         Raises:
-            RemoteProtocolError: anything that is not the format.
+            RemoteProtocolError: malformed bytes.
         """
         transaction_id = reader.i64()
         marker = reader.i8()
@@ -264,7 +264,7 @@ def _read_persisted(reader: Reader) -> Message:
     if persister != CORE_PERSISTER:
         raise RemoteProtocolError(f"message of persister {persister} at offset {start}")
     message_id = reader.i64()
-    # The message names its address itself; Artemis repeats it for its other protocols.
+    # The message contains its address; Artemis repeats it for its other protocols.
     reader.nullable(lambda: reader.simple_string(NAME_UNITS_MAX))
     message = Message.decode(reader.sized_bytes())
     if message.message_id != message_id:
@@ -327,7 +327,7 @@ class ReplicationLargeMessageEnd(Packet):
     GROUPS: ClassVar[tuple[str, ...]] = ("pending_record_id", "is_delete")
     id: I64
     pending_record_id: OptionalI64 = None
-    """None when not sent; then ``is_delete`` cannot be either."""
+    """None if not sent; then ``is_delete`` cannot be sent either."""
     is_delete: Flag = False
 
 
@@ -340,11 +340,11 @@ class ReplicationLargeMessageWrite(Packet):
 
 @dataclass(slots=True)
 class ReplicationSyncFile(Packet):
-    """A piece of a file on the way to a new backup."""
+    """A piece of a file that is copied to a new backup."""
 
     TYPE: ClassVar[int] = 103
     file_id: int
-    """-1: nothing else is sent."""
+    """-1: no other field is sent."""
     file_type: int = FileType.JOURNAL
     journal_id: int = JournalId.BINDINGS
     """Only for ``FileType.JOURNAL``."""
@@ -393,7 +393,7 @@ class ReplicationSyncFile(Packet):
 
 @dataclass(slots=True)
 class ReplicationStartFinishSync(Packet):
-    """Brackets the initial copy."""
+    """Marks the beginning and the end of the initial copy."""
 
     TYPE: ClassVar[int] = 120
     GROUPS: ClassVar[tuple[str, ...]] = ("data_type",)
@@ -407,8 +407,8 @@ class ReplicationStartFinishSync(Packet):
 
 @dataclass(slots=True)
 class ReplicationScheduledFailover(Packet):
-    """The primary stops."""
+    """The primary is stopping."""
 
     TYPE: ClassVar[int] = 121
     final_message: I32
-    """0: it was told to stop, do not fail over on disconnects; 1: take over now."""
+    """0: clean stop, no failover on disconnects; 1: take over now."""

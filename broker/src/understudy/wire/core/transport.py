@@ -1,7 +1,7 @@
-"""Connector descriptions: how a node says where it, or its backup, can be dialled.
+"""Connectors: addresses at which a node or its backup accepts connections.
 
 Wire form: artemis-core s. 2.4. URL form: ``tcp://host:port?key=value``, as in connectors and client URLs
-(one node each; lists of them are the client's). Not here: what the parameters mean.
+(one node each; the client reads lists of them). Not here: the meaning of the parameters.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from understudy.errors import LocalProtocolError, RemoteProtocolError
 from understudy.limits import TRANSPORT_PARAMETERS_MAX
 from understudy.wire.buffer import Reader, Writer
 
-#: The only connector factory that travels between hosts.
+#: The only connector factory for connections between hosts.
 NETTY_CONNECTOR_FACTORY: Final = "org.apache.activemq.artemis.core.remoting.impl.netty.NettyConnectorFactory"
 DEFAULT_HOST: Final = "localhost"
 DEFAULT_PORT: Final = 61616
@@ -33,24 +33,24 @@ class TransportConfiguration:
     name: str = ""
     """Name of the connector in its configuration."""
     factory: str = NETTY_CONNECTOR_FACTORY
-    """Java class name of the connector factory, compared as text by Java peers."""
+    """Java class name of the connector factory, which Java peers compare as text."""
     parameters: dict[str, ParameterValue] = field(default_factory=dict, hash=False)
-    """``host``, ``port``, ``sslEnabled``, ...; protocol-specific ones carry the prefix ``$.EP.``."""
+    """``host``, ``port``, ``sslEnabled``, ...; protocol-specific ones have the prefix ``$.EP.``."""
 
     @property
     def host(self) -> str:
-        """Host to dial."""
+        """Host name or address."""
         return str(self.parameters.get("host", DEFAULT_HOST))
 
     @property
     def port(self) -> int:
-        """Port to dial.
+        """Port number.
 
         Raises:
-            RemoteProtocolError: the parameter is no port number.
+            RemoteProtocolError: the parameter is not a port number.
         """
         value = self.parameters.get("port", DEFAULT_PORT)
-        # int() would also take "6_1" and digits of other scripts.
+        # int() would also accept "6_1" and digits of other scripts.
         text = str(value)
         if isinstance(value, bool) or not (text.isascii() and text.isdigit() and len(text) <= 5 and int(text) <= 65535):
             raise RemoteProtocolError(f"connector {self.name!r}: port {value!r}")
@@ -60,7 +60,7 @@ class TransportConfiguration:
         """Append the wire form.
 
         Raises:
-            LocalProtocolError: a value is none of bool, int (64 bit) and str.
+            LocalProtocolError: a value is not a bool, int (64 bit) or str.
         """
         writer.string(self.name)
         writer.string(self.factory)
@@ -87,7 +87,7 @@ class TransportConfiguration:
         """The connector at the reader's position.
 
         Raises:
-            RemoteProtocolError: anything that is not the format.
+            RemoteProtocolError: malformed bytes.
             LimitExceeded: more than ``TRANSPORT_PARAMETERS_MAX`` parameters.
         """
         name = reader.string()
@@ -116,26 +116,26 @@ class TransportConfiguration:
 
     @classmethod
     def decode(cls, data: bytes) -> TransportConfiguration:
-        """The connector that ``data`` consists of.
+        """Decode the connector that ``data`` consists of.
 
         Raises:
-            RemoteProtocolError: anything that is not the format.
+            RemoteProtocolError: malformed bytes.
         """
         reader = Reader(data)
         found = cls.read_from(reader)
         if reader.remaining:
-            raise RemoteProtocolError(f"{reader.remaining} bytes behind a connector")
+            raise RemoteProtocolError(f"{reader.remaining} bytes after a connector")
         return found
 
     @classmethod
     def from_url(cls, url: str, name: str = "") -> TransportConfiguration:
         """The connector of ``tcp://host:port?key=value``.
 
-        Values stay text, as Java peers send them; the scheme ``tcps`` or ``ssl`` sets
+        Values remain text, as Java peers send them; the scheme ``tcps`` or ``ssl`` sets
         ``sslEnabled``. A fragment is ignored.
 
         Raises:
-            LocalProtocolError: it is no such URL.
+            LocalProtocolError: not a URL of this form.
         """
         try:
             parts = urlsplit(url.strip())
@@ -155,7 +155,7 @@ class TransportConfiguration:
         return cls(name, NETTY_CONNECTOR_FACTORY, parameters)
 
     def to_url(self) -> str:
-        """The URL that ``from_url`` reads back: parameters as text, the name left out."""
+        """The URL of the connector, as read by ``from_url``: parameters as text, without the name."""
         host = f"[{self.host}]" if ":" in self.host else self.host
         query = "&".join(
             f"{_quoted(key, '$.')}={_quoted(_as_text(value), '/:,*')}"
@@ -170,5 +170,5 @@ def _as_text(value: ParameterValue) -> str:
 
 
 def _quoted(text: str, safe: str) -> str:
-    # a peer can send half of a surrogate pair
+    # a peer can send a lone surrogate
     return quote(text, safe=safe, errors="surrogatepass")
