@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+import struct
 import uuid
 from collections.abc import Sequence
 from typing import TypeVar
@@ -72,6 +73,23 @@ class CoreLink:
             packets.FlowToken(number, _CONSUMER_WINDOW_BYTES), _CHANNEL, _VERSION
         )
         return Consumer(client.socket, start)
+
+
+def prepared_answers() -> bytes:
+    """The responses to the requests of this link other than sends, for a server that gives the same one every time: for
+    each the type of the request, a byte, and the whole frame of the response, on any channel.
+    """
+    done = packets.NullResponse()
+    answers: dict[type[packets.Packet], packets.Packet] = {
+        packets.CreateSession: packets.CreateSessionResponse(_VERSION),
+        packets.CreateAddress: done,
+        packets.CreateQueueV2: done,
+        packets.ProducerRequestCredits: packets.ProducerCredits(_PRODUCER_CREDIT_BYTES, "any"),
+        packets.CreateConsumer: packets.queue_query_response_type(_VERSION)(True),
+    }
+    return b"".join(
+        struct.pack("b", request.TYPE) + encode(response, _CHANNEL, _VERSION) for request, response in answers.items()
+    )
 
 
 def _whole(message: Message) -> bytes:

@@ -27,6 +27,8 @@ AGAINST_BEST = (("blocking", 1.5), ("blocking-16", 2.0))
 #: Broker CPU of a pipelined message: at most this share of Artemis's.
 CPU_SHARE_MAX = 1 / 6
 
+#: The peer that is no broker (``targets.Floor``).
+FLOOR = "floor"
 _OURS = "understudy"
 _TWIN = f"{_OURS}-python"
 _NONE = "no peer to compare with"
@@ -41,6 +43,10 @@ class Goal:
     found: str
     met: bool | None
     """None = nothing to compare with."""
+    share: str = ""
+    """How near we come to the floor, in percent of what it does; empty: no figure of it."""
+    unreachable: str = ""
+    """Set where the goal is missed and the floor misses it, too: what the floor has."""
 
 
 def judge(targets: Sequence[Target], shapes: Sequence[str]) -> list[Goal]:
@@ -49,15 +55,16 @@ def judge(targets: Sequence[Target], shapes: Sequence[str]) -> list[Goal]:
     ours = by_name.get(_OURS)
     if ours is None:
         return []
-    peers = [target for name, target in by_name.items() if not name.startswith(_OURS)]
+    peers = [target for name, target in by_name.items() if name != FLOOR and not name.startswith(_OURS)]
+    floor = by_name.get(FLOOR)
     goals: list[Goal | None] = []
     for shape in shapes:
         for case, factor, name in AGAINST:
             rivals = [by_name[name]] if name in by_name else []
-            goals.append(_ratio(ours, rivals, f"{case}/{shape}", factor, name))
+            goals.append(_ratio(ours, rivals, floor, f"{case}/{shape}", factor, name))
         for case, factor in AGAINST_BEST:
-            goals.append(_ratio(ours, peers, f"{case}/{shape}", factor, "the best peer"))
-        goals += [_lower(ours, peers, f"latency/{shape}", figure) for figure in ("p50_us", "p99_us")]
+            goals.append(_ratio(ours, peers, floor, f"{case}/{shape}", factor, "the best peer"))
+        goals += [_lower(ours, peers, floor, f"latency/{shape}", figure) for figure in ("p50_us", "p99_us")]
         goals.append(_cpu(ours, by_name.get("artemis"), f"pipelined/{shape}"))
         goals += _twin(targets, shape)
     goals.append(_below("start-up until a client has a queue", ours.broker.started_s or None, START_SECONDS_MAX, "s"))
@@ -65,27 +72,37 @@ def judge(targets: Sequence[Target], shapes: Sequence[str]) -> list[Goal]:
     return [goal for goal in goals if goal is not None]
 
 
-def _ratio(ours: Target, rivals: Sequence[Target], run: str, factor: float, whom: str) -> Goal | None:
+def _ratio(
+    ours: Target, rivals: Sequence[Target], floor: Target | None, run: str, factor: float, whom: str
+) -> Goal | None:
     own = ours.median(run, "per_s")
     if own is None:
         return None
     rates = [rate for rival in rivals if (rate := rival.median(run, "per_s"))]
     wanted = f"at least {factor:g} times {whom}"
+    least = floor.median(run, "per_s") if floor is not None else None
+    share = f"{own / least:.0%}" if least else ""
     if not rates:
-        return Goal(run, wanted, _NONE, None)
+        return Goal(run, wanted, _NONE, None, share)
     ratio = own / max(rates)
-    return Goal(run, wanted, f"{ratio:.2f}", ratio >= factor)
+    missed_by_floor = ratio < factor and least is not None and least / max(rates) < factor
+    unreachable = f"floor {least / max(rates):.2f} x" if least is not None and missed_by_floor else ""
+    return Goal(run, wanted, f"{ratio:.2f}", ratio >= factor, share, unreachable)
 
 
-def _lower(ours: Target, rivals: Sequence[Target], run: str, figure: str) -> Goal | None:
+def _lower(ours: Target, rivals: Sequence[Target], floor: Target | None, run: str, figure: str) -> Goal | None:
     own = ours.median(run, figure)
     if own is None:
         return None
     best = min((value for rival in rivals if (value := rival.median(run, figure))), default=None)
     name = f"{run} {figure[:3]}"
+    wanted = "below the best peer's"
+    least = floor.median(run, figure) if floor is not None else None
+    share = f"{least / own:.0%}" if least and own else ""
     if best is None:
-        return Goal(name, "below the best peer's", _NONE, None)
-    return Goal(name, "below the best peer's", f"{own:.0f} of {best:.0f} us", own < best)
+        return Goal(name, wanted, _NONE, None, share)
+    unreachable = f"floor {least:.0f} us" if least is not None and own >= best and least >= best else ""
+    return Goal(name, wanted, f"{own:.0f} of {best:.0f} us", own < best, share, unreachable)
 
 
 def _cpu(ours: Target, artemis: Target | None, run: str) -> Goal | None:

@@ -24,6 +24,10 @@ from benchmarks.content import BODY_BYTES, PLAIN, Content, Shape
 RUN_SECONDS_MAX = 180
 
 SOURCES = Path(__file__).parent / "driver"
+_PROGRAMS = {
+    "driver": ("driver.c", "buffer.c", "core.c", "amqp.c", "openwire.c", "nats.c"),
+    "floor": ("floor.c", "buffer.c"),
+}
 
 
 class CannotRun(Exception):
@@ -131,17 +135,23 @@ class Outcome:
 
 
 def build_driver(directory: Path) -> Path:
-    """Compile the driver."""
+    """Compile the driver. Raises CannotRun."""
+    return build_program("driver", directory)
+
+
+def build_program(name: Literal["driver", "floor"], directory: Path) -> Path:
+    """Compile one of the C programs. Raises CannotRun."""
     compiler = shutil.which("cc")
     if compiler is None:
         raise CannotRun("no C compiler (cc)")
-    program = directory / "driver"
-    sources = sorted(str(path) for path in SOURCES.glob("*.c"))
+    program = directory / name
+    sources = [str(SOURCES / source) for source in _PROGRAMS[name]]
     result = subprocess.run(
-        [compiler, "-O2", "-Wall", "-Wextra", "-o", str(program), *sources], capture_output=True, text=True, check=False
-    )
+        [compiler, "-O2", "-Wall", "-Wextra", "-Werror", "-o", str(program), *sources],
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
     if result.returncode:
-        raise CannotRun(f"the driver does not compile: {result.stderr[-500:]}")
+        raise CannotRun(f"the {name} does not compile: {result.stderr[-500:]}")
     return program
 
 

@@ -28,7 +28,7 @@ from benchmarks.goals import judge
 from benchmarks.load import CannotRun, Link, Outcome, RunFailed, build_driver, run
 from benchmarks.perf_client import PERF_CLIENT, perf_client
 from benchmarks.report import markdown, show
-from benchmarks.targets import REPOSITORY, ActiveMq, Artemis, Broker, Nats, RabbitMq, Understudy
+from benchmarks.targets import REPOSITORY, ActiveMq, Artemis, Broker, Floor, Nats, RabbitMq, Understudy
 
 _OURS = "understudy"
 _BROKERS: dict[str, Callable[[Path], Broker]] = {
@@ -38,6 +38,7 @@ _BROKERS: dict[str, Callable[[Path], Broker]] = {
     "rabbitmq-classic": RabbitMq,
     "activemq": ActiveMq,
     "nats": Nats,
+    Floor.name: Floor,
 }
 TARGETS = tuple(_BROKERS)
 KERNELS = ("native", "python")
@@ -61,6 +62,11 @@ class Target:
 
     def link(self) -> Link:
         return AmqpLink(self.broker.port, "quorum") if self.name == "rabbitmq-quorum" else self.broker.link()
+
+    def takes(self, case: str) -> bool:
+        """Whether the bodies of the case are not too large for it."""
+        most = self.broker.body_bytes_max
+        return most is None or ALL[case][1].body_bytes <= most
 
     def median(self, run: str, figure: str) -> float | None:
         """Of the rounds of a case in a shape; None if there is none."""
@@ -221,7 +227,7 @@ def measure(plan: Plan, say: Callable[[str], None]) -> list[Target]:
         for number in range(plan.rounds):
             for case, shape, run_name in plan.runs():
                 for target in _turned(running, number):
-                    if run_name not in target.failures:
+                    if run_name not in target.failures and target.takes(case):
                         _one(driver, target, case, shape, number, plan, say)
             if PERF_CLIENT in plan.cases:
                 for target in _turned(running, number):

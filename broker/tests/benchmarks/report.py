@@ -60,7 +60,7 @@ def markdown(targets: Sequence[Target], plan: Plan, goals: Sequence[Goal]) -> st
         for row, target in zip(_process_rows(targets), (each for each in targets if not each.skipped), strict=True)
     ]
     parts += [_lines(columns, rows)]
-    parts += [_lines(("goal", "wanted", "found", "met"), [_goal_row(goal) for goal in goals])]
+    parts += [_lines(*_goal_table(goals))]
     return "\n\n".join([*parts, *_failures(targets)])
 
 
@@ -157,8 +157,19 @@ def _process_rows(targets: Sequence[Target]) -> list[tuple[str, ...]]:
     ]
 
 
-def _goal_row(goal: Goal) -> tuple[str, ...]:
-    return goal.text, goal.wanted, goal.found, {True: "met", False: "MISSED", None: "-"}[goal.met]
+def _goal_table(goals: Sequence[Goal]) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
+    """Columns and rows; the share of the floor only where there are figures of one."""
+    if any(goal.share for goal in goals):
+        columns = ("goal", "wanted", "found", "of the floor", "met")
+        return columns, [(goal.text, goal.wanted, goal.found, goal.share, _verdict(goal)) for goal in goals]
+    return ("goal", "wanted", "found", "met"), [(goal.text, goal.wanted, goal.found, _verdict(goal)) for goal in goals]
+
+
+def _verdict(goal: Goal) -> str:
+    verdict = {True: "met", False: "MISSED", None: "-"}[goal.met]
+    if goal.unreachable:
+        verdict = f"not reachable on this machine in this run ({goal.unreachable})"
+    return verdict
 
 
 # --- tables ------------------------------------------------------------------------------------------------------
@@ -222,4 +233,4 @@ def _perf_table(targets: Sequence[Target]) -> Table:
 
 def goal_table(goals: Sequence[Goal]) -> Table:
     """What was wanted and what was found."""
-    return _grid("goals", ("what", "wanted", "found", ""), [_goal_row(goal) for goal in goals])
+    return _grid("goals", *_goal_table(goals))

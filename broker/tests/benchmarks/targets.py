@@ -17,8 +17,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from benchmarks.amqp_link import AmqpLink
-from benchmarks.core_link import CoreLink
-from benchmarks.load import CannotRun, Link
+from benchmarks.core_link import CoreLink, prepared_answers
+from benchmarks.load import CannotRun, Link, build_program
 from benchmarks.nats_link import NatsLink
 from benchmarks.openwire_link import OpenWireLink
 from support.ports import free_port
@@ -42,6 +42,8 @@ class Broker:
     """One running broker process (with its children)."""
 
     name = ""
+    body_bytes_max: int | None = None
+    """Cases with larger bodies are left out; None: there is no such limit."""
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
@@ -250,6 +252,25 @@ def artemis_home() -> Path:
         subprocess.run(["tar", "-xzf", archive, "-C", DOWNLOADS], check=True)
         archive.unlink()
     return home
+
+
+class Floor(Broker):
+    """No broker: the least that one has to do (``driver/floor.c``), which shows what this machine allows."""
+
+    name = "floor"
+    # it takes no large messages
+    body_bytes_max = 90_000
+
+    def prepare(self) -> None:
+        super().prepare()
+        self._program = build_program("floor", self.directory)
+        (self.directory / "answers").write_bytes(prepared_answers())
+
+    def command(self) -> Sequence[str]:
+        return [str(self._program), str(self.port), str(self.directory / "log"), str(self.directory / "answers")]
+
+    def link(self) -> Link:
+        return CoreLink(self.port)
 
 
 class RabbitMq(Broker):

@@ -8,11 +8,11 @@ import click
 import pytest
 
 from benchmarks.cases import ALL, CASES, SIZES
-from benchmarks.goals import judge
+from benchmarks.goals import FLOOR, judge
 from benchmarks.load import Outcome
 from benchmarks.peers import Chosen, Plan, Target
 from benchmarks.report import markdown
-from benchmarks.targets import Artemis, Understudy
+from benchmarks.targets import Artemis, Floor, Understudy
 
 
 def _target(name: str, tmp_path: Path, **per_s: float) -> Target:
@@ -44,6 +44,64 @@ def test_the_best_peer_counts(tmp_path: Path) -> None:
     assert _verdicts(ours, slow, fast)["blocking/jms", "at least 1.5 times the best peer"] is False
     assert _verdicts(ours, slow)["latency/jms p99", "below the best peer's"] is True
     assert _verdicts(ours, slow, fast)["latency/jms p99", "below the best peer's"] is False
+
+
+@pytest.mark.parametrize(
+    ("rate", "of_floor", "verdict"),
+    [
+        (95, 149, (False, "64%", "floor 1.49 x")),
+        (95, 150, (False, "63%", "")),
+        (150, 149, (True, "101%", "")),
+    ],
+)
+def test_a_ratio_that_the_floor_misses_is_not_reachable(
+    tmp_path: Path, rate: float, of_floor: float, verdict: tuple[bool, str, str]
+) -> None:
+    targets = [
+        _target("understudy", tmp_path, blocking=rate),
+        _target("artemis", tmp_path, blocking=100),
+        _target(FLOOR, tmp_path, blocking=of_floor),
+    ]
+    (goal,) = (goal for goal in judge(targets, ["jms"]) if goal.text == "blocking/jms")
+    assert (goal.met, goal.share, goal.unreachable) == verdict
+
+
+@pytest.mark.parametrize(
+    ("own_us", "floor_us", "verdict"),
+    [
+        (500, 399, "MISSED"),
+        (500, 400, "not reachable on this machine in this run (floor 400 us)"),
+        (399, 400, "met"),
+    ],
+)
+def test_a_latency_that_the_floor_misses_is_not_reachable(
+    tmp_path: Path, own_us: int, floor_us: int, verdict: str
+) -> None:
+    times_us = {"understudy": own_us, "artemis": 400, FLOOR: floor_us}
+    targets = [_target(name, tmp_path, latency=1e6 / (each + 0.5)) for name, each in times_us.items()]
+    text = markdown(targets, Plan(["latency"], []), judge(targets, ["jms"]))
+    (line,) = (line for line in text.splitlines() if line.startswith("| latency/jms p50"))
+    assert line.split(" | ")[-2:] == [f"{floor_us / own_us:.0%}", f"{verdict} |"]
+
+
+def test_the_floor_is_no_peer(tmp_path: Path) -> None:
+    ours, floor = _target("understudy", tmp_path, blocking=100, latency=100), _target(FLOOR, tmp_path, blocking=300)
+    assert _verdicts(ours, floor)["blocking/jms", "at least 1.5 times the best peer"] is None
+    assert _verdicts(ours, floor)["latency/jms p50", "below the best peer's"] is None
+
+
+def test_the_share_of_the_floor_has_a_column_only_with_figures_of_one(tmp_path: Path) -> None:
+    ours = _target("understudy", tmp_path, blocking=100)
+    floor = _target(FLOOR, tmp_path, blocking=400)
+    plan = Plan(["blocking"], [], shapes=["jms"])
+    assert "of the floor" not in markdown([ours], plan, judge([ours], ["jms"]))
+    assert "| 25% | - |" in markdown([ours, floor], plan, judge([ours, floor], ["jms"]))
+
+
+def test_the_floor_takes_no_large_messages(tmp_path: Path) -> None:
+    target = Target(FLOOR, Floor(tmp_path / FLOOR))
+    assert [case for case in SIZES if not target.takes(case)] == ["size-500-kB", "size-5-MB"]
+    assert all(_target("artemis", tmp_path).takes(case) for case in ALL)
 
 
 def test_the_share_of_cpu(tmp_path: Path) -> None:

@@ -1,9 +1,8 @@
-/* CORE, the protocol of Artemis and Understudy: length i32, type i8, channel i64, body. */
+/* CORE, the protocol of Artemis and Understudy. */
+#include "core.h"
 #include "driver.h"
 
-enum { DISCONNECT = 11, EXCEPTION = 20, NULL_RESPONSE = 21, ACKNOWLEDGE = 41, FLOW_TOKEN = 70 };
-enum { RECEIVE = 75, RECEIVE_LARGE = 76, RECEIVE_CONTINUATION = 77 };
-enum { HEAD = 13, GRANT_BYTES = 1 << 19 };
+enum { GRANT_BYTES = 1 << 19 };
 
 /* Gives the bytes of frames back to the broker as credits. ``id`` is that of the consumer. */
 static void grant(struct connection *consumer, const uint8_t *channel, const uint8_t *id)
@@ -35,12 +34,12 @@ static void acknowledge(struct connection *consumer, const uint8_t *channel, con
 /* message, consumer i64, delivery count i32 */
 static void take_message(struct connection *consumer, const uint8_t *frame, size_t size)
 {
-    uint32_t end = u32(frame + HEAD); /* of the body, counted with 13 bytes that are not there */
+    uint32_t end = u32(frame + HEAD);
     if (u32(frame + size - 4) != 1)
         fail("delivery marked redelivered");
-    delivered(consumer, frame + HEAD + 4, end - 13, size);
+    delivered(consumer, frame + HEAD + BODY_BEGIN, end - BODY_SHIFT, size);
     if (acknowledgement_due(consumer))
-        acknowledge(consumer, frame + 5, frame + size - 12, frame + HEAD + end - 9);
+        acknowledge(consumer, frame + 5, frame + size - RECEIVE_TAIL, frame + HEAD + end + BODY_BEGIN - BODY_SHIFT);
 }
 
 /* consumer i64, delivery count i32, body size i64, header from the message id on */

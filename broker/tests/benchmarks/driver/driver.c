@@ -59,21 +59,6 @@ static uint64_t now_ns(void)
     return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
 }
 
-void put(struct buffer *buffer, const void *bytes, size_t count)
-{
-    if (buffer->begin == buffer->end)
-        buffer->begin = buffer->end = 0;
-    if (buffer->end + count > buffer->capacity) {
-        memmove(buffer->bytes, buffer->bytes + buffer->begin, buffer->end - buffer->begin);
-        buffer->end -= buffer->begin;
-        buffer->begin = 0;
-        while (buffer->end + count > buffer->capacity)
-            buffer->bytes = realloc(buffer->bytes, buffer->capacity *= 2);
-    }
-    memcpy(buffer->bytes + buffer->end, bytes, count);
-    buffer->end += count;
-}
-
 /* --- what the wire formats report ------------------------------------------------------------------------ */
 
 static void confirm_one(struct connection *producer, uint64_t sequence, uint64_t now)

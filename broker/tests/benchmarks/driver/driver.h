@@ -52,6 +52,7 @@ struct queue {
 void confirmed(struct connection *producer, uint64_t sequence, int all_before);
 void delivered(struct connection *consumer, const uint8_t *body, size_t body_bytes, size_t frame_bytes);
 int acknowledgement_due(struct connection *consumer);
+void reserve(struct buffer *buffer, size_t count); /* so that so many bytes fit after its end */
 void put(struct buffer *buffer, const void *bytes, size_t count);
 void fail(const char *format, ...) __attribute__((noreturn, format(printf, 1, 2)));
 
