@@ -1,6 +1,6 @@
-"""What an operator may ask of a node and tell it: plain data in, plain data out, no HTTP here.
+"""Management of a node: operations, attributes and metrics as plain data, without HTTP.
 
-``controls`` says what a node must offer (``NodeView``) and makes the JSON; ``metrics`` makes the
-Prometheus families; ``openapi`` describes both for machines, ``docs/management-api.md`` for people.
-``runtime/http.py`` serves them.
+``controls`` defines the interface of a node (``NodeView``) and makes the JSON; ``metrics`` makes the
+Prometheus families; ``openapi`` is the machine-readable description of both, ``docs/management-api.md``
+the documentation. ``runtime/http.py`` serves them.
 """

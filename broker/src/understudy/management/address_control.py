@@ -21,7 +21,7 @@ from understudy.routing.changes import pause_address, resume_address
 
 @dataclass(frozen=True, slots=True)
 class AddressControl(Control):
-    """One address in the hands of one requester."""
+    """One address, with the permissions of one requester."""
 
     address: Address
 
@@ -63,13 +63,13 @@ _ATTRIBUTES: Final = (
     ("getId", "id", "Id of the address."),
     ("getAddress", "name", "Its name."),
     ("getQueueCount", "queueCount", "Queues bound to it."),
-    ("getMessageCount", "messageCount", "Messages it holds, each once however many queues it is in."),
+    ("getMessageCount", "messageCount", "Messages in its queues; a message in several queues counts once."),
     ("getNumberOfMessages", "messageCount", "The same."),
     ("getRoutedMessageCount", "routedMessageCount", "Messages that went to a queue since the activation."),
-    ("getUnRoutedMessageCount", "unroutedMessageCount", "Messages that no queue wanted."),
+    ("getUnRoutedMessageCount", "unroutedMessageCount", "Messages that were routed to no queue."),
     ("getAddressSize", "addressSize", "Bytes of the messages it holds."),
-    ("getAddressLimitPercent", "addressLimitPercent", "Percent of its memory that is used."),
-    ("getNumberOfPages", "numberOfPages", "Page files it has."),
+    ("getAddressLimitPercent", "addressLimitPercent", "Used part of its memory limit in percent."),
+    ("getNumberOfPages", "numberOfPages", "Number of its page files."),
     ("getNumberOfBytesPerPage", "numberOfBytesPerPage", "Bytes of a page file."),
     ("getMaxPageReadBytes", "maxPageReadBytes", "Bytes read from page files at once."),
     ("getMaxPageReadMessages", "maxPageReadMessages", "Messages read at once; -1 is no limit."),
@@ -77,21 +77,21 @@ _ATTRIBUTES: Final = (
     ("getPrefetchPageMessages", "prefetchPageMessages", "Messages read ahead; -1 is no limit."),
     ("isPaging", "paging", "Whether it holds messages whose bodies are not in memory."),
     ("isPaused", "paused", "Whether its queues are paused, those bound later included."),
-    ("isAutoCreated", "autoCreated", "Whether it was made on demand."),
-    ("isInternal", "internal", "Whether it is the broker's own."),
-    ("isTemporary", "temporary", "Whether it goes with a connection."),
+    ("isAutoCreated", "autoCreated", "Whether it was auto-created."),
+    ("isInternal", "internal", "Whether it belongs to the broker."),
+    ("isTemporary", "temporary", "Whether it is deleted with a connection."),
     ("isRetroactiveResource", "retroactiveResource", "Whether it keeps messages of a retroactive address."),
-    ("getCurrentDuplicateIdCacheSize", "currentDuplicateIdCacheSize", "Duplicate ids it remembers."),
+    ("getCurrentDuplicateIdCacheSize", "currentDuplicateIdCacheSize", "Duplicate ids in its cache."),
 )
 _C = AddressControl
 
 
 class AddressControls:
-    """Finds addresses by name."""
+    """Controls of addresses, by name."""
 
     operations = Operations(
         "address",
-        "An address, by its name.",
+        "An address, by name.",
         [
             *(operation(name, _field(field), doc) for name, field, doc in _ATTRIBUTES),
             operation("getRoutingTypes", lambda c: [kind.name for kind in sorted(c.address.routing_types)], "How."),
@@ -100,15 +100,15 @@ class AddressControls:
             operation("getAllQueueNames", _C.names, "The same: queues of other nodes are not bound here."),
             operation("getBindingNames", _C.names, "The same."),
             operation("getRemoteQueueNames", lambda control: [], "Queues of other nodes; none are bound here."),
-            operation("getRoles", _C.role_rows, "What each role may do on it."),
+            operation("getRoles", _C.role_rows, "Permissions of each role on it."),
             operation("getRolesAsJSON", lambda c: to_json(c.roles()), "The same as JSON."),
             operation("sendMessage", _C.send, "Send a message to it; its id.", *SENDING_PARAMETERS),
-            operation("sendMessage", _C.send, "The same, with a JMS message id if wanted.", *SENDING_PARAMETERS,
+            operation("sendMessage", _C.send, "The same, optionally with a JMS message id.", *SENDING_PARAMETERS,
                       flag("createMessageId")),
             operation("pause", _C.pause, "Pause all its queues, later ones included, until resume or a restart."),
             operation("pause", _C.pause, "The same; persist: also over a restart or failover.", flag("persist")),
             operation("resume", _C.resume, "End the pause of the address and of all its queues."),
-            operation("purge", _C.purge, "Remove the messages of all its queues; how many."),
+            operation("purge", _C.purge, "Remove the messages of all its queues; returns their number."),
         ],
     )  # fmt: skip
 

@@ -1,7 +1,7 @@
-"""Operations of ``broker`` on what clients have open: connections, sessions, consumers, producers.
+"""Operations of ``broker`` on connections, sessions, consumers and producers of clients.
 
-Closing is done behind the answer, so that a client that closes its own connection is answered first.
-Sessions go by their alias: their names are secrets (ADR 0009).
+Closing is done after the reply, so that a client that closes its own connection receives it.
+Sessions are identified by an alias: their names are secret (ADR 0009).
 """
 
 from __future__ import annotations
@@ -46,22 +46,26 @@ def _sessions(control: Control, connection_id: str | None = None) -> list[Server
 
 
 def page_of_connections(control: Control, options: str | None, page: int, page_size: int) -> str:
+    """A page of the rows of connections, as JSON."""
     rows = [connection_row(connection) for connection in _connections(control)]
     fields = rows[0] if rows else ("connectionID",)
     return page_of(rows, options, page, page_size, fields, sort="connectionID", texts=False)
 
 
 def page_of_sessions(control: Control, options: str | None, page: int, page_size: int) -> str:
+    """A page of the rows of sessions, as JSON."""
     rows = [session_row(session) for session in _sessions(control)]
     return page_of(rows, options, page, page_size, rows[0] if rows else ("id",), sort="id", texts=False)
 
 
 def page_of_consumers(control: Control, options: str | None, page: int, page_size: int) -> str:
+    """A page of the rows of consumers, as JSON."""
     rows = [consumer_row(consumer) for consumer in consumers(control.node.services)]
     return page_of(rows, options, page, page_size, rows[0] if rows else ("id",), sort="id")
 
 
 def page_of_producers(control: Control, options: str | None, page: int, page_size: int) -> str:
+    """A page of the rows of producers, as JSON."""
     rows = [row for session in _sessions(control) for row in producer_rows(session)]
     return page_of(rows, options, page, page_size, rows[0] if rows else ("id",), sort="id")
 
@@ -70,6 +74,7 @@ def page_of_producers(control: Control, options: str | None, page: int, page_siz
 
 
 def connections_as_json(control: Control) -> str:
+    """All connections as JSON."""
     return to_json(
         [
             {
@@ -85,19 +90,23 @@ def connections_as_json(control: Control) -> str:
 
 
 def sessions_as_json(control: Control, connection_id: str | None = None) -> str:
+    """Sessions as JSON: of one connection, or all."""
     return to_json([session_json(session) for session in _sessions(control, connection_id)])
 
 
 def consumers_as_json(control: Control, connection_id: str | None = None) -> str:
+    """Consumers as JSON: of one connection, or all."""
     found = [consumer for session in _sessions(control, connection_id) for consumer in session.consumers.values()]
     return to_json([consumer_of_queue_json(consumer) for consumer in found])
 
 
 def producers_as_json(control: Control) -> str:
+    """All registered producers as JSON."""
     return to_json([entry for session in _sessions(control) for entry in producer_json(session)])
 
 
 def remote_addresses(control: Control, host: str = "") -> list[str]:
+    """Remote addresses of the connections that begin with ``host``."""
     return [
         connection.connection.peer
         for connection in _connections(control)
@@ -106,6 +115,7 @@ def remote_addresses(control: Control, host: str = "") -> list[str]:
 
 
 def session_ids(control: Control, connection_id: str) -> list[str]:
+    """Aliases of the sessions of a connection."""
     return [session.alias for session in _sessions(control, connection_id)]
 
 
@@ -124,7 +134,7 @@ def _behind_the_answer(control: Control, call: Callable[[], None]) -> None:
 
 
 def close_for_address(control: Control, host: str) -> bool:
-    """Connections whose remote address begins so."""
+    """Close the connections whose remote address begins with ``host``."""
     if not host:
         raise ManagementError("no address was given")
     return _close_connections(
@@ -133,7 +143,7 @@ def close_for_address(control: Control, host: str) -> bool:
 
 
 def close_consumers_of_address(control: Control, address: str) -> bool:
-    """Connections that consume from an address."""
+    """Close the connections that consume from an address."""
     chosen = {
         consumer.session.connection.connection_id
         for consumer in consumers(control.node.services)
@@ -143,19 +153,20 @@ def close_consumers_of_address(control: Control, address: str) -> bool:
 
 
 def close_for_user(control: Control, user: str) -> bool:
-    """Connections that have a session of a user."""
+    """Close the connections that have a session of a user."""
     chosen = {session.connection.connection_id for session in _sessions(control) if session.security.user == user}
     return _close_connections(control, (each for each in _connections(control) if each.scope.connection_id in chosen))
 
 
 def close_connection(control: Control, connection_id: str) -> bool:
+    """Close the connection with an id; whether there was one."""
     return _close_connections(
         control, (each for each in _connections(control) if each.scope.connection_id == connection_id)
     )
 
 
 def close_session(control: Control, connection_id: str, session_id: str, force: bool = False) -> bool:
-    """Its consumers are told; work that is not committed is rolled back. ``force`` changes nothing here."""
+    """Close a session: consumers are notified, open transactions rolled back. ``force`` has no effect."""
     for connection in _connections(control):
         for handler in connection.sessions.values():
             if connection.scope.connection_id == connection_id and handler.session.alias == session_id:
@@ -171,6 +182,7 @@ def _end(handler: CoreSession) -> None:
 
 
 def close_consumer(control: Control, session_id: str, consumer_id: str) -> bool:
+    """Close a consumer of a session; whether there was one."""
     for session in _sessions(control):
         if session.alias == session_id:
             for consumer in session.consumers.values():
@@ -184,8 +196,8 @@ _OPTIONS: Final = (text("options", nullable=True), integer("pageNumber"), intege
 _CONNECTION: Final = text("connectionID")
 
 OPERATIONS: Final[tuple[Operation, ...]] = (
-    operation("getConnectionCount", lambda c: len(_connections(c)), "Connections open now."),
-    operation("getSessionCount", lambda c: len(_sessions(c)), "Sessions open now."),
+    operation("getConnectionCount", lambda c: len(_connections(c)), "Open connections."),
+    operation("getSessionCount", lambda c: len(_sessions(c)), "Open sessions."),
     operation("getTotalConnectionCount", lambda c: c.node.services.connections_total, "Connections so far."),
     operation("getTotalSessionCount", lambda c: c.node.services.registry.total, "Sessions so far."),
     operation("getTotalConsumerCount", lambda c: sum(1 for _ in consumers(c.node.services)), "Consumers and browsers."),
@@ -195,19 +207,19 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
     operation("listConsumers", page_of_consumers, "A page of consumers (options below).", *_OPTIONS),
     operation("listProducers", page_of_producers, "A page of registered producers (options below).", *_OPTIONS),
     operation("listConnectionIDs", lambda c: [each.scope.connection_id for each in _connections(c)], "Ids."),
-    operation("listRemoteAddresses", remote_addresses, "Where the connections come from."),
-    operation("listRemoteAddresses", remote_addresses, "Those that begin so.", text("ipAddress")),
+    operation("listRemoteAddresses", remote_addresses, "Remote addresses of the connections."),
+    operation("listRemoteAddresses", remote_addresses, "Remote addresses that begin with a text.", text("ipAddress")),
     operation("listConnectionsAsJSON", connections_as_json, "Connections, as JSON."),
     operation("listSessionsAsJSON", sessions_as_json, "Sessions of a connection, as JSON.", _CONNECTION),
     operation("listAllSessionsAsJSON", sessions_as_json, "All sessions, as JSON."),
     operation("listConsumersAsJSON", consumers_as_json, "Consumers of a connection, as JSON.", _CONNECTION),
     operation("listAllConsumersAsJSON", consumers_as_json, "All consumers, as JSON."),
     operation("listProducersInfoAsJSON", producers_as_json, "Registered producers, as JSON."),
-    operation("closeConnectionsForAddress", close_for_address, "Close connections whose remote address begins so.",
+    operation("closeConnectionsForAddress", close_for_address, "Close connections by the beginning of their address.",
               text("ipAddress")),
     operation("closeConsumerConnectionsForAddress", close_consumers_of_address,
               "Close connections that consume from an address.", text("address")),
-    operation("closeConnectionsForUser", close_for_user, "Close connections that a user has.", text("userName")),
+    operation("closeConnectionsForUser", close_for_user, "Close the connections of a user.", text("userName")),
     operation("closeConnectionWithID", close_connection, "Close one connection.", text("ID")),
     operation("closeSessionWithID", close_session, "Close one session.", _CONNECTION, text("ID")),
     operation("closeSessionWithID", close_session, "The same.", _CONNECTION, text("ID"), flag("force")),

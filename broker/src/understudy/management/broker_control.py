@@ -1,7 +1,7 @@
-"""The operations of ``broker`` (Artemis: ActiveMQServerControl): the node itself, and everything that
-the other ``broker_*`` modules offer.
+"""The operations of ``broker`` (Artemis: ActiveMQServerControl): the node itself, and all operations of the
+other ``broker_*`` modules.
 
-A node that is not active has no sessions, so it can be asked over HTTP only.
+A node that is not active has no sessions and can therefore be managed over HTTP only.
 """
 
 from __future__ import annotations
@@ -31,19 +31,22 @@ from understudy.security.settings import FQQN_SEPARATOR
 
 
 class BrokerControl(Control):
-    """The node in the hands of one requester."""
+    """The node, with the permissions of one requester."""
 
     __slots__ = ()
 
     @property
     def uptime_ms(self) -> int:
+        """Milliseconds since the activation."""
         return self.node.services.clock.monotonic_ms() - self.node.activated_ms
 
     @property
     def uptime(self) -> str:
+        """Time since the activation, as text."""
         return duration_text(self.uptime_ms)
 
     def status(self) -> str:
+        """State, version and uptime, as JSON."""
         return to_json(
             {
                 "server": {
@@ -57,22 +60,25 @@ class BrokerControl(Control):
         )
 
     def ha_policy(self) -> str:
+        """The HA policy by the name that Artemis has for it."""
         return "Primary Only" if self.node.configuration.ha_policy.role is Role.PRIMARY_ONLY else "Shared Store"
 
     def memory_percent(self) -> int:
+        """Memory of bodies, in percent of the limit of the node."""
         limit = self.node.global_max_size_bytes
         return 0 if limit <= 0 else self.node.services.post_office.memory_bytes * 100 // limit
 
     def sum_of(self, counter: Callable[[Queue], int]) -> int:
-        """A counter over all queues."""
+        """Sum of a counter over all queues."""
         return sum(counter(queue) for queue in self.node.services.post_office.directory.queues.values())
 
     def topology(self) -> str:
+        """Nodes of the cluster with their backups, as JSON."""
         nodes = []
         for member in self.node.services.topology.members():
             if member.primary is not None:
                 primary = f"{member.primary.host}:{member.primary.port}"
-                # Artemis keeps the old name beside the new one, and its command line reads the old
+                # Artemis sends the old name in addition to the new one, and its command line reads the old one
                 entry = {"nodeID": member.node_id, "live": primary, "primary": primary}
                 if member.backup is not None:
                     entry["backup"] = f"{member.backup.host}:{member.backup.port}"
@@ -80,21 +86,24 @@ class BrokerControl(Control):
         return to_json(nodes)
 
     def acceptors(self) -> str:
+        """The acceptors, as JSON."""
         return to_json([described(*each) for each in self.all_acceptors()])
 
     def connectors(self) -> str:
+        """The connectors, as JSON."""
         return to_json([described(*each) for each in self.all_connectors()])
 
     def all_acceptors(self) -> list[tuple[str, str, dict[str, str]]]:
-        """Name, factory and parameters of each."""
+        """Name, factory and parameters of each acceptor."""
         return [(each.name, ACCEPTOR_FACTORY, acceptor_parameters(each)) for each in self.node.configuration.acceptors]
 
     def all_connectors(self) -> list[tuple[str, str, dict[str, str]]]:
-        """Name, factory and parameters of each."""
+        """Name, factory and parameters of each connector."""
         found = self.node.configuration.connectors
         return [(each.name, CONNECTOR_FACTORY, connector_parameters(each)) for each in found]
 
     def address_settings(self, address: str) -> str:
+        """The settings that apply to an address, as JSON."""
         settings = asdict(self.node.services.post_office.directory.settings.of(address))
         return to_json(
             {
@@ -105,7 +114,7 @@ class BrokerControl(Control):
         )
 
     def roles(self, address: str) -> list[dict[str, object]]:
-        """What each role may do on an address."""
+        """Permissions of each role on an address."""
         name, _, queue = address.partition(FQQN_SEPARATOR)
         setting = self.node.services.security.settings.of(name, queue or None)
         if setting is None:
@@ -120,11 +129,11 @@ class BrokerControl(Control):
         ]
 
     def role_rows(self, address: str) -> list[list[object]]:
-        """The same without names, in the order of ``ROLE_PERMISSIONS``."""
+        """Permissions of each role as lists, in the order of ``ROLE_PERMISSIONS``."""
         return [[role["name"], *(role[each.value] for each in ROLE_PERMISSIONS)] for role in self.roles(address)]
 
     def reload(self) -> Generator[None, None, None]:
-        """Raises ManagementError: there is no file, or it was not taken."""
+        """Reload broker.xml. Raises ManagementError: there is no file, or it is invalid."""
         if self.node.reload is None:
             raise ManagementError("this node has no configuration file")
         outcomes: list[BrokerError | None] = []
@@ -133,19 +142,19 @@ class BrokerControl(Control):
             yield
         error = outcomes[0]
         if isinstance(error, ConfigError):
-            # the answer names element and line, and leaves out the path of the file
+            # the error names element and line, but not the path of the file
             text = str(error)
             raise ManagementError(text.replace(error.file, "broker.xml") if error.file else text)
         if error is not None:
             raise error
 
     def fail_over(self) -> None:
-        """Behind the answer."""
+        """Stop after the reply and let the peer take over."""
         self.node.timers.call_later(0, self.node.fail_over)
 
 
 def duration_text(duration_ms: int) -> str:
-    """``12.345 seconds``, ``3 minutes``, ``2 hours 5 minutes``, ``4 days 1 hour``: the two units that matter."""
+    """``12.345 seconds``, ``3 minutes``, ``2 hours 5 minutes``, ``4 days 1 hour``: with the two largest units."""
     minutes = duration_ms // 60_000
     if not minutes:
         return f"{duration_ms / 1000:.3f} seconds"
@@ -171,83 +180,83 @@ _CONFIGURED: Final = (
     ("getLargeMessagesDirectory", "large_messages_directory", "Directory of large messages."),
     ("getPagingDirectory", "paging_directory", "Directory of page files."),
     ("getJournalFileSize", "journal_file_size_bytes", "Bytes of a segment."),
-    ("getJournalMinFiles", "journal_min_files", "Segments made ahead."),
+    ("getJournalMinFiles", "journal_min_files", "Preallocated segments."),
     ("isSecurityEnabled", "security_enabled", "Whether users and permissions are checked."),
-    ("isPersistenceEnabled", "persistence_enabled", "Whether anything is written to disk."),
-    ("getSecurityInvalidationInterval", "security_invalidation_interval_ms", "Milliseconds a login is remembered."),
-    ("isPersistDeliveryCountBeforeDelivery", "persist_delivery_count_before_delivery", "Whether it outlasts a crash."),
-    ("isCreateBindingsDir", "create_bindings_dir", "Whether the directory is made."),
-    ("isCreateJournalDir", "create_journal_dir", "Whether the directory is made."),
+    ("isPersistenceEnabled", "persistence_enabled", "Whether messages are written to disk."),
+    ("getSecurityInvalidationInterval", "security_invalidation_interval_ms", "Milliseconds a login is cached."),
+    ("isPersistDeliveryCountBeforeDelivery", "persist_delivery_count_before_delivery", "Whether it survives a crash."),
+    ("isCreateBindingsDir", "create_bindings_dir", "Whether the directory is created."),
+    ("isCreateJournalDir", "create_journal_dir", "Whether the directory is created."),
     ("isJournalSyncTransactional", "journal_sync_transactional", "Whether a commit waits for the disk."),
     ("isJournalSyncNonTransactional", "journal_sync_non_transactional", "Whether a send waits for the disk."),
-    ("getJournalCompactMinFiles", "journal_compact_min_files", "Segments before any is rewritten."),
-    ("getJournalCompactPercentage", "journal_compact_percentage_percent", "Part in use below which one is rewritten."),
-    ("getConnectionTTLOverride", "connection_ttl_override_ms", "Milliseconds; -1 leaves it to the clients."),
-    ("getIDCacheSize", "id_cache_size", "Duplicate ids remembered per address."),
-    ("isPersistIDCache", "persist_id_cache", "Whether they outlast a restart."),
+    ("getJournalCompactMinFiles", "journal_compact_min_files", "Minimum number of segments for compaction."),
+    ("getJournalCompactPercentage", "journal_compact_percentage_percent", "Live percentage that causes compaction."),
+    ("getConnectionTTLOverride", "connection_ttl_override_ms", "Milliseconds; -1 = as set by clients."),
+    ("getIDCacheSize", "id_cache_size", "Duplicate ids cached per address."),
+    ("isPersistIDCache", "persist_id_cache", "Whether duplicate ids survive a restart."),
     ("getMessageExpiryScanPeriod", "message_expiry_scan_period_ms", "Milliseconds."),
     ("getTransactionTimeout", "transaction_timeout_ms", "Milliseconds."),
     ("getTransactionTimeoutScanPeriod", "transaction_timeout_scan_period_ms", "Milliseconds."),
-    ("getMaxDiskUsage", "max_disk_usage_percent", "Percent of the disk above which producers wait."),
+    ("getMaxDiskUsage", "max_disk_usage_percent", "Used part of the disk above which producers are blocked."),
     ("getDiskScanPeriod", "disk_scan_period_ms", "Milliseconds."),
 )
 
 OPERATIONS: Final[tuple[Operation, ...]] = (
     *(operation(name, _configured(field), doc) for name, field, doc in _CONFIGURED),
     operation("getVersion", lambda control: __version__, "Version of the broker."),
-    operation("getNodeID", lambda c: c.node.services.node_id, "Id that a primary and its backup share."),
-    operation("isStarted", lambda c: c.node.services.accepting, "Whether it takes clients; false while it stops."),
-    operation("isActive", lambda control: True, "A node that is not active cannot be asked over messages."),
-    operation("isBackup", lambda control: False, "For the same reason, whatever it is configured as."),
+    operation("getNodeID", lambda c: c.node.services.node_id, "Node id, shared by a primary and its backup."),
+    operation("isStarted", lambda c: c.node.services.accepting, "Whether it accepts clients; false while it stops."),
+    operation("isActive", lambda control: True, "Always true: other nodes have no management over messages."),
+    operation("isBackup", lambda control: False, "Always false: other nodes have no management over messages."),
     operation("isSharedStore", lambda c: c.node.configuration.ha_policy.role is not Role.PRIMARY_ONLY,
-              "Whether it has the store together with a peer."),
+              "Whether it shares the store with a peer."),
     operation("isFailoverOnServerShutdown", lambda c: c.node.configuration.ha_policy.failover_on_shutdown,
               "Whether a clean stop lets the peer take over."),
-    operation("isReplicaSync", lambda control: False, "There is no replica."),
+    operation("isReplicaSync", lambda control: False, "Always false: there is no replica."),
     operation("getHAPolicy", _C.ha_policy, "Its HA policy."),
     operation("getActivationSequence", lambda c: c.node.services.store.epoch, "Epoch of the activation."),
-    operation("getStatus", _C.status, "State, version and age, as JSON."),
+    operation("getStatus", _C.status, "State, version and uptime, as JSON."),
     operation("getUptime", lambda c: c.uptime, "Time since the activation."),
     operation("getUptimeMillis", lambda c: c.uptime_ms, "The same in milliseconds."),
     operation("getCurrentTimeMillis", lambda c: c.node.services.clock.wall_ms(), "Wall time."),
-    operation("getGlobalMaxSize", lambda c: c.node.global_max_size_bytes, "Bytes of bodies it may have in memory."),
-    operation("getAddressMemoryUsage", lambda c: c.node.services.post_office.memory_bytes, "Bytes of bodies there."),
-    operation("getAddressMemoryUsagePercentage", _C.memory_percent, "The same of getGlobalMaxSize."),
+    operation("getGlobalMaxSize", lambda c: c.node.global_max_size_bytes, "Limit for bodies in memory, in bytes."),
+    operation("getAddressMemoryUsage", lambda c: c.node.services.post_office.memory_bytes, "Bytes of bodies."),
+    operation("getAddressMemoryUsagePercentage", _C.memory_percent, "The same in percent of the limit."),
     operation("getDiskStoreUsage", lambda c: c.node.services.store.disk_used_percent / 100,
               "Used part of the store's disk, 0 to 1."),
-    operation("getTotalMessageCount", lambda c: c.sum_of(lambda queue: queue.message_count), "Over all queues."),
-    operation("getTotalMessagesAdded", lambda c: c.sum_of(lambda queue: queue.messages_added), "Over all queues."),
+    operation("getTotalMessageCount", lambda c: c.sum_of(lambda queue: queue.message_count), "Messages in all queues."),
+    operation("getTotalMessagesAdded", lambda c: c.sum_of(lambda queue: queue.messages_added), "Messages added."),
     operation("getTotalMessagesAcknowledged", lambda c: c.sum_of(lambda queue: queue.messages_acknowledged),
-              "Over all queues."),
-    operation("getAuthenticationCacheSize", lambda c: c.node.services.security.known_logins, "Logins remembered now."),
+              "Messages acknowledged in all queues."),
+    operation("getAuthenticationCacheSize", lambda c: c.node.services.security.known_logins, "Cached logins."),
     operation("getAuthorizationCacheSize", lambda c: c.node.services.security.known_answers,
-              "Permission answers remembered now."),
+              "Entries of the permission cache."),
     operation("getAuthenticationSuccessCount", lambda c: c.node.services.logins.succeeded_count,
-              "Logins so far; 0 without security."),
-    operation("getAuthenticationFailureCount", lambda c: c.node.services.logins.failed_count, "Those refused."),
+              "Successful logins; 0 without security."),
+    operation("getAuthenticationFailureCount", lambda c: c.node.services.logins.failed_count, "Refused logins."),
     operation("getAuthorizationSuccessCount", lambda c: c.node.services.security.allowed_count,
-              "Permissions asked for and given so far."),
-    operation("getAuthorizationFailureCount", lambda c: c.node.services.security.refused_count, "Those refused."),
-    operation("getAcceptors", _C.all_acceptors, "Where it listens: name, factory, parameters."),
-    operation("getConnectors", _C.all_connectors, "How it is reached: name, factory, parameters."),
-    operation("getBridgeNames", lambda control: [], "Bridges cannot be made by hand here."),
-    operation("getConnectorServices", lambda control: [], "There are none here."),
-    operation("getBrokerPluginClassNames", lambda control: [], "Classes cannot be loaded here."),
-    operation("getIncomingInterceptorClassNames", lambda control: [], "Classes cannot be loaded here."),
-    operation("getOutgoingInterceptorClassNames", lambda control: [], "Classes cannot be loaded here."),
-    operation("listBrokerConnections", lambda control: "[]", "There are none here."),
-    operation("isEmbeddedWebServerStarted", lambda control: False, "There is no web server with a console here."),
-    operation("isClustered", lambda c: bool(c.node.configuration.cluster_connections), "Has cluster connections."),
+              "Permission checks that succeeded."),
+    operation("getAuthorizationFailureCount", lambda c: c.node.services.security.refused_count, "Refused checks."),
+    operation("getAcceptors", _C.all_acceptors, "Acceptors: name, factory, parameters."),
+    operation("getConnectors", _C.all_connectors, "Connectors: name, factory, parameters."),
+    operation("getBridgeNames", lambda control: [], "Empty: bridges are not supported."),
+    operation("getConnectorServices", lambda control: [], "Empty: not supported."),
+    operation("getBrokerPluginClassNames", lambda control: [], "Empty: Java classes are not supported."),
+    operation("getIncomingInterceptorClassNames", lambda control: [], "Empty: Java classes are not supported."),
+    operation("getOutgoingInterceptorClassNames", lambda control: [], "Empty: Java classes are not supported."),
+    operation("listBrokerConnections", lambda control: "[]", "Empty: not supported."),
+    operation("isEmbeddedWebServerStarted", lambda control: False, "Always false: there is no web console."),
+    operation("isClustered", lambda c: bool(c.node.configuration.cluster_connections), "Whether it is clustered."),
     operation("getClusterConnectionNames", lambda c: [each.name for each in c.node.configuration.cluster_connections],
-              "Their names."),
+              "Names of the cluster connections."),
     operation("isWildcardRoutingEnabled", lambda c: c.node.configuration.wildcards.routing_enabled,
               "Whether queues of wildcard addresses get messages."),
     operation("listNetworkTopology", _C.topology, "Nodes of the cluster with their backups, as JSON."),
-    operation("getAcceptorsAsJSON", _C.acceptors, "Where it listens, as JSON."),
-    operation("getConnectorsAsJSON", _C.connectors, "How it is reached, as JSON."),
-    operation("getAddressSettingsAsJSON", _C.address_settings, "What holds for an address, as JSON.", text("address")),
-    operation("getRoles", _C.role_rows, "What each role may do on an address.", text("addressMatch")),
+    operation("getAcceptorsAsJSON", _C.acceptors, "Acceptors, as JSON."),
+    operation("getConnectorsAsJSON", _C.connectors, "Connectors, as JSON."),
+    operation("getAddressSettingsAsJSON", _C.address_settings, "Settings of an address, as JSON.", text("address")),
+    operation("getRoles", _C.role_rows, "Permissions of each role on an address.", text("addressMatch")),
     operation("getRolesAsJSON", lambda c, address: to_json(c.roles(address)), "As JSON.", text("addressMatch")),
-    operation("reloadConfigurationFile", _C.reload, "Take what changed in broker.xml and needs no restart."),
+    operation("reloadConfigurationFile", _C.reload, "Apply the changes of broker.xml that need no restart."),
     operation("forceFailover", _C.fail_over, "Stop, and let the peer take over."),
 )  # fmt: skip

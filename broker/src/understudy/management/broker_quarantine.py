@@ -1,4 +1,4 @@
-"""Operations of ``broker`` on the quarantine: damaged messages and records that were set aside (ADR 0020)."""
+"""Operations of ``broker`` on the quarantine: damaged messages and records (ADR 0020)."""
 
 from __future__ import annotations
 
@@ -13,18 +13,19 @@ from understudy.management.operations import Operation, integer, operation, text
 log = logging.getLogger(__name__)
 
 
-#: Entries in one answer, unless fewer are asked for.
+#: Maximum and default number of entries in one answer.
 PAGE_ENTRIES: Final = 500
 
 
 def list_quarantined(control: Control, page: int = 1, page_size: int = PAGE_ENTRIES) -> str:
-    """One page of the entries, the first is 1."""
+    """One page of the entries as JSON; pages count from 1."""
     size = min(max(page_size, 1), PAGE_ENTRIES)
     start = (max(page, 1) - 1) * size
     return to_json(control.node.services.store.quarantine.as_json(start, size))
 
 
 def drop(control: Control, entry_id: str) -> bool:
+    """Remove an entry. Raises ResourceNotFound."""
     store = control.node.services.store
     entry = next((each for each in store.quarantine.entries() if each.entry_id == entry_id), None)
 
@@ -35,16 +36,16 @@ def drop(control: Control, entry_id: str) -> bool:
             store.large.release(entry.file_id)
 
     if entry is None or not store.quarantine.drop(entry_id, ended):
-        raise ResourceNotFound(f"no entry {entry_id!r} in the quarantine that is written")
+        raise ResourceNotFound(f"no entry {entry_id!r} in the quarantine")
     return True
 
 
 OPERATIONS: Final[tuple[Operation, ...]] = (
     operation("listQuarantinedMessagesAsJSON", list_quarantined,
-              "Damaged messages and records that were set aside, the oldest first; at most 500."),
+              "Damaged messages and records in the quarantine, the oldest first; at most 500."),
     operation("listQuarantinedMessagesAsJSON", list_quarantined, "A page of them; the first page is 1.",
               integer("page"), integer("pageSize")),
     operation("getQuarantinedMessageCount", lambda c: c.node.services.store.quarantine.count,
-              "How many are set aside."),
+              "Number of entries of the quarantine."),
     operation("dropQuarantinedMessage", drop, "Remove an entry of the quarantine with its bytes.", text("entryId")),
 )  # fmt: skip

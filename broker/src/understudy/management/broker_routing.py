@@ -1,8 +1,8 @@
-"""Operations of ``broker`` on addresses and queues: make, change, delete, list.
+"""Operations of ``broker`` that create, change, delete and list addresses and queues.
 
-Texts and formats of the answers are those that the Artemis command line shows. Operators need no
-further permission on the address: the manage permission, and the edit permission where it is
-asked for, are theirs to make and delete what they want.
+Texts and formats of the answers are those that the Artemis command line displays. Operators need no
+permissions on the address: the permission ``manage``, and ``edit`` if it is required, allow them to
+create and delete any address or queue.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from understudy.routing.configuration import QueueConfiguration
 from understudy.routing.directory import Directory
 from understudy.routing.queue import Queue
 
-#: Names in the JSON of a queue configuration that are not the field's own with dashes.
+#: JSON names of a queue configuration that are not derived from the name of the field.
 _JSON_NAMES: Final = {"filter": "filter-string"}
-#: What an operator cannot ask for.
+#: Fields that an operator cannot set.
 _NOT_ASKED: Final = frozenset({"internal", "configuration_managed", "paused", "temporary", "auto_created"})
-#: What the Java client's configuration has besides, and what it may say: it would change nothing here.
+#: Additional fields of the Java client's configuration, with the values that are accepted and have no effect.
 _WITHOUT_EFFECT: Final = frozenset({"id", "user", "fqqn", "transient", "consumer-priority"})
 _TEXTS: Final = frozenset({"name", "address", "filter", "last_value_key", "group_first_key"})
 _FLAGS: Final = frozenset(
@@ -42,6 +42,7 @@ def _directory(control: Control) -> Directory:
 
 
 def routing_type_of(name: str) -> RoutingType:
+    """The routing type of a name. Raises ManagementError."""
     try:
         return RoutingType[name.strip().upper()]
     except KeyError as error:
@@ -73,12 +74,12 @@ def _address(control: Control, name: str) -> Address:
 
 
 def create_address(control: Control, name: str, routing_types: str | None) -> str:
-    """Raises AddressExists, ManagementError, InvalidQueueConfiguration, DiskFull."""
+    """Create an address. Raises AddressExists, ManagementError, InvalidQueueConfiguration, DiskFull."""
     return describe_address(_directory(control).create_address(name, _routing_types(routing_types or "")))
 
 
 def update_address(control: Control, name: str, routing_types: str | None) -> str:
-    """Raises AddressNotFound, UnexpectedRoutingType, ManagementError."""
+    """Change the routing types of an address. Raises AddressNotFound, UnexpectedRoutingType, ManagementError."""
     address = _address(control, name)
     if routing_types is not None:
         change_routing_types(control.node.services.post_office, address, _routing_types(routing_types))
@@ -86,15 +87,17 @@ def update_address(control: Control, name: str, routing_types: str | None) -> st
 
 
 def delete_address(control: Control, name: str, force: bool = False) -> None:
-    """Raises AddressNotFound, AddressHasBindings."""
+    """Delete an address. Raises AddressNotFound, AddressHasBindings."""
     _directory(control).delete_address(name, force=force)
 
 
 def address_info(control: Control, name: str) -> str:
+    """An address as text. Raises AddressNotFound."""
     return describe_address(_address(control, name))
 
 
 def list_bindings(control: Control, name: str) -> str:
+    """The queues and diverts of an address as text. Raises AddressNotFound."""
     address = _directory(control).addresses.get(name)
     queues = [] if address is None else [binding.queue for binding in address.bindings.values()]
     diverts = () if address is None else address.diverts
@@ -103,10 +106,12 @@ def list_bindings(control: Control, name: str) -> str:
 
 
 def list_addresses(control: Control, separator: str) -> str:
+    """Names of all addresses in one text."""
     return separator.join(sorted(_directory(control).addresses, key=str.lower))
 
 
 def page_of_addresses(control: Control, options: str | None, page: int, page_size: int) -> str:
+    """A page of the rows of addresses, as JSON."""
     rows = [
         address_row(address, control.node.global_max_size_bytes) for address in _directory(control).addresses.values()
     ]
@@ -117,8 +122,8 @@ def page_of_addresses(control: Control, options: str | None, page: int, page_siz
 
 
 def describe_queue(queue: Queue) -> str:
-    """``Queue [name=q, address=a, routingType=ANYCAST, …]``; ``autoCreateAddress`` is there twice in Artemis, too,
-    and says whether the queue was made on demand.
+    """``Queue [name=q, address=a, routingType=ANYCAST, …]``. ``autoCreateAddress`` appears twice, as in Artemis,
+    and says whether the queue was auto-created.
     """
     row = queue_row(queue)
     parts = [f"name={queue.name}", f"address={queue.address.name}", f"routingType={queue.routing_type.name}"]
@@ -142,6 +147,7 @@ def describe_queue(queue: Queue) -> str:
 
 
 def create(control: Control, configuration: QueueConfiguration, may_create_address: bool | None) -> str:
+    """Create a queue; returns its description. Raises as ``Directory.create_queue``."""
     return describe_queue(_directory(control).create_queue(configuration, may_create_address=may_create_address))
 
 
@@ -156,7 +162,7 @@ def create_queue(
     purge_on_no_consumers: bool,
     auto_create_address: bool,
 ) -> str:
-    """Raises what ``Directory.create_queue`` raises, and ManagementError."""
+    """Create a queue. Raises what ``Directory.create_queue`` raises, and ManagementError."""
     configuration = QueueConfiguration(
         name=name,
         address=address or name,
@@ -178,7 +184,7 @@ def create_plain_queue(
     durable: bool = True,
     routing_type: str | None = None,
 ) -> None:
-    """The short forms. Raises as ``create_queue``."""
+    """Create a queue with the short forms of the operation. Raises as ``create_queue``."""
     configuration = QueueConfiguration(
         name=name,
         address=address or name,
@@ -190,7 +196,7 @@ def create_plain_queue(
 
 
 def _plain(*names: str) -> Callable[..., None]:
-    """A short form whose last parameters have these names."""
+    """The short form of ``createQueue`` whose last parameters have these names."""
 
     def create(control: Control, address: str | None, name: str, *values: Any) -> None:
         create_plain_queue(control, address, name, **dict(zip(names, values, strict=True)))
@@ -199,7 +205,7 @@ def _plain(*names: str) -> Callable[..., None]:
 
 
 def create_queue_from_json(control: Control, text_of_it: str, ignore_if_exists: bool = False) -> str:
-    """Raises as ``create_queue``; returns the configuration that came of it."""
+    """Create a queue from JSON; returns its configuration as JSON. Raises as ``create_queue``."""
     given = parse_queue_configuration(text_of_it)
     may_create = given.pop("auto_create_address", None)
     if "name" not in given:
@@ -212,7 +218,7 @@ def create_queue_from_json(control: Control, text_of_it: str, ignore_if_exists: 
 
 
 def update_queue_from_json(control: Control, text_of_it: str) -> str:
-    """Raises QueueNotFound, InvalidQueueConfiguration, ManagementError."""
+    """Change the given fields of a queue. Raises QueueNotFound, InvalidQueueConfiguration, ManagementError."""
     given = parse_queue_configuration(text_of_it)
     given.pop("auto_create_address", None)
     queue = _directory(control).queue(given.pop("name", ""))
@@ -221,6 +227,7 @@ def update_queue_from_json(control: Control, text_of_it: str) -> str:
 
 
 def change(control: Control, queue: Queue, given: dict[str, Any]) -> None:
+    """Change fields of the configuration of a queue."""
     if given.get("address") in ("", queue.address.name):
         del given["address"]
     change_queue(control.node.services.post_office, queue, replace(queue.configuration, **given))
@@ -229,8 +236,8 @@ def change(control: Control, queue: Queue, given: dict[str, Any]) -> None:
 def destroy_queue(
     control: Control, name: str, remove_consumers: bool = False, auto_delete_address: bool = False
 ) -> None:
-    """An address goes with its last queue if it came with one, whatever its settings say: it is asked for.
-    One that is to outlive its queues for a while is left to the sweep.
+    """Delete a queue. An auto-created address is deleted with its last queue, regardless of its settings, since the
+    operator requests it; an address with a delay for its deletion is left to the periodic scan.
 
     Raises:
         QueueNotFound, QueueInUse
@@ -244,11 +251,13 @@ def destroy_queue(
 
 
 def page_of_queues(control: Control, options: str | None, page: int, page_size: int) -> str:
+    """A page of the rows of queues, as JSON."""
     rows = [queue_row(queue) for queue in _directory(control).queues.values()]
     return page_of(rows, options, page, page_size, rows[0] if rows else ("name",))
 
 
 def queue_names(control: Control, routing_type: str | None = None) -> list[str]:
+    """Names of all queues, or of those with a routing type."""
     wanted = (routing_type or "").strip().upper()
     return [queue.name for queue in _directory(control).queues.values() if wanted in ("", queue.routing_type.name)]
 
@@ -257,17 +266,17 @@ def queue_names(control: Control, routing_type: str | None = None) -> list[str]:
 
 
 def parse_queue_configuration(text_of_it: str) -> dict[str, Any]:
-    """Fields of a ``QueueConfiguration``, and ``auto_create_address`` if it was given.
+    """Fields of a ``QueueConfiguration``, and ``auto_create_address`` if present.
 
     Raises:
-        ManagementError: no JSON object, an unknown name, or a value of a wrong type.
+        ManagementError: not a JSON object, an unknown name, or a value of the wrong type.
     """
     try:
         given = json.loads(text_of_it)
     except (ValueError, RecursionError) as error:
-        raise ManagementError(f"the queue configuration is no JSON: {error}") from error
+        raise ManagementError(f"the queue configuration is not valid JSON: {error}") from error
     if not isinstance(given, dict):
-        raise ManagementError("the queue configuration is no JSON object")
+        raise ManagementError("the queue configuration is not a JSON object")
     names = {_json_name(field.name): field.name for field in fields(QueueConfiguration)}
     result: dict[str, Any] = {}
     for key, value in given.items():
@@ -275,7 +284,7 @@ def parse_queue_configuration(text_of_it: str) -> dict[str, Any]:
             continue
         name = "auto_create_address" if key == "auto-create-address" else names.get(key)
         if name is None or (name in _NOT_ASKED and value not in (None, False)):
-            raise ManagementError(f"queue configuration: {key!r} cannot be given")
+            raise ManagementError(f"queue configuration: {key!r} is not supported")
         if value is not None and name not in _NOT_ASKED:
             result[name] = _typed(key, name, value)
     return result
@@ -288,24 +297,24 @@ def _json_name(field: str) -> str:
 def _typed(key: str, name: str, value: object) -> object:
     if name == "routing_type":
         return routing_type_of(str(value))
-    # the Java client writes some numbers and flags as texts
+    # the Java client writes some numbers and flags as strings
     if name in _FLAGS or name == "auto_create_address":
         found = {"true": True, "false": False}.get(str(value).lower())
         if found is None:
-            raise ManagementError(f"queue configuration: {key!r} is no flag")
+            raise ManagementError(f"queue configuration: {key!r} is not a boolean")
         return found
     if name in _TEXTS:
         if not isinstance(value, str):
-            raise ManagementError(f"queue configuration: {key!r} is no text")
+            raise ManagementError(f"queue configuration: {key!r} is not a string")
         return value
     try:
         return int(str(value))
     except ValueError as error:
-        raise ManagementError(f"queue configuration: {key!r} is no number") from error
+        raise ManagementError(f"queue configuration: {key!r} is not a number") from error
 
 
 def queue_configuration_json(queue: Queue) -> str:
-    """What a queue is, as ``parse_queue_configuration`` reads it."""
+    """The configuration of a queue, as read by ``parse_queue_configuration``."""
     full = queue.configuration
     found: dict[str, object] = {"id": queue.queue_id, "auto-create-address": True, "transient": False, "fqqn": False}
     for field in fields(QueueConfiguration):
@@ -323,42 +332,42 @@ _ROUTING: Final = text("routingType")
 _OPTIONS: Final = (text("options", nullable=True), integer("pageNumber"), integer("pageSize"))
 
 OPERATIONS: Final[tuple[Operation, ...]] = (
-    operation("createAddress", create_address, "Make an address.", _NAME, text("routingTypes", nullable=True)),
-    operation("updateAddress", update_address, "Give it these routing types and no others.",
+    operation("createAddress", create_address, "Create an address.", _NAME, text("routingTypes", nullable=True)),
+    operation("updateAddress", update_address, "Replace the routing types of an address.",
               _NAME, text("routingTypes", nullable=True)),
     operation("deleteAddress", delete_address, "Delete an address that has no queues.", _NAME),
-    operation("deleteAddress", delete_address, "With its queues, if force.", _NAME, flag("force")),
+    operation("deleteAddress", delete_address, "The same; force deletes its queues, too.", _NAME, flag("force")),
     operation("getAddressInfo", address_info, "An address as text.", text("address")),
     operation("listBindingsForAddress", list_bindings, "Its queues and diverts as text.", text("address")),
     operation("listAddresses", list_addresses, "Names of all addresses in one text.", text("separator")),
     operation("listAddresses", page_of_addresses, "A page of addresses (options below).", *_OPTIONS),
     operation("getAddressNames", lambda c: list(_directory(c).addresses), "Names of all addresses."),
-    operation("getAddressCount", lambda c: len(_directory(c).addresses), "How many there are."),
-    operation("createQueue", create_queue, "Make a queue; its description.", _ADDRESS,
+    operation("getAddressCount", lambda c: len(_directory(c).addresses), "Number of addresses."),
+    operation("createQueue", create_queue, "Create a queue; returns its description.", _ADDRESS,
               text("routingType", nullable=True), _NAME, _FILTER, _DURABLE, integer("maxConsumers"),
               flag("purgeOnNoConsumers"), flag("autoCreateAddress")),
-    operation("createQueue", create_queue_from_json, "Make a queue from JSON; what came of it.",
+    operation("createQueue", create_queue_from_json, "Create a queue from JSON; returns its configuration.",
               text("queueConfiguration")),
-    operation("createQueue", create_queue_from_json, "The same; one that exists is as good.",
+    operation("createQueue", create_queue_from_json, "The same; ignoreIfExists accepts an existing queue.",
               text("queueConfiguration"), flag("ignoreIfExists")),
-    operation("createQueue", create_plain_queue, "A durable queue.", _ADDRESS, _NAME),
-    operation("createQueue", _plain("durable"), "A queue.", _ADDRESS, _NAME, _DURABLE),
-    operation("createQueue", _plain("routing_type"), "A durable queue of a routing type.", _ADDRESS, _NAME, _ROUTING),
-    operation("createQueue", _plain("durable", "routing_type"), "A queue of a routing type.",
+    operation("createQueue", create_plain_queue, "Create a durable queue.", _ADDRESS, _NAME),
+    operation("createQueue", _plain("durable"), "Create a queue.", _ADDRESS, _NAME, _DURABLE),
+    operation("createQueue", _plain("routing_type"), "Create a durable queue.", _ADDRESS, _NAME, _ROUTING),
+    operation("createQueue", _plain("durable", "routing_type"), "Create a queue of a routing type.",
               _ADDRESS, _NAME, _DURABLE, _ROUTING),
-    operation("createQueue", _plain("selector", "durable"), "A queue with a selector.",
+    operation("createQueue", _plain("selector", "durable"), "Create a queue with a selector.",
               _ADDRESS, _NAME, _FILTER, _DURABLE),
-    operation("createQueue", _plain("selector", "durable", "routing_type"), "A queue with both.",
+    operation("createQueue", _plain("selector", "durable", "routing_type"), "Create a queue with both.",
               _ADDRESS, _NAME, _FILTER, _DURABLE, _ROUTING),
-    operation("updateQueue", update_queue_from_json, "Change what the JSON names; what came of it.",
+    operation("updateQueue", update_queue_from_json, "Change the fields in the JSON; returns the configuration.",
               text("queueConfiguration")),
     operation("destroyQueue", destroy_queue, "Delete a queue that has no consumers.", _NAME),
-    operation("destroyQueue", destroy_queue, "Disconnect its consumers first, if wanted.",
+    operation("destroyQueue", destroy_queue, "The same; removeConsumers disconnects consumers first.",
               _NAME, flag("removeConsumers")),
-    operation("destroyQueue", destroy_queue, "And its address, if that came with a queue and has no other.",
+    operation("destroyQueue", destroy_queue, "The same; also an auto-created address without further queues.",
               _NAME, flag("removeConsumers"), flag("autoDeleteAddress")),
     operation("listQueues", page_of_queues, "A page of queues (options below).", *_OPTIONS),
     operation("getQueueNames", queue_names, "Names of all queues."),
-    operation("getQueueNames", queue_names, "Of those with a routing type.", text("routingType", nullable=True)),
-    operation("getQueueCount", lambda c: len(_directory(c).queues), "How many there are."),
+    operation("getQueueNames", queue_names, "Of a routing type.", text("routingType", nullable=True)),
+    operation("getQueueCount", lambda c: len(_directory(c).queues), "Number of queues."),
 )  # fmt: skip

@@ -1,8 +1,8 @@
 """Operations of ``broker`` on address settings and security settings.
 
 Names, parameters and their order are those of Artemis' ActiveMQServerControl. The long forms of
-``addAddressSettings`` set every value, also those that the shorter of them do not name, which get their
-defaults; the form with JSON sets only what it names.
+``addAddressSettings`` set every value; values that a shorter form does not have get their defaults. The form with
+JSON sets only the given values.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _INTEGERS: Final = frozenset({
     "maxDeliveryAttempts", "pageSizeBytes", "pageCacheMaxSize", "defaultGroupBuckets", "defaultMaxConsumers",
     "defaultConsumersBeforeDispatch", "defaultConsumerWindowSize",
 })  # fmt: skip
-#: JSON names of the parameters of the long forms, in their order; the forms end where a line ends.
+#: JSON names of the parameters of the long forms, in order; each form ends at the end of a line.
 _FORMS: Final = (
     ("deadLetterAddress", "expiryAddress", "expiryDelay", "defaultLastValueQueue", "maxDeliveryAttempts",
      "maxSizeBytes", "pageSizeBytes", "pageCacheMaxSize", "redeliveryDelay", "redeliveryMultiplier",
@@ -62,13 +62,13 @@ ROLE_PERMISSIONS: Final = (
 
 
 def add_address_settings(control: Control, match: str, text_of_it: str) -> str:
-    """The settings of a match from JSON; returns them as JSON. Raises ManagementError, LimitExceeded."""
+    """Add settings for a match from JSON; returns them as JSON. Raises ManagementError, LimitExceeded."""
     try:
         values = json.loads(text_of_it)
     except (ValueError, RecursionError) as error:
-        raise ManagementError(f"the address settings are no JSON: {error}") from error
+        raise ManagementError(f"the address settings are not valid JSON: {error}") from error
     if not isinstance(values, dict):
-        raise ManagementError("the address settings are no JSON object")
+        raise ManagementError("the address settings are not a JSON object")
     return _shown(control.node.settings.add_address_setting(match, values))
 
 
@@ -109,11 +109,12 @@ def _parameter(name: str) -> Parameter:
 
 
 def remove_address_settings(control: Control, match: str) -> None:
+    """Remove the settings that management added for a match."""
     control.node.settings.remove_address_setting(match)
 
 
 def add_security_settings(control: Control, match: str, *roles: str | None) -> None:
-    """Roles are separated by commas; one without roles is granted to no role. Raises ManagementError, LimitExceeded."""
+    """Add roles, separated by commas, for each permission. Raises ManagementError, LimitExceeded."""
     permissions = {
         permission: frozenset(name.strip() for name in (names or "").split(",") if name.strip())
         for permission, names in zip(ROLE_PERMISSIONS, roles, strict=False)
@@ -122,6 +123,7 @@ def add_security_settings(control: Control, match: str, *roles: str | None) -> N
 
 
 def remove_security_settings(control: Control, match: str) -> None:
+    """Remove the security settings that management added for a match."""
     control.node.settings.remove_security_setting(match)
 
 
@@ -142,19 +144,19 @@ def _address_forms() -> list[Operation]:
 def _security_forms() -> list[Operation]:
     names = [text(f"{permission.value}Roles", nullable=True) for permission in ROLE_PERMISSIONS]
     return [
-        operation("addSecuritySettings", add_security_settings, "Give these roles permissions on a match.",
+        operation("addSecuritySettings", add_security_settings, "Grant permissions on a match to roles.",
                   _MATCH, *names[:count])
         for count in (7, 8, 10, 12)
     ]  # fmt: skip
 
 
 OPERATIONS: Final[tuple[Operation, ...]] = (
-    operation("addAddressSettings", add_address_settings, "Set the named values for a match; they last until removed.",
+    operation("addAddressSettings", add_address_settings, "Set values for a match from JSON; stored until removed.",
               _MATCH, text("addressSettingsConfigurationAsJson")),
     *_address_forms(),
-    operation("removeAddressSettings", remove_address_settings, "Take back what addAddressSettings set for a match.",
+    operation("removeAddressSettings", remove_address_settings, "Remove what addAddressSettings added for a match.",
               _MATCH),
     *_security_forms(),
     operation("removeSecuritySettings", remove_security_settings,
-              "Take back what addSecuritySettings set for a match.", _MATCH),
+              "Remove what addSecuritySettings added for a match.", _MATCH),
 )  # fmt: skip

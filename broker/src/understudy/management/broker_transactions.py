@@ -1,8 +1,8 @@
-"""Operations of ``broker`` on prepared XA branches, whose transaction manager may never come back.
+"""Operations of ``broker`` on prepared XA branches whose transaction manager does not end them.
 
-A branch is named as Artemis names it: Base64 of branch qualifier, global transaction id and format
-id (four bytes, the lowest first). A decision of an operator is remembered until the manager has
-asked for it (``session.resource_registry``).
+A branch has the name that Artemis uses: Base64 of branch qualifier, global transaction id and format
+id (four bytes, the lowest first). A heuristic decision of an operator is kept until the manager has
+read it (``session.resource_registry``).
 """
 
 from __future__ import annotations
@@ -18,16 +18,18 @@ from understudy.session.branch import Kind
 
 
 def name_of(xid: Xid) -> str:
-    """The branch as Base64."""
+    """Name of a branch in Base64."""
     number = xid.format_id & 0xFFFF_FFFF
     return base64.b64encode(xid.branch_qualifier + xid.global_transaction_id + number.to_bytes(4, "little")).decode()
 
 
 def prepared(control: Control) -> list[str]:
+    """Prepared branches as text."""
     return [f"base64: {name_of(branch.xid)} {branch.xid}" for branch in control.node.services.resources.prepared()]
 
 
 def prepared_as_json(control: Control) -> str:
+    """Prepared branches with their messages, as JSON."""
     found = [
         {
             "xid_as_base64": name_of(branch.xid),
@@ -41,11 +43,12 @@ def prepared_as_json(control: Control) -> str:
 
 
 def decided(control: Control, kind: Kind) -> list[str]:
+    """Branches with a heuristic outcome of this kind."""
     return [name_of(xid) for xid in control.node.services.resources.heuristic(kind)]
 
 
 def decide(control: Control, name: str, *, commit: bool) -> bool:
-    """Whether there was such a prepared branch."""
+    """Commit or roll back a prepared branch. Whether there was one."""
     resources = control.node.services.resources
     for branch in list(resources.prepared()):
         if name_of(branch.xid) == name.strip():
@@ -57,14 +60,14 @@ def decide(control: Control, name: str, *, commit: bool) -> bool:
 _BRANCH: Final = text("transactionAsBase64")
 
 OPERATIONS: Final[tuple[Operation, ...]] = (
-    operation("listPreparedTransactions", prepared, "Branches that wait for their outcome."),
-    operation("listPreparedTransactionDetailsAsJSON", prepared_as_json, "The same as JSON; empty text without any."),
+    operation("listPreparedTransactions", prepared, "Prepared branches."),
+    operation("listPreparedTransactionDetailsAsJSON", prepared_as_json, "The same as JSON; empty if there are none."),
     operation("listHeuristicCommittedTransactions", lambda c: decided(c, Kind.HEURISTICALLY_COMMITTED),
-              "Branches that an operator committed and no manager has forgotten."),
+              "Heuristically committed branches, until forgotten."),
     operation("listHeuristicRolledBackTransactions", lambda c: decided(c, Kind.HEURISTICALLY_ROLLED_BACK),
-              "The same for rolled back ones."),
+              "The same for those rolled back."),
     operation("commitPreparedTransaction", lambda c, name: decide(c, name, commit=True),
-              "Commit a branch in place of its manager; whether there was one.", _BRANCH),
+              "Commit a branch heuristically; whether there was one.", _BRANCH),
     operation("rollbackPreparedTransaction", lambda c, name: decide(c, name, commit=False),
-              "Roll a branch back in place of its manager; whether there was one.", _BRANCH),
+              "Roll a branch back heuristically; whether there was one.", _BRANCH),
 )  # fmt: skip

@@ -1,8 +1,8 @@
-"""The JSON of the management API, made from a ``NodeView``.
+"""The JSON of the management API over HTTP, made from a ``NodeView``.
 
-Not here: HTTP, authentication (``runtime/http.py``), metrics (``management/metrics.py``). Nothing
-here keeps state; every answer is made from what the view says at that moment, so it is right on
-an active node and on a passive one.
+Not here: HTTP, authentication (``runtime/http.py``), metrics (``management/metrics.py``). This module
+has no state: every answer is made from the present values of the view, on an active node and on a
+passive one.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ from typing import Protocol
 
 from understudy.errors import BrokerError
 
-#: Everything ``NodeView.state`` may be.
+#: Possible values of ``NodeView.state``.
 STATES = ("starting", "passive", "active", "stopping", "stopped")
 
 
 @dataclass(frozen=True, slots=True)
 class AcceptorFacts:
-    """One acceptor that listens, or would when active."""
+    """One acceptor, which listens while the node is active."""
 
     name: str
     url: str
@@ -27,7 +27,7 @@ class AcceptorFacts:
 
 @dataclass(frozen=True, slots=True)
 class KernelFacts:
-    """Which implementation of the hot path runs (ADR 0034)."""
+    """The implementation of the hot path in use (ADR 0034)."""
 
     active: str
     """``native`` or ``python``."""
@@ -42,12 +42,12 @@ class PeerFacts:
     role: str
     """``primary`` or ``backup``."""
     connector: str
-    """``host:port`` it tells clients to use."""
+    """``host:port`` that it announces to clients."""
 
 
 @dataclass(frozen=True, slots=True)
 class FollowingFacts:
-    """How far a passive node is behind the log it follows."""
+    """How far a passive node has read the log."""
 
     caught_up: bool
     lag_bytes: int
@@ -55,24 +55,24 @@ class FollowingFacts:
 
 @dataclass(frozen=True, slots=True)
 class StoreFacts:
-    """The store as this node sees it."""
+    """The store."""
 
     directory: str
     segments: int
     bytes: int
     full: bool
     durable_sequence: int
-    """Everything up to here is synced; for a follower: everything up to here is applied."""
+    """Last record that is synced; in a follower the last record that is applied."""
     live_bytes: int | None = None
-    """Bytes of the log known to be needed: live at the last snapshot, or younger; None in a follower."""
+    """Bytes of records that are live: at the last snapshot, plus all younger records; None in a follower."""
     quarantined: int | None = None
     """Entries of the quarantine; None in a follower."""
     set_aside: int = 0
-    """Messages and records set aside since the activation."""
+    """Messages and records quarantined since the activation."""
 
     @property
     def amplification(self) -> float | None:
-        """Bytes kept for each byte needed; None where that is not known."""
+        """Ratio of stored to live bytes; None if unknown."""
         return self.bytes / self.live_bytes if self.live_bytes else None
 
 
@@ -94,7 +94,7 @@ class QueueFacts:
     messages_expired: int
     messages_killed: int
     messages_replaced: int
-    """That made room for a newer one: in a last-value queue, or a ring."""
+    """Messages replaced by newer ones, in a last-value queue or a ring queue."""
     paging: bool
     """Whether its address holds messages whose bodies are not in memory."""
     memory_bytes: int
@@ -106,7 +106,7 @@ class QueueFacts:
 
 
 class NodeView(Protocol):
-    """What management asks of a node; every member answers at once and in every state."""
+    """Interface of a node for management. Every member returns at once, in every state of the node."""
 
     @property
     def name(self) -> str:
@@ -114,23 +114,26 @@ class NodeView(Protocol):
         ...
 
     @property
-    def version(self) -> str: ...
+    def version(self) -> str:
+        """Version of Understudy."""
 
     @property
     def kernel(self) -> KernelFacts:
-        """The functions of the hot path that this process uses."""
+        """The implementation of the hot path that this process uses."""
         ...
 
     @property
     def node_id(self) -> str | None:
-        """None until the store has been opened."""
+        """Node id; None until the store has been opened."""
         ...
 
     @property
-    def pid(self) -> int: ...
+    def pid(self) -> int:
+        """Process id."""
 
     @property
-    def uptime_ms(self) -> int: ...
+    def uptime_ms(self) -> int:
+        """Milliseconds since the start of the process."""
 
     @property
     def epoch(self) -> int | None:
@@ -149,45 +152,50 @@ class NodeView(Protocol):
 
     @property
     def state(self) -> str:
-        """One of ``STATES``: what it is doing now."""
+        """One of ``STATES``."""
         ...
 
     @property
     def machine_state(self) -> str:
-        """State of the HA policy's machine, for readers of its diagram."""
+        """State of the state machine of the HA policy (docs/machines)."""
         ...
 
     @property
     def trouble(self) -> str | None:
-        """Why the node is not ready although its state alone would say so; None when all is well."""
+        """Why the node is not ready although its state is; None if it is ready."""
         ...
 
     @property
-    def peer(self) -> PeerFacts | None: ...
+    def peer(self) -> PeerFacts | None:
+        """The other server of the pair; None if unknown."""
 
     @property
     def following(self) -> FollowingFacts | None:
-        """None unless the node is passive and follows."""
+        """Progress of following; None unless the node is passive and follows."""
         ...
 
     @property
-    def acceptors(self) -> Sequence[AcceptorFacts]: ...
+    def acceptors(self) -> Sequence[AcceptorFacts]:
+        """The configured acceptors."""
 
     @property
-    def store(self) -> StoreFacts | None: ...
+    def store(self) -> StoreFacts | None:
+        """The store; None until it is opened."""
 
     @property
     def quarantine(self) -> tuple[int, list[dict[str, object]]]:
-        """How many entries the quarantine has, and the first ``QUARANTINE_SHOWN_MAX`` of them, the oldest first. A node
-        that is not active says 0 and none.
+        """Number of entries of the quarantine, and the ``QUARANTINE_SHOWN_MAX`` oldest of them. None on a node that is
+        not active: 0 and an empty list.
         """
         ...
 
     @property
-    def connections(self) -> int: ...
+    def connections(self) -> int:
+        """Number of client connections."""
 
     @property
-    def sessions(self) -> int: ...
+    def sessions(self) -> int:
+        """Number of client sessions."""
 
     @property
     def confirmations(self) -> int:
@@ -198,15 +206,16 @@ class NodeView(Protocol):
         """All queues; empty on a node that is not active."""
         ...
 
-    def queue(self, name: str) -> QueueFacts | None: ...
+    def queue(self, name: str) -> QueueFacts | None:
+        """A queue by name; None if there is no such queue."""
 
     def request_stop(self, *, failover: bool) -> None:
-        """Begin to stop and return at once; ``failover``: let the peer take over."""
+        """Begin to stop and return at once; with ``failover`` the peer takes over."""
         ...
 
     def invoke(self, request: InvocationRequest, answer: Callable[[object, BrokerError | None], None]) -> None:
-        """Call an operation of management over messages; ``answer`` is called once, with the result
-        or the error, when everything it wrote is durable.
+        """Call a management operation; ``answer`` is called once, with the result
+        or the error, after everything it wrote is durable.
 
         Raises:
             NotActive: only an active node can be managed.
@@ -226,11 +235,11 @@ class InvocationRequest:
 
 @dataclass(frozen=True, slots=True)
 class Readiness:
-    """Whether the node does what its role asks of it now."""
+    """Whether the node is ready."""
 
     ready: bool
     reason: str | None
-    """Why not; None when ready."""
+    """Why it is not ready; None if it is."""
 
 
 def readiness(view: NodeView) -> Readiness:
@@ -251,7 +260,7 @@ def readiness(view: NodeView) -> Readiness:
 
 
 def live_json() -> dict[str, object]:
-    """GET /health/live: being able to answer is the answer."""
+    """GET /health/live."""
     return {"status": "live"}
 
 
@@ -313,15 +322,15 @@ def queue_json(queue: QueueFacts) -> dict[str, object]:
 
 
 def error_json(code: str, message: str) -> dict[str, object]:
-    """The body of every answer that is an error."""
+    """The body of every error response."""
     return {"error": {"code": code, "message": message}}
 
 
 def parse_invocation(body: object) -> InvocationRequest:
-    """What the body of POST /api/v1/invoke asks for.
+    """Parse the body of POST /api/v1/invoke.
 
     Raises:
-        ValueError: it is neither form.
+        ValueError: the body has neither form.
     """
     if isinstance(body, dict):
         resource, parameters = body.get("resource"), body.get("parameters", [])
@@ -330,11 +339,11 @@ def parse_invocation(body: object) -> InvocationRequest:
         named = set(body) - {"parameters"} == {"resource", "operation"}
         if named and isinstance(resource, str) and isinstance(body["operation"], str) and isinstance(parameters, list):
             return InvocationRequest(resource, body["operation"], is_attribute=False, parameters=tuple(parameters))
-    raise ValueError("the body must have resource and operation, and perhaps parameters, or resource and attribute")
+    raise ValueError("the body must have resource and operation, optionally parameters; or resource and attribute")
 
 
 def parse_stop(body: object) -> bool:
-    """``failover`` of the body of POST /api/v1/node/stop.
+    """Parse the body of POST /api/v1/node/stop; returns ``failover``.
 
     Raises:
         ValueError: the body is not ``{"failover": true|false}``.

@@ -1,4 +1,4 @@
-"""Everything that can be managed by name: one entry per kind of resource."""
+"""Registry of the kinds of managed resources."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from understudy.management.queue_control import QueueControls
 
 
 class BrokerControls:
-    """The node, with the operations of all parts of it."""
+    """The control of the node, with the operations of all ``broker_*`` modules."""
 
     operations = Operations(
         "broker",

@@ -22,13 +22,15 @@ if TYPE_CHECKING:
 
 
 class QueueOfNode(Protocol):
-    """A control of one queue: the queue and its node."""
+    """A control of a queue: its node and the queue."""
 
     @property
-    def node(self) -> ManagedNode: ...
+    def node(self) -> ManagedNode:
+        """The active node."""
 
     @property
-    def queue(self) -> Queue: ...
+    def queue(self) -> Queue:
+        """The queue."""
 
 
 def _all(control: Control) -> MessageCounters:
@@ -40,7 +42,7 @@ def _of(control: QueueOfNode) -> MessageCounter:
 
 
 def list_counter(control: QueueOfNode) -> str:
-    """The counter of a queue as JSON, with the fields of Artemis. The deltas are since it was listed last."""
+    """The counter of a queue as JSON, with the fields of Artemis. Deltas count from the previous call."""
     counter = _of(control)
     count_delta, depth_delta = counter.deltas()
     return to_json(
@@ -60,7 +62,7 @@ def list_counter(control: QueueOfNode) -> str:
 
 
 def list_history(control: QueueOfNode) -> str:
-    """The history of a queue as JSON: one row per day, ``-1`` for hours that were not counted."""
+    """The history of a queue as JSON: one row per day, ``-1`` for hours without data."""
     counter = _of(control)
     counter.record(0, control.node.services.clock.wall_ms())
     rows = [{"date": date_text(day.date), "counters": day.hours} for day in counter.history]

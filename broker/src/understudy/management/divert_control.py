@@ -1,9 +1,9 @@
-"""The operations of ``divert.<name>`` (Artemis: DivertControl), and those of ``broker`` that make and
+"""The operations of ``divert.<name>`` (Artemis: DivertControl), and those of ``broker`` that create and
 destroy diverts.
 
-A divert made here lasts through restarts and takeovers; one of broker.xml is made anew by each
-activation. Of the classes that transform messages only that which adds headers is built in; naming
-another is refused.
+A divert created here survives restarts and takeovers; a divert of broker.xml is created by each
+activation. The only transformer is the built-in one that adds headers; other transformer classes
+are refused.
 """
 
 from __future__ import annotations
@@ -25,35 +25,37 @@ _TEXTS: Final = (*_REQUIRED, "routing-name", "filter-string", "routing-type")
 
 @dataclass(frozen=True, slots=True)
 class DivertControl(Control):
-    """One divert in the hands of one requester."""
+    """One divert, with the permissions of one requester."""
 
     divert: Divert
 
     @property
     def retroactive(self) -> bool:
-        """Whether it keeps the messages of a retroactive address."""
+        """Whether it is the internal divert of a retroactive address."""
         known = self.node.services.post_office.directory.retroactive
         return known is not None and known.is_resource(self.divert.name)
 
 
 class DivertControls:
-    """Finds diverts by name."""
+    """Controls of diverts, by name."""
 
     operations = Operations(
         "divert",
-        "A divert, by its name.",
+        "A divert, by name.",
         [
             operation("getUniqueName", lambda c: c.divert.name, "Its name."),
-            operation("getRoutingName", lambda c: c.divert.routing_name, "Diverts that share it take turns."),
-            operation("getAddress", lambda c: c.divert.configuration.address, "Whose messages it takes."),
-            operation("getForwardingAddress", lambda c: c.divert.configuration.forwarding_address, "Where they go."),
-            operation("getFilter", lambda c: c.divert.configuration.filter, "Which it takes."),
             operation(
-                "isExclusive", lambda c: c.divert.configuration.exclusive, "Whether it moves instead of copying."
+                "getRoutingName", lambda c: c.divert.routing_name, "Of diverts with one routing name one is used."
             ),
-            operation("getRoutingType", lambda c: c.divert.configuration.routing_type.name, "Of what it forwards."),
-            operation("getTransformerClassName", lambda control: None, "Classes cannot be loaded here."),
-            operation("getTransformerPropertiesAsJSON", lambda control: "{}", "For the same reason."),
+            operation("getAddress", lambda c: c.divert.configuration.address, "Source address."),
+            operation("getForwardingAddress", lambda c: c.divert.configuration.forwarding_address, "Target addresses."),
+            operation("getFilter", lambda c: c.divert.configuration.filter, "Selector of the messages."),
+            operation(
+                "isExclusive", lambda c: c.divert.configuration.exclusive, "Whether messages are moved, not copied."
+            ),
+            operation("getRoutingType", lambda c: c.divert.configuration.routing_type.name, "Routing type of copies."),
+            operation("getTransformerClassName", lambda control: None, "None: Java classes are not supported."),
+            operation("getTransformerPropertiesAsJSON", lambda control: "{}", "Empty: Java classes are not supported."),
             operation("isRetroactiveResource", lambda c: c.retroactive, "Whether it serves a retroactive address."),
         ],
     )
@@ -76,7 +78,7 @@ def create_divert(
     transformer: str | None,
     routing_type: str | None = None,
 ) -> None:
-    """Raises DivertExists, ManagementError, InvalidQueueConfiguration, InvalidSelector, DiskFull."""
+    """Create a divert. Raises DivertExists, ManagementError, InvalidQueueConfiguration, InvalidSelector, DiskFull."""
     _check_transformer(name, transformer)
     kind = _routing_of(name, routing_type or "STRIP")
     control.node.services.post_office.diverts.create(
@@ -100,7 +102,7 @@ def _routing_of(name: str, routing_type: str) -> DivertRouting:
 
 
 def create_divert_from_json(control: Control, text_of_it: str) -> None:
-    """Raises as ``create_divert``."""
+    """Create a divert from JSON. Raises as ``create_divert``."""
     given = _parsed(text_of_it, _REQUIRED)
     create_divert(
         control,
@@ -117,7 +119,7 @@ def create_divert_from_json(control: Control, text_of_it: str) -> None:
 
 def _check_transformer(name: str, transformer: str | None) -> None:
     if transformer and transformer != ADD_HEADERS_TRANSFORMER:
-        raise ManagementError(f"divert {name!r}: class {transformer!r} cannot be loaded here")
+        raise ManagementError(f"divert {name!r}: class {transformer!r} is not supported")
 
 
 def update_divert(
@@ -129,8 +131,8 @@ def update_divert(
     transformer_properties: Mapping[str, object] | None,
     routing_type: str | None,
 ) -> None:
-    """Raises DivertNotFound, ManagementError, and what a new divert may raise. Null leaves what it is about, but
-    for the selector: without one everything is taken, as in Artemis.
+    """Change a divert. A null parameter leaves a value unchanged, except for the selector, which it removes, as in
+    Artemis. Raises DivertNotFound, ManagementError, and what ``create_divert`` raises.
     """
     _check_transformer(name, transformer)
     diverts = control.node.services.post_office.diverts
@@ -152,7 +154,7 @@ def update_divert(
 
 
 def update_divert_from_json(control: Control, text_of_it: str) -> None:
-    """Raises as ``update_divert``; what says where it takes from, or how, is left alone."""
+    """Change a divert from JSON; address and exclusiveness cannot change. Raises as ``update_divert``."""
     given = _parsed(text_of_it, ("name",))
     update_divert(
         control,
@@ -166,20 +168,20 @@ def update_divert_from_json(control: Control, text_of_it: str) -> None:
 
 
 def _parsed(text_of_it: str, required: tuple[str, ...]) -> dict[str, str]:
-    """The texts of a divert configuration as JSON. Raises ManagementError."""
+    """Parse a divert configuration in JSON. Raises ManagementError."""
     try:
         given = json.loads(text_of_it)
     except (ValueError, RecursionError) as error:
-        raise ManagementError(f"the divert configuration is no JSON: {error}") from error
+        raise ManagementError(f"the divert configuration is not valid JSON: {error}") from error
     if not isinstance(given, dict):
-        raise ManagementError("the divert configuration is no JSON object")
+        raise ManagementError("the divert configuration is not a JSON object")
     given = {key: value for key, value in given.items() if value is not None}
     exclusive = str(given.pop("exclusive", False)).lower()
     unknown = given.keys() - set(_TEXTS)
     if unknown or exclusive not in ("true", "false"):
-        raise ManagementError(f"divert configuration: {', '.join(sorted(unknown)) or 'exclusive'} cannot be given so")
+        raise ManagementError(f"divert configuration: {', '.join(sorted(unknown)) or 'exclusive'} is not supported")
     if not all(isinstance(value, str) for value in given.values()) or not set(required) <= given.keys():
-        raise ManagementError(f"divert configuration: texts are needed, and {', '.join(required)}")
+        raise ManagementError(f"divert configuration: strings are required for {', '.join(required)}")
     return {**given, "exclusive": exclusive}
 
 
@@ -196,13 +198,13 @@ _DIVERT: Final = (
 OPERATIONS: Final[tuple[Operation, ...]] = (
     operation("getDivertNames", lambda c: list(c.node.services.post_office.diverts.by_name), "Names of all diverts."),
     operation("listDivertNames", lambda c: list(c.node.services.post_office.diverts.by_name), "As getDivertNames."),
-    operation("createDivert", create_divert, "Make a divert that lasts.", *_DIVERT),
+    operation("createDivert", create_divert, "Create a divert.", *_DIVERT),
     operation("createDivert", create_divert, "The same with a routing type.", *_DIVERT, text("routingType")),
     operation("createDivert", create_divert_from_json, "The same from JSON.", text("divertConfiguration")),
     operation(
         "updateDivert",
         update_divert,
-        "Change where it sends what; null leaves that, but a selector ends.",
+        "Change a divert; null keeps a value, but removes the selector.",
         text("name"),
         text("forwardingAddress", nullable=True),
         text("filterString", nullable=True),

@@ -1,8 +1,8 @@
-"""The numbers under which Artemis' management reports errors, for scripts that look for them in the text.
+"""Error numbers of Artemis' management, for scripts that search for them in the text.
 
-Tools and scripts around the ``artemis`` command, which prints the text and ends with code 0, tell "is
-there already" from a real failure by ``AMQ229019`` or ``AMQ229204``. Only the numbers are taken over; the
-text behind them is ours. What has no row is reported without a number.
+Scripts around the ``artemis`` command, which prints the text of an error and exits with code 0, tell an
+existing queue from a real failure by ``AMQ229019`` or ``AMQ229204``. Only the numbers are those of Artemis; the
+text after them is ours. Errors without a row are reported without a number.
 """
 
 from __future__ import annotations
@@ -47,6 +47,6 @@ NUMBERS: Final[Mapping[type[BrokerError], int]] = {
 
 
 def numbered(error: BrokerError, text: str) -> str:
-    """The text of an error, behind its number if it has one."""
+    """The text of an error, preceded by its number if it has one."""
     number = NUMBERS.get(type(error))
     return text if number is None else f"AMQ{number}: {text}"

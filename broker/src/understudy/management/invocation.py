@@ -1,9 +1,9 @@
-"""Calling operations on managed resources, for requests in messages and over HTTP.
+"""Invocation of operations on managed resources, for requests in messages and over HTTP.
 
 A name like ``queue.orders`` becomes a control, a name and parameters become a row of its table, and
-the row is called if the caller may. Operations that look at many messages are generators: they are
-run in slices between the turns of the loop, so that no request holds up the broker however deep
-the queue is; one that takes little time is answered before ``invoke`` returns.
+the row is called if the caller has the permission. Operations that read many messages are generators: they are
+run in slices between the turns of the loop, so that no request delays the broker however deep
+the queue is; a short operation is answered before ``invoke`` returns.
 
 Not here: messages (``requests``), HTTP (``runtime/http.py``), the operations (``*_control``).
 """
@@ -33,21 +33,21 @@ Answer = Callable[[object, BrokerError | None], None]
 """Called once, with the result or the error."""
 
 Reload = Callable[[Callable[[BrokerError | None], None]], None]
-"""Reads broker.xml again, and calls back with what was wrong with it, or None."""
+"""Reads broker.xml again, and calls back with the error, or None."""
 
-#: Pause between two slices of an operation, in which others have their turn. Milliseconds.
+#: Pause between two slices of an operation, for other work. Milliseconds.
 _PAUSE_MS: Final = 1
 
 
 @dataclass(frozen=True, slots=True)
 class ManagedNode:
-    """An active node as its controls see it."""
+    """An active node, for its controls."""
 
     services: CoreServices
     configuration: Configuration
     timers: Timers
     fail_over: Callable[[], None]
-    """Begin to stop and let the peer take over."""
+    """Begins to stop, so that the peer takes over."""
     global_max_size_bytes: int
     activated_ms: int
     """Monotonic time of the activation."""
@@ -56,28 +56,28 @@ class ManagedNode:
     settings: NodeSettings
     """Address settings and security settings, and their changes."""
     reload: Reload | None = None
-    """Reads broker.xml again; None: there is no file."""
+    """Reads broker.xml again; None if there is no file."""
 
 
 @dataclass(frozen=True, slots=True)
 class Requester:
-    """The caller."""
+    """The user that calls an operation."""
 
     security: SessionSecurity
     host: str
-    """Address without port, against which wrong passwords are counted."""
+    """Address without port, for which failed logins are counted."""
 
 
 @dataclass(frozen=True, slots=True)
 class Control:
-    """A resource in the hands of one requester; what every table's calls get first."""
+    """A resource with the permissions of one requester: first argument of the calls of every table."""
 
     node: ManagedNode
     requester: Requester
 
 
 class ControlFinder(Protocol):
-    """Where the controls of one kind of resource come from."""
+    """Finds the controls of one kind of resource."""
 
     operations: Operations
 
@@ -87,7 +87,7 @@ class ControlFinder(Protocol):
 
 
 class Invocations:
-    """Finds, checks and calls operations; carries out long ones in slices."""
+    """Finds, checks and calls operations; runs long ones in slices."""
 
     def __init__(self, node: ManagedNode, kinds: Sequence[ControlFinder]) -> None:
         self.node = node
@@ -97,13 +97,13 @@ class Invocations:
         self._closed = False
 
     def close(self) -> None:
-        """Nothing more is done for requests under way; they are never answered."""
+        """Abandon pending requests; they are not answered."""
         self._closed = True
 
     def invoke(
         self, resource: str, operation: str, values: Sequence[object], requester: Requester, answer: Answer
     ) -> None:
-        """Call an operation. ``answer`` gets every error, too."""
+        """Call an operation. Errors are passed to ``answer``, too."""
         try:
             kind, name = self._kind_of(resource)
             row = kind.operations.find(operation, values)
@@ -112,7 +112,7 @@ class Invocations:
             self._answer_error(answer, error)
 
     def read(self, resource: str, attribute: str, requester: Requester, answer: Answer) -> None:
-        """Ask for an attribute."""
+        """Read an attribute."""
         try:
             kind, name = self._kind_of(resource)
             row = kind.operations.find_attribute(attribute)
@@ -121,7 +121,7 @@ class Invocations:
             self._answer_error(answer, error)
 
     def carry_out(self, request: InvocationRequest, requester: Requester, answer: Answer) -> None:
-        """Either of both."""
+        """Call an operation or read an attribute."""
         if request.is_attribute:
             self.read(request.resource, request.name, requester, answer)
         else:
@@ -156,13 +156,13 @@ class Invocations:
             answer(result, None)
             return
         if self._running >= MANAGEMENT_REQUESTS_MAX:
-            raise LimitExceeded(f"{self._running} management requests under way")
+            raise LimitExceeded(f"{self._running} management requests are already running")
         self._running += 1
         self._slice(result, answer)
 
     def _answer_error(self, answer: Answer, error: BrokerError) -> None:
         if isinstance(error, StoreError) and not isinstance(error, DiskFull):
-            # not of one message, which would be set aside: the store cannot be used any more
+            # not an error of one message, which would be quarantined: the store has failed
             self.node.services.store.fail(error)
         answer(None, error)
 

@@ -1,7 +1,7 @@
-"""The operations of ``acceptor.<name>`` and ``clusterconnection.<name>``: what is configured, and what is connected.
+"""The operations of ``acceptor.<name>`` and ``clusterconnection.<name>``.
 
-Starting and stopping them one by one is not offered: clients of a node whose acceptor is closed
-could not tell it from a node that is gone.
+They cannot be started and stopped one by one: clients could not tell a node with a closed acceptor from a node that
+has failed.
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ class ClusterConnectionControl(Control):
     cluster: ClusterConnectionConfiguration
 
     def nodes(self) -> dict[str, str]:
+        """Node id to address of the active node, for each known member."""
         return {
             member.node_id: f"{member.primary.host}:{member.primary.port}"
             for member in self.node.services.topology.members()
@@ -38,16 +39,16 @@ class ClusterConnectionControl(Control):
 
 
 class AcceptorControls:
-    """Finds acceptors by name."""
+    """Controls of acceptors, by name."""
 
     operations = Operations(
         "acceptor",
-        "An acceptor, by its name.",
+        "An acceptor, by name.",
         [
             operation("getName", lambda c: c.acceptor.name, "Its name."),
-            operation("getFactoryClassName", lambda control: ACCEPTOR_FACTORY, "What it is called in Artemis."),
-            operation("getParameters", lambda c: acceptor_parameters(c.acceptor), "Where it listens."),
-            operation("isStarted", lambda c: c.node.services.accepting, "Whether it takes clients."),
+            operation("getFactoryClassName", lambda control: ACCEPTOR_FACTORY, "Name of the factory in Artemis."),
+            operation("getParameters", lambda c: acceptor_parameters(c.acceptor), "Its parameters."),
+            operation("isStarted", lambda c: c.node.services.accepting, "Whether it accepts clients."),
         ],
     )
 
@@ -59,21 +60,21 @@ class AcceptorControls:
 
 
 class ClusterConnectionControls:
-    """Finds cluster connections by name."""
+    """Controls of cluster connections, by name."""
 
     operations = Operations(
         "clusterconnection",
-        "A cluster connection, by its name.",
+        "A cluster connection, by name.",
         [
             operation("getName", lambda c: c.cluster.name, "Its name."),
-            operation("getAddress", lambda c: c.cluster.address, "Prefix of the addresses it spreads; empty is all."),
+            operation("getAddress", lambda c: c.cluster.address, "Prefix of its addresses; empty = all."),
             operation("getNodeID", lambda c: c.node.services.node_id, "Id of this node."),
-            operation("getNodes", ClusterConnectionControl.nodes, "Nodes it knows: id to address."),
+            operation("getNodes", ClusterConnectionControl.nodes, "Known nodes: id to address."),
             operation("getStaticConnectors", lambda c: list(c.cluster.static_connectors), "Names of its connectors."),
             operation("getStaticConnectorsAsJSON", lambda c: to_json(c.cluster.static_connectors), "The same as JSON."),
             operation("getDiscoveryGroupName", lambda c: c.cluster.discovery_group, "Name of its discovery group."),
-            operation("getTopology", lambda c: to_json(c.nodes()), "Nodes it knows, as JSON."),
-            operation("isStarted", lambda c: c.node.services.accepting, "Whether it takes part."),
+            operation("getTopology", lambda c: to_json(c.nodes()), "Known nodes, as JSON."),
+            operation("isStarted", lambda c: c.node.services.accepting, "Whether it is started."),
         ],
     )
 

@@ -1,11 +1,11 @@
-"""Filtered, sorted pages of rows: the options that ``listQueues`` and its likes take as JSON.
+"""Filtered, sorted pages of rows: the options in JSON of ``listQueues`` and similar operations.
 
 ``{"field", "operation", "value", "sortField" or "sortColumn", "sortOrder"}``, as the Artemis console
 and command line send them. Pages count from 1; a page or page size of -1 means everything. Numbers
 compare as numbers; CONTAINS is for text only, GREATER_THAN and LESS_THAN for numbers only, as in
-Artemis. Fields go by their JSON name or its upper-case form (``messageCount``, ``MESSAGE_COUNT``).
+Artemis. Fields are named by their JSON name or its upper-case form (``messageCount``, ``MESSAGE_COUNT``).
 
-Invariant: a row is a mapping of JSON names to plain values; what is written as text in the answer
+Invariant: a row is a mapping of JSON names to plain values; a value that is written as text in the answer
 (``as_text``) is still compared by its type.
 """
 
@@ -26,7 +26,7 @@ OPERATIONS: Final = ("CONTAINS", "NOT_CONTAINS", "EQUALS", "NOT_EQUALS", "GREATE
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """What was asked for; the empty text stands for "not"."""
+    """Parsed options; an empty text means that an option is not given."""
 
     field: str = ""
     operation: str = ""
@@ -36,19 +36,19 @@ class Options:
 
 
 def parse_options(text: str | None, fields: Iterable[str], default_sort: str) -> Options:
-    """The options in a JSON text; none when it is null or blank.
+    """Parse options in JSON; null or blank means no options.
 
     Raises:
-        ManagementError: it is no JSON object of texts, or names an unknown field or operation.
+        ManagementError: not a JSON object of strings, or it names an unknown field or operation.
     """
     if text is None or not text.strip():
         return Options(sort_field=default_sort)
     try:
         given = json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise ManagementError(f"the options are no JSON: {error}") from error
+        raise ManagementError(f"the options are not valid JSON: {error}") from error
     if not isinstance(given, dict):
-        raise ManagementError("the options are no JSON object")
+        raise ManagementError("the options are not a JSON object")
     texts = {key: value for key, value in given.items() if isinstance(value, str)}
     operation = texts.get("operation", "")
     if operation and operation not in OPERATIONS:
@@ -136,28 +136,28 @@ def page_of(
     sort: str = "name",
     texts: bool = True,
 ) -> str:
-    """The answer: ``{"data": [...], "count": n}``, where n is all that pass the filter.
+    """The answer: ``{"data": [...], "count": n}``, where n is the number of rows that pass the filter.
 
     Args:
-        rows: All there is.
-        options: As sent.
-        page: From 1.
+        rows: All rows.
+        options: The options in JSON.
+        page: Number of the page, from 1.
         page_size: Rows of a page.
         fields: Names that every row has.
-        sort: Field they are sorted by when nothing is asked for.
-        texts: Write every value as text, which is how Artemis answers for queues and addresses.
+        sort: Default field for sorting.
+        texts: Write every value as text, as Artemis does for queues and addresses.
 
     Raises:
-        ManagementError: the options or the page cannot be understood.
+        ManagementError: invalid options or page.
     """
     if page < -1 or page_size < -1:
-        raise ManagementError(f"page {page} of {page_size}: pages count from 1, -1 is everything")
+        raise ManagementError(f"page {page} of {page_size}: pages count from 1, -1 = everything")
     chosen = parse_options(options, fields, sort)
     found = [row for row in rows if accepts(chosen, row)]
     found.sort(key=lambda row: _sort_key(row[chosen.sort_field]), reverse=chosen.descending)
     count = len(found)
     if page == 0:
-        # before the first, as in Artemis
+        # a page before the first is empty, as in Artemis
         found = []
     elif page > 0 and page_size >= 0:
         found = found[(page - 1) * page_size : page * page_size]
@@ -171,7 +171,7 @@ def _sort_key(value: object) -> tuple[int, int, str]:
 
 
 def as_text(row: Row) -> dict[str, object]:
-    """The row as the views of Artemis give it: every value a text."""
+    """The row with every value as text, as in the views of Artemis."""
     return {name: _text(value) for name, value in row.items()}
 
 

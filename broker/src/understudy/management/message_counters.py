@@ -1,4 +1,4 @@
-"""Message counters: what came to each queue, sampled at a fixed period, by hour and day.
+"""Message counters: messages added to each queue, sampled at a fixed period, by hour and day.
 
 Manual, "Message Counters": while they are enabled, every ``message-counter-sample-period`` the messages that were added
 and acknowledged since the last sample are counted. The history of a queue has one row per day with 24 hours; how many
@@ -23,17 +23,17 @@ from understudy.routing.directory import Directory
 from understudy.routing.queue import Queue
 
 HOURS: Final = 24
-#: Most days of history of one queue, whatever its limit says.
+#: Maximum number of days in the history of one queue, even without a limit.
 HISTORY_DAYS_MAX: Final = 366
 #: Shortest time between two samples. Milliseconds.
 SAMPLE_PERIOD_MS_MIN: Final = 1_000
-#: Queues sampled at a time, and the pause before the next ones, so that many queues do not delay a turn.
+#: Queues sampled in one turn of the loop, and the pause before the next ones.
 _QUEUES_AT_ONCE: Final = 1_000
 _PAUSE_MS: Final = 1
 _HOUR_MS: Final = 3_600_000
 _EPOCH_ORDINAL: Final = date(1970, 1, 1).toordinal()
 NOT_COUNTED: Final = -1
-"""In the history: an hour in which the counter did not exist yet, or that has not come yet."""
+"""In the history: an hour before the counter existed, or in the future."""
 
 
 @dataclass(slots=True)
@@ -47,6 +47,7 @@ class Day:
 
     @property
     def date(self) -> date:
+        """The date, UTC."""
         return date.fromordinal(_EPOCH_ORDINAL + self.number)
 
 
@@ -67,10 +68,10 @@ class MessageCounter:
     _acknowledged_seen: int = field(default=0, init=False)
 
     def sample(self, now_ms: int) -> None:
-        """Count what has happened since the last sample. ``now_ms`` is wall time."""
+        """Count the messages since the last sample. ``now_ms`` is wall time."""
         added = self.queue.messages_added - self._added_seen
         acknowledged = self.queue.messages_acknowledged - self._acknowledged_seen
-        # an operator may have set the counts of the queue to zero in between
+        # an operator may have reset the counters of the queue in between
         added = added if added >= 0 else self.queue.messages_added
         acknowledged = acknowledged if acknowledged >= 0 else self.queue.messages_acknowledged
         self._added_seen = self.queue.messages_added
@@ -84,7 +85,7 @@ class MessageCounter:
         self.record(added, now_ms)
 
     def record(self, added: int, now_ms: int) -> None:
-        """Bring the history up to now; every hour since the last row counts, if with zero messages."""
+        """Extend the history to the present hour; hours without a sample count zero messages."""
         limit = self.queue.address.settings.message_counter_history_day_limit
         kept = HISTORY_DAYS_MAX if limit < 0 else min(limit, HISTORY_DAYS_MAX)
         today, hour = divmod(now_ms // _HOUR_MS, HOURS)
@@ -102,12 +103,12 @@ class MessageCounter:
             self.history.popleft()
 
     def reset(self) -> None:
-        """Forget the counts and times, not the history."""
+        """Reset the counts and times, not the history."""
         self.count = self._count_shown = self._depth_shown = 0
         self.last_update_ms = self.last_add_ms = self.last_acknowledge_ms = 0
 
     def deltas(self) -> tuple[int, int]:
-        """Change of the count and of the depth of the queue since this was asked last."""
+        """Change of the count and of the depth of the queue since the previous call."""
         depth = self.queue.message_count
         changes = self.count - self._count_shown, depth - self._depth_shown
         self._count_shown, self._depth_shown = self.count, depth
@@ -115,7 +116,7 @@ class MessageCounter:
 
 
 def _fill(hours: list[int], last_hour: int) -> None:
-    """Hours up to this one in which nothing was added count zero, from the first counted hour on."""
+    """Set hours without a sample to zero, from the first counted hour to this one."""
     began = next((hour for hour, count in enumerate(hours) if count != NOT_COUNTED), HOURS)
     for hour in range(began, last_hour + 1):
         hours[hour] = max(hours[hour], 0)
@@ -127,10 +128,10 @@ class MessageCounters:
     def __init__(
         self, directory: Directory, clock: Clock, timers: Timers, *, enabled: bool, period_ms: int, days: int
     ) -> None:
-        """Counts from now on if enabled.
+        """Begin to sample, if enabled.
 
         Args:
-            directory: Has the queues.
+            directory: Directory of the queues.
             clock: Wall time of the samples.
             timers: For the samples.
             enabled: Element ``message-counter-enabled``.
@@ -150,27 +151,27 @@ class MessageCounters:
             self.enable()
 
     def of(self, queue: Queue) -> MessageCounter:
-        """The counter of a queue; one that was not sampled yet has counted nothing."""
+        """The counter of a queue; with zero counts if it was not sampled yet."""
         counter = self._counters.get(queue)
         if counter is None:
             counter = self._counters[queue] = MessageCounter(queue)
         return counter
 
     def enable(self) -> None:
-        """Sample from now on."""
+        """Begin to sample."""
         if not self.enabled:
             self.enabled = True
             self._arm()
 
     def disable(self) -> None:
-        """Sample no more; counts go back to zero, histories are kept."""
+        """Stop sampling; counts are reset, histories are kept."""
         if self.enabled:
             self.enabled = False
             self.close()
             self.reset_counters()
 
     def set_period(self, period_ms: int) -> None:
-        """Sample at another period. Raises ManagementError: not a positive number."""
+        """Change the period. Raises ManagementError: not a positive number."""
         if period_ms <= 0:
             raise ManagementError(f"the sample period must be greater than 0, not {period_ms}")
         self.period_ms = max(period_ms, SAMPLE_PERIOD_MS_MIN)
@@ -179,24 +180,24 @@ class MessageCounters:
             self._arm()
 
     def set_max_day_count(self, days: int) -> None:
-        """Raises ManagementError: not a positive number."""
+        """Change the value of the element. Raises ManagementError: not a positive number."""
         if days <= 0:
             raise ManagementError(f"the number of days must be greater than 0, not {days}")
         self.max_day_count = days
 
     def reset_counters(self) -> None:
-        """All counts and times back to zero."""
+        """Reset all counts and times."""
         for counter in self._counters.values():
             counter.reset()
 
     def reset_histories(self) -> None:
-        """All histories start again with the current hour."""
+        """Clear all histories; they begin with the present hour."""
         for counter in self._counters.values():
             counter.history.clear()
             counter.record(0, self._clock.wall_ms())
 
     def close(self) -> None:
-        """No further samples."""
+        """Stop sampling."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -222,25 +223,26 @@ class MessageCounters:
     # -- routing.directory.RoutingListener --------------------------------------------------------
 
     def queue_removed(self, queue: Queue) -> None:
+        """Drop its counter."""
         self._counters.pop(queue, None)
 
     def queue_added(self, queue: Queue) -> None:
-        """Its counter is made at the next sample."""
+        """Does nothing: its counter is created at the next sample."""
 
     def address_added(self, address: Address) -> None:
-        """Addresses have no counters."""
+        """Does nothing: addresses have no counters."""
 
     def address_removed(self, address: Address) -> None:
-        """Addresses have no counters."""
+        """Does nothing: addresses have no counters."""
 
     def settings_changed(self, address: Address) -> None:
-        """The limit of the history is read at each sample."""
+        """Does nothing: the limit of the history is read at each sample."""
 
     def consumer_added(self, queue: Queue, consumer: Consumer) -> None:
-        """Consumers are not counted."""
+        """Does nothing: consumers are not counted."""
 
     def consumer_removed(self, queue: Queue, consumer: Consumer) -> None:
-        """Consumers are not counted."""
+        """Does nothing: consumers are not counted."""
 
 
 def time_text(wall_ms: int) -> str:

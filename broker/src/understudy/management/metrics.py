@@ -1,9 +1,9 @@
 """Prometheus families of a node, read from its ``NodeView`` when they are scraped.
 
-The number of series is bounded: at most ``QUEUES_SHOWN_MAX`` queues have series of their own
-(durable ones first in name order, temporary queues never), and ``understudy_queues_not_shown`` says how many
-have not. Totals always cover all queues. Label values are cut to ``LABEL_CHARACTERS_MAX``; what
-was cut keeps a digest so that two long names stay two series.
+The number of series is bounded: at most ``QUEUES_SHOWN_MAX`` queues have their own series (durable ones first in
+name order, temporary queues never); ``understudy_queues_not_shown`` is the number of the others. Totals cover all
+queues. A label value longer than ``LABEL_CHARACTERS_MAX`` is truncated and ends in a digest, so that two long names
+have different series.
 
 Not here: process metrics (``runtime/http.py`` adds the library's collector, which reads /proc).
 """
@@ -21,7 +21,7 @@ from prometheus_client.registry import Collector
 
 from understudy.management.controls import STATES, NodeView, QueueFacts, readiness
 
-#: Queues with series of their own.
+#: Maximum number of queues with their own series.
 QUEUES_SHOWN_MAX: Final = 1_000
 #: Longest label value. Characters.
 LABEL_CHARACTERS_MAX: Final = 200
@@ -39,19 +39,19 @@ _QUEUE_COUNTERS: Final = (
     ("messages_acknowledged", "understudy_queue_messages_acknowledged", "Messages acknowledged since the activation."),
     ("messages_expired", "understudy_queue_messages_expired", "Messages expired since the activation."),
     ("messages_killed", "understudy_queue_messages_killed", "Messages past max-delivery-attempts."),
-    ("messages_replaced", "understudy_queue_messages_replaced", "Messages that made room for a newer one."),
+    ("messages_replaced", "understudy_queue_messages_replaced", "Messages replaced by newer ones."),
 )
 
 
 def make_registry(view: NodeView) -> CollectorRegistry:
-    """A registry of its own with everything the view tells."""
+    """A new registry with the families of a node."""
     registry = CollectorRegistry(auto_describe=False)
     registry.register(NodeCollector(view))
     return registry
 
 
 def label(value: str) -> str:
-    """A label value that is text, bounded, and still tells long values apart."""
+    """A label value of bounded length that is unique for long values, too."""
     clean = value.encode("utf-8", "replace").decode()
     if len(clean) <= LABEL_CHARACTERS_MAX:
         return clean
@@ -60,16 +60,17 @@ def label(value: str) -> str:
 
 
 class NodeCollector(Collector):
-    """Reads the view at every scrape; between scrapes it costs nothing."""
+    """Reads the view at every scrape."""
 
     def __init__(self, view: NodeView) -> None:
         self._view = view
 
     def describe(self) -> list[Metric]:
-        """Nothing: registering must not read a node that is still starting."""
+        """Returns nothing, because registering must not read a node that is still starting."""
         return []
 
     def collect(self) -> Iterator[Metric]:
+        """All families with their present values."""
         yield from self._node()
         yield from self._store()
         queues = list(self._view.queues())
@@ -85,19 +86,19 @@ class NodeCollector(Collector):
         info.add_metric([label(name) for name in names], 1)
         yield info
         kernel = GaugeMetricFamily(
-            "understudy_kernel_info", "1 for the implementation of the hot path that runs.", labels=["kernel"]
+            "understudy_kernel_info", "1 for the implementation of the hot path in use.", labels=["kernel"]
         )
         kernel.add_metric([view.kernel.active], 1)
         yield kernel
-        state = GaugeMetricFamily("understudy_state", "1 for what the node is doing now.", labels=["state"])
+        state = GaugeMetricFamily("understudy_state", "1 for the present state of the node.", labels=["state"])
         for one in STATES:
             state.add_metric([one], view.state == one)
         yield state
-        yield _gauge("understudy_active", "1 when the node serves clients.", view.state == "active")
-        yield _gauge("understudy_ready", "1 when active, or passive and caught up.", readiness(view).ready)
+        yield _gauge("understudy_active", "1 if the node is active.", view.state == "active")
+        yield _gauge("understudy_ready", "1 if active, or passive and caught up.", readiness(view).ready)
         yield _gauge("understudy_uptime_seconds", "Time since the process started.", view.uptime_ms / 1000)
         if view.epoch is not None:
-            yield _gauge("understudy_epoch", "Epoch of the store; rises at every activation.", view.epoch)
+            yield _gauge("understudy_epoch", "Epoch of the store, incremented at every activation.", view.epoch)
         yield _gauge("understudy_connections", "Client connections.", view.connections)
         yield _gauge("understudy_sessions", "Client sessions.", view.sessions)
         yield CounterMetricFamily(
@@ -107,24 +108,22 @@ class NodeCollector(Collector):
     def _store(self) -> Iterator[Metric]:
         following, store = self._view.following, self._view.store
         if following is not None:
-            yield _gauge("understudy_follower_caught_up", "1 when all of the log is applied.", following.caught_up)
+            yield _gauge("understudy_follower_caught_up", "1 if all of the log is applied.", following.caught_up)
             yield _gauge("understudy_follower_lag_bytes", "Log bytes not applied yet.", following.lag_bytes)
         if store is not None:
             yield _gauge("understudy_store_bytes", "Bytes of the journal's segments and snapshots.", store.bytes)
             yield _gauge("understudy_store_segments", "Segments of the journal.", store.segments)
-            yield _gauge("understudy_store_full", "1 when the store takes no more messages.", store.full)
+            yield _gauge("understudy_store_full", "1 if the disk of the store is full.", store.full)
             if store.live_bytes is not None and store.amplification is not None:
                 yield _gauge("understudy_store_live_bytes", "Bytes of the journal in use.", store.live_bytes)
                 yield _gauge(
-                    "understudy_store_amplification_ratio", "Bytes kept for each byte in use.", store.amplification
+                    "understudy_store_amplification_ratio", "Ratio of stored to live bytes.", store.amplification
                 )
             if store.quarantined is not None:
-                yield _gauge(
-                    "understudy_quarantine_entries", "Damaged messages and records set aside.", store.quarantined
-                )
+                yield _gauge("understudy_quarantine_entries", "Entries of the quarantine.", store.quarantined)
                 yield CounterMetricFamily(
                     "understudy_messages_quarantined",
-                    "Damaged messages and records set aside since the activation.",
+                    "Messages and records quarantined since the activation.",
                     value=store.set_aside,
                 )
             yield _gauge("understudy_store_durable_sequence", "Last synced log sequence.", store.durable_sequence)
@@ -146,7 +145,7 @@ def _per_queue(queues: list[QueueFacts]) -> Iterator[Metric]:
         (queue for queue in queues if queue.measured and not queue.temporary),
         key=lambda queue: (not queue.durable, queue.name),
     )
-    yield _gauge("understudy_queues_not_shown", "Queues without series of their own.", len(queues) - len(shown))
+    yield _gauge("understudy_queues_not_shown", "Queues without their own series.", len(queues) - len(shown))
     labels = ["queue", "address", "routing_type"]
     values = [[label(queue.name), label(queue.address), label(queue.routing_type)] for queue in shown]
     for field, name, text in _QUEUE_GAUGES:

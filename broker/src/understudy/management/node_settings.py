@@ -1,12 +1,11 @@
 """The address settings and security settings in force on an active node, and their changes at run time.
 
-Three sources are laid over each other: what the log keeps of management's additions goes before broker.xml
-for the same match (as in Artemis, which reads stored settings after those of the file), and both before the
-defaults. A change counts at once: for addresses and queues that exist, for what a session was permitted
-before, and for every answer that was remembered. It is written to the log first, so a restart and a failover
-find it.
+Settings come from three sources: settings added by management, which are stored in the log, take precedence over
+broker.xml for the same match (as in Artemis, which applies stored settings after those of the file), and both over
+the defaults. A change applies at once: to existing addresses and queues, to permissions that sessions have checked
+before, and to all cached answers. It is written to the log first, so that it survives a restart and a failover.
 
-Removing takes back what management added; the block of broker.xml for the same match, if there is one, counts
+Removing a setting removes the one added by management; that of broker.xml for the same match, if there is one, applies
 again. Not here: names and values (``config.json_settings``), reading a changed file (``runtime.reloading``).
 """
 
@@ -48,10 +47,10 @@ class NodeSettings:
         self, office: PostOffice, security: SecuritySettings, registry: SessionRegistry, store: MessageStore
     ) -> None:
         """Args:
-        office: Its directory has the address settings.
-        security: The security settings, also while security is not enabled.
-        registry: Sessions, which remember what they were permitted.
-        store: Keeps what management adds.
+        office: Post office, whose directory holds the address settings.
+        security: The security settings, also if security is disabled.
+        registry: Registry of the sessions, which cache permissions.
+        store: Store of the settings added by management.
         """
         self._office = office
         self._security = security
@@ -61,14 +60,14 @@ class NodeSettings:
         security.listeners.append(self._forget_permissions)
 
     def close(self) -> None:
-        """The node is not active any more; the security settings outlive that."""
+        """Stop listening to the security settings, when the node is not active any more."""
         self._security.listeners.remove(self._forget_permissions)
 
     def restore(self, state: StoreState) -> None:
-        """Take over what the log has, before any address is made.
+        """Restore the settings in the log, before any address is created.
 
         Raises:
-            StoreError: a setting that no broker could have written.
+            StoreError: an invalid setting.
         """
         restored: list[SecuritySettingConfiguration] = []
         for record in state.settings.values():
@@ -80,7 +79,7 @@ class NodeSettings:
                 else:
                     restored.append(parse_security_setting(record.match, record.values or {}))
             except ValueError as error:
-                raise StoreError(f"the {record.scope} setting {record.match!r} in the log is none: {error}") from error
+                raise StoreError(f"the {record.scope} setting {record.match!r} is invalid: {error}") from error
         self._security.restore(restored)
 
     # -- by management ----------------------------------------------------------------------------
@@ -90,11 +89,11 @@ class NodeSettings:
 
         Args:
             match: Address or wildcard.
-            values: By JSON name; what is left out or null comes from less specific matches.
+            values: By JSON name; absent and null values are inherited from less specific matches.
 
         Raises:
-            ManagementError: a match, name or value that cannot be used; nothing was changed.
-            LimitExceeded: too many settings, or too large a one.
+            ManagementError: invalid match, name or value; nothing was changed.
+            LimitExceeded: too many settings, or the setting is too large.
         """
         try:
             check_setting_match(match, self._office.directory.settings.wildcards)
@@ -111,7 +110,7 @@ class NodeSettings:
         return setting
 
     def remove_address_setting(self, match: str) -> None:
-        """Take back the address setting that management added for a match; nothing happens without one."""
+        """Remove the address setting that management added for a match, if there is one."""
         if self._forget(SettingKind.ADDRESS, match):
             self._office.directory.settings.remove(match)
             self._office.apply_settings()
@@ -126,7 +125,7 @@ class NodeSettings:
         self._security.add(SecuritySettingConfiguration(match, permissions))
 
     def remove_security_setting(self, match: str) -> None:
-        """Take back the security setting that management added for a match; nothing happens without one."""
+        """Remove the security setting that management added for a match, if there is one."""
         if self._forget(SettingKind.SECURITY, match):
             self._security.remove(match)
 
@@ -151,12 +150,12 @@ class NodeSettings:
     # -- by the configuration ---------------------------------------------------------------------
 
     def configure(self, configuration: Configuration) -> None:
-        """Take the address settings and security settings of a changed broker.xml."""
+        """Apply the address settings and security settings of a changed broker.xml."""
         self._office.directory.settings.configure(configuration.address_settings)
         self._office.apply_settings()
         self._security.configure(configuration.security_settings)
 
     def _forget_permissions(self) -> None:
-        """Have every session ask again before its next message."""
+        """Make every session check its permissions again before its next message."""
         for session in self._registry:
             session.sends.forget_permissions()

@@ -1,13 +1,13 @@
 """Notifications: messages about events on the node, for clients that subscribe to them.
 
-Source: artemis-core s. 10.2. Each is a durable message of the notification address without a body;
-everything is in its properties, so a selector chooses. Nothing is made while no queue is bound: one
-attribute is looked at. A notification that cannot be sent (disk full, address full) is counted and
-dropped, never an error of what it tells about.
+Source: artemis-core s. 10.2. A notification is a durable message to the notification address without a body;
+all data is in its properties, so that selectors apply. While no queue is bound, no message is created. A
+notification that cannot be sent (disk full, address full) is logged and dropped, and the event itself does not
+fail.
 
 Implements ``routing.directory.RoutingListener``, ``routing.divert.DivertListener``,
 ``session.registry.SessionListener``, ``session.slow_consumers.SlowConsumerListener`` and
-``protocols.core.services.ConnectionListener``. Sessions go by their alias: their names are secrets
+``protocols.core.services.ConnectionListener``. Sessions are identified by an alias: their names are secret
 (ADR 0009).
 """
 
@@ -53,9 +53,9 @@ _PROTOCOL: Final = "_AMQ_Protocol_Name"
 _CHECK_TYPE: Final = "_AMQ_CheckType"
 
 _TAGS: Final = {_DISTANCE: INT, _BINDING_TYPE: INT, _CONSUMER_COUNT: INT, _ROUTING_TYPE: BYTE}
-"""Wire types of the numbers that are not long."""
+"""Wire types of numeric properties other than long."""
 _NULL: Final = 0
-"""Wire type of what has no value."""
+"""Wire type of null."""
 _LOCAL_QUEUE: Final = 0
 _DIVERT: Final = 2
 #: An empty body, as Artemis encodes it.
@@ -72,25 +72,25 @@ _OF_CONNECTION: Final = (_CONNECTION, _CERTIFICATE, _REMOTE_ADDRESS)
 
 
 class Kind(Enum):
-    """The notifications of this version: when they are made, and which properties they may have."""
+    """The kinds of notifications, with the event and the properties of each."""
 
-    BINDING_ADDED = ("a queue or divert was made", (_BINDING_TYPE, *_BINDING))
+    BINDING_ADDED = ("a queue or divert was created", (_BINDING_TYPE, *_BINDING))
     BINDING_REMOVED = ("a queue or divert was deleted", _BINDING)
-    ADDRESS_ADDED = ("an address was made", (_ADDRESS, _ROUTING_TYPE))
+    ADDRESS_ADDED = ("an address was created", (_ADDRESS, _ROUTING_TYPE))
     ADDRESS_REMOVED = ("an address was deleted", (_ADDRESS, _ROUTING_TYPE))
-    CONSUMER_CREATED = ("a consumer was made", (*_CONSUMER, _VALIDATED_USER, _CERTIFICATE))
+    CONSUMER_CREATED = ("a consumer was created", (*_CONSUMER, _VALIDATED_USER, _CERTIFICATE))
     CONSUMER_CLOSED = ("a consumer was closed, by its client or with its connection", _CONSUMER)
     CONSUMER_SLOW = (
         "a consumer is slower than slow-consumer-threshold allows",
         (_ADDRESS, _CONSUMER_COUNT, _REMOTE_ADDRESS, _CONNECTION, _CONSUMER_NAME, _SESSION),
     )
-    SESSION_CREATED = ("a client made a session", _OF_SESSION)
+    SESSION_CREATED = ("a client created a session", _OF_SESSION)
     SESSION_CLOSED = ("a session ended", _OF_SESSION)
     CONNECTION_CREATED = ("a client connected", _OF_CONNECTION)
     CONNECTION_DESTROYED = ("a connection ended", _OF_CONNECTION)
     SECURITY_AUTHENTICATION_VIOLATION = ("a login was refused", (_USER, _CERTIFICATE, _REMOTE_ADDRESS))
     SECURITY_PERMISSION_VIOLATION = (
-        "a client asked for something it may not do",
+        "a permission was refused to a client",
         (_ADDRESS, _CHECK_TYPE, _USER),
     )
     CLUSTER_CONNECTION_STARTED = ("a cluster connection was started, at the activation", ("name",))
@@ -101,7 +101,7 @@ class Kind(Enum):
 
 
 def _filtered(properties: dict[str, PropertyValue]) -> dict[str, PropertyValue]:
-    """Without the filter if there is none: what comes leaves it out, what goes tells it as null."""
+    """Without the filter if it is None: an "added" event omits it, a "removed" event has a null."""
     if properties[_FILTER] is None:
         del properties[_FILTER]
     return properties
@@ -112,10 +112,10 @@ class Notifications:
 
     def __init__(self, office: PostOffice, node_id: str, address: str, *, sessions: bool = True) -> None:
         """Args:
-        office: Where they go.
-        node_id: Of this node; part of the cluster names of queues.
-        address: The notification address; made if it is not there.
-        sessions: Whether sessions that come and go are told (suppress-session-notifications).
+        office: Post office to which they are sent.
+        node_id: Id of this node; part of the cluster names of queues.
+        address: The notification address; created if it does not exist.
+        sessions: Whether sessions created and closed are notified (suppress-session-notifications).
         """
         self._office = office
         self._node_id = node_id
@@ -123,7 +123,7 @@ class Notifications:
         self._sessions = sessions
         self._order = Order()
         self.wanted = False
-        """Whether a queue is bound."""
+        """Whether a queue is bound to the address."""
         self.sent = self.dropped = 0
         if address not in office.directory.addresses:
             office.directory.create_address(address, {RoutingType.MULTICAST}, internal=True, durable=False)
@@ -136,7 +136,7 @@ class Notifications:
         )
 
     def publish(self, kind: Kind, properties: dict[str, PropertyValue]) -> None:
-        """Send one, if a queue is bound. None becomes null; integers become long values, with a few exceptions."""
+        """Send a notification, if a queue is bound. None becomes null; integers become long, with few exceptions."""
         if not self.wanted:
             return
         now_ms = self._office.clock.wall_ms()
@@ -201,7 +201,7 @@ class Notifications:
             self.publish(Kind.CONSUMER_CREATED, _filtered(self._consumer(queue, consumer)) | security)
 
     def settings_changed(self, address: Address) -> None:
-        """Settings are not told."""
+        """Does nothing: there is no such notification."""
 
     def consumer_removed(self, queue: Queue, consumer: Consumer) -> None:
         if self.wanted and isinstance(consumer, ServerConsumer) and not consumer.browse_only:
@@ -218,13 +218,13 @@ class Notifications:
             _REMOTE_ADDRESS: session.connection.remote_address,
             _SESSION: session.alias,
             _CONSUMER_NAME: consumer.consumer_id,
-            # that of the queue was told when it was bound
+            # the filter of the queue is part of BINDING_ADDED
             _FILTER: consumer.filter.text if consumer.filter is not None else None,
             **({} if client_id is None else {_CLIENT_ID: client_id}),
         }
 
     def consumer_slow(self, queue: Queue, consumer: ServerConsumer) -> None:
-        """Called under the policy NOTIFY for a consumer that was measured as slow."""
+        """Called under the policy NOTIFY for a consumer that was found slow."""
         if self.wanted:
             session = consumer.session
             self.publish(
@@ -255,7 +255,7 @@ class Notifications:
             # it belongs to this node only
             _CLUSTER_NAME: divert.name,
             _ROUTING_NAME: divert.routing_name,
-            # diverts are told apart by name and have no id
+            # diverts are identified by name and have no id
             _BINDING_ID: 0,
             _DISTANCE: 0,
             _FILTER: divert.configuration.filter,
@@ -278,7 +278,7 @@ class Notifications:
             _SESSION: session.alias,
             _CLIENT_ID: session.connection.client_id,
             _PROTOCOL: "CORE",
-            # peers forward by address: this is where it was told first (artemis-core s. 10.2)
+            # other nodes forward by address, which is sent first here (artemis-core s. 10.2)
             _ADDRESS: self._name,
             _DISTANCE: 0,
         }

@@ -1,6 +1,6 @@
 """The management API as an OpenAPI 3.1 document, served at /api/v1/openapi.json.
 
-A test compares its paths and fields with what ``controls`` makes, so it cannot fall behind.
+A test compares its paths and fields with the JSON of ``controls``.
 """
 
 from __future__ import annotations
@@ -135,7 +135,7 @@ def _answer(text: str, schema: str) -> Schema:
 
 
 _REFUSED: Final[dict[str, object]] = {
-    "400": _answer("The request cannot be understood.", "Error"),
+    "400": _answer("The request is malformed.", "Error"),
     "401": _answer("The bearer token is missing or wrong.", "Error"),
     "413": _answer("The body is too large.", "Error"),
 }
@@ -152,7 +152,7 @@ def _other(content_type: str, text: str, schema: Schema) -> Schema:
 def _paths() -> dict[str, Schema]:
     open_to_all: list[object] = []
     return {
-        "/health/live": _get("The process answers.", {"200": _answer("It does.", "Live")}, security=open_to_all),
+        "/health/live": _get("Whether the process runs.", {"200": _answer("It runs.", "Live")}, security=open_to_all),
         "/health/ready": _get(
             "Active, or passive and caught up.",
             {"200": _answer("Ready.", "Ready"), "503": _answer("Not ready, and why.", "Ready")},
@@ -173,7 +173,7 @@ def _paths() -> dict[str, Schema]:
                 "responses": _REFUSED
                 | {
                     "200": _answer("The result.", "Invoked"),
-                    "422": _answer("It was refused or failed, and why.", "Error"),
+                    "422": _answer("The operation was refused or failed.", "Error"),
                     "503": _answer("The node is not active.", "Error"),
                 },
             }
@@ -184,7 +184,7 @@ def _paths() -> dict[str, Schema]:
             parameters=[{"name": "name", "in": "path", "required": True, "schema": _TEXT}],
         ),
         "/api/v1/quarantine": _get(
-            "Damaged messages and records that were set aside; at most 1000, the oldest first.",
+            "Damaged messages and records in the quarantine; at most 1000, the oldest first.",
             _REFUSED | {"200": _answer("The quarantine.", "Quarantine")},
         ),
         "/api/v1/openapi.json": _get(
@@ -195,7 +195,7 @@ def _paths() -> dict[str, Schema]:
 
 
 def document(version: str) -> dict[str, object]:
-    """The whole document for this version of Understudy."""
+    """The document for this version of Understudy."""
     return {
         "openapi": "3.1.0",
         "info": {"title": "Understudy management", "version": version},

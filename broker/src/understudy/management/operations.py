@@ -1,8 +1,8 @@
-"""What can be asked of a managed resource: a declared table, never a look-up by reflection.
+"""Operations of a managed resource as declared tables, without reflection.
 
-An operation has a name, typed parameters, one sentence and the call. Several may share a name and
-differ in their parameters, as in Artemis; of those that take what was given, the first counts. An
-attribute is an operation of the form ``getX()`` or ``isX()``, asked for as ``X`` (artemis-core s. 10.1).
+An operation has a name, typed parameters, a description and a function. Several operations may have the same name and
+different parameters, as in Artemis; of those that accept the given values, the first is called. An
+attribute is an operation of the form ``getX()`` or ``isX()``, with the name ``X`` (artemis-core s. 10.1).
 
 Not here: the operations themselves (``*_control``), the permissions to call them (``invocation``).
 """
@@ -18,7 +18,7 @@ from typing import Any, Final
 from understudy.config.model import Configuration, Permission
 from understudy.errors import OperationNotFound
 
-#: The default of view-permission-method-match-pattern: these only need the view permission.
+#: The default of view-permission-method-match-pattern: these require only the view permission.
 DEFAULT_VIEWS: Final = re.compile(Configuration().view_permission_method_match_pattern)
 _INT_MAX: Final = 2**31
 _LONG_MAX: Final = 2**63
@@ -44,7 +44,7 @@ class Parameter:
     nullable: bool = False
 
     def takes(self, value: object) -> bool:
-        """Whether a JSON value fits."""
+        """Whether a JSON value has the type of the parameter."""
         if value is None:
             return self.nullable
         kind = self.kind
@@ -64,26 +64,32 @@ class Parameter:
 
 
 def text(name: str, *, nullable: bool = False) -> Parameter:
+    """A parameter of type String."""
     return Parameter(name, Kind.STRING, nullable)
 
 
 def integer(name: str, *, nullable: bool = False) -> Parameter:
+    """A parameter of type int."""
     return Parameter(name, Kind.INT, nullable)
 
 
 def long(name: str, *, nullable: bool = False) -> Parameter:
+    """A parameter of type long."""
     return Parameter(name, Kind.LONG, nullable)
 
 
 def decimal(name: str) -> Parameter:
+    """A parameter of type double."""
     return Parameter(name, Kind.DOUBLE)
 
 
 def flag(name: str, *, nullable: bool = False) -> Parameter:
+    """A parameter of type boolean."""
     return Parameter(name, Kind.BOOLEAN, nullable)
 
 
 def mapping(name: str) -> Parameter:
+    """A parameter of type Map."""
     return Parameter(name, Kind.MAP, nullable=True)
 
 
@@ -93,22 +99,22 @@ class Operation:
 
     name: str
     call: Callable[..., object]
-    """Takes the control and the parameters; returns the result, or a generator that is run in
+    """Called with the control and the parameters; returns the result, or a generator that is run in
     slices and returns it at its end."""
     doc: str
     parameters: tuple[Parameter, ...] = ()
 
     def permission(self, views: re.Pattern[str] = DEFAULT_VIEWS) -> Permission:
-        """What is needed of its own under ``management-message-rbac``.
+        """The permission that is required with ``management-message-rbac``.
 
         Args:
-            views: Names of operations that only need the view permission (view-permission-method-match-pattern).
+            views: Names of operations that require only the view permission (view-permission-method-match-pattern).
         """
         return Permission.VIEW if views.fullmatch(self.name) else Permission.EDIT
 
     @property
     def attribute(self) -> str | None:
-        """Name of the attribute it answers; None for an operation proper."""
+        """Name of the attribute that it reads; None if it is not a getter."""
         if self.parameters:
             return None
         for prefix in ("get", "is"):
@@ -123,14 +129,14 @@ class Operation:
         return f"{self.name}({', '.join(map(str, self.parameters))})"
 
     def takes(self, values: Sequence[object]) -> bool:
-        """Whether it can be called with these JSON values."""
+        """Whether the parameters accept these JSON values."""
         return len(values) == len(self.parameters) and all(
             parameter.takes(value) for parameter, value in zip(self.parameters, values, strict=True)
         )
 
 
 def operation(name: str, call: Callable[..., Any], doc: str, *parameters: Parameter) -> Operation:
-    """A row."""
+    """A row of a table."""
     return Operation(name, call, doc, parameters)
 
 
@@ -141,7 +147,7 @@ class Operations:
         """Args:
         kind: First part of the resource's name: ``broker``, ``queue`` …
         doc: One sentence on the resource.
-        rows: In the order in which they are documented.
+        rows: The operations, in the order in which they are documented.
         """
         self.kind = kind
         self.doc = doc
@@ -154,10 +160,10 @@ class Operations:
                 self._attributes[row.attribute] = row
 
     def find(self, name: str, values: Sequence[object]) -> Operation:
-        """The operation of a name that takes these values.
+        """The operation with this name that accepts these values.
 
         Raises:
-            OperationNotFound: there is none; the text names what there is.
+            OperationNotFound: there is none; the text lists the forms that exist.
         """
         rows = self._by_name.get(name)
         if rows is None:
@@ -170,7 +176,7 @@ class Operations:
         raise OperationNotFound(f"operation {name!r} does not take ({given}): {offered}")
 
     def find_attribute(self, name: str) -> Operation:
-        """The getter of an attribute, whose name may begin with a small letter. Raises OperationNotFound."""
+        """The getter of an attribute, whose name may begin with a lower-case letter. Raises OperationNotFound."""
         row = self._attributes.get(name[:1].upper() + name[1:])
         if row is None:
             raise OperationNotFound(f"no attribute {name!r} on {self.kind}")

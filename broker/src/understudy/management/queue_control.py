@@ -1,7 +1,7 @@
 """The operations of ``queue.<name>`` (Artemis: QueueControl).
 
-Messages are named by id and taken by selector; ``null`` or the empty text takes all. What is done
-to messages is in ``queue_messages``; here are the names, the types and the answers.
+Messages are selected by id or by selector; ``null`` or the empty text selects all. The implementation is in
+``queue_messages``; this module has the names, parameter types and results.
 """
 
 from __future__ import annotations
@@ -40,36 +40,38 @@ Steps = Generator[None, None, Any]
 
 @dataclass(frozen=True, slots=True)
 class QueueControl(Control):
-    """One queue in the hands of one requester."""
+    """One queue, with the permissions of one requester."""
 
     queue: Queue
 
     @property
     def office(self) -> PostOffice:
+        """The post office of the node."""
         return self.node.services.post_office
 
     @property
     def page_size(self) -> int:
-        """Messages that one operation lists."""
+        """Maximum number of messages in one list."""
         return self.queue.address.settings.management_browse_page_size
 
     def wanted(self, selector: str | None) -> messages.Wanted:
+        """The predicate of a selector."""
         return messages.wanted_by(self.queue, selector)
 
     def target(self, name: str) -> Queue:
-        """Another queue that messages go to. Raises QueueNotFound, ManagementError."""
+        """The target queue of a move or copy. Raises QueueNotFound, ManagementError."""
         found = self.office.directory.queue(name)
         if found is self.queue:
             raise ManagementError(f"queue {name!r} is where the messages are")
         return found
 
     def permit(self, address: str, queue: str | None) -> None:
-        """Whether the requester may put messages there: what it may not send to, it may not move or retry messages
-        to either. Raises NotAuthorized.
+        """Check that the requester may send messages to an address or queue, which is required for moving or retrying
+        messages to it. Raises NotAuthorized.
         """
         self.requester.security.check(Permission.SEND, address, queue)
 
-    # -- looking ------------------------------------------------------------------------------------
+    # -- reading ------------------------------------------------------------------------------------
 
     def list_messages(self, selector: str | None) -> Steps:
         return messages.page(self.queue, self.wanted(selector), 0, self.page_size)
@@ -99,7 +101,7 @@ class QueueControl(Control):
 
     def first_as_json(self) -> str:
         found = messages.first(self.queue)
-        # Artemis puts an empty object where there is no message, and its own client counts on one element
+        # Artemis returns an empty object if there is no message, and its client expects one element
         return to_json([messages.show(self.queue, found) if found is not None else {}])
 
     def peek_first_as_json(self) -> str:
@@ -116,7 +118,7 @@ class QueueControl(Control):
         return None if timestamp is None else max(self.node.services.clock.wall_ms() - timestamp, 0)
 
     def delivering(self) -> dict[str, list[MessageReference]]:
-        """What consumers hold, by consumer."""
+        """Messages being delivered, by consumer."""
         return {
             f"{consumer.session.alias}:{consumer.consumer_id}": list(consumer.delivering.values())
             for consumer in self.queue.consumers()
@@ -124,20 +126,20 @@ class QueueControl(Control):
         }
 
     def held(self) -> list[MessageReference]:
-        """What consumers hold."""
+        """Messages being delivered."""
         return [reference for held in self.delivering().values() for reference in held]
 
     def waiting_for_their_time(self) -> list[MessageReference]:
-        """The scheduled ones."""
+        """Scheduled messages."""
         return list(self.office.scheduled.of(self.queue))
 
     def everything(self, value: Callable[[MessageReference], int]) -> Steps:
-        """A sum over all messages of the queue, wherever they are."""
+        """Sum of a value over all messages: waiting, scheduled and being delivered."""
         elsewhere = sum(map(value, (*self.held(), *self.waiting_for_their_time())))
         return elsewhere + (yield from messages.total(self.queue, value))
 
     def persistent_bytes(self, reference: MessageReference) -> int:
-        """Bytes of a message in the store: of a large one the file of its body too, compressed if it came so."""
+        """Bytes of a message in the store; of a large one with its file (compressed, if received so)."""
         if not isinstance(reference, LargeReference):
             return reference.size_bytes
         message = self.queue.read_waiting(reference)
@@ -206,7 +208,7 @@ class QueueControl(Control):
         return messages.remove(self.office, self.queue, self.wanted(selector))
 
     def remove_at_most(self, limit: int, selector: str | None) -> Steps:
-        """Artemis' flushLimit only says how many it removes in one transaction."""
+        """``limit`` has no effect: the flushLimit of Artemis is the number of messages per transaction."""
         return self.remove(selector)
 
     def remove_all(self) -> Steps:
@@ -313,7 +315,7 @@ class QueueControl(Control):
 
 
 def _any(steps: Generator[None, None, int]) -> Generator[None, None, bool]:
-    """Whether it was done at all."""
+    """Whether at least one message was processed."""
     return (yield from steps) > 0
 
 
@@ -337,7 +339,7 @@ def _counter(name: str) -> Callable[[QueueControl], None]:
 
 
 def _field(name: str) -> Callable[[QueueControl], object]:
-    """A value of the queue's row."""
+    """A value of the row of the queue."""
 
     def read(control: QueueControl) -> object:
         value = queue_row(control.queue)[name]
@@ -347,37 +349,37 @@ def _field(name: str) -> Callable[[QueueControl], object]:
 
 
 def _attributes() -> list[Operation]:
-    """Getters of what every list of queues shows."""
+    """Getters of the values in lists of queues."""
     rows = (
         ("getID", "id", "Id of the queue."),
         ("getName", "name", "Its name."),
         ("getAddress", "address", "Its address."),
         ("getFilter", "filter", "Its selector."),
         ("isDurable", "durable", "Whether it survives a restart."),
-        ("isTemporary", "temporary", "Whether it goes with the connection that made it."),
-        ("isPaused", "paused", "Whether nothing is delivered until it is resumed."),
-        ("isPersistedPause", "persistedPause", "Whether the pause outlasts a restart."),
-        ("isPurgeOnNoConsumers", "purgeOnNoConsumers", "Whether it empties itself when the last consumer goes."),
+        ("isTemporary", "temporary", "Whether it is deleted with its connection."),
+        ("isPaused", "paused", "Whether deliveries are paused."),
+        ("isPersistedPause", "persistedPause", "Whether the pause survives a restart."),
+        ("isPurgeOnNoConsumers", "purgeOnNoConsumers", "Whether it is purged when the last consumer is closed."),
         ("isExclusive", "exclusive", "Whether one consumer at a time gets everything."),
-        ("isLastValue", "lastValue", "Whether only the last message of each key stays."),
+        ("isLastValue", "lastValue", "Whether it keeps only the last message of each key."),
         ("getLastValueKey", "lastValueKey", "Property that is the key of a last-value queue."),
-        ("getRingSize", "ringSize", "Most messages it keeps; -1 is no limit."),
-        ("isEnabled", "enabled", "Whether it takes messages."),
-        ("isAutoDelete", "autoDelete", "Whether it is removed when it is not needed any more."),
-        ("isInternalQueue", "internalQueue", "Whether it is the broker's own."),
+        ("getRingSize", "ringSize", "Maximum number of messages; -1 = no limit."),
+        ("isEnabled", "enabled", "Whether messages are routed to it."),
+        ("isAutoDelete", "autoDelete", "Whether it is deleted when it is empty and unused."),
+        ("isInternalQueue", "internalQueue", "Whether it belongs to the broker."),
         ("getRoutingType", "routingType", "ANYCAST or MULTICAST."),
-        ("getMaxConsumers", "maxConsumers", "Most consumers; -1 is no limit."),
-        ("getConsumerCount", "consumerCount", "Consumers, browsers left out."),
-        ("getConsumersBeforeDispatch", "consumersBeforeDispatch", "Consumers it waits for."),
-        ("getDelayBeforeDispatch", "delayBeforeDispatch", "Longest wait for them in milliseconds."),
-        ("isGroupRebalance", "groupRebalance", "Whether groups are dealt out anew when a consumer comes."),
-        ("isGroupRebalancePauseDispatch", "groupRebalancePauseDispatch", "Whether deliveries wait meanwhile."),
-        ("getGroupBuckets", "groupBuckets", "Buckets of message groups; -1 is none."),
+        ("getMaxConsumers", "maxConsumers", "Maximum number of consumers; -1 = no limit."),
+        ("getConsumerCount", "consumerCount", "Consumers without browsers."),
+        ("getConsumersBeforeDispatch", "consumersBeforeDispatch", "Consumers required before deliveries begin."),
+        ("getDelayBeforeDispatch", "delayBeforeDispatch", "Longest wait for them, milliseconds."),
+        ("isGroupRebalance", "groupRebalance", "Whether a new consumer causes groups to be assigned anew."),
+        ("isGroupRebalancePauseDispatch", "groupRebalancePauseDispatch", "Whether deliveries pause meanwhile."),
+        ("getGroupBuckets", "groupBuckets", "Buckets of message groups; -1 = none."),
         ("getGroupFirstKey", "groupFirstKey", "Property set on the first message of a group."),
-        ("getMessageCount", "messageCount", "Messages in it, scheduled and delivered ones too."),
-        ("getDeliveringCount", "deliveringCount", "Messages that consumers hold."),
-        ("getScheduledCount", "scheduledCount", "Messages whose time has not come."),
-        ("getMessagesAdded", "messagesAdded", "Messages that came since the activation."),
+        ("getMessageCount", "messageCount", "Messages, scheduled and delivered ones included."),
+        ("getDeliveringCount", "deliveringCount", "Messages being delivered."),
+        ("getScheduledCount", "scheduledCount", "Scheduled messages."),
+        ("getMessagesAdded", "messagesAdded", "Messages added since the activation."),
         ("getMessagesAcknowledged", "messagesAcked", "Messages acknowledged since the activation."),
         ("getMessagesExpired", "messagesExpired", "Messages expired since the activation."),
         ("getMessagesKilled", "messagesKilled", "Messages removed or sent to the dead letters since then."),
@@ -392,16 +394,16 @@ _REJECT: Final = flag("rejectDuplicates")
 _C = QueueControl
 
 _OPERATIONS: Final = (
-    operation("getUser", lambda c: c.queue.configuration.user or None, "User that made it or that it is accounted to."),
+    operation("getUser", lambda c: c.queue.configuration.user or None, "User that created it."),
     operation("getMessagesReplaced", lambda c: c.queue.messages_replaced,
-              "Messages that made room for newer ones since then."),
-    operation("getDeliveringSize", lambda c: _bytes(c.held()), "Bytes of the messages that consumers hold."),
+              "Messages replaced by newer ones since then."),
+    operation("getDeliveringSize", lambda c: _bytes(c.held()), "Bytes of the messages being delivered."),
     operation("getScheduledSize", lambda c: _bytes(c.waiting_for_their_time()),
-              "Bytes of the messages whose time has not come."),
-    operation("getDurableDeliveringCount", lambda c: _count_durable(c.held()), "Durable ones that consumers hold."),
+              "Bytes of the scheduled messages."),
+    operation("getDurableDeliveringCount", lambda c: _count_durable(c.held()), "Durable messages being delivered."),
     operation("getDurableDeliveringSize", lambda c: _bytes(_durable(c.held())), "Their bytes."),
     operation("getDurableScheduledCount", lambda c: _count_durable(c.waiting_for_their_time()),
-              "Durable ones whose time has not come."),
+              "Durable scheduled messages."),
     operation("getDurableScheduledSize", lambda c: _bytes(_durable(c.waiting_for_their_time())), "Their bytes."),
     operation("getDurableMessageCount", lambda c: c.everything(lambda each: int(each.durable)), "Durable messages."),
     operation("getPersistentSize", lambda c: c.everything(c.persistent_bytes), "Bytes of its messages."),
@@ -411,8 +413,8 @@ _OPERATIONS: Final = (
     operation("isConfigurationManaged", lambda c: c.queue.configuration.configuration_managed, "Made by broker.xml."),
     operation("isRetroactiveResource", lambda c: c.queue.address.retroactive_resource,
               "Whether it serves a retroactive address."),
-    operation("getExpiryAddress", lambda c: c.queue.address.settings.expiry_address, "Where expired messages go."),
-    operation("getDeadLetterAddress", lambda c: c.queue.address.settings.dead_letter_address, "Where failed ones go."),
+    operation("getExpiryAddress", lambda c: c.queue.address.settings.expiry_address, "Expiry address."),
+    operation("getDeadLetterAddress", lambda c: c.queue.address.settings.dead_letter_address, "Dead-letter address."),
     operation("getFirstMessageAsJSON", _C.first_as_json, "The message that would be delivered next, in an array."),
     operation("peekFirstMessageAsJSON", _C.peek_first_as_json, "The message that would be delivered next, or `null`."),
     operation("getFirstMessageTimestamp", _C.first_timestamp, "Its timestamp."),
@@ -421,74 +423,74 @@ _OPERATIONS: Final = (
     operation("listMessages", _C.list_messages, "The first messages (management-browse-page-size).", _SELECTOR),
     operation("listMessagesAsJSON", _C.list_messages_as_json, "The same as JSON text.", _SELECTOR),
     operation("browse", _C.browse, "The first messages with the text of text messages."),
-    operation("browse", _C.browse, "Of those, the ones a selector takes.", _SELECTOR),
+    operation("browse", _C.browse, "The same with a selector.", _SELECTOR),
     operation("browse", _C.browse_page, "A page of them, from 1.", integer("page"), integer("pageSize")),
     operation("browse", _C.browse_page, "The same with a selector.", integer("page"), integer("pageSize"), _SELECTOR),
     operation("countMessages", lambda c: c.queue.message_count, "As getMessageCount."),
-    operation("countMessages", _C.count, "Waiting messages that a selector takes.", _SELECTOR),
+    operation("countMessages", _C.count, "Waiting messages that match a selector.", _SELECTOR),
     operation(
         "countMessages", _C.count_by, "The same by value of a property, as JSON.", _SELECTOR, text("groupByProperty")
     ),
-    operation("countDeliveringMessages", _C.count_delivering, "Messages consumers hold, by selector.", _SELECTOR),
+    operation("countDeliveringMessages", _C.count_delivering, "Messages being delivered that match.", _SELECTOR),
     operation("countDeliveringMessages", _C.count_delivering_by, "The same by value of a property, as JSON.",
               _SELECTOR, text("groupByProperty")),
-    operation("listDeliveringMessages", _C.list_delivering, "Messages that consumers hold, by consumer."),
+    operation("listDeliveringMessages", _C.list_delivering, "Messages being delivered, by consumer."),
     operation("listDeliveringMessagesAsJSON", _C.list_delivering_as_json, "The same as JSON text."),
-    operation("listScheduledMessages", _C.scheduled, "Messages whose time has not come, earliest first."),
+    operation("listScheduledMessages", _C.scheduled, "Scheduled messages, earliest first."),
     operation("listScheduledMessagesAsJSON", lambda c: to_json(c.scheduled()), "The same as JSON text."),
     operation("peekFirstScheduledMessageAsJSON", _C.peek_first_scheduled_as_json, "The earliest of them, or `null`."),
     operation("listConsumersAsJSON", _C.list_consumers_as_json, "Its consumers, as JSON."),
     operation("listGroupsAsJSON", _C.groups_as_json, "Message groups and their consumers, as JSON."),
-    operation("removeMessage", _C.remove_one, "Remove one message; whether it was there.", _ID),
-    operation("removeMessages", _C.remove, "Remove what a selector takes; how many.", _SELECTOR),
+    operation("removeMessage", _C.remove_one, "Remove one message; whether it existed.", _ID),
+    operation("removeMessages", _C.remove, "Remove the messages that match; returns their number.", _SELECTOR),
     operation("removeMessages", _C.remove_at_most, "The same.", integer("flushLimit"), _SELECTOR),
-    operation("removeAllMessages", _C.remove_all, "Remove everything that consumers do not hold; how many."),
+    operation("removeAllMessages", _C.remove_all, "Remove all messages that are not being delivered; their number."),
     operation("expireMessage", _C.expire_one, "Expire one message.", _ID),
-    operation("expireMessages", _C.expire, "Expire what a selector takes; how many.", _SELECTOR),
-    operation("sendMessageToDeadLetterAddress", _C.kill_one, "Send one message to the dead letters.", _ID),
-    operation("sendMessagesToDeadLetterAddress", _C.kill, "Send what a selector takes there; how many.", _SELECTOR),
+    operation("expireMessages", _C.expire, "Expire the messages that match; returns their number.", _SELECTOR),
+    operation("sendMessageToDeadLetterAddress", _C.kill_one, "Send one message to the dead-letter address.", _ID),
+    operation("sendMessagesToDeadLetterAddress", _C.kill, "Send matching messages there; their number.", _SELECTOR),
     operation("moveMessage", _C.move_one, "Move one message to another queue.", _ID, _TARGET),
     operation("moveMessage", _C.move_one, "The same.", _ID, _TARGET, _REJECT),
-    operation("moveMessages", _C.move, "Move what a selector takes; how many.", _SELECTOR, _TARGET),
+    operation("moveMessages", _C.move, "Move the messages that match; returns their number.", _SELECTOR, _TARGET),
     operation("moveMessages", _C.move, "The same.", _SELECTOR, _TARGET, _REJECT),
     operation("moveMessages", _C.move_flushing, "The same.", integer("flushLimit"), _SELECTOR, _TARGET, _REJECT),
     operation(
-        "moveMessages", _C.move_flushing, "At most messageCount of them; -1 is all.",
+        "moveMessages", _C.move_flushing, "The same, at most messageCount; -1 = all.",
         integer("flushLimit"), _SELECTOR, _TARGET, _REJECT, integer("messageCount"),
     ),
     operation("copyMessage", _C.copy_one, "Copy one message to another queue.", _ID, text("targetQueue")),
-    operation("retryMessage", _C.retry_one, "Send one message back to where it came from.", _ID),
-    operation("retryMessages", _C.retry, "Send everything back to where it came from; how many."),
+    operation("retryMessage", _C.retry_one, "Return one message to its original queue or address.", _ID),
+    operation("retryMessages", _C.retry, "Return all messages to their origin; returns their number."),
     operation("retryMessages", _C.retry, "The same with a selector.", _SELECTOR),
     operation("changeMessagePriority", _C.change_priority_of_one, "Give one message another priority and a new id.",
               _ID, integer("newPriority")),
-    operation("changeMessagesPriority", _C.change_priority, "The same for what a selector takes; how many.",
+    operation("changeMessagesPriority", _C.change_priority, "The same for messages that match; their number.",
               _SELECTOR, integer("newPriority")),
-    operation("deliverScheduledMessage", _C.deliver_scheduled_one, "Let the time of one message have come.", _ID),
-    operation("deliverScheduledMessages", _C.deliver_scheduled, "The same for what a selector takes.", _SELECTOR),
-    operation("sendMessage", _C.send, "Send a message to this queue alone; its id.", *SENDING_PARAMETERS),
-    operation("sendMessage", _C.send, "The same, with a JMS message id if wanted.", *SENDING_PARAMETERS,
+    operation("deliverScheduledMessage", _C.deliver_scheduled_one, "Deliver a scheduled message now.", _ID),
+    operation("deliverScheduledMessages", _C.deliver_scheduled, "The same for the messages that match.", _SELECTOR),
+    operation("sendMessage", _C.send, "Send a message to this queue only; its id.", *SENDING_PARAMETERS),
+    operation("sendMessage", _C.send, "The same, optionally with a JMS message id.", *SENDING_PARAMETERS,
               flag("createMessageId")),
-    operation("pause", _C.pause, "Deliver nothing until it is resumed or the broker restarts."),
-    operation("pause", _C.pause, "The same; persist: not after a restart either.", flag("persist")),
-    operation("resume", _C.resume, "Deliver again."),
-    operation("enable", lambda control: control.enable(True), "Take messages again."),
-    operation("disable", lambda control: control.enable(False), "Take no messages from its address."),
-    operation("resetGroup", _C.reset_group, "Let a message group find a new consumer.", text("groupID")),
-    operation("resetAllGroups", _C.reset_groups, "Let every message group find a new consumer."),
-    operation("flushExecutor", lambda control: None, "Nothing: one thread does everything in order."),
+    operation("pause", _C.pause, "Pause deliveries until resumed or the broker restarts."),
+    operation("pause", _C.pause, "The same; with persist the pause survives a restart.", flag("persist")),
+    operation("resume", _C.resume, "Resume deliveries."),
+    operation("enable", lambda control: control.enable(True), "Route messages to it again."),
+    operation("disable", lambda control: control.enable(False), "Route no messages to it."),
+    operation("resetGroup", _C.reset_group, "Assign a message group to a new consumer.", text("groupID")),
+    operation("resetAllGroups", _C.reset_groups, "Assign every message group to a new consumer."),
+    operation("flushExecutor", lambda control: None, "No effect: one thread runs everything in order."),
     *QUEUE_OPERATIONS,
-    operation("resetMessagesAdded", _counter("messages_added"), "Count them from 0."),
-    operation("resetMessagesAcknowledged", _counter("messages_acknowledged"), "Count them from 0."),
-    operation("resetMessagesExpired", _counter("messages_expired"), "Count them from 0."),
-    operation("resetMessagesKilled", _counter("messages_killed"), "Count them from 0."),
+    operation("resetMessagesAdded", _counter("messages_added"), "Reset the counter."),
+    operation("resetMessagesAcknowledged", _counter("messages_acknowledged"), "Reset the counter."),
+    operation("resetMessagesExpired", _counter("messages_expired"), "Reset the counter."),
+    operation("resetMessagesKilled", _counter("messages_killed"), "Reset the counter."),
 )  # fmt: skip
 
 
 class QueueControls:
-    """Finds queues by name."""
+    """Controls of queues, by name."""
 
-    operations = Operations("queue", "A queue, by its name.", [*_attributes(), *_OPERATIONS])
+    operations = Operations("queue", "A queue, by name.", [*_attributes(), *_OPERATIONS])
 
     def __call__(self, node: ManagedNode, requester: Requester, name: str) -> QueueControl:
         queue = node.services.post_office.directory.find_queue(name)

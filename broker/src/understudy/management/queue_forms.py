@@ -1,4 +1,4 @@
-"""``createQueue`` and ``updateQueue`` with a parameter for each attribute, as they grew over the versions of Artemis.
+"""``createQueue`` and ``updateQueue`` with one parameter per attribute, in the forms of the versions of Artemis.
 
 Not here: the forms with JSON and the short ones (``broker_routing``).
 """
@@ -63,7 +63,7 @@ def _without(names: dict[str, Parameter], *left_out: str) -> tuple[str, ...]:
 
 def _creating(names: tuple[str, ...]) -> Callable[..., str]:
     def create_queue(control: Control, *values: object) -> str:
-        """Raises what ``Directory.create_queue`` raises, and ManagementError."""
+        """Create a queue. Raises what ``Directory.create_queue`` raises, and ManagementError."""
         given = dict(zip(names, values, strict=True))
         may_create = bool(given.pop("auto_create_address"))
         routing_type = given["routing_type"]
@@ -76,9 +76,9 @@ def _creating(names: tuple[str, ...]) -> Callable[..., str]:
 
 def _changing(names: tuple[str, ...]) -> Callable[..., str]:
     def update_queue(control: Control, *values: object) -> str:
-        """Null leaves an attribute. Raises QueueNotFound, UnexpectedRoutingType, InvalidQueueConfiguration."""
+        """Null keeps an attribute. Raises QueueNotFound, UnexpectedRoutingType, InvalidQueueConfiguration."""
         given = {name: value for name, value in zip(names, values, strict=True) if value is not None}
-        # its user is shown and never checked, so it is not changed
+        # ``user`` is informational and cannot be updated
         given.pop("user", None)
         routing_type = given.get("routing_type")
         if isinstance(routing_type, str):
@@ -99,13 +99,13 @@ def _changed(doc: str, *names: str) -> Operation:
 
 
 OPERATIONS: Final[tuple[Operation, ...]] = (
-    _created("A queue with everything that can be said of one.", *_CREATED),
-    _created("The same without a ring.", *_without(_CREATED, "ring_size")),
-    _created("The same without a key of groups.", *_without(_CREATED, "ring_size", "group_first_key")),
-    _created("The same without what deletes it.", *_without(_CREATED, "ring_size", "group_first_key", *_AUTO_DELETE)),
-    _changed("Change a queue; its description.", *_SHORT),
+    _created("Create a queue with all attributes.", *_CREATED),
+    _created("The same without a ring size.", *_without(_CREATED, "ring_size")),
+    _created("The same without ring size and group-first key.", *_without(_CREATED, "ring_size", "group_first_key")),
+    _created("The same without auto-delete.", *_without(_CREATED, "ring_size", "group_first_key", *_AUTO_DELETE)),
+    _changed("Change a queue; returns its description.", *_SHORT),
     _changed("The same.", *_SHORT, "exclusive"),
-    _changed("The same; the user stays.", *_SHORT, "exclusive", "user"),
+    _changed("The same; the user is not changed.", *_SHORT, "exclusive", "user"),
     _changed("The same.", *_without(_CHANGED, "ring_size", "group_first_key")),
     _changed("The same.", *_without(_CHANGED, "ring_size")),
     _changed("The same.", *_CHANGED),

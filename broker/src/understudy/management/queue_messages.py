@@ -1,12 +1,11 @@
-"""What an operator does to the messages of one queue: look at them, take them out, send them elsewhere.
+"""Operations on the messages of one queue: list, remove, move and copy them.
 
-Everything that looks at messages does so in slices of ``SLICE_MESSAGES`` (see ``invocation``); the
-queue goes on meanwhile, so what came or went between two slices may or may not be seen, but no
-message is ever seen twice. Messages that consumers hold are left alone, and those whose time has
-not come are only listed, released and removed.
+Operations read messages in slices of ``SLICE_MESSAGES`` (see ``invocation``). The queue continues to work in
+between, so a message that is added or removed between two slices may be included or not, but no message is included
+twice. Messages being delivered are left alone, and scheduled messages are only listed, released and removed.
 
-What leaves a queue for another does so in one transaction of the log each: the copy and the end of
-the original count together or not at all.
+A message that is moved to another queue is moved in one transaction of the log: the copy and the removal of
+the original are durable together or not at all.
 """
 
 from __future__ import annotations
@@ -36,9 +35,9 @@ from understudy.routing.queue import Queue
 from understudy.session.transaction import Transaction
 from understudy.store.reference import MessageReference
 
-#: Messages looked at before others have their turn.
+#: Messages read in one slice.
 SLICE_MESSAGES: Final = 500
-#: Different values that ``countMessages`` tells apart.
+#: Maximum number of different values in the result of ``countMessages``.
 GROUPS_MAX: Final = 10_000
 _START: Final = (9, -1)
 
@@ -46,11 +45,11 @@ Wanted = Callable[[MessageReference], bool]
 Shown = dict[str, object]
 Act = Callable[[list[MessageReference]], int]
 Permit = Callable[[str, str | None], None]
-"""Called with an address and perhaps a queue of it, before a message goes there; raises NotAuthorized."""
+"""Called with the target address, and its queue if given, before a message is sent there; raises NotAuthorized."""
 
 
 def wanted_by(queue: Queue, selector_text: str | None) -> Wanted:
-    """Whether a selector takes a reference of the queue. Raises InvalidSelector."""
+    """A predicate: whether a selector selects a message of the queue. Raises InvalidSelector."""
     selector = parse_filter(selector_text)
     if selector is None:
         return lambda reference: True
@@ -63,15 +62,15 @@ def wanted_by(queue: Queue, selector_text: str | None) -> Wanted:
 
 
 def of_id(message_id: int) -> Wanted:
-    """Whether it is the message of that id."""
+    """A predicate: whether a message has an id."""
     return lambda reference: reference.message_id == message_id
 
 
-# -- looking ------------------------------------------------------------------------------------------
+# -- reading ------------------------------------------------------------------------------------------
 
 
 def look(queue: Queue, wanted: Wanted, seen: Callable[[list[MessageReference]], bool]) -> Generator[None, None, None]:
-    """Go through what waits; ``seen`` gets the wanted ones of each slice and says whether to go on."""
+    """Read the waiting messages in slices; ``seen`` gets the wanted ones of each and returns whether to continue."""
     position, more = _START, True
     while more:
         chosen: list[MessageReference] = []
@@ -92,7 +91,7 @@ def look(queue: Queue, wanted: Wanted, seen: Callable[[list[MessageReference]], 
 
 
 def count(queue: Queue, wanted: Wanted) -> Generator[None, None, int]:
-    """How many wait that are wanted."""
+    """Number of waiting messages that are wanted."""
     total = 0
 
     def seen(references: list[MessageReference]) -> bool:
@@ -105,7 +104,7 @@ def count(queue: Queue, wanted: Wanted) -> Generator[None, None, int]:
 
 
 def total(queue: Queue, value: Callable[[MessageReference], int]) -> Generator[None, None, int]:
-    """A sum over those that wait."""
+    """Sum of a value over the waiting messages."""
     found = 0
 
     def seen(references: list[MessageReference]) -> bool:
@@ -118,7 +117,7 @@ def total(queue: Queue, value: Callable[[MessageReference], int]) -> Generator[N
 
 
 def count_by(queue: Queue, wanted: Wanted, property_name: str) -> Generator[None, None, dict[str, int]]:
-    """How many wait for each value of a property; ``null`` counts those without it.
+    """Number of waiting messages for each value of a property; ``null`` for those without it.
 
     Raises:
         LimitExceeded: too many different values.
@@ -141,13 +140,13 @@ def count_by(queue: Queue, wanted: Wanted, property_name: str) -> Generator[None
 
 
 def first(queue: Queue) -> MessageReference | None:
-    """What would be delivered next. What cannot be read is set aside on the way."""
+    """The message that would be delivered next. Damaged messages before it are quarantined."""
     return next((reference for _, reference in queue.browse(_START) if queue.read_waiting(reference) is not None), None)
 
 
 def show(queue: Queue, reference: MessageReference) -> Shown:
-    """A message as JSON: its properties and, over them, its header (artemis-core s. 10.1). Of one that cannot be
-    read only the id; it is set aside if it was waiting.
+    """A message as JSON: its properties and its header, which takes precedence (artemis-core s. 10.1). Of a message
+    that cannot be read only the id; it is quarantined if it was waiting.
     """
     message = queue.read_waiting(reference)
     if message is None:
@@ -174,7 +173,7 @@ def show(queue: Queue, reference: MessageReference) -> Shown:
 def page(
     queue: Queue, wanted: Wanted, skip: int, limit: int, shown_as: Callable[[Queue, MessageReference], Shown] = show
 ) -> Generator[None, None, list[Shown]]:
-    """At most ``limit`` of those that wait, as they are shown, behind the first ``skip``."""
+    """At most ``limit`` waiting messages as JSON, after skipping ``skip``."""
     shown: list[Shown] = []
     passed = 0
 
@@ -192,7 +191,7 @@ def page(
 
 
 def show_with_body(queue: Queue, reference: MessageReference) -> Shown:
-    """As ``show``, with the text of a text message, cut like every other value."""
+    """As ``show``, with the text of a text message, truncated like every other value."""
     shown = show(queue, reference)
     message = queue.read_waiting(reference)
     if message is None:
@@ -202,7 +201,7 @@ def show_with_body(queue: Queue, reference: MessageReference) -> Shown:
         try:
             text, _ = decode_simple_string(body, 1, len(body))
         except BrokerError:
-            # whatever its client wrote there: it is shown without its body
+            # the body is not a valid text: the message is shown without it
             return shown
         shown["text"] = _shown(text, queue.address.settings.management_message_attribute_size_limit)
     return shown
@@ -217,21 +216,21 @@ def _shown(value: PropertyValue, limit: int) -> object:
     return value
 
 
-# -- taking out ---------------------------------------------------------------------------------------
+# -- removing -----------------------------------------------------------------------------------------
 
 
 def act_on(office: PostOffice, queue: Queue, wanted: Wanted, act: Act, limit: int = -1) -> Generator[None, None, int]:
-    """Take the wanted ones that wait out of the queue and do something with them.
+    """Remove the wanted waiting messages from the queue and apply ``act`` to them.
 
     Args:
-        office: Whose queue it is.
-        queue: Whose messages.
-        wanted: Which. What is sent behind the beginning, copies made by ``act`` too, is left alone.
-        act: Gets references that are in no place any more; puts back what it leaves.
-        limit: At most so many; -1 = all.
+        office: Post office of the queue.
+        queue: The queue.
+        wanted: Predicate. Messages added after the beginning, also copies made by ``act``, are left alone.
+        act: Called with references that are in no queue any more; returns unprocessed ones to the queue.
+        limit: Maximum number; -1 = all.
 
     Returns:
-        For how many it was done.
+        Number of messages processed.
     """
     done = 0
     newest = office.store.next_id()
@@ -251,7 +250,7 @@ def act_on(office: PostOffice, queue: Queue, wanted: Wanted, act: Act, limit: in
 
 
 def remove(office: PostOffice, queue: Queue, wanted: Wanted, limit: int = -1) -> Generator[None, None, int]:
-    """The wanted ones end here, also those whose time has not come. Returns how many."""
+    """Remove the wanted messages, scheduled ones included. Returns their number."""
 
     def end(references: list[MessageReference]) -> int:
         queue.log_acknowledges(references)
@@ -267,14 +266,14 @@ def remove(office: PostOffice, queue: Queue, wanted: Wanted, limit: int = -1) ->
 
 
 def expire(office: PostOffice, queue: Queue) -> Act:
-    """As if their time were over."""
+    """Expire messages regardless of their expiration time."""
     return lambda references: _one_by_one(
         queue, references, lambda reference: office.dead_letters.expire(queue, reference)
     )
 
 
 def kill(office: PostOffice, queue: Queue) -> Act:
-    """As if they had been delivered too often: to the dead letters."""
+    """Send messages to the dead-letter address."""
     return lambda references: _one_by_one(
         queue, references, lambda reference: office.dead_letters.kill(queue, reference)
     )
@@ -283,7 +282,7 @@ def kill(office: PostOffice, queue: Queue) -> Act:
 def _one_by_one(
     queue: Queue, references: Sequence[MessageReference], call: Callable[[MessageReference], object]
 ) -> int:
-    """Returns for how many ``call`` did not say False. What was not reached when it raises stays in the queue."""
+    """Number of calls that did not return False. If one raises, the remaining messages stay in the queue."""
     done = 0
     for position, reference in enumerate(references):
         try:
@@ -306,13 +305,13 @@ def _put_back(queue: Queue, references: Iterable[MessageReference]) -> None:
 
 
 def move(office: PostOffice, queue: Queue, target: Queue, permit: Permit, *, reject_duplicates: bool = False) -> Act:
-    """To another queue, and to no other of its address, if ``permit`` lets messages go there."""
+    """Move messages to another queue only, if ``permit`` allows it."""
     permit(target.address.name, target.name)
 
     def one(reference: MessageReference) -> bool:
         copy = _from_here(office, queue, queue.read(reference), target)
         if reject_duplicates and _seen(copy, target.address):
-            raise DuplicateIdRejected(f"address {target.address.name!r} has seen message {reference.message_id}")
+            raise DuplicateIdRejected(f"address {target.address.name!r} has received message {reference.message_id}")
         transfer(office, queue, reference, copy, target.address, (target,), remember=reject_duplicates)
         return True
 
@@ -320,8 +319,8 @@ def move(office: PostOffice, queue: Queue, target: Queue, permit: Permit, *, rej
 
 
 def retry(office: PostOffice, queue: Queue, permit: Permit) -> Act:
-    """Back to where each came from, if ``permit`` lets messages go there; what came from nowhere stays. The first
-    message that may not go raises, and stays with everything behind it.
+    """Return messages to their original queue or address, if ``permit`` allows it; a message without one stays. The
+    first message that is not permitted raises, and stays with those after it.
     """
     permitted: set[tuple[str, str | None]] = set()
 
@@ -357,7 +356,7 @@ def retry(office: PostOffice, queue: Queue, permit: Permit) -> Act:
 
 
 def change_priority(office: PostOffice, queue: Queue, priority: int) -> Act:
-    """To the end of the same queue, with another priority and a new id."""
+    """Move messages to the end of the same queue, with another priority and a new id."""
 
     def one(reference: MessageReference) -> bool:
         copy = queue.read(reference).replace(priority=priority, message_id=office.store.next_id())
@@ -377,13 +376,13 @@ def transfer(
     *,
     remember: bool = False,
 ) -> None:
-    """A copy in these queues instead of the original, both or neither.
+    """Replace the original by a copy in other queues, atomically.
 
     Args:
-        remember: Whether the copy's duplicate id counts as seen by its new address.
+        remember: Whether the duplicate id of the copy is added to the cache of the new address.
 
     Raises:
-        BrokerError: nothing has happened, and the reference is still in no place.
+        BrokerError: nothing was changed, and the reference is still in no queue.
     """
     duplicate = copy.properties.get(DUPLICATE_ID) if remember else None
     duplicate_id = duplicate_id_bytes(duplicate) if duplicate is not None else None
@@ -401,11 +400,11 @@ def transfer(
 
 
 def copy_to(office: PostOffice, queue: Queue, reference: MessageReference, target: Queue) -> None:
-    """A copy in another queue; the original stays.
+    """Copy a message to another queue.
 
     Raises:
-        DiskFull: there is no room.
-        MessageUnreadable: it is damaged, and set aside.
+        DiskFull: the disk is full.
+        MessageUnreadable: it is damaged, and was quarantined.
     """
     message = queue.read_waiting(reference)
     if message is None:
@@ -418,7 +417,7 @@ def copy_to(office: PostOffice, queue: Queue, reference: MessageReference, targe
 
 
 def _from_here(office: PostOffice, queue: Queue, message: Message, target: Queue) -> Message:
-    """The copy for another queue: it says where it comes from, as dead letters do (artemis-core s. 5.1)."""
+    """The copy, with its original address and queue in properties, as in dead letters (artemis-core s. 5.1)."""
     properties = message.properties.copy()
     routing_type = properties.pop(ROUTING_TYPE, None)
     if isinstance(routing_type, int):

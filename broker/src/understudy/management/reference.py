@@ -1,7 +1,7 @@
-"""docs/management-over-messages.md, written from the tables of operations:
+"""Generator of docs/management-over-messages.md from the tables of operations:
 ``python -m understudy.management.reference``.
 
-Not here: any operation, parameter or meaning; they are in the tables.
+Not here: operations, parameters and descriptions, which are in the tables.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ _HEAD = """\
 Generated from the tables by `python -m understudy.management.reference`; do not edit.
 
 A client manages the broker by sending messages to the address `activemq.management` (element `management-address`).
-Stock tools do it that way: the `artemis` command line, `ManagementHelper` of the Java client, `JMSManagementHelper`.
-The same operations are there over HTTP: [management-api.md](management-api.md#post-apiv1invoke).
+Standard tools do so: the `artemis` command line, `ManagementHelper` of the Java client, `JMSManagementHelper`.
+The same operations are available over HTTP: [management-api.md](management-api.md#post-apiv1invoke).
 
 
 ## Requests and replies
@@ -32,53 +32,53 @@ The same operations are there over HTTP: [management-api.md](management-api.md#p
 | `_AMQ_ResourceName` | `broker`, or `address.`, `queue.`, `divert.`, `acceptor.`, `clusterconnection.` and a name |
 | `_AMQ_OperationName` | an operation below; its parameters are a JSON array in the body |
 | `_AMQ_Attribute` | instead of an operation: an attribute below |
-| `JMSReplyTo` | address of the reply; without one nothing is answered |
-| `JMSCorrelationID` | comes back in the reply; else the message id does |
+| `JMSReplyTo` | address of the reply; without one no reply is sent |
+| `JMSCorrelationID` | copied to the reply; if absent, the message id |
 
-Bodies are a nullable SimpleString, which is what a JMS text message has. The reply says in `_AMQ_OperationSucceeded`
-whether it was carried out; its body is a JSON array of one element, the result or why it was not. Operations without a
-result have no body. A request is never queued, is at most 1 MiB, and takes no part in a transaction: what it did cannot
-be rolled back, so its reply is sent at once, when everything it wrote is durable.
+The body is a nullable SimpleString, as in a JMS text message. The property `_AMQ_OperationSucceeded` of the reply says
+whether the operation succeeded; the body is a JSON array of one element, the result or the error. Operations without a
+result have no body. A request is never queued, is at most 1 MiB, and takes no part in a transaction: its effects cannot
+be rolled back, so the reply is sent at once, after everything that the operation wrote is durable.
 
-Operations go by the table: an unknown name, or parameters of a wrong number or type, are answered with what there is.
-What looks at many messages does so in slices between other work, and the queue goes on meanwhile: messages that are
-sent after the request are left alone.
+An unknown name, or parameters of a wrong number or type, are answered with the list of operations that exist.
+Operations that read many messages do so in slices between other work, while the queue continues to work; messages
+that are sent after the request are left alone.
 
 ## Permissions
 
-The permission `manage` on the management address, and `send` on the reply address. With `management-message-rbac` also
-`view` (operations whose name begins with get, is, list, count, browse or query, unless the element
-`view-permission-method-match-pattern` says otherwise) or `edit` (all others) on
-`mops.RESOURCE.OPERATION`, for instance `mops.queue.orders.removeMessages`; the prefix is `management-rbac-prefix`.
-An attribute counts as its getter. Every operation that needs `edit` is logged with its user.
+A request requires the permission `manage` on the management address and `send` on the reply address. With
+`management-message-rbac` also `view` (operations whose name begins with get, is, list, count, browse or query, unless
+the element `view-permission-method-match-pattern` says otherwise) or `edit` (all others) on `mops.RESOURCE.OPERATION`,
+for instance `mops.queue.orders.removeMessages`; the prefix is `management-rbac-prefix`. An attribute has the
+permission of its getter. Every operation that requires `edit` is logged with its user.
 
-Sessions are shown by an alias, never by name: a client that knows the name could reattach to the session (ADR 0009).
+Sessions are identified by an alias: a client that knows the name could reattach to the session (ADR 0009).
 
 ## Options of lists
 
 `listQueues` and the other pages take `{"field", "operation", "value", "sortField", "sortOrder"}` as JSON text, or null.
 Operations: CONTAINS, NOT_CONTAINS, EQUALS, NOT_EQUALS, GREATER_THAN, LESS_THAN; order `asc` or `desc`. Fields are the
-names in the answer, also in upper case with underscores (`MESSAGE_COUNT`). Pages count from 1; -1 for page or size is
-everything. The answer is `{"data": [...], "count": n}`, where n counts all that pass the filter.
+names in the reply, also in upper case with underscores (`MESSAGE_COUNT`). Pages count from 1; -1 for page or size is
+everything. The reply is `{"data": [...], "count": n}`, where n is the number of rows that pass the filter.
 """
 
 _DIFFERENT = """
 ## Differences from Artemis
 
-Both were asked the same in the same state (`broker/tests/interop/test_management_side_by_side.py`). Ids, times and
-names of sessions differ by nature. On purpose:
+A test sends the same requests to both in the same state (`broker/tests/interop/test_management_side_by_side.py`). Ids,
+times and names of sessions always differ. Deliberate differences:
 
 """
 
 _NOTIFICATIONS = """
 ## Notifications
 
-Events on the node are published as messages of the address `activemq.notifications` (element
-`management-notification-address`) to the queues there: durable messages of type 0 without a body, whose
-properties a selector can choose by. While there is no queue, none are made. `suppress-session-notifications` leaves
-those of sessions out. One that cannot be sent (the disk or the address is full) is logged and dropped.
+Events on the node are published as messages to the address `activemq.notifications` (element
+`management-notification-address`): durable messages of type 0 without a body, whose properties can be selected with
+selectors. No messages are created while no queue is bound to the address. `suppress-session-notifications` omits those
+about sessions. A notification that cannot be sent (the disk or the address is full) is logged and dropped.
 
-Every one has `_AMQ_NotifType` and `_AMQ_NotifTimestamp` (milliseconds since 1970).
+Every notification has `_AMQ_NotifType` and `_AMQ_NotifTimestamp` (milliseconds since 1970).
 
 | `_AMQ_NotifType` | when | further properties |
 |---|---|---|
@@ -86,7 +86,7 @@ Every one has `_AMQ_NotifType` and `_AMQ_NotifTimestamp` (milliseconds since 197
 
 
 def render() -> str:
-    """The whole page as Markdown."""
+    """The page in Markdown."""
     parts = [_HEAD, _DIFFERENT, *(f"- {text}\n" for text in DIFFERENCES.values())]
     for kind in CONTROLS:
         parts.extend(_resource(kind.operations))

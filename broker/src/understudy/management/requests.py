@@ -1,8 +1,8 @@
-"""Management over messages: a request that came to the management address, and its reply.
+"""Management over messages: requests sent to the management address, and their replies.
 
 Source: artemis-core s. 10.1. A request names a resource and an operation, with its parameters as a
-JSON array in the body, or an attribute; the reply says whether that succeeded and carries a JSON
-array of one element, the result or why not. Nothing of it is ever queued at the management address.
+JSON array in the body, or an attribute; the reply says whether it succeeded and contains a JSON
+array of one element, the result or the error. Requests are not queued at the management address.
 
 Implements ``session.management.Management``. Not here: permission to manage and where replies go
 (the session), what the operations do.
@@ -32,7 +32,7 @@ _NATIVE_MESSAGE_ID: Final = "NATIVE_MESSAGE_ID"
 
 
 class ManagementRequests:
-    """Carries out requests that arrive as messages and sends their replies."""
+    """Handles requests in messages and sends their replies."""
 
     def __init__(self, address: str, invocations: Invocations) -> None:
         self.address = address
@@ -41,7 +41,7 @@ class ManagementRequests:
     def handle(
         self, request: Message, security: SessionSecurity, remote_address: str, reply: Callable[[Message], None]
     ) -> None:
-        """Carry out a request; ``reply`` is called once, mostly before this returns."""
+        """Handle a request; ``reply`` is called once, usually before this returns."""
 
         def answer(result: object, error: BrokerError | None) -> None:
             reply(_reply(request, result, error, self._invocations.node.services.error_texts))
@@ -65,11 +65,11 @@ class ManagementRequests:
 
 
 def parameters_of(request: Message) -> Sequence[object]:
-    """The parameters in a request's body; none when it has no text.
+    """Parse the parameters in the body of a request; none if it has no text.
 
     Raises:
         ManagementError: the body is not a JSON array in a nullable SimpleString.
-        LimitExceeded: it is longer than any request has to be.
+        LimitExceeded: the body is too long.
     """
     body = request.body
     if len(body) > MANAGEMENT_REQUEST_BYTES_MAX:
@@ -80,9 +80,9 @@ def parameters_of(request: Message) -> Sequence[object]:
         text, _ = decode_simple_string(body, 1, len(body))
         values = json.loads(text)
     except (RemoteProtocolError, ValueError, RecursionError) as error:
-        raise ManagementError(f"the parameters are no JSON array: {error}") from error
+        raise ManagementError(f"the parameters are not valid JSON: {error}") from error
     if not isinstance(values, list):
-        raise ManagementError("the parameters are no JSON array")
+        raise ManagementError("the parameters are not a JSON array")
     return values
 
 
@@ -92,7 +92,7 @@ def _reply(request: Message, result: object, error: BrokerError | None, texts: E
         if len(text) > STRING_UNITS_MAX:
             error = LimitExceeded(f"a result of {len(text)} characters, limit {STRING_UNITS_MAX}: ask for a page of it")
     if error is not None:
-        # Artemis gives attributes that cannot be read no number
+        # errors of reading an attribute have no number in Artemis
         told = texts.remote(error)
         text = json.dumps([numbered(error, told) if OPERATION in request.properties else told])
     properties = Properties({SUCCEEDED: error is None})

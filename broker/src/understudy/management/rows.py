@@ -1,8 +1,8 @@
 """One row per queue, address, connection, session, consumer or producer, for every list of them.
 
-The JSON names are those of Artemis' management. What this broker does not count (bytes delivered,
-time of the last delivery) is left out rather than made up. Sessions are shown by alias: their names
-are secrets (ADR 0009).
+The JSON names are those of Artemis' management. Values that this broker does not count (bytes delivered,
+time of the last delivery) are omitted. Sessions are identified by alias: their names are secret
+(ADR 0009).
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from understudy.session.consumer import ServerConsumer
 from understudy.session.session import ServerSession
 
 PROTOCOL: Final = "CORE"
-#: What a CORE connection is called there.
+#: Name of the CORE protocol in the rows.
 IMPLEMENTATION: Final = "RemotingConnectionImpl"
-#: Of every consumer that is listed: it has a connection.
+#: Status of every listed consumer, which always has a connection.
 STATUS: Final = "OK"
 
 
 def queue_facts(queue: Queue) -> QueueFacts:
-    """What the HTTP interface and the metrics show of a queue."""
+    """Values of a queue for the HTTP interface and the metrics."""
     return QueueFacts(
         name=queue.name,
         address=queue.address.name,
@@ -92,7 +92,7 @@ def queue_row(queue: Queue) -> dict[str, object]:
 
 
 def limit_percent(address: Address, global_max_size_bytes: int) -> int:
-    """Memory used, of max-size-bytes; of what the node may have without one."""
+    """Used memory in percent of max-size-bytes, or of the limit of the node if that is not set."""
     limit = address.settings.max_size_bytes
     if limit < 0:
         limit = global_max_size_bytes
@@ -100,12 +100,12 @@ def limit_percent(address: Address, global_max_size_bytes: int) -> int:
 
 
 def page_count(address: Address) -> int:
-    """Page files of an address."""
+    """Number of page files of an address."""
     return address.pages.file_count if address.pages is not None else 0
 
 
 def prefetch(wanted: int, read_at_once: int) -> int:
-    """A prefetch setting; without one it is what is read at once."""
+    """A prefetch setting; if not set, the read-ahead of the address."""
     return wanted if wanted >= 0 else read_at_once
 
 
@@ -223,7 +223,7 @@ def consumer_json(consumer: ServerConsumer) -> dict[str, object]:
 
 
 def consumer_of_queue_json(consumer: ServerConsumer) -> dict[str, object]:
-    """An entry of the broker's ``listConsumersAsJSON``: it says besides what it consumes."""
+    """An entry of the broker's ``listConsumersAsJSON``: with the names of its queue and address."""
     filtered = {"filter": consumer.filter.text} if consumer.filter is not None else {}
     return (
         consumer_json(consumer)
@@ -283,5 +283,5 @@ def consumers(services: CoreServices) -> Iterator[ServerConsumer]:
 
 
 def date_text(wall_ms: int) -> str:
-    """As Java writes a Date, in UTC."""
+    """A date in the format of Java's Date, in UTC."""
     return datetime.fromtimestamp(wall_ms / 1000, UTC).strftime("%a %b %d %H:%M:%S UTC %Y")

@@ -1,7 +1,7 @@
-"""``sendMessage`` of addresses and queues: a message from an operator.
+"""``sendMessage`` of addresses and queues: sends a message for an operator.
 
-It is sent with the permissions of the user that is named, or of the requester if none is; wrong
-passwords count against the requester's host like wrong logins.
+The permissions are those of the given user, or of the requester if none is given; wrong
+passwords count as failed logins of the requester's host.
 """
 
 from __future__ import annotations
@@ -46,15 +46,15 @@ def send(
     """Send a message.
 
     Args:
-        control: On whose behalf.
+        control: Control of the requester.
         address: Plain or ``address::queue``.
         headers: String properties.
-        kind: 3 is text; the body of every other type is Base64.
-        body: None is an empty one.
-        durable: Whether it survives a crash.
-        user: Sender; None is the requester.
-        password: Of the sender.
-        create_message_id: Give it a user id, which JMS shows as its message id.
+        kind: Message type: 3 is text; the body of every other type is Base64.
+        body: None is an empty body.
+        durable: Whether the message is durable.
+        user: User as which it is sent; None is the requester.
+        password: Password of the user.
+        create_message_id: Set a user id, which is the message id in JMS.
 
     Returns:
         The id of the message.
@@ -73,14 +73,14 @@ def send(
     properties: dict[str, PropertyValue] = {}
     for key, value in (headers or {}).items():
         if not isinstance(value, str):
-            raise ManagementError(f"header {key!r} is no text")
+            raise ManagementError(f"header {key!r} is not a string")
         properties[key] = value
     message = Message(
         _body(kind, body),
         address=address,
         type=kind,
         durable=durable,
-        # what an operator sends goes behind everything else, as in Artemis
+        # a message of an operator is appended to the queue, as in Artemis
         priority=0,
         timestamp=services.clock.wall_ms(),
         user_id=services.entropy.token(16) if create_message_id else None,
@@ -102,7 +102,7 @@ def _body(kind: int, body: str | None) -> bytes:
 
 
 def _sender(control: Control, user: str | None, password: str | None) -> Generator[None, None, SessionSecurity]:
-    """The sender's permissions; waits for the check of a password."""
+    """The permissions of the sender, after the check of the password."""
     if not user:
         return control.requester.security
     services = control.node.services

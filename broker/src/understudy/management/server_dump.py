@@ -1,6 +1,6 @@
 """A summary of the node in the log, at every ``server-dump-interval``: for nodes whose metrics are not scraped.
 
-Not here: metrics (``metrics``), which have the same numbers and more.
+Not here: metrics (``metrics``), which have more numbers.
 """
 
 from __future__ import annotations
@@ -13,29 +13,29 @@ from understudy.protocols.core.services import CoreServices
 
 log = logging.getLogger(__name__)
 
-#: Addresses that page named in one summary.
+#: Maximum number of paging addresses in a summary.
 _PAGING_SHOWN_MAX: Final = 20
 
 
 class ServerDump:
-    """Logs the summary now and then."""
+    """Logs the summary periodically."""
 
     def __init__(self, services: CoreServices, timers: Timers, interval_ms: int) -> None:
         """Args:
-        services: Of the active node.
-        timers: For the interval.
-        interval_ms: Between two summaries; 0 or less is never.
+        services: Services of the active node.
+        timers: Timers for the interval.
+        interval_ms: Time between two summaries; 0 or less = none.
         """
         self._services = services
         self._timers = timers
         self._interval_ms = interval_ms
         self._timer: Timer | None = None
         if interval_ms > 0:
-            # as in Artemis the first one is written at once
+            # the first summary is written at once, as in Artemis
             self._timer = timers.call_later(0, self._dump)
 
     def close(self) -> None:
-        """No further summaries."""
+        """Stop writing summaries."""
         if self._timer is not None:
             self._timer.cancel()
 

@@ -1,7 +1,7 @@
 """Acceptors and connectors as Artemis' management describes them: a name, a factory and parameters.
 
-The factories are names of Java classes; nothing is loaded here, but tools tell transports apart by
-them. All values are texts there. A parameter that holds a password is masked.
+The factories are names of Java classes, which tools use to identify a transport; nothing is loaded here. All
+values are strings. A parameter with a password is masked.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ MASK: Final = "****"
 
 
 def acceptor_parameters(acceptor: AcceptorConfiguration) -> dict[str, str]:
-    """Where it listens, and how."""
+    """Parameters of an acceptor."""
     return {"scheme": "tcp", **_parameters(acceptor.host, acceptor.port, acceptor.parameters)}
 
 
 def connector_parameters(connector: ConnectorConfiguration) -> dict[str, str]:
-    """How the node is reached."""
+    """Parameters of a connector."""
     return _parameters(connector.host, connector.port, connector.parameters)
 
 

@@ -279,7 +279,7 @@ def test_sending_to_an_address_and_to_one_queue() -> None:
     node.ask("address.a", "sendMessage", None, 4, raw, False, "", "", True)
     assert queue.message_count + other.message_count == 2
     assert "Base64" in node.refused("queue.q", "sendMessage", None, 4, "not base64!", True, None, None)
-    assert "no text" in node.refused("queue.q", "sendMessage", {"n": 1}, 3, "x", True, None, None)
+    assert "not a string" in node.refused("queue.q", "sendMessage", {"n": 1}, 3, "x", True, None, None)
     assert "0 to 127" in node.refused("queue.q", "sendMessage", None, 300, None, True, None, None)
 
 

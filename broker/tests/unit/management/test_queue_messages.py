@@ -223,7 +223,7 @@ def test_duplicates_are_rejected_only_when_wanted() -> None:
         node.office.directory.addresses["q"].duplicate_ids = type(queue.address.duplicate_ids)(10, ())
         producer.send(numbered(1, _AMQ_DUPL_ID="same"))
     assert node.ask("queue.q", "moveMessage", ids(queue)[0], "other", True) is True
-    assert "has seen" in node.refused("queue.q", "moveMessages", None, "other", True)
+    assert "has received" in node.refused("queue.q", "moveMessages", None, "other", True)
     assert (len(ids(queue)), len(ids(target))) == (1, 1)
     assert node.ask("queue.q", "moveMessages", None, "other", False) == 1
     assert len(ids(target)) == 2
@@ -301,7 +301,7 @@ def test_requests_under_way_are_limited(monkeypatch: pytest.MonkeyPatch) -> None
         node.requests.handle(
             request("queue.q", "countMessages", "n >= 0"), node.session().security, "h:1", answers.append
         )
-    assert "requests under way" in outcome(answers[0])[1]
+    assert "requests are already running" in outcome(answers[0])[1]
     node.settle()
     assert outcome(answers[1]) == (True, MANY)
     assert node.ask("queue.q", "countMessages", "n >= 0") == MANY, "its place is free again"
