@@ -124,6 +124,9 @@ LARGE_BACKLOG_BYTES_PAUSE = 4 * 1024 * 1024
 LARGE_MESSAGES_UNFINISHED_OF_CONNECTION_MAX = 100
 LARGE_MESSAGES_UNFINISHED_OF_USER_MAX = 250
 LARGE_HEADER_BYTES_MAX = 1024 * 1024
+#: Large messages of one session that have come whole and whose files are not safe yet, above which no further one of
+#: the session is begun.
+LARGE_MESSAGES_STORING_MAX = 16
 LARGE_MESSAGE_IDLE_MS = 60_000
 #: Large messages that may be unfinished at a time on one node; each keeps a file open.
 LARGE_MESSAGES_UNFINISHED_MAX = 500

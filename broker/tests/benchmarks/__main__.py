@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import click
 
+from benchmarks.bodies import bodies
 from benchmarks.calls import calls
 from benchmarks.consolidation import consolidation
 from benchmarks.fairness import fairness
@@ -21,6 +22,7 @@ from benchmarks.stalls import stalls
 from benchmarks.takeover import takeover
 
 BENCHMARKS: dict[str, click.Command | Callable[..., None]] = {
+    "bodies": bodies,
     "calls": calls,
     "consolidation": consolidation,
     "fairness": fairness,

@@ -32,8 +32,9 @@ Answered = Callable[[Sequence[int]], None]
 Arrival = tuple[RunSlice, ...]
 """A run on its way to its queues: a slice for each."""
 
-#: Longer ones go the long way, where the store asks whether there is room for a segment of their own.
-_PLAIN_BYTES_MAX: Final = 32 * 1024
+#: Longer ones go the long way, as do those of more than a quarter of a segment: the store asks whether there is room
+#: for a segment of their own. Clients send what is longer than 100 KiB as large messages.
+_PLAIN_BYTES_MAX: Final = 256 * 1024
 _UNLIMITED: Final = 1 << 62
 
 
@@ -73,7 +74,8 @@ def take_plain(
         room_bytes, room_count = _room(office, address, queues)
     if transaction is not None:
         room_count = min(room_count, transaction.room(len(queues)))
-    count = sends.alike(row, _PLAIN_BYTES_MAX, queues[0].routing_type, room_bytes)
+    longest_bytes = min(_PLAIN_BYTES_MAX, office.store.settings.segment_bytes // 4)
+    count = sends.alike(row, longest_bytes, queues[0].routing_type, room_bytes)
     if count > room_count:
         count = max(room_count, 0)
     durable_ids: tuple[int, ...] = ()

@@ -1,17 +1,20 @@
 """The large message that a session is receiving: announced, piece by piece, and then sent like any other.
 
 Artemis-core s. 6.2. What the client asks for behind the last piece must wait until the body is safe, for its
-order and because an answer to it comes later; the caller holds it back. Not here: where the pieces
-go (``session.upload``), or packets.
+order and because an answer to it comes later; the caller holds it back. Only further large messages may come
+meanwhile, up to ``LARGE_MESSAGES_STORING_MAX``: their files are made safe together, and each is sent when all before
+it have been. Not here: where the pieces go (``session.upload``), or packets.
 """
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from understudy.errors import AddressFull, BrokerError, IllegalState, LargeMessageFailed, LimitExceeded, forget_frames
-from understudy.limits import LARGE_HEADER_BYTES_MAX, LARGE_MESSAGE_IDLE_MS
+from understudy.limits import LARGE_HEADER_BYTES_MAX, LARGE_MESSAGE_IDLE_MS, LARGE_MESSAGES_STORING_MAX
 from understudy.message import LargeMessage, Message
 from understudy.ports import Clock
 from understudy.routing.post_office import Done
@@ -24,10 +27,27 @@ if TYPE_CHECKING:
     from understudy.session.session import ServerSession
 
 
+@dataclass(slots=True, eq=False)
+class _Whole:
+    """A large message whose last piece has come."""
+
+    upload: Upload
+    slot: UploadSlot | None
+    done: Done | None
+    """Answers its sender."""
+    outcome: tuple[LargeMessage | None, BrokerError | None] | None = None
+    """The message whose body is safe, or why there is none; None: its file is being made safe."""
+
+    def release(self) -> None:
+        """It is not unfinished any more."""
+        if self.slot is not None:
+            self.slot.release()
+
+
 class LargeRequests:
     """The large-message side of one session."""
 
-    __slots__ = ("_clock", "_session", "_slot", "_slots", "_store", "_touched_ms", "_upload")
+    __slots__ = ("_clock", "_finishing", "_session", "_slot", "_slots", "_store", "_touched_ms", "_upload", "_whole")
 
     def __init__(self, session: ServerSession, store: MessageStore, slots: UploadSlots, clock: Clock) -> None:
         """Args:
@@ -44,11 +64,27 @@ class LargeRequests:
         self._session = session
         self._store = store
         self._upload: Upload | None = None
+        """The one of which pieces come."""
+        self._whole: deque[_Whole] = deque()
+        """Those that have come whole, in their order, and are not sent yet."""
+        self._finishing = False
+        """``finish`` is being called, so that its result says whether the message waits."""
 
     @property
     def backlog_bytes(self) -> int:
-        """Bytes of an unfinished large message that are not in its file yet."""
-        return self._upload.backlog_bytes if self._upload is not None else 0
+        """Bytes of unfinished large messages that are not in their files yet."""
+        backlog_bytes = self._upload.backlog_bytes if self._upload is not None else 0
+        return backlog_bytes + sum(each.upload.backlog_bytes for each in self._whole)
+
+    @property
+    def open(self) -> bool:
+        """Whether pieces of an announced message are taken."""
+        return self._upload is not None
+
+    @property
+    def may_begin(self) -> bool:
+        """Whether a further message may be announced while files of earlier ones are made safe."""
+        return len(self._whole) < LARGE_MESSAGES_STORING_MAX
 
     def begin(self, header: Message) -> None:
         """A large message is announced; an unfinished one is discarded (artemis-core s. 6.2).
@@ -56,7 +92,7 @@ class LargeRequests:
         Args:
             header: The message, whatever its body.
         """
-        self.discard()
+        self._discard_unfinished()
         header = header.without_reserved()
         upload = self._upload = Upload(self._store, header)
         self._touched_ms = self._clock.monotonic_ms()
@@ -105,7 +141,7 @@ class LargeRequests:
             piece: May be empty.
             original_bytes: What the client says of the body's size before compression.
             done: As for ``ServerSession.send``.
-            over: Called when the next request may be carried out, if that is later.
+            over: Called when requests other than further large messages may be carried out, if that is later.
 
         Returns:
             Whether it is later.
@@ -115,28 +151,50 @@ class LargeRequests:
         """
         upload = self._open()
         upload.take(piece)
+        whole = _Whole(upload, self._slot, done)
+        self._upload = self._slot = None
+        self._whole.append(whole)
 
         def arrived(message: LargeMessage | None, error: BrokerError | None) -> None:
-            self._upload = None
-            self._release()
+            whole.outcome = message, error
+            self._send_whole()
+            if not self._whole and not self._finishing:
+                over()
+
+        self._finishing = True
+        try:
+            upload.finish(original_bytes, arrived)
+        finally:
+            self._finishing = False
+        return bool(self._whole)
+
+    def _send_whole(self) -> None:
+        """Send the first ones, as long as their outcome is known."""
+        while self._whole and self._whole[0].outcome is not None:
+            whole = self._whole.popleft()
+            whole.release()
+            assert whole.outcome is not None
+            message, error = whole.outcome
             # not that of before: an XA branch may have been undone for its age meanwhile
             transaction = self._session.sending_transaction
             if message is not None:
-                self._send(message, done, transaction)
-            elif isinstance(error, AddressFull) and self._session.sends.drop_when_full(upload.header.address, done):
+                self._send(message, whole.done, transaction)
+            elif isinstance(error, AddressFull) and self._session.sends.drop_when_full(
+                whole.upload.header.address, whole.done
+            ):
                 pass
             else:
-                self._session.failed(error or IllegalState("no large message"), done, transaction)
-            if waiting:
-                over()
-
-        waiting = False
-        upload.finish(original_bytes, arrived)
-        waiting = upload.storing
-        return waiting
+                self._session.failed(error or IllegalState("no large message"), whole.done, transaction)
 
     def discard(self) -> None:
-        """An unfinished large message will not be finished."""
+        """Unfinished large messages will not be finished, and those whose files are not safe yet will not be sent."""
+        self._discard_unfinished()
+        whole, self._whole = self._whole, deque()
+        for each in whole:
+            each.upload.discard()
+            each.release()
+
+    def _discard_unfinished(self) -> None:
         if self._upload is not None:
             self._upload.discard()
             self._upload = None

@@ -27,7 +27,7 @@ _SHAPES_MAX: Final = 64
 
 
 def read_address(text: bytes) -> AddressText:
-    """What an ADDRESS_ADD says behind its id.
+    """What an ADDRESS_ADD says after its id.
 
     Raises:
         ValueError, KeyError, TypeError: It is not what a broker could have written.
@@ -40,7 +40,7 @@ def read_address(text: bytes) -> AddressText:
 
 
 def read_queue(text: bytes) -> QueueText:
-    """What a QUEUE_ADD says behind its ids.
+    """What a QUEUE_ADD says after its ids.
 
     Raises:
         ValueError, KeyError, TypeError: It is not what a broker could have written.
@@ -53,7 +53,7 @@ def read_queue(text: bytes) -> QueueText:
 
 
 def _around_name(text: bytes) -> tuple[bytes, str, bytes] | None:
-    """What stands before the first name in the text, that name, and what stands behind it; None if the name has
+    """The text before the first name in it, that name, and the text after it; None if the name has
     escapes or anything else that JSON does not take as it is.
     """
     before, _, rest = text.partition(_NAME)

@@ -99,6 +99,10 @@ class LargeMessages:
         """Monotonic time from which a file may go, and the file."""
         self.unfinished = 0
         """Files being written."""
+        self._complete: list[tuple[LargeFile, list[bytes], Callable[[BaseException | None], None]]] = []
+        """Files that are to be made safe, with their last bytes and what to call then."""
+        self._completing = False
+        """Others are being made safe."""
         self._closed = False
 
     def begin(self, context: OperationContext, epoch: int, references: dict[int, int]) -> None:
@@ -242,6 +246,52 @@ class LargeMessages:
         if not self._closed:
             self.writer.run(work, done)
 
+    def complete(self, file: LargeFile, parts: list[bytes], done: Callable[[BaseException | None], None]) -> None:
+        """Make a file safe, together with those that come while others are made safe: one sync of the directory does
+        for all of them, and the first sync of a file brings much of what the others need.
+
+        Args:
+            file: Of which all other steps were begun before.
+            parts: Its last bytes.
+            done: Called with the error or None; not called once this is closed.
+        """
+        self._complete.append((file, parts, done))
+        if not self._completing:
+            self._complete_group()
+
+    def _complete_group(self) -> None:
+        group, self._complete = self._complete, []
+        errors: dict[LargeFile, BaseException] = {}
+
+        def finished(error: BaseException | None) -> None:
+            self._completing = False
+            if self._complete:
+                self._complete_group()
+            for file, _, done in group:
+                done(errors.get(file, error))
+
+        self._completing = True
+        self.away(lambda: self._complete_files([each[:2] for each in group], errors), finished)
+
+    def _complete_files(
+        self, files: list[tuple[LargeFile, list[bytes]]], errors: dict[LargeFile, BaseException]
+    ) -> None:
+        """Runs on the writer's thread; an error of one file does not affect the others."""
+
+        def each(step: Callable[[LargeFile, list[bytes]], None]) -> None:
+            for file, parts in files:
+                if file not in errors:
+                    try:
+                        step(file, parts)
+                    except BaseException as error:  # its message is refused
+                        errors[file] = error
+
+        each(LargeFile.write)
+        each(LargeFile.sync)
+        each(LargeFile.name)
+        if any(file.durable and file not in errors for file, _ in files):
+            self.disk.sync_directory(self.directory)
+
     def close(self) -> None:
         """Begin no more steps. Files without references stay for ``begin``."""
         self._closed = True
@@ -251,8 +301,8 @@ class LargeFile:
     """A body being written; its steps run one after the other on the writer's thread."""
 
     __slots__ = (
-        "_crc", "_durable", "_failed", "_file", "_folder", "_over", "_parts", "_parts_bytes", "_path",
-        "_unsynced_bytes", "_unwritten_bytes", "_written_bytes", "file_id", "size_bytes",
+        "_crc", "_failed", "_file", "_folder", "_over", "_parts", "_parts_bytes", "_path",
+        "_unsynced_bytes", "_unwritten_bytes", "_written_bytes", "durable", "file_id", "size_bytes",
     )  # fmt: skip
 
     def __init__(
@@ -264,7 +314,7 @@ class LargeFile:
         self._folder = folder
         folder.unfinished += 1
         self._path = folder.path_of(file_id)
-        self._durable = durable
+        self.durable = durable
         self._failed = failed
         self._parts: list[bytes] = []
         self._parts_bytes = 0
@@ -290,7 +340,8 @@ class LargeFile:
         self._parts.append(piece)
         self._parts_bytes += len(piece)
         if self._parts_bytes >= STEP_BYTES:
-            self._hand_over(self._write, self._stepped)
+            parts, finished = self._taken(self._stepped)
+            self._folder.away(lambda: self.write(parts), finished)
 
     def finish(self, stored: Stored) -> None:
         """That was all: make it last, give it its name, then tell. The file has no reference yet;
@@ -305,19 +356,23 @@ class LargeFile:
                 stored(None, _broker_error(error))
                 return
             self._end()
-            if not self._durable:
+            if not self.durable:
                 self._folder.not_logged(self.file_id)
             self._folder.release(self.file_id)
             stored(LargeBody(self.file_id, self._written_bytes, self._crc), None)
 
-        self._hand_over(self._complete, done)
+        parts, finished = self._taken(done)
+        self._folder.complete(self, parts, finished)
 
     def discard(self) -> None:
         """It will never be finished: remove what is there."""
         if not self._over:
             self._remove()
 
-    def _hand_over(self, step: Callable[[list[bytes]], None], done: Callable[[BaseException | None], None]) -> None:
+    def _taken(
+        self, done: Callable[[BaseException | None], None]
+    ) -> tuple[list[bytes], Callable[[BaseException | None], None]]:
+        """The bytes for the next step, and what is to be called at its end."""
         parts, self._parts = self._parts, []
         size_bytes, self._parts_bytes = self._parts_bytes, 0
         self._unwritten_bytes += size_bytes
@@ -326,7 +381,7 @@ class LargeFile:
             self._unwritten_bytes -= size_bytes
             done(error)
 
-        self._folder.away(lambda: step(parts), finished)
+        return parts, finished
 
     def _stepped(self, error: BaseException | None) -> None:
         if error is not None and not self._over:
@@ -350,7 +405,8 @@ class LargeFile:
 
     # --- on the writer's thread -----------------------------------------------------------------
 
-    def _write(self, parts: list[bytes]) -> None:
+    def write(self, parts: list[bytes]) -> None:
+        """Append to the file, which the first step makes."""
         if self._over:
             return
         file = self._file
@@ -363,23 +419,23 @@ class LargeFile:
         self._crc = crc32(data, self._crc)
         self._written_bytes += len(data)
         self._unsynced_bytes += len(data)
-        if self._durable and self._unsynced_bytes >= SYNC_BYTES:
+        if self.durable and self._unsynced_bytes >= SYNC_BYTES:
             file.sync()
             self._unsynced_bytes = 0
 
-    def _complete(self, parts: list[bytes]) -> None:
-        self._write(parts)
+    def sync(self, _: object) -> None:
+        """What was written lasts from now on."""
+        if self._file is not None and self.durable and not self._over:
+            self._file.sync()
+
+    def name(self, _: object) -> None:
+        """The file is whole: give it its name, which lasts with the next sync of the directory."""
         file = self._file
         if self._over or file is None:
             return
-        if self._durable:
-            file.sync()
         self._file = None
         file.close()
-        disk = self._folder.disk
-        disk.rename(self._path + ".tmp", self._path)
-        if self._durable:
-            disk.sync_directory(self._folder.directory)
+        self._folder.disk.rename(self._path + ".tmp", self._path)
 
     def _erase(self) -> None:
         file, self._file = self._file, None

@@ -10,7 +10,7 @@ from support.core import CoreNode, LazyWorker
 from support.large import Node, body_of, seen_by
 from support.store import Rig
 from understudy.cluster.topology import Topology
-from understudy.limits import LARGE_BACKLOG_BYTES_PAUSE
+from understudy.limits import LARGE_BACKLOG_BYTES_PAUSE, LARGE_MESSAGES_STORING_MAX
 from understudy.message import Message
 from understudy.protocols.core.connection import CoreConnection
 from understudy.protocols.core.reattachment import Reattachments
@@ -125,6 +125,69 @@ def test_a_large_message_is_confirmed_when_it_is_safe_and_what_follows_keeps_its
     assert kinds == [
         "ReceiveLargeMessage", *pieces, "ReceiveMessage", "ReceiveLargeMessage", "ReceiveContinuation", "ReceiveMessage"
     ]  # fmt: skip
+
+
+def answered(client: Client) -> list[int]:
+    return [
+        packet.correlation_id
+        for packet in client.socket.took()
+        if isinstance(packet, packets.NullResponse | packets.ExceptionResponse)
+    ]
+
+
+def test_large_messages_in_a_row_are_taken_while_the_first_is_made_safe_and_keep_their_order() -> None:
+    client = Client()
+    for number in range(1, LARGE_MESSAGES_STORING_MAX + 1):
+        assert not client.connection.congested()
+        client.large(body_of(f"m{number}", 1000), correlation_id=number)
+    assert client.connection.congested(), "no more of them at a time"
+    assert client.node.store.large.unfinished == LARGE_MESSAGES_STORING_MAX
+    client.large(body_of("more", 1000), correlation_id=17)
+    assert client.node.store.large.unfinished == LARGE_MESSAGES_STORING_MAX
+    client.send(small("last", 18))
+    client.node.settle()
+    assert answered(client) == list(range(1, 19))
+    assert not client.connection.congested()
+    queue = client.node.world.office.directory.find_queue("q")
+    assert queue is not None
+    numbers = [reference.message.properties.get("n") for reference in queue.waiting if reference.message is not None]
+    assert numbers == [*range(1, 18), None]
+
+
+def test_a_large_message_in_parts_after_one_that_is_made_safe_goes_on_afterwards() -> None:
+    client = Client()
+    body = body_of("second")
+    client.large(body_of("first", 1000), correlation_id=1)
+    client.send(packets.SessionSendLarge(packets.header_of_message(Message(b"", address="q"))))
+    client.send(packets.SessionSendContinuation(body[:PIECE], True, -1, False, 0, 1))
+    client.node.settle()
+    assert answered(client) == [1]
+    client.send(packets.SessionSendContinuation(body[PIECE:], False, len(body), True, 2, 1), small("third", 3))
+    client.node.settle()
+    assert answered(client) == [2, 3]
+
+
+def test_an_end_while_several_are_made_safe_leaves_nothing() -> None:
+    client = Client()
+    for number in range(1, 4):
+        client.large(body_of(f"m{number}"), correlation_id=number)
+    client.connection.connection_lost("test")
+    client.node.settle()
+    assert client.socket.took() == []
+    assert client.node.files() == []
+    assert client.node.store.large.unfinished == 0
+
+
+def test_a_session_that_confirms_commands_takes_one_at_a_time() -> None:
+    client = Client(window=1)
+    client.large(body_of("first", 1000), correlation_id=1)
+    assert client.connection.congested()
+    client.large(body_of("second", 1000), correlation_id=2)
+    assert client.node.store.large.unfinished == 1
+    client.node.settle()
+    confirmed = [each.command_id for each in client.socket.took() if isinstance(each, packets.PacketsConfirmed)]
+    assert confirmed == sorted(confirmed)
+    assert confirmed[-1] == 4, "start, and then each announcement with its piece"
 
 
 def test_a_delivery_is_what_was_sent_and_every_frame_is_charged() -> None:

@@ -131,6 +131,44 @@ def test_a_failed_sync_at_the_end_is_told_and_leaves_nothing(folder: Folder) -> 
     assert folder.names() == []
 
 
+def test_files_that_end_together_are_made_safe_together(folder: Folder) -> None:
+    files = [folder.large.create(number, durable=True, failed=folder.failed.append) for number in range(7, 12)]
+    for file in files:
+        file.append(b"body")
+    folder.operations.clear()
+    for file in files:
+        file.finish(lambda large, error: folder.stored.append((large, error)))
+    folder.time.advance(1000)
+    assert [large.file_id for large, _ in folder.stored if large is not None] == [7, 8, 9, 10, 11]
+    alone = ["create", "write", "sync", "rename", "sync-directory"]
+    together = [*["create", "write"] * 4, *["sync"] * 4, *["rename"] * 4, "sync-directory"]
+    assert folder.operations == [*alone, *together], "the first, and those that came meanwhile"
+
+
+@pytest.mark.parametrize("which", [0, 1, 2, 3])
+def test_the_failed_sync_of_a_file_is_told_to_its_message_alone(folder: Folder, which: int) -> None:
+    files = [folder.large.create(number, durable=True, failed=folder.failed.append) for number in range(7, 11)]
+    told: dict[int, BrokerError | None] = {}
+    for file in files:
+        file.append(b"body")
+        file.finish(lambda large, error, file_id=file.file_id: told.update({file_id: error}))  # type: ignore[misc]
+    syncs = 0
+
+    def fail_one(operation: str) -> None:
+        nonlocal syncs
+        if operation == "sync":
+            if syncs == which:
+                folder.volume.fail_next_sync()
+            syncs += 1
+
+    folder.volume.before_operation = fail_one
+    folder.time.advance(1000)
+    assert [type(told[number]) for number in range(7, 11)] == [
+        DiskFailed if number == 7 + which else type(None) for number in range(7, 11)
+    ]
+    assert set(folder.names()) == {f"{number}.large" for number in range(7, 11) if number != 7 + which}
+
+
 def test_with_retention_the_body_of_a_durable_message_is_kept() -> None:
     folder = Folder()
     kept = RetentionSettings("/kept")

@@ -71,6 +71,8 @@ class CoreSession:
         self._held: deque[tuple[packets.Packet, int]] | None = None
         """Packets that came behind the last piece of a large message whose file is being made safe, or behind messages
         that wait for the next turn (``_hold_sends``); None when nothing is held. The first is that packet itself."""
+        self._storing = False
+        """Held for the file of a large message: further large messages may come."""
         self._settled: list[Callable[[], None]] = []
         """Waits until nothing is held."""
 
@@ -85,9 +87,10 @@ class CoreSession:
 
     def receive(self, packet: packets.Packet, size_bytes: int) -> None:
         """Carry out one packet of this channel."""
-        if self._held is not None:
+        if self._held is not None and not self._takes_ahead(packet):
             self._held.append((packet, size_bytes))
             return
+        ahead = self._held is not None
         handler = _HANDLERS.get(type(packet))
         if handler is None:
             raise UnsupportedPacket(f"{type(packet).__name__} on session channel {self._channel_id}")
@@ -96,15 +99,33 @@ class CoreSession:
         except BrokerError as error:
             forget_frames(error)
             self._refuse(packet, error)
+        if ahead:
+            return
         if self._held is not None:
             self._held.append((packet, size_bytes))
         elif self._counts:
             self.channel.received(packet, size_bytes)
 
+    def _takes_ahead(self, packet: packets.Packet | None = None) -> bool:
+        """Whether a packet, or the next one of a large message, is taken although others are held: it belongs to a
+        large message that came next after one whose file is being made safe. A session that confirms commands takes
+        none: they are confirmed in their order.
+        """
+        held, large = self._held, self.session.large
+        if held is None or not self._storing or len(held) > 1 or self._counts:
+            return False
+        if packet is None:
+            return large.open or large.may_begin
+        if type(packet) is packets.SessionSendContinuation:
+            return large.open
+        return type(packet) is packets.SessionSendLarge and large.may_begin
+
     @property
     def congested(self) -> bool:
         """Whether its client should not be read until the disk has caught up."""
-        return self._held is not None or self.session.large.backlog_bytes > LARGE_BACKLOG_BYTES_PAUSE
+        if self._held is not None and not self._takes_ahead():
+            return True
+        return self.session.large.backlog_bytes > LARGE_BACKLOG_BYTES_PAUSE
 
     def when_settled(self, call: Callable[[], None]) -> None:
         """Call once nothing is held: mostly now."""
@@ -239,21 +260,28 @@ class CoreSession:
         done = partial(self._done_with, packet.correlation_id) if packet.requires_response else None
         if self.session.large.finish(packet.body, packet.message_body_size, done, self._go_on):
             self.channel.connection.hold(self)
-            self._held = deque()
+            if self._held is None:
+                self._held = deque()
+                self._storing = True
 
     def _go_on(self) -> None:
         """The large message is on its way, or the messages were taken: carry out what came behind."""
         held, self._held = self._held, None
-        self.channel.connection.uploading.pop(self, None)
+        self._storing = False
+        connection = self.channel.connection
+        connection.uploading.pop(self, None)
+        if not self.channel.ended and self.session.large.open:
+            # of which pieces were taken ahead
+            connection.hold(self)
         if held:
             packet, size_bytes = held.popleft()
             if self._counts:
                 self.channel.received(packet, size_bytes)
             try:
-                while held and self._held is None:
+                while held and (self._held is None or self._takes_ahead(held[0][0])):
                     self.receive(*held.popleft())
             except BrokerError as error:
-                self.channel.connection.give_up(error)
+                connection.give_up(error)
                 return
             except Exception as bug:
                 self.met_bug(bug)
