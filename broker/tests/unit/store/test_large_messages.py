@@ -146,7 +146,7 @@ def test_files_that_end_together_are_made_safe_together(folder: Folder) -> None:
 
 
 @pytest.mark.parametrize("which", [0, 1, 2, 3])
-def test_the_failed_sync_of_a_file_is_told_to_its_message_alone(folder: Folder, which: int) -> None:
+def test_the_failed_sync_of_a_file_refuses_only_its_message(folder: Folder, which: int) -> None:
     files = [folder.large.create(number, durable=True, failed=folder.failed.append) for number in range(7, 11)]
     told: dict[int, BrokerError | None] = {}
     for file in files:
