@@ -113,7 +113,7 @@ def _one(directory: Path, backlog: int) -> tuple[Takeover, float]:
 def _logged(log: Path) -> tuple[float, float]:
     """When the node had the lock and when it was active, by its log. Unix time in seconds."""
     records = [json.loads(line) for line in log.read_text().splitlines() if line.startswith("{")]
-    lock = next(each for each in records if each.get("cause") == "PRIMARY_LOCK_TAKEN")
+    lock = next(each for each in records if each.get("cause") == "CLAIMED")
     active = next(each for each in records if each["event"] == "active")
     return datetime.fromisoformat(lock["ts"]).timestamp(), datetime.fromisoformat(active["ts"]).timestamp()
 

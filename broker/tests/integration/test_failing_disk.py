@@ -22,7 +22,7 @@ from support.processes import COMMAND, Pair
 from understudy.client import aio
 from understudy.config.model import CriticalAnalyzerPolicy
 from understudy.errors import BrokerError, DiskFailed, LockLost
-from understudy.ha import shared_store
+from understudy.ha import lock_proof, shared_store
 from understudy.runtime import journal_writer
 from understudy.runtime.critical_analyzer import CriticalAnalyzer
 from understudy.runtime.journal_writer import AT_ONCE_BYTES_MAX
@@ -61,7 +61,7 @@ def test_a_sync_that_hung_during_a_takeover_confirms_nothing(
 ) -> None:
     """And what hangs can be seen from outside, wherever it does."""
     # the lock is checked only before a confirmation, and any disk counts as quick
-    monkeypatch.setattr(shared_store, "LOCK_PROOF_MS", 500)
+    monkeypatch.setattr(lock_proof, "LOCK_PROOF_MS", 500)
     monkeypatch.setattr(shared_store, "LOCK_CHECK_MS", 3_600_000)
     monkeypatch.setattr(journal_writer, "AT_ONCE_NS_MAX", 3_600_000_000_000)
     pair = Pair(tmp_path, extra=STILL)
@@ -86,7 +86,7 @@ def test_a_sync_that_hung_during_a_takeover_confirms_nothing(
             while not stuck:
                 time.sleep(0.01)
                 stuck.update(analyzer.stuck(time.monotonic_ns()))
-            node.lock.lost = lambda: "another node has activated"  # type: ignore[method-assign]
+            node.parts.lock.lost = lambda: "another node has activated"  # type: ignore[method-assign]
             # until the last proof is too old: there is no other
             time.sleep(0.6)
             disk.answers.set()
@@ -316,11 +316,11 @@ def test_a_passive_node_survives_a_disk_it_cannot_read_for_a_while(tmp_path: Pat
         async with await aio.connect(url) as connection:
             producer = await (await connection.session()).producer("q")
             await producer.send(b"while the other could not read")
-        while passive.following_error is None:
+        while passive.standby.following_error is None:
             await asyncio.sleep(0.01)
         assert passive.state == "passive"
         disk.fails = frozenset()
-        while passive.following_error is not None:
+        while passive.standby.following_error is not None:
             await asyncio.sleep(0.01)
         await active.stop(failover=True)
         assert await passive.wait_for("active", "stopped") == "active"

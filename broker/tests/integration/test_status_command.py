@@ -24,6 +24,7 @@ from click.testing import CliRunner, Result
 from understudy.cli.main import cli, exit_code_of
 from understudy.cli.status import started_at_ms
 from understudy.errors import BrokerError
+from understudy.ha.activation import ActivationFacts, StepTime
 from understudy.management.controls import FollowingFacts
 from understudy.runtime.http import ManagementServer
 from understudy.runtime.management_listener import ManagementListener
@@ -93,6 +94,13 @@ def test_status_of_an_active_node(served: Served) -> None:
         assert code == 0
         for text in ("node-a", "active", "primary, shared-store", "tcp://0.0.0.0:61616", "2 with 14 messages"):
             assert text in result.output
+
+
+def test_status_shows_the_step_of_an_activation_that_is_under_way(served: Served) -> None:
+    served.view.activation = ActivationFacts("begin epoch", False, 12, (StepTime("start the writers", 12),))
+    assert "doing 'begin epoch'; start the writers 12 ms" in invoke("status", *served.options)[1].output
+    served.view.activation = ActivationFacts(None, False, 12, (StepTime("start the writers", 12),))
+    assert "12 ms: start the writers 12 ms" in invoke("status", *served.options)[1].output
 
 
 def test_status_as_json(served: Served) -> None:

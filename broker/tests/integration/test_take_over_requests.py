@@ -89,7 +89,7 @@ def test_a_take_over_makes_few_calls_on_the_store(tmp_path: Path, monkeypatch: p
 
     async def story() -> Calls:
         node = await start_node(pair.backup, RealDisk(), "passive")
-        while node.announced_to is None or node.follower is None or not node.follower.caught_up:
+        while node.standby.announced_to is None or node.standby.follower is None or not node.standby.follower.caught_up:
             await asyncio.sleep(0.01)
         calls = Calls(pair.store, monkeypatch)
         pair.primary.kill()

@@ -13,7 +13,8 @@ from collections.abc import Callable
 
 import pytest
 
-from understudy.ha.shared_store import LOCK_CHECK_MS, LOCK_POLL_MS
+from understudy.ha.shared_store import LOCK_CHECK_MS
+from understudy.ha.store_claims import LOCK_POLL_MS
 from understudy.testing.cluster import PairOptions, SimCluster, pair_configuration
 from understudy.testing.sim_environment import Skew
 from understudy.testing.sim_loop import SimLoop

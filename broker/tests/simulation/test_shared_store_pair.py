@@ -11,7 +11,7 @@ from dataclasses import replace
 
 import pytest
 
-from understudy.ha import shared_store
+from understudy.ha import lock_proof
 from understudy.testing.checkers import Violation
 from understudy.testing.fault_plan import ACTIVE, PASSIVE, Fault, FaultKind
 from understudy.testing.pair_plan import draw_plan
@@ -152,6 +152,6 @@ def test_a_node_that_was_frozen_for_a_moment_confirms_nothing_on_an_old_proof():
 
 
 def test_a_node_that_trusts_a_proof_of_three_seconds_is_found(monkeypatch):
-    monkeypatch.setattr(shared_store, "LOCK_PROOF_MS", 3_000)
+    monkeypatch.setattr(lock_proof, "LOCK_PROOF_MS", 3_000)
     checks = {violation.check for seed in range(6) for violation in short_zombie(seed)}
     assert "zombie" in checks

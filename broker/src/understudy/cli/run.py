@@ -225,7 +225,7 @@ async def _serve(
         configuration.critical_analyzer_policy,
         timeout_ms=configuration.critical_analyzer_timeout_ms,
         check_period_ms=configuration.critical_analyzer_check_period_ms,
-        shut_down=lambda reason: node.policy.fail(DiskFailed(reason)),
+        shut_down=lambda reason: node.life.fail(DiskFailed(reason)),
     )
     if configuration.critical_analyzer:
         analyzer.start(loop)
@@ -374,7 +374,7 @@ def _watched(
         read_users,
         period_ms=node.configuration.configuration_file_refresh_period_ms,
     )
-    node.reload = files.ask
+    node.serving.reload = files.ask
     return files
 
 

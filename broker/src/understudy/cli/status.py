@@ -205,6 +205,7 @@ def _node_table(node: dict[str, Any], ready: dict[str, Any]) -> Table:
         "node id": node["node_id"] or "unknown",
         "epoch": "none" if node["epoch"] is None else str(node["epoch"]),
         "peer": "none known" if peer is None else f"{peer['role']} at {peer['connector']}",
+        "activation": _activation_text(node.get("activation")),
         "following": None
         if following is None
         else ("caught up" if following["caught_up"] else f"{format_bytes(following['lag_bytes'])} behind"),
@@ -222,6 +223,16 @@ def _node_table(node: dict[str, Any], ready: dict[str, Any]) -> Table:
         if value is not None:
             table.add_row(name, _text(value))
     return table
+
+
+def _activation_text(activation: dict[str, Any] | None) -> str | None:
+    """The step under way and the time of each step; None if there is no activation."""
+    if activation is None:
+        return None
+    steps = ", ".join(f"{step['name']} {step['took_ms']} ms" for step in activation["steps"])
+    if activation["step"] is None:
+        return f"{activation['took_ms']} ms: {steps}"
+    return f"{'undoing' if activation['undoing'] else 'doing'} {activation['step']!r}; {steps}"
 
 
 def _text(value: object) -> Text:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from understudy.errors import BrokerError
+from understudy.ha.activation import ActivationFacts
 
 #: Possible values of ``NodeView.state``.
 STATES = ("starting", "passive", "active", "stopping", "stopped")
@@ -157,7 +158,7 @@ class NodeView(Protocol):
 
     @property
     def machine_state(self) -> str:
-        """State of the state machine of the HA policy (docs/machines)."""
+        """State of the machine of the node (docs/machines/node.md)."""
         ...
 
     @property
@@ -168,6 +169,11 @@ class NodeView(Protocol):
     @property
     def peer(self) -> PeerFacts | None:
         """The other server of the pair; None if unknown."""
+
+    @property
+    def activation(self) -> ActivationFacts | None:
+        """The steps of the activation; None while there is nothing to activate or undo."""
+        ...
 
     @property
     def following(self) -> FollowingFacts | None:
@@ -288,6 +294,7 @@ def node_json(view: NodeView) -> dict[str, object]:
             "machine_state": view.machine_state,
         },
         "peer": None if peer is None else {"role": peer.role, "connector": peer.connector},
+        "activation": None if view.activation is None else activation_json(view.activation),
         "following": None
         if following is None
         else {"caught_up": following.caught_up, "lag_bytes": following.lag_bytes},
@@ -307,6 +314,16 @@ def node_json(view: NodeView) -> dict[str, object]:
         "connections": view.connections,
         "sessions": view.sessions,
         "queues": [queue_json(queue) for queue in sorted(view.queues(), key=lambda queue: queue.name)],
+    }
+
+
+def activation_json(facts: ActivationFacts) -> dict[str, object]:
+    """The steps of an activation, times in milliseconds."""
+    return {
+        "step": facts.step,
+        "undoing": facts.undoing,
+        "took_ms": facts.took_ms,
+        "steps": [{"name": step.name, "took_ms": step.took_ms} for step in facts.steps],
     }
 
 

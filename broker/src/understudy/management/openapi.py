@@ -102,6 +102,16 @@ _SCHEMAS: Final[dict[str, Schema]] = {
                 }
             ),
             "peer": _or_null(_object({"role": _TEXT, "connector": _TEXT})),
+            "activation": _or_null(
+                _object(
+                    {
+                        "step": _or_null(_TEXT),
+                        "undoing": _FLAG,
+                        "took_ms": _COUNT,
+                        "steps": _list_of(_object({"name": _TEXT, "took_ms": _COUNT})),
+                    }
+                )
+            ),
             "following": _or_null(_object({"caught_up": _FLAG, "lag_bytes": _COUNT})),
             "acceptors": _list_of(_object({"name": _TEXT, "url": _TEXT})),
             "store": _or_null(

@@ -34,18 +34,25 @@ class Environment:
     worker: Callable[[Executor], Worker]
     """Makes the worker of one activation."""
     memory_bytes: int = 1 << 30
-    """Memory that the process may use."""
+    """Memory that the node may use."""
+    nodes: int = 1
+    """Nodes of the process, which have an equal share of its descriptors each."""
     lock_clock: Clock | None = None
     """What the age of a lock's proof is measured with; None: ``clock``."""
     descriptors: Descriptors | None = None
     """Of the process; None: they are not counted, and listening sockets are not placed."""
     critical_paths: list[CriticalPath] = field(default_factory=list)
-    """What must not take long, for the critical analyzer; grows with every writer made."""
+    """Of this node, what must not take long, for the critical analyzer; grows with every writer made."""
 
     @property
     def waiting_bodies_bytes(self) -> int:
         """Bodies of waiting messages that are kept in memory, if global-max-size does not say."""
         return max(self.memory_bytes // WAITING_BODIES_SHARE, WAITING_BODIES_BYTES_MIN)
+
+    @property
+    def large_messages_max(self) -> int | None:
+        """Unfinished large messages at a time, each of which keeps a file open; None: not limited here."""
+        return self.descriptors.large_messages_max // self.nodes if self.descriptors is not None else None
 
 
 class SystemClock:
@@ -84,8 +91,16 @@ class SystemEntropy:
         return os.urandom(length_bytes)
 
 
-def system_environment(loop: asyncio.AbstractEventLoop, descriptors: Descriptors | None = None) -> Environment:
-    """The environment of a broker process."""
+def system_environment(
+    loop: asyncio.AbstractEventLoop, descriptors: Descriptors | None = None, nodes: int = 1
+) -> Environment:
+    """The environment of one node.
+
+    Args:
+        loop: Of the process.
+        descriptors: Of the process; None: they are not counted.
+        nodes: Nodes of the process: each has an equal share of memory and descriptors.
+    """
     disk = RealDisk(descriptors)
     paths: list[CriticalPath] = []
 
@@ -104,7 +119,8 @@ def system_environment(loop: asyncio.AbstractEventLoop, descriptors: Descriptors
         log_writer=log_writer,
         file_lock=lambda path: RealFileLock(path, descriptors),
         worker=lambda executor: ThreadWorker(loop, executor),
-        memory_bytes=available_memory_bytes(),
+        memory_bytes=available_memory_bytes() // nodes,
+        nodes=nodes,
         critical_paths=paths,
         descriptors=descriptors,
     )

@@ -11,7 +11,8 @@ from typing import Final
 from understudy import __version__, kernel
 from understudy.config.model import Permission
 from understudy.errors import BrokerError, NotActive
-from understudy.ha.shared_store import Role
+from understudy.ha.activation import ActivationFacts
+from understudy.ha.policy import Role
 from understudy.limits import QUARANTINE_SHOWN_MAX
 from understudy.management.controls import (
     AcceptorFacts,
@@ -65,7 +66,7 @@ class LiveNodeView:
 
     @property
     def node_id(self) -> str | None:
-        return self._node.lock.node_id or None
+        return self._node.parts.lock.node_id or None
 
     @property
     def pid(self) -> int:
@@ -80,15 +81,16 @@ class LiveNodeView:
         node = self._node
         if node.store is not None:
             return node.store.epoch
-        return node.follower.state.epoch if node.follower is not None else None
+        follower = node.standby.follower
+        return follower.state.epoch if follower is not None else None
 
     @property
     def ha_policy(self) -> str:
-        return "primary-only" if self._node.policy.options.role is Role.PRIMARY_ONLY else "shared-store"
+        return self._node.policy.name
 
     @property
     def ha_role(self) -> str:
-        return self._node.policy.options.role.value
+        return self._node.policy.role.value
 
     @property
     def state(self) -> str:
@@ -96,33 +98,38 @@ class LiveNodeView:
 
     @property
     def machine_state(self) -> str:
-        return self._node.policy.state.name
+        return self._node.life.state.name
 
     @property
     def trouble(self) -> str | None:
         node = self._node
         if node.state == "active":
             return f"disk full: {node.store.full_reason}" if node.store is not None and node.store.full else None
-        return node.following_error
+        return node.standby.following_error
 
     @property
     def peer(self) -> PeerFacts | None:
         node = self._node
         if node.state == "active":
-            member = node.topology.member(node.lock.node_id)
+            member = node.parts.topology.member(node.parts.lock.node_id)
             if member is None or member.backup is None:
                 return None
-            role = "primary" if node.policy.options.role is Role.BACKUP else "backup"
+            role = "primary" if node.policy.role is Role.BACKUP else "backup"
             return PeerFacts(role, f"{member.backup.host}:{member.backup.port}")
-        announced_to = node.announced_to
+        announced_to = node.standby.announced_to
         if announced_to is None:
             return None
-        role = "primary" if node.policy.options.role is Role.BACKUP else "backup"
+        role = "primary" if node.policy.role is Role.BACKUP else "backup"
         return PeerFacts(role, f"{announced_to.host}:{announced_to.port}")
 
     @property
+    def activation(self) -> ActivationFacts | None:
+        """The steps of the activation."""
+        return self._node.activation.facts()
+
+    @property
     def following(self) -> FollowingFacts | None:
-        follower = self._node.follower
+        follower = self._node.standby.follower
         return None if follower is None else FollowingFacts(follower.caught_up, follower.lag_bytes)
 
     @property
@@ -145,8 +152,8 @@ class LiveNodeView:
                 store.quarantine.count,
                 store.quarantine.set_aside,
             )
-        if node.follower is not None:
-            state = node.follower.state
+        if node.standby.follower is not None:
+            state = node.standby.follower.state
             size_bytes = log_size_bytes(node.environment.disk, directory)
             return StoreFacts(directory, len(state.segments), size_bytes, False, state.sequence)
         return None

@@ -43,7 +43,7 @@ STEP_BYTES: Final = 256 * 1024
 #: Bytes written before they are synced, so that the last sync has little left to do.
 SYNC_BYTES: Final = 8 * 1024 * 1024
 #: How long a file outlives its last reference. Longer than a proof of the lock may be old
-#: (``ha.shared_store.LOCK_PROOF_MS``): permission after that time rests on a proof made since.
+#: (``ha.lock_proof.LOCK_PROOF_MS``): permission after that time rests on a proof made since.
 REMOVE_AFTER_MS: Final = 4_000
 
 _SUFFIX: Final = ".large"

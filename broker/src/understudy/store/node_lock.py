@@ -33,7 +33,7 @@ _FILE_BYTES: Final = 19
 
 
 class NodeLock:
-    """The lock files of one store. Implements ``ha.activation.StoreLock``."""
+    """The lock files of one store. Implements ``ha.store_lock.StoreLock``."""
 
     def __init__(self, disk: Disk, directory: str, file_lock: Callable[[str], FileLock], entropy: Entropy) -> None:
         """Nothing is opened yet.

@@ -11,7 +11,7 @@ from understudy.machine import Machine
 
 #: Modules that declare machines; a test fails when one is missing here.
 MODULES = (
-    "understudy.ha.shared_store",
+    "understudy.ha.node",
     "understudy.cluster.announcer",
     "understudy.client.core.failover",
     "understudy.session.transaction",

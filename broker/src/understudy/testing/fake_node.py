@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
 from understudy.errors import BrokerError, ManagementError, NotActive
+from understudy.ha.activation import ActivationFacts
 from understudy.management.controls import (
     AcceptorFacts,
     FollowingFacts,
@@ -51,10 +52,8 @@ class FakeNodeView:
     """An active primary of a shared-store pair, until told otherwise."""
 
     name: str = "node-a"
-    version: str = "0.0.0"
     kernel: KernelFacts = _KERNEL
     node_id: str | None = "11111111-2222-3333-4444-555555555555"
-    pid: int = 4711
     uptime_ms: int = 12_500
     epoch: int | None = 3
     ha_policy: str = "shared-store"
@@ -63,6 +62,7 @@ class FakeNodeView:
     machine_state: str = "ACTIVE"
     trouble: str | None = None
     peer: PeerFacts | None = _PEER
+    activation: ActivationFacts | None = None
     following: FollowingFacts | None = None
     acceptors: Sequence[AcceptorFacts] = _ACCEPTORS
     store: StoreFacts | None = _STORE
@@ -74,6 +74,16 @@ class FakeNodeView:
     stops: list[bool] = field(default_factory=list)
     """``failover`` of every stop that was requested."""
     invocations: list[InvocationRequest] = field(default_factory=list)
+
+    @property
+    def version(self) -> str:
+        """Always the same."""
+        return "0.0.0"
+
+    @property
+    def pid(self) -> int:
+        """Always the same."""
+        return 4711
 
     def queues(self) -> Iterable[QueueFacts]:
         return self.queue_facts

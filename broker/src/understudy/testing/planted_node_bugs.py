@@ -8,8 +8,8 @@ from dataclasses import replace
 from typing import Any
 
 from understudy.errors import StoreBehind
-from understudy.ha import shared_store
-from understudy.ha.shared_store import SharedStorePolicy
+from understudy.ha import lock_proof
+from understudy.ha.lock_proof import LockProof
 from understudy.ports import FileLock
 from understudy.store import activation
 from understudy.store.node_lock import NodeLock
@@ -56,14 +56,14 @@ def _lock_always_granted(patch: Patch) -> type[PairRun]:
 def _lost_lease_not_noticed(patch: Patch) -> type[PairRun]:
     """A node that was frozen until its lease ran out goes on as if it still had the lock."""
     patch.replace(NodeLock, "lost", lambda self: None)
-    patch.replace(SharedStorePolicy, "why_not_confirm", lambda self: None)
+    patch.replace(LockProof, "why_not_confirm", lambda self: None)
     return with_faults(Fault(0, 3.0, FaultKind.LEASE_LOST, ACTIVE, 2.0, 0.0, 0))
 
 
 @planted("old-proof-of-the-lock", promise="only one node writes in an epoch", checks=["zombie"], seeds=range(1, 6))
 def _old_proof_of_the_lock(patch: Patch) -> type[PairRun]:
     """A proof of the lock is good for three seconds, so a node that was stopped for less confirms on an old one."""
-    patch.replace(shared_store, "LOCK_PROOF_MS", 3_000)
+    patch.replace(lock_proof, "LOCK_PROOF_MS", 3_000)
     return with_faults(
         *(Fault(each, 2.0 + 5.0 * each, FaultKind.SHORT_ZOMBIE, ACTIVE, 0.0, each / 2, 0) for each in range(3))
     )

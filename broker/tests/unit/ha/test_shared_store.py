@@ -4,21 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from understudy.errors import BrokerError, DescriptorsExhausted, DiskFailed, LockLost, LockTimedOut, MachineError
-from understudy.ha.activation import Done
-from understudy.ha.shared_store import (
-    FAILBACK_GRACE_MS,
-    LOCK_ANSWER_MS,
-    LOCK_CHECK_MS,
-    LOCK_PROOF_ATTEMPTS,
-    LOCK_PROOF_MS,
-    Event,
-    Role,
-    SharedStoreOptions,
-    SharedStorePolicy,
-    State,
-)
-from understudy.machine import ILLEGAL
+from understudy.errors import BrokerError, DescriptorsExhausted, DiskFailed, LockLost, LockTimedOut
+from understudy.ha.lock_proof import LOCK_ANSWER_MS, LOCK_PROOF_ATTEMPTS, LOCK_PROOF_MS
+from understudy.ha.node import NodeLife
+from understudy.ha.policy import Compose, Decisions, Done, NodeState, Role
+from understudy.ha.shared_store import LOCK_CHECK_MS, SharedStoreOptions, SharedStorePolicy
+from understudy.ha.store_claims import FAILBACK_GRACE_MS
 from understudy.testing.manual_time import ManualTime
 
 
@@ -45,16 +36,21 @@ class Node:
         self.lost_reason: str | None = None
         self.peers: list[Node] = []
         self._time = time
-        self.policy = SharedStorePolicy(SharedStoreOptions(role, **options), self, self, time, time)  # type: ignore[arg-type]
+        self.options = SharedStoreOptions(role, **options)  # type: ignore[arg-type]
+        self.life = NodeLife(self._policy, self, self)
+
+    def _policy(self, life: Decisions) -> SharedStorePolicy:
+        self.policy = SharedStorePolicy(self.options, life, self, self, self._time, self._time)
+        return self.policy
 
     def crash(self) -> None:
         """The process is gone: the operating system drops its locks, nothing else happens."""
-        self.policy._cancel()
+        self.policy._polling.cancel()
         self.serving = self.following = self.announced = False
         self.release_primary()
         self.release_backup()
 
-    # ActivationPort
+    # NodePort
     def follow(self) -> None:
         self.following = True
 
@@ -70,7 +66,9 @@ class Node:
     def peer_is_announced(self) -> bool:
         return any(peer.announced for peer in self.peers)
 
-    def activate(self, done: Done) -> None:
+    def activate(self, compose: Compose, done: Done) -> None:
+        for step in compose((), ()):
+            step.do()
         self._time.call_later(5, lambda: self._activated(done))
 
     def _activated(self, done: Done) -> None:
@@ -129,8 +127,8 @@ def pair(time: ManualTime, *, backup: dict[str, object] | None = None, **primary
     one = Node(store, time, Role.PRIMARY, **primary)
     two = Node(store, time, Role.BACKUP, **(backup or {}))
     one.peers, two.peers = [two], [one]
-    one.policy.start()
-    two.policy.start()
+    one.life.start()
+    two.life.start()
     time.advance(1_000)
     assert one.serving
     assert not two.serving
@@ -138,29 +136,29 @@ def pair(time: ManualTime, *, backup: dict[str, object] | None = None, **primary
 
 
 def restarted(node: Node, time: ManualTime) -> Node:
-    options = node.policy.options
+    options = node.options
     again = Node(node.store, time, options.role, failover_on_shutdown=options.failover_on_shutdown)
     again.peers = node.peers
     for peer in node.peers:
         peer.peers = [again]
-    again.policy.start()
+    again.life.start()
     return again
 
 
 def test_primary_serves_and_backup_follows_announced(time: ManualTime) -> None:
     store, one, two = pair(time)
     assert store.state == "L"
-    assert one.policy.state is State.ACTIVE
-    assert two.policy.state is State.PASSIVE
+    assert one.life.state is NodeState.ACTIVE
+    assert two.life.state is NodeState.PASSIVE
     assert two.following
     assert two.announced
 
 
 def test_backup_of_a_store_never_active_waits(time: ManualTime) -> None:
     two = Node(Store(), time, Role.BACKUP)
-    two.policy.start()
+    two.life.start()
     time.advance(60_000)
-    assert two.policy.state is State.PASSIVE
+    assert two.life.state is NodeState.PASSIVE
 
 
 def test_crash_hands_over_within_the_poll(time: ManualTime) -> None:
@@ -174,7 +172,7 @@ def test_crash_hands_over_within_the_poll(time: ManualTime) -> None:
 
 def test_clean_stop_without_failover_keeps_the_backup_passive(time: ManualTime) -> None:
     store, one, two = pair(time)
-    one.policy.stop()
+    one.life.stop()
     time.advance(60_000)
     assert one.ended == [None]
     assert store.state == "P"
@@ -184,7 +182,7 @@ def test_clean_stop_without_failover_keeps_the_backup_passive(time: ManualTime) 
 @pytest.mark.parametrize("configured", [True, False])
 def test_clean_stop_with_failover_hands_over(time: ManualTime, configured: bool) -> None:
     store, one, two = pair(time, failover_on_shutdown=configured)
-    one.policy.stop(fail_over=not configured)
+    one.life.stop(fail_over=not configured)
     time.advance(1_000)
     assert one.ended == [None]
     assert two.serving
@@ -199,7 +197,7 @@ def test_returning_primary_gets_the_store_back(time: ManualTime) -> None:
     time.advance(2_000)
     assert again.serving
     assert store.state == "L"
-    assert two.policy.state is State.PASSIVE
+    assert two.life.state is NodeState.PASSIVE
     assert two.following
     assert not two.ended
 
@@ -224,7 +222,7 @@ def test_failback_not_allowed_waits_for_the_operator(time: ManualTime) -> None:
     again = restarted(one, time)
     time.advance(60_000)
     assert two.serving
-    two.policy.stop()
+    two.life.stop()
     time.advance(1_000)
     assert again.serving
     assert store.state == "L"
@@ -259,7 +257,7 @@ def test_yielding_backup_takes_over_again_when_the_primary_dies_at_once(time: Ma
     one.crash()
     time.advance(1_000)
     again = restarted(one, time)
-    while two.policy.state is not State.YIELDED:
+    while two.life.state is not NodeState.YIELDED:
         time.advance(1)
     again.crash()
     assert store.state == "F"
@@ -312,19 +310,19 @@ def test_lost_lock_ends_the_node_and_leaves_the_store_owned(time: ManualTime) ->
 def test_nothing_is_confirmed_on_an_old_proof(time: ManualTime) -> None:
     """A process that was stopped for long asks for its lock before it confirms what it wrote."""
     _, one, _ = pair(time)
-    assert one.policy.why_not_confirm() is None
+    assert one.policy.fence.why_not_confirm() is None
     one.lost_reason = "another node activated"
-    assert one.policy.why_not_confirm() is None, "the last proof is fresh"
-    one.policy._cancel()  # the process is stopped: its timers do not run
+    assert one.policy.fence.why_not_confirm() is None, "the last proof is fresh"
+    one.policy._polling.cancel()  # the process is stopped: its timers do not run
     time.advance(LOCK_PROOF_MS + LOCK_CHECK_MS)
-    assert isinstance(one.policy.why_not_confirm(), LockLost)
+    assert isinstance(one.policy.fence.why_not_confirm(), LockLost)
 
 
 @pytest.mark.parametrize("slow_answers", [1, LOCK_PROOF_ATTEMPTS])
 def test_a_proof_is_as_old_as_the_question(time: ManualTime, slow_answers: int) -> None:
     """A store that hangs while it is asked proves nothing about now: it is asked again, and not without limit."""
     _, one, _ = pair(time)
-    one.policy._cancel()  # only what is asked for a confirmation counts here
+    one.policy._polling.cancel()  # only what is asked for a confirmation counts here
     time.advance(LOCK_PROOF_MS + 1)
     asked = []
 
@@ -334,14 +332,14 @@ def test_a_proof_is_as_old_as_the_question(time: ManualTime, slow_answers: int) 
             time.advance(LOCK_ANSWER_MS + 1)
 
     one.lost = lost  # type: ignore[method-assign]
-    found = one.policy.why_not_confirm()
+    found = one.policy.fence.why_not_confirm()
     assert len(asked) == min(slow_answers + 1, LOCK_PROOF_ATTEMPTS)
     assert (found is None) == (slow_answers < LOCK_PROOF_ATTEMPTS)
 
 
 def test_a_slow_check_is_no_proof_for_what_was_written_meanwhile(time: ManualTime) -> None:
     _, one, _ = pair(time)
-    one.policy._cancel()
+    one.policy._polling.cancel()
     began_ms = time.monotonic_ms()
     answers = iter((LOCK_PROOF_MS + 1, 0))
 
@@ -353,17 +351,17 @@ def test_a_slow_check_is_no_proof_for_what_was_written_meanwhile(time: ManualTim
     one.lost = lost  # type: ignore[method-assign]
     one.policy._check_lock()
     assert time.monotonic_ms() > began_ms + LOCK_PROOF_MS
-    assert isinstance(one.policy.why_not_confirm(), LockLost)
+    assert isinstance(one.policy.fence.why_not_confirm(), LockLost)
 
 
 @pytest.mark.parametrize("stopped_ms", [LOCK_PROOF_MS + 1, 900, 1_100, 2_900])
 def test_a_process_that_was_stopped_between_two_checks_proves_its_lock_again(time: ManualTime, stopped_ms: int) -> None:
     _, one, _ = pair(time)
-    assert one.policy.why_not_confirm() is None
-    one.policy._cancel()
+    assert one.policy.fence.why_not_confirm() is None
+    one.policy._polling.cancel()
     time.advance(stopped_ms)
     one.lost_reason = "another node activated"
-    assert isinstance(one.policy.why_not_confirm(), LockLost)
+    assert isinstance(one.policy.fence.why_not_confirm(), LockLost)
 
 
 def test_no_descriptor_left_is_not_a_lost_lock(time: ManualTime) -> None:
@@ -376,10 +374,10 @@ def test_no_descriptor_left_is_not_a_lost_lock(time: ManualTime) -> None:
     one.lost = exhausted  # type: ignore[method-assign]
     time.advance(5 * LOCK_CHECK_MS)
     assert one.serving
-    assert isinstance(one.policy.why_not_confirm(), DescriptorsExhausted)
+    assert isinstance(one.policy.fence.why_not_confirm(), DescriptorsExhausted)
     del one.lost  # type: ignore[attr-defined]
     time.advance(LOCK_CHECK_MS)
-    assert one.policy.why_not_confirm() is None
+    assert one.policy.fence.why_not_confirm() is None
     assert one.serving
     one.lost_reason = "server.lock was replaced"
     time.advance(LOCK_CHECK_MS + 10)
@@ -398,7 +396,7 @@ def test_failed_activation_releases_the_lock_and_says_why(time: ManualTime) -> N
     store = Store()
     one = Node(store, time, Role.PRIMARY)
     one.activation_error = DiskFailed("no space")
-    one.policy.start()
+    one.life.start()
     time.advance(100)
     assert one.ended == [one.activation_error]
     assert store.primary is None
@@ -407,9 +405,9 @@ def test_failed_activation_releases_the_lock_and_says_why(time: ManualTime) -> N
 def test_stop_while_activating_waits_for_the_activation(time: ManualTime) -> None:
     store = Store()
     one = Node(store, time, Role.PRIMARY_ONLY)
-    one.policy.start()
-    assert one.policy.state is State.ACTIVATING
-    one.policy.stop()
+    one.life.start()
+    assert one.life.state is NodeState.ACTIVATING
+    one.life.stop()
     time.advance(100)
     assert one.ended == [None]
     assert store.state == "P"
@@ -418,7 +416,7 @@ def test_stop_while_activating_waits_for_the_activation(time: ManualTime) -> Non
 def test_lock_timeout(time: ManualTime) -> None:
     store, _, _ = pair(time)
     third = Node(store, time, Role.PRIMARY, lock_timeout_ms=500)
-    third.policy.start()
+    third.life.start()
     time.advance(1_000)
     assert isinstance(third.ended[0], LockTimedOut)
 
@@ -426,25 +424,11 @@ def test_lock_timeout(time: ManualTime) -> None:
 def test_second_backup_queues_behind_the_first(time: ManualTime) -> None:
     store, one, two = pair(time)
     third = Node(store, time, Role.BACKUP)
-    third.policy.start()
+    third.life.start()
     time.advance(1_000)
-    assert third.policy.state is State.QUEUED
+    assert third.life.state is NodeState.QUEUED
     assert not third.announced
     one.crash()
     time.advance(1_000)
     assert two.serving
-    assert third.policy.state is State.PASSIVE
-
-
-@pytest.mark.parametrize("state", State)
-@pytest.mark.parametrize("event", Event)
-def test_every_pair_is_a_transition_or_a_written_refusal(time: ManualTime, state: State, event: Event) -> None:
-    node = Node(Store(), time, Role.BACKUP)
-    node.policy._state = state
-    if SharedStorePolicy.TABLE[state, event] is ILLEGAL:
-        with pytest.raises(MachineError):
-            node.policy.fire(event)
-        assert node.policy.state is state
-    else:
-        node.policy.fire(event, *([DiskFailed("x")] if event is Event.FAILED else []))
-        assert node.policy.state in State
+    assert third.life.state is NodeState.PASSIVE

@@ -6,6 +6,7 @@ import json
 
 import pytest
 
+from understudy.ha.activation import ActivationFacts, StepTime
 from understudy.management.controls import (
     FollowingFacts,
     NodeView,
@@ -38,6 +39,7 @@ def test_an_active_node() -> None:
         "epoch": 3,
         "ha": {"policy": "shared-store", "role": "primary", "state": "active", "machine_state": "ACTIVE"},
         "peer": {"role": "backup", "connector": "10.0.0.2:61616"},
+        "activation": None,
         "following": None,
         "acceptors": [{"name": "artemis", "url": "tcp://0.0.0.0:61616"}],
         "store": {
@@ -72,6 +74,18 @@ def test_an_active_node() -> None:
         "memory_bytes": 512,
         "spilled_count": 4,
         "measured": True,
+    }
+
+
+def test_a_node_names_the_steps_of_its_activation() -> None:
+    facts = ActivationFacts(
+        "begin epoch", False, 12, (StepTime("read the log to its end", 5), StepTime("begin epoch", 7))
+    )
+    assert node_json(FakeNodeView(state="starting", activation=facts))["activation"] == {
+        "step": "begin epoch",
+        "undoing": False,
+        "took_ms": 12,
+        "steps": [{"name": "read the log to its end", "took_ms": 5}, {"name": "begin epoch", "took_ms": 7}],
     }
 
 

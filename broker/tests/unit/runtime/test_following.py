@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from understudy.runtime.node import BrokerNode
+from understudy.runtime.standby import NodeStandby
 
 
 @pytest.mark.parametrize(
@@ -17,5 +17,6 @@ def test_a_look_that_reads_nothing_is_not_repeated_at_once(applied: int, caught_
     """In front of a record that cannot be read yet, or is damaged, a passive node must not use up its processor."""
     follower = SimpleNamespace(poll=lambda max_bytes: applied, caught_up=caught_up)
     pace = SimpleNamespace(delay_ms=50, polled=lambda read_bytes: None)
-    node: Any = SimpleNamespace(follower=follower, _watch=SimpleNamespace(pace=pace), following_error=None)
-    assert BrokerNode._poll_log(node) == delay_ms
+    parts = SimpleNamespace(watch=SimpleNamespace(pace=pace))
+    node: Any = SimpleNamespace(follower=follower, _parts=parts, following_error=None)
+    assert NodeStandby._poll_log(node) == delay_ms

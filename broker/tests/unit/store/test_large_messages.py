@@ -10,7 +10,7 @@ import pytest
 from support.large import FOLDER
 from support.store import DIRECTORY, Rig
 from understudy.errors import BrokerError, DiskFailed, DiskFull, LargeMessageFailed, LimitExceeded, WrongNode
-from understudy.ha.shared_store import LOCK_PROOF_MS
+from understudy.ha.lock_proof import LOCK_PROOF_MS
 from understudy.ids import first_id_of_epoch
 from understudy.message import LARGE_SIZE, LargeBody, LargeMessage, Message, large_body_of
 from understudy.store.large_messages import REMOVE_AFTER_MS, STEP_BYTES, SYNC_BYTES, LargeMessages

@@ -1,0 +1,226 @@
+"""The port between the life of a node and the policy that decides it.
+
+The life of every node has the same states (``NodeState``), whatever its policy: ``ha.node`` declares them as a
+machine. A policy decides *when* the node goes from one to the next: it takes locks, asks the cluster or counts votes,
+and reports each decision to the life (``Decisions``). The life calls the policy when a state begins (``Policy``), and
+the shell when something has to be done (``Standby``, ``NodePort``). No call waits; what takes time is answered later.
+
+A policy that asks for something asynchronously (a lock service, a vote, a replica) keeps its own states, usually as a
+declared machine of its own, within one state of the node. ADR 0046 goes through the policies of the manual.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from enum import Enum, auto
+from typing import Final, Protocol
+
+from understudy.errors import BrokerError
+from understudy.ha.activation import Step
+from understudy.ports import Fence
+
+
+class Role(Enum):
+    """How the server is configured; its present state is a ``NodeState``."""
+
+    PRIMARY_ONLY = "primary-only"
+    PRIMARY = "primary"
+    BACKUP = "backup"
+
+
+class NodeState(Enum):
+    """States of a node, under any policy."""
+
+    STOPPED = auto()
+    QUEUED = auto()
+    """It waits for its place in the pair: the lock of the next backup, or an active node that takes a replica."""
+    PASSIVE = auto()
+    """It waits to be active; if another node is active, it keeps up with its log."""
+    ACTIVATING = auto()
+    """The steps of its activation are carried out (``ha.activation``)."""
+    ACTIVE = auto()
+    """It serves clients."""
+    FAILING_BACK = auto()
+    """It undoes its activation, so that the node it took over from can activate."""
+    YIELDED = auto()
+    """It waits until that node is active."""
+    STOPPING = auto()
+    """It undoes its activation and ends."""
+
+    @property
+    def shown(self) -> str:
+        """The name in management, metrics and the command line: one of ``management.controls.STATES``."""
+        return _SHOWN[self]
+
+
+_SHOWN: Final = {
+    NodeState.STOPPED: "stopped",
+    NodeState.QUEUED: "passive",
+    NodeState.PASSIVE: "passive",
+    NodeState.ACTIVATING: "starting",
+    NodeState.ACTIVE: "active",
+    NodeState.FAILING_BACK: "stopping",
+    NodeState.YIELDED: "passive",
+    NodeState.STOPPING: "stopping",
+}
+
+Done = Callable[[BrokerError | None], None]
+Compose = Callable[[Sequence[Step], Sequence[Step]], Sequence[Step]]
+
+
+@dataclass(frozen=True, slots=True)
+class Ending:
+    """How a node ends."""
+
+    served: bool
+    """It was active, or was activating, and has deactivated."""
+    error: BrokerError | None
+    """Why it ends; None: it was stopped."""
+    fail_over: bool
+    """The stop asked for another node to take over, whatever is configured."""
+
+
+class Decisions(Protocol):
+    """Decisions of a policy; ``ha.node.NodeLife`` carries them out, or refuses those that its state does not allow."""
+
+    @property
+    def state(self) -> NodeState:
+        """The present state."""
+        ...
+
+    def take_place(self) -> None:
+        """The node has its place in the pair: QUEUED becomes PASSIVE."""
+        ...
+
+    def activate(self) -> None:
+        """No other node is active and none can become so before this one fails: PASSIVE becomes ACTIVATING."""
+        ...
+
+    def fail_back(self) -> None:
+        """The node this one took over from asks for its place: ACTIVE becomes FAILING_BACK."""
+        ...
+
+    def queue_again(self) -> None:
+        """Look for a place anew: YIELDED becomes QUEUED, and PASSIVE, whose place was lost."""
+        ...
+
+    def stop(self, *, fail_over: bool = False) -> None:
+        """End the node cleanly."""
+        ...
+
+    def fail(self, error: BrokerError) -> None:
+        """End the node because of an error."""
+        ...
+
+
+class Policy(Protocol):
+    """Decides the life of one node.
+
+    It is made with the life to which it reports (``ha.node.NodeLife``). Each method is called by the life when the
+    node has entered the state named. An error that a method raises ends the node.
+    """
+
+    @property
+    def fence(self) -> Fence:
+        """Whether what the node has written may be confirmed."""
+        ...
+
+    @property
+    def name(self) -> str:
+        """As in management: ``primary-only``, ``shared-store`` …"""
+        ...
+
+    @property
+    def role(self) -> Role:
+        """How the server is configured."""
+        ...
+
+    def queue(self) -> None:
+        """QUEUED: look for a place, then ``take_place``."""
+        ...
+
+    def stand_by(self) -> None:
+        """PASSIVE: keep up with the active node, decide when to ``activate``."""
+        ...
+
+    def activation(self, opening: Sequence[Step], serving: Sequence[Step]) -> Sequence[Step]:
+        """ACTIVATING: all steps in order.
+
+        Args:
+            opening: Of the node: they open the store and begin an epoch.
+            serving: Of the node: they load the broker and open its acceptors, the acceptors last.
+
+        Returns:
+            Those with the policy's own before, between or after them.
+        """
+        ...
+
+    def serve(self) -> None:
+        """ACTIVE: watch whether the node may stay active, and whether it is to ``fail_back``."""
+        ...
+
+    def leave(self, *, fail_over: bool) -> None:
+        """FAILING_BACK or STOPPING: decide nothing more; the activation is about to be undone.
+
+        Args:
+            fail_over: Another node is to take over.
+        """
+        ...
+
+    def give_back(self) -> None:
+        """YIELDED: let the other node activate, then ``queue_again`` or ``stop``."""
+        ...
+
+    def release(self, ending: Ending) -> BrokerError | None:
+        """STOPPED: give up locks and links; called once, last.
+
+        Returns:
+            An error on the way. Everything else is given up nevertheless.
+        """
+        ...
+
+
+class Standby(Protocol):
+    """Interface of the node for a policy, while another node is active."""
+
+    def follow(self) -> None:
+        """Follow the log, strictly read-only, so that activation has to read only its unread end."""
+        ...
+
+    def stop_following(self) -> None:
+        """Stop following the log."""
+        ...
+
+    def announce(self) -> None:
+        """Tell the active node that this one is its backup, again whenever the connection was lost.
+
+        Source: artemis-ha s. 2.2, 2.3.
+        """
+        ...
+
+    def withdraw(self) -> None:
+        """Stop announcing."""
+        ...
+
+    def peer_is_announced(self) -> bool:
+        """Whether a backup of this node is announced to it (needed before failing back to that)."""
+        ...
+
+
+class NodePort(Protocol):
+    """Interface of the node for its life."""
+
+    def activate(self, compose: Compose, done: Done) -> None:
+        """Carry out the steps that ``compose`` makes of those of the node; then ``done``."""
+        ...
+
+    def deactivate(self, done: Done) -> None:
+        """Undo the steps that were begun, the last first, once none is under way; then ``done``. If that is under way
+        already, ``done`` replaces the earlier one.
+        """
+        ...
+
+    def stopped(self, error: BrokerError | None) -> None:
+        """The life has ended: cleanly, or because of ``error``. Nothing is called after it."""
+        ...

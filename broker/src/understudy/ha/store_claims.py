@@ -1,0 +1,194 @@
+"""When a passive node may take the store: polling of its locks, by a primary and by a backup (ADR 0004).
+
+A primary writes ``F`` and takes the store as soon as the lock is free. A backup first takes the backup lock, so that
+one of several stands by at a time, and takes the store when its owner has died, not when it was stopped cleanly or a
+primary asks for it.
+
+Not here: what follows from having it (``ha.shared_store``).
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import Final
+
+from understudy.errors import LockTimedOut
+from understudy.ha.policy import Decisions, Standby
+from understudy.ha.polling import Polling
+from understudy.ha.store_lock import OWNED, STOPPED_CLEANLY, WANTED, StoreLock
+from understudy.ports import Clock
+
+log = logging.getLogger(__name__)
+
+#: How often a passive node asks for the lock. Polling, never a blocking lock: a blocked request on
+#: a network file system is served late or never (IBM APAR IT43349).
+LOCK_POLL_MS: Final = 100
+#: How often a passive primary reads the state of the store while the lock is taken, and how long a backup that found
+#: the store cleanly stopped waits before it reads it again. A backup does not read the state while the lock is taken:
+#: the state matters only once the lock is acquired, and then it is always read.
+STATE_POLL_MS: Final = 1_000
+#: Time within which a returning primary must acquire a store it requested, once the lock is free.
+FAILBACK_GRACE_MS: Final = 5_000
+
+
+class LockTimeout:
+    """The longest wait for a lock: journal-lock-acquisition-timeout."""
+
+    def __init__(self, clock: Clock, limit_ms: int) -> None:
+        """Args:
+        limit_ms: -1 means no limit.
+        """
+        self._clock = clock
+        self._limit_ms = limit_ms
+        self._since_ms = 0
+
+    def begin(self) -> None:
+        """The wait begins."""
+        self._since_ms = self._clock.monotonic_ms()
+
+    def check(self) -> None:
+        """Raises LockTimedOut when it has lasted too long."""
+        if 0 <= self._limit_ms < self._clock.monotonic_ms() - self._since_ms:
+            raise LockTimedOut(f"the store's lock was not free within {self._limit_ms} ms", hint="AMQ224000")
+
+
+class PrimaryClaim:
+    """A primary, or a single server, asks for the store (artemis-ha s. 2.2)."""
+
+    def __init__(
+        self,
+        life: Decisions,
+        lock: StoreLock,
+        polling: Polling,
+        clock: Clock,
+        timeout: LockTimeout,
+        standby: Standby | None,
+        take: Callable[[], None],
+    ) -> None:
+        """Args:
+        standby: Of a node that may have to wait for its backup; None for a single server.
+        take: Called when the lock is held.
+        """
+        self._life = life
+        self._lock = lock
+        self._polling = polling
+        self._clock = clock
+        self._timeout = timeout
+        self._standby = standby
+        self._take = take
+        self._state_read_ms = 0
+
+    def queue(self) -> None:
+        """A primary needs no backup lock."""
+        self._timeout.begin()
+        self._life.take_place()
+
+    def stand_by(self) -> None:
+        """Write F, then wait: by it an active backup notices that its primary is back (artemis-ha s. 2.2, 4)."""
+        if self._lock.try_primary():
+            self._lock.write_state(WANTED)
+            self._take()
+            return
+        self._lock.write_state(WANTED)
+        self._state_read_ms = -STATE_POLL_MS
+        if self._standby is not None:
+            self._standby.announce()
+            self._standby.follow()
+        self._polling.later(LOCK_POLL_MS, self._poll)
+
+    def _poll(self) -> None:
+        if self._lock.try_primary():
+            self._take()
+            return
+        self._timeout.check()
+        now_ms = self._clock.monotonic_ms()
+        if now_ms - self._state_read_ms >= STATE_POLL_MS:
+            self._state_read_ms = now_ms
+            if self._lock.read_state() == OWNED:
+                # the active node wrote L after our F, because it was activating: write F again
+                self._lock.write_state(WANTED)
+        self._polling.later(LOCK_POLL_MS, self._poll)
+
+
+class BackupClaim:
+    """A backup waits until the store has no owner (artemis-ha s. 2.3)."""
+
+    def __init__(
+        self,
+        life: Decisions,
+        lock: StoreLock,
+        polling: Polling,
+        clock: Clock,
+        timeout: LockTimeout,
+        standby: Standby,
+        take: Callable[[], None],
+    ) -> None:
+        """Args:
+        take: Called when the lock is held and the store is to be taken.
+        """
+        self._life = life
+        self._lock = lock
+        self._polling = polling
+        self._clock = clock
+        self._timeout = timeout
+        self._standby = standby
+        self._take = take
+        self._store_state = ""
+        """State of the store at the last read."""
+        self._free_since_ms: int | None = None
+        """Since when the lock has been found free in every try; None: it was taken in the last one."""
+
+    def queue(self) -> None:
+        """Wait for the backup lock."""
+        self._timeout.begin()
+        self._poll_backup_lock()
+
+    def _poll_backup_lock(self) -> None:
+        if self._lock.try_backup():
+            self._life.take_place()
+            return
+        self._timeout.check()
+        self._polling.later(LOCK_POLL_MS, self._poll_backup_lock)
+
+    def stand_by(self) -> None:
+        """Follow, and ask for the primary lock."""
+        self._free_since_ms = None
+        self._standby.announce()
+        self._standby.follow()
+        self._poll()
+
+    def _poll(self) -> None:
+        if not self._wait_for_owner():
+            return
+        if not self._lock.try_primary():
+            self._free_since_ms = None
+            self._polling.later(LOCK_POLL_MS, self._poll)
+            return
+        state = self._read_state()
+        now_ms = self._clock.monotonic_ms()
+        if self._free_since_ms is None:
+            self._free_since_ms = now_ms
+        unclaimed = state == WANTED and now_ms - self._free_since_ms >= FAILBACK_GRACE_MS
+        if state == OWNED or unclaimed:
+            if unclaimed:
+                waited_ms = now_ms - self._free_since_ms
+                log.warning("the primary asked for the store and went away: activating", extra={"waited_ms": waited_ms})
+            self._take()
+            return
+        self._lock.release_primary()
+        self._polling.later(4 * LOCK_POLL_MS, self._poll)
+
+    def _wait_for_owner(self) -> bool:
+        """Whether the store has an owner, or a primary that asks for it; if not, look again later."""
+        state = self._store_state
+        if state not in (OWNED, WANTED):
+            state = self._read_state()
+        if state in (OWNED, WANTED):
+            return True
+        self._polling.later(STATE_POLL_MS if state == STOPPED_CLEANLY else LOCK_POLL_MS, self._poll)
+        return False
+
+    def _read_state(self) -> str:
+        self._store_state = self._lock.read_state()
+        return self._store_state

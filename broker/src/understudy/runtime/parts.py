@@ -1,0 +1,78 @@
+"""Objects that the parts of one node share."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from typing import Protocol
+
+from understudy.cluster.credentials import ClusterCredentials
+from understudy.cluster.topology import Topology
+from understudy.config.model import Configuration
+from understudy.errors import BrokerError
+from understudy.runtime.environment import Environment
+from understudy.runtime.node_configuration import NodeConfiguration
+from understudy.runtime.store_watch import StoreWatch
+from understudy.runtime.turn import Turn
+from understudy.security.authorization import SecurityPolicy
+from understudy.store.node_lock import NodeLock
+
+
+@dataclass(frozen=True, slots=True)
+class NodeParts:
+    """Made once with the node; each is used by several of its parts."""
+
+    configuration: NodeConfiguration
+    environment: Environment
+    loop: asyncio.AbstractEventLoop
+    turn: Turn
+    """The executor of the node: an error that answers no request ends this node and no other one of the process."""
+    security: SecurityPolicy
+    topology: Topology
+    credentials: ClusterCredentials | None
+    """For links to other nodes; None without a cluster connection."""
+    lock: NodeLock
+    watch: StoreWatch
+
+
+def make_parts(
+    configuration: Configuration, environment: Environment, security: SecurityPolicy, instance_directory: str | None
+) -> NodeParts:
+    """The parts of a node on the running loop; nothing is opened.
+
+    Args:
+        configuration: From its broker.xml.
+        environment: Its share of the process.
+        security: Its users and roles.
+        instance_directory: Absolute, where it notes which store it uses; None: it does not.
+    """
+    loop, disk, entropy = asyncio.get_running_loop(), environment.disk, environment.entropy
+    user, password = configuration.cluster_user, configuration.cluster_password
+    return NodeParts(
+        configuration=NodeConfiguration(configuration, environment),
+        environment=environment,
+        loop=loop,
+        turn=Turn(loop, environment.timers),
+        security=security,
+        topology=Topology(),
+        credentials=ClusterCredentials(user, password, entropy) if configuration.cluster_connections else None,
+        lock=NodeLock(disk, configuration.node_manager_lock_directory, environment.file_lock, entropy),
+        watch=StoreWatch(disk, configuration, instance_directory),
+    )
+
+
+class Owner(Protocol):
+    """The node, as its parts see it."""
+
+    @property
+    def error(self) -> BrokerError | None:
+        """The error because of which the node ends, or None."""
+        ...
+
+    def fail(self, error: BaseException) -> None:
+        """A part can no longer do its work: the node ends, soon."""
+        ...
+
+    def fail_over(self) -> None:
+        """Management asked the node to hand over."""
+        ...

@@ -1,0 +1,147 @@
+"""The clients' side of an active node: the broker over its store, the acceptors, the checks of the disks."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from functools import partial
+from typing import Final
+
+from understudy.broker import Broker
+from understudy.errors import Unreachable
+from understudy.ha.activation import Step
+from understudy.management.invocation import Reload
+from understudy.runtime.acceptor import Acceptor
+from understudy.runtime.descriptors import ConnectionBudget
+from understudy.runtime.opened_store import OpenedStore
+from understudy.runtime.parts import NodeParts, Owner
+from understudy.session.prefixes import prefixes_of
+from understudy.store.pages import Pages
+
+log = logging.getLogger(__name__)
+
+#: After the activation, before the disks are looked at again, all of them: the first clients come before that.
+FIRST_DISK_CHECK_MS: Final = 500
+
+
+class Serving:
+    """Serves clients from one step of an activation to its undo."""
+
+    def __init__(self, parts: NodeParts, opened: OpenedStore, owner: Owner) -> None:
+        """Args:
+        opened: Has the store when the steps are done.
+        owner: Ends when the store fails; hands over when management asks for it.
+        """
+        self._parts = parts
+        self._opened = opened
+        self._owner = owner
+        self.broker: Broker | None = None
+        self.reload: Reload | None = None
+        """Reads broker.xml again for management; set by the caller that runs the node."""
+        self._acceptors: list[Acceptor] = []
+        self._disk_timer: asyncio.TimerHandle | None = None
+
+    def steps(self) -> list[Step]:
+        """After them, clients are served."""
+        return [
+            Step("load the broker", self._load, self._unload),
+            Step("open acceptors", self._open_acceptors, self._close_acceptors),
+            Step("begin housekeeping", self._begin_housekeeping, self._end_housekeeping),
+        ]
+
+    def _load(self) -> None:
+        parts, environment, store = self._parts, self._parts.environment, self._opened.store
+        assert store is not None
+        # read again: the file may have changed while the log was followed to its end
+        configuration = parts.configuration.current
+        self.broker = Broker(
+            configuration,
+            store,
+            parts.security,
+            parts.topology,
+            parts.credentials,
+            clock=environment.clock,
+            timers=parts.turn,
+            entropy=environment.entropy,
+            worker=self._opened.worker,
+            wake=parts.turn.request,
+            global_max_size_bytes=parts.configuration.global_max_size_bytes(),
+            fail_over=self._owner.fail_over,
+            reload=self.reload,
+            pages=Pages(environment.disk, configuration.paging_directory, store.epoch),
+        )
+        self.broker.post_office.paging.bodies_max_bytes = parts.configuration.bodies_max_bytes()
+        parts.turn.work = self.broker.post_office.turn
+        parts.turn.congestion = store.congestion
+        parts.turn.on_error = self._owner.fail
+        own = parts.configuration.own_connector()
+        if own is not None:
+            parts.topology.set_primary(store.node_id, own, environment.clock.wall_ms())
+
+    def _unload(self) -> None:
+        if self.broker is not None:
+            self.broker.close()
+        self._parts.turn.work = self._parts.turn.congestion = None
+        self.broker = None
+        self._parts.topology.clear()
+
+    async def _open_acceptors(self) -> None:
+        assert self.broker is not None
+        configuration, environment = self._parts.configuration.current, self._parts.environment
+        allowed = sum(acceptor.connections_allowed for acceptor in configuration.acceptors)
+        budget = ConnectionBudget(allowed)
+        descriptors = environment.descriptors
+        if descriptors is not None:
+            connections_max = descriptors.connections_max // environment.nodes
+            budget = ConnectionBudget(min(allowed, connections_max), lambda: descriptors.low)
+            log.info(
+                "file descriptors",
+                extra={"limit": descriptors.limit, "connections_max": budget.connections_max, "wanted": allowed},
+            )
+        for each in configuration.acceptors:
+            acceptor = Acceptor(
+                each,
+                self._parts.turn,
+                partial(self.broker.make_handler, prefixes_of(each)),
+                configuration.connection_ttl_check_interval_ms,
+                budget=budget,
+                descriptors=descriptors,
+            )
+            try:
+                await acceptor.open()
+            except OSError as error:
+                place = f"acceptor {each.name!r} cannot listen on {each.url}"
+                raise Unreachable(f"{place}: {error.strerror or error}") from error
+            self._acceptors.append(acceptor)
+
+    def stop_accepting(self, *, critical: bool = False) -> None:
+        """Take no new connections and sessions; present sessions go on.
+
+        Args:
+            critical: Because of an error; clients get its code.
+        """
+        if self.broker is not None:
+            self.broker.stop_accepting(critical=critical)
+        for acceptor in self._acceptors:
+            acceptor.stop_listening()
+
+    async def _close_acceptors(self) -> None:
+        self.stop_accepting(critical=self._owner.error is not None)
+        for acceptor in self._acceptors:
+            await acceptor.close()
+        self._acceptors.clear()
+
+    def _begin_housekeeping(self) -> None:
+        # the directory of the journal was looked at when the store was activated
+        self._disk_timer = self._parts.loop.call_later(FIRST_DISK_CHECK_MS / 1000, self._check_disk)
+
+    def _end_housekeeping(self) -> None:
+        if self._disk_timer is not None:
+            self._disk_timer.cancel()
+
+    def _check_disk(self) -> None:
+        store = self._opened.store
+        if store is not None:
+            self._parts.turn.completed(store.check_disk)
+            period_s = self._parts.configuration.current.disk_scan_period_ms / 1000
+            self._disk_timer = self._parts.loop.call_later(period_s, self._check_disk)

@@ -1,0 +1,147 @@
+"""A node while another one is active: it follows the log and announces itself. Implements ``ha.policy.Standby``."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import Final
+
+from understudy.cluster.announcer import BackupAnnouncer
+from understudy.cluster.announcer import State as AnnouncerState
+from understudy.errors import StoreError
+from understudy.ha.activation import Step
+from understudy.runtime.connector import LoopDialer
+from understudy.runtime.parts import NodeParts
+from understudy.store.follower import Follower
+from understudy.wire.core.transport import TransportConfiguration
+
+log = logging.getLogger(__name__)
+
+#: After an unreadable store, before following it anew from its beginning.
+FOLLOW_RETRY_MS: Final = 1_000
+#: Log bytes applied per step, so that a long log does not keep the loop from answering.
+FOLLOW_STEP_BYTES: Final = 8 * 1024 * 1024
+
+
+class NodeStandby:
+    """Keeps up with the active node, so that taking over costs the unread end of the log."""
+
+    def __init__(self, parts: NodeParts) -> None:
+        self._parts = parts
+        self._announcer = _announcer(parts)
+        self._timer: asyncio.TimerHandle | None = None
+        self.follower: Follower | None = None
+        self.following_error: str | None = None
+        """Why the log cannot be followed at the moment."""
+
+    @property
+    def announced_to(self) -> TransportConfiguration | None:
+        """The active node that knows this one as its backup."""
+        return None if self._announcer is None else self._announcer.connected_to
+
+    # --- ha.policy.Standby ---------------------------------------------------------------------
+
+    def follow(self) -> None:
+        """Read the log now, and again after the time that the pace gives."""
+        pace = self._parts.watch.pace
+        delay_ms = pace.delay_ms
+        if pace.needs_poll(self.follower):
+            delay_ms = self._poll_log()
+        self._timer = self._parts.loop.call_later(delay_ms / 1000, self.follow)
+
+    def stop_following(self) -> None:
+        """Close the follower."""
+        self._pause()
+        if self.follower is not None:
+            self.follower.close()
+            self.follower = None
+
+    def announce(self) -> None:
+        """Announce this node, unless it is announced already."""
+        if self._announcer is not None and self._announcer.state is AnnouncerState.IDLE:
+            self._announcer.start(self._parts.lock.node_id)
+
+    def withdraw(self) -> None:
+        """Stop announcing."""
+        if self._announcer is not None:
+            self._announcer.stop()
+
+    def peer_is_announced(self) -> bool:
+        """Whether a backup of this node is announced to it."""
+        if self._announcer is None:
+            # no cluster-connection, so a backup cannot announce itself: the state byte has to do
+            return True
+        member = self._parts.topology.member(self._parts.lock.node_id)
+        return member is not None and member.backup is not None
+
+    # --- activation ----------------------------------------------------------------------------
+
+    def steps(self) -> list[Step]:
+        """Read what is left of the log; ``follower`` then waits for ``take_follower``."""
+        return [
+            Step("check the identity of the store", self._check_identity),
+            Step("read the log to its end", self._read_to_end, self.stop_following),
+        ]
+
+    def _check_identity(self) -> None:
+        self._pause()
+        self._parts.watch.check_identity()
+
+    async def _read_to_end(self) -> None:
+        if self.follower is None:
+            self.follower = self._parts.watch.follower()
+        if not self.follower.quiet():
+            while self.follower.poll(FOLLOW_STEP_BYTES) and not self.follower.caught_up:
+                await asyncio.sleep(0)
+
+    def take_follower(self) -> Follower:
+        """The follower of the log; the caller closes it."""
+        follower, self.follower = self.follower, None
+        assert follower is not None
+        return follower
+
+    # --- following -----------------------------------------------------------------------------
+
+    def _pause(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _poll_log(self) -> int:
+        """Apply what was written; the time until the next look, in milliseconds."""
+        watch = self._parts.watch
+        try:
+            if self.follower is None:
+                self.follower = watch.follower()
+            applied = self.follower.poll(FOLLOW_STEP_BYTES)
+            watch.pace.polled(applied)
+            self.following_error = None
+            # what could not be read now, such as a damaged record, can be read later at the earliest
+            return 0 if applied and not self.follower.caught_up else watch.pace.delay_ms
+        except StoreError as error:
+            # the store may be in the middle of a change by its owner: say it, start over
+            if self.following_error != str(error):
+                log.warning("cannot follow the store", extra={"error": str(error)})
+            self.following_error = str(error)
+            if self.follower is not None:
+                self.follower.close()
+                self.follower = None
+            return FOLLOW_RETRY_MS
+
+
+def _announcer(parts: NodeParts) -> BackupAnnouncer | None:
+    """None without a cluster connection."""
+    configuration = parts.configuration
+    own = configuration.own_connector()
+    if own is None or parts.credentials is None:
+        return None
+    connection = configuration.current.cluster_connections[0]
+    return BackupAnnouncer(
+        own=own,
+        candidates=[configuration.connector(name) for name in connection.static_connectors],
+        credentials=parts.credentials,
+        dialer=LoopDialer(parts.loop, parts.turn),
+        clock=parts.environment.clock,
+        timers=parts.turn,
+        retry_interval_ms=connection.retry_interval_ms,
+    )

@@ -1,0 +1,246 @@
+"""The life of a node under a policy and on a node that record what they are asked, as transcripts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import pytest
+
+from understudy.errors import BrokerError, DiskFailed, LockLost, MachineError, StoreError
+from understudy.ha.activation import Step
+from understudy.ha.node import NodeEvent, NodeLife
+from understudy.ha.policy import Compose, Decisions, Done, Ending, NodeState, Policy, Role, Standby
+from understudy.machine import ILLEGAL
+from understudy.ports import Fence
+
+OPENING, SERVING = Step("open", lambda: None), Step("serve", lambda: None)
+
+
+class Recorder:
+    """A policy and its node in one; decides nothing unless ``decides`` names a hook."""
+
+    name = "scripted"
+    role = Role.BACKUP
+
+    def __init__(self) -> None:
+        self.seen: list[str] = []
+        self.raises: dict[str, BrokerError] = {}
+        self.release_error: BrokerError | None = None
+        self.done: Done | None = None
+        self.life = NodeLife(self._policy, self, self, lambda: self.seen.append(self.life.state.name))
+
+    def _policy(self, life: Decisions) -> Policy:
+        policy: Policy = self
+        standby: Standby = self
+        assert standby is self
+        return policy
+
+    def _hook(self, name: str) -> None:
+        self.seen.append(name)
+        if name in self.raises:
+            raise self.raises[name]
+
+    # Policy
+    @property
+    def fence(self) -> Fence:
+        raise NotImplementedError
+
+    def queue(self) -> None:
+        self._hook("queue")
+
+    def stand_by(self) -> None:
+        self._hook("stand by")
+
+    def activation(self, opening: Sequence[Step], serving: Sequence[Step]) -> Sequence[Step]:
+        return (*opening, Step("replicate", lambda: None), *serving)
+
+    def serve(self) -> None:
+        self._hook("serve")
+
+    def leave(self, *, fail_over: bool) -> None:
+        self._hook("leave, fail over" if fail_over else "leave")
+
+    def give_back(self) -> None:
+        self._hook("give back")
+
+    def release(self, ending: Ending) -> BrokerError | None:
+        served, clean = "active" if ending.served else "passive", "cleanly" if ending.error is None else "failed"
+        self._hook(f"release: {served}, {clean}{', fail over' if ending.fail_over else ''}")
+        return self.release_error
+
+    # Standby
+    def follow(self) -> None: ...
+
+    def announce(self) -> None: ...
+
+    def withdraw(self) -> None:
+        self._hook("withdraw")
+
+    def stop_following(self) -> None:
+        self._hook("stop following")
+
+    def peer_is_announced(self) -> bool:
+        return True
+
+    # NodePort
+    def activate(self, compose: Compose, done: Done) -> None:
+        self._hook("activate: " + ", ".join(step.name for step in compose([OPENING], [SERVING])))
+        self.done = done
+
+    def deactivate(self, done: Done) -> None:
+        self._hook("deactivate")
+        self.done = done
+
+    def stopped(self, error: BrokerError | None) -> None:
+        self._hook(f"stopped: {error}")
+
+    def answer(self, error: BrokerError | None = None) -> None:
+        """Report that the request to the node is done."""
+        done, self.done = self.done, None
+        assert done is not None
+        done(error)
+
+    def transcript(self) -> list[str]:
+        """Calls and states since the last time."""
+        seen, self.seen = self.seen, []
+        return seen
+
+
+def at(state: NodeState) -> Recorder:
+    """A node on its way, in the state."""
+    node = Recorder()
+    way: list[tuple[NodeState, Callable[[], None]]] = [
+        (NodeState.QUEUED, node.life.start),
+        (NodeState.PASSIVE, node.life.take_place),
+        (NodeState.ACTIVATING, node.life.activate),
+        (NodeState.ACTIVE, node.answer),
+        (NodeState.FAILING_BACK, node.life.fail_back),
+        (NodeState.YIELDED, node.answer),
+    ]
+    for reached, go in way:
+        go()
+        if reached is state:
+            break
+    assert node.life.state is state
+    node.transcript()
+    return node
+
+
+def test_a_failover_from_the_start_to_the_first_client() -> None:
+    node = Recorder()
+    node.life.start()
+    assert node.transcript() == ["QUEUED", "queue"]
+    node.life.take_place()
+    assert node.transcript() == ["PASSIVE", "stand by"]
+    node.life.activate()
+    assert node.transcript() == ["ACTIVATING", "activate: open, replicate, serve"]
+    node.answer()
+    assert node.transcript() == ["ACTIVE", "serve"]
+
+
+def test_a_failback_undoes_the_activation_and_queues_again() -> None:
+    node = at(NodeState.ACTIVE)
+    node.life.fail_back()
+    assert node.transcript() == ["FAILING_BACK", "leave", "deactivate"]
+    node.answer()
+    assert node.transcript() == ["YIELDED", "give back"]
+    node.life.queue_again()
+    assert node.transcript() == ["QUEUED", "queue"]
+
+
+def test_a_place_that_was_lost_is_looked_for_anew() -> None:
+    """A replica whose primary refused it, or a backup whose vote was lost, starts again as a backup."""
+    node = at(NodeState.PASSIVE)
+    node.life.queue_again()
+    assert node.transcript() == ["QUEUED", "withdraw", "stop following", "queue"]
+
+
+@pytest.mark.parametrize("fail_over", [False, True])
+def test_a_stop_of_the_active_node(fail_over: bool) -> None:
+    node = at(NodeState.ACTIVE)
+    node.life.stop(fail_over=fail_over)
+    suffix = ", fail over" if fail_over else ""
+    assert node.transcript() == ["STOPPING", f"leave{suffix}", "deactivate"]
+    node.life.stop()
+    assert node.transcript() == []
+    node.answer()
+    end = node.transcript()
+    assert end[0] == "STOPPED"
+    assert end[1].startswith("release: active, cleanly")
+    assert end[2:] == ["stopped: None"]
+
+
+@pytest.mark.parametrize("state", [NodeState.QUEUED, NodeState.PASSIVE, NodeState.YIELDED])
+def test_a_stop_of_a_passive_node_closes_nothing_but_what_it_reads(state: NodeState) -> None:
+    node = at(state)
+    node.life.stop()
+    release = "release: passive, cleanly"
+    assert node.transcript() == ["STOPPED", "withdraw", "stop following", release, "stopped: None"]
+
+
+def test_a_failed_activation_is_undone_and_ends_the_node() -> None:
+    node = at(NodeState.ACTIVATING)
+    node.answer(DiskFailed("no space"))
+    assert node.transcript() == ["STOPPING", "leave", "deactivate"]
+    node.answer()
+    assert node.transcript() == ["STOPPED", "release: active, failed", "stopped: no space"]
+
+
+def test_an_error_of_a_hook_of_the_policy_ends_the_node() -> None:
+    node = at(NodeState.ACTIVATING)
+    node.raises["serve"] = DiskFailed("the state cannot be written")
+    node.answer()
+    assert node.transcript() == ["ACTIVE", "serve", "STOPPING", "leave", "deactivate"]
+    node = at(NodeState.FAILING_BACK)
+    node.raises["give back"] = DiskFailed("the lock cannot be released")
+    node.answer()
+    assert node.transcript()[-1] == "stopped: the lock cannot be released"
+
+
+@pytest.mark.parametrize("state", [NodeState.ACTIVATING, NodeState.FAILING_BACK])
+def test_a_stop_waits_for_what_is_under_way(state: NodeState) -> None:
+    node = at(state)
+    node.life.stop()
+    assert node.transcript() == []
+    node.answer()
+    if state is NodeState.ACTIVATING:
+        assert node.life.state is NodeState.STOPPING
+        node.answer()
+    assert node.life.state is NodeState.STOPPED
+
+
+def test_the_first_error_is_the_one_that_is_reported() -> None:
+    node = at(NodeState.ACTIVE)
+    node.life.fail(LockLost("another node activated"))
+    node.life.fail(StoreError("later"))
+    node.release_error = DiskFailed("later still")
+    node.answer(DiskFailed("while closing"))
+    assert node.transcript()[-1] == "stopped: another node activated"
+    assert isinstance(node.life.error, LockLost)
+
+
+def test_an_activation_that_ends_while_the_node_stops_changes_nothing() -> None:
+    node = at(NodeState.ACTIVATING)
+    activated = node.done
+    node.life.fail(StoreError("internal error"))
+    assert activated is not None
+    activated(None)
+    assert node.life.state is NodeState.STOPPING
+
+
+@pytest.mark.parametrize("state", NodeState)
+@pytest.mark.parametrize("event", NodeEvent)
+def test_every_pair_is_a_transition_or_a_written_refusal(state: NodeState, event: NodeEvent) -> None:
+    node = Recorder()
+    node.life._state = state
+    if NodeLife.TABLE[state, event] is ILLEGAL:
+        with pytest.raises(MachineError):
+            node.life.fire(event)
+        assert node.life.state is state
+    else:
+        node.life.fire(event, *([DiskFailed("x")] if event is NodeEvent.FAILED else []))
+        assert node.life.state in NodeState
+
+
+def test_every_state_has_a_name_for_management() -> None:
+    assert {state.shown for state in NodeState} == {"stopped", "passive", "starting", "active", "stopping"}
