@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from understudy.config.model import AddressFullPolicy, RoutingType
 from understudy.errors import InvalidSelector
-from understudy.limits import ADDRESS_FILTER_STEPS_MAX
+from understudy.limits import ADDRESS_FILTER_STEPS_MAX, PAGING_SLACK_BYTES
 from understudy.message import INGRESS_TIMESTAMP, Message
 from understudy.properties import LONG
 from understudy.routing.binding import Binding
@@ -178,6 +178,14 @@ class Address:
         return message if wanted == current else message.replace(expiration=wanted, message_id=message.message_id)
 
     # -- limits ---------------------------------------------------------------------------------
+
+    @property
+    def node_slack_bytes(self) -> int:
+        """How far bodies for this address may take the node beyond its maximum (global-max-size) before they leave
+        memory: not at all under PAGE. Otherwise the node must be seen to hold its maximum, or no producer would ever be
+        blocked or refused because of it.
+        """
+        return 0 if self.settings.address_full_policy is AddressFullPolicy.PAGE else PAGING_SLACK_BYTES
 
     @property
     def room(self) -> tuple[int, int]:

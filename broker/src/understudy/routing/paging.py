@@ -4,7 +4,8 @@ Under PAGE a message that arrives while its address (``max-size-bytes``, ``max-s
 the node (``global-max-size``, ``global-max-messages``) holds its maximum in memory is queued
 without its body. If it is durable the log has the body already; if not, the body goes to a page
 file. Without ``global-max-size`` bodies that the log has stay out of memory from a smaller part of the host's memory on
-(``bodies_max_bytes``), whatever the policy. References leave memory by themselves when a queue is deep
+(``bodies_max_bytes``), whatever the policy. With it, addresses that do not page keep their bodies a little beyond it
+(``Address.node_slack_bytes``), so that their policy applies. References leave memory by themselves when a queue is deep
 (``waiting``).
 
 Not here: page files (``store.pages``), refusing messages (``post_office``).
@@ -46,7 +47,7 @@ class Paging:
         """
         self._office = office
         self._pages = pages
-        self.bodies_max_bytes = office.memory_max_bytes
+        self.bodies_max_bytes = _UNLIMITED
         """Bytes of bodies in memory from which on those that the log has are not kept, whatever the policy of their
         address. No limit of what a node takes."""
         self._readers: dict[tuple[Queue, bool], RunReader] = {}

@@ -454,9 +454,10 @@ class PostOffice:
         """Released: visible to consumers, and its producer may know."""
         reference = references[0]
         address = queues[0].address
+        excess_bytes = self.memory_bytes - self.memory_max_bytes
         if (
             address.memory_bytes > address.memory_max_bytes
-            or self.memory_bytes > self.memory_max_bytes
+            or (excess_bytes > 0 and excess_bytes > address.node_slack_bytes)
             or (address.counts_messages and self.holds_too_many(address))
             or (
                 self.memory_bytes > self.paging.bodies_max_bytes
@@ -481,10 +482,9 @@ class PostOffice:
             done(None)
 
     def holds_too_many(self, address: Address) -> bool:
-        """Whether more messages are in memory than max-size-messages or global-max-messages allow."""
-        return (
-            address.message_count - address.paged_count > address.memory_max_messages
-            or self.memory_count > self.memory_max_count
+        """Whether more messages are in memory than the address, or the node if the address pages, may have there."""
+        return address.message_count - address.paged_count > address.memory_max_messages or (
+            self.memory_count > self.memory_max_count and not address.node_slack_bytes
         )
 
     def discard(self, queues: tuple[Queue, ...], references: list[MessageReference]) -> None:

@@ -122,9 +122,10 @@ class StagedSends:
         reference = references[0]
         self._append(queues, references, 1, reference.size_bytes)
         address = queues[0].address
+        excess_bytes = office.memory_bytes - office.memory_max_bytes
         if (
             address.memory_bytes > address.memory_max_bytes
-            or office.memory_bytes > office.memory_max_bytes
+            or (excess_bytes > 0 and excess_bytes > address.node_slack_bytes)
             or (address.counts_messages and office.holds_too_many(address))
         ):
             office.context.when_durable(office.store.last_sequence, self._page_out, queues, references)

@@ -67,7 +67,8 @@ class NodeConfiguration:
     def bodies_max_bytes(self) -> int:
         """Bodies of waiting messages in memory before further ones that the log has stay there only."""
         if self.current.global_max_size_bytes >= 0:
-            return self.current.global_max_size_bytes
+            # the policy of each address says what happens then
+            return 1 << 62
         return min(self.global_max_size_bytes(), self._environment.waiting_bodies_bytes)
 
     def global_max_size_bytes(self) -> int:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+from functools import partial
+
 import pytest
 
 from support.routing import World, callback_of, text
 from support.sends import sends_of
-from understudy.config.model import DivertConfiguration
-from understudy.errors import AddressFull
+from understudy.config.model import DivertConfiguration, RoutingType
+from understudy.errors import AddressFull, BrokerError
 from understudy.session.session import ServerSession
 from understudy.store.pages import Pages
 from understudy.testing.sim_disk import SimVolume
@@ -19,6 +22,7 @@ LIMITS: dict[str, tuple[dict[str, object], dict[str, int]]] = {
     "max-size-bytes": ({"max_size_bytes": 3 * SIZE}, {}),
     "max-size-messages": ({"max_size_messages": 3}, {}),
     "global-max-size": ({}, {"global_max_size_bytes": 3 * SIZE}),
+    "global-max-size, exceeded by the third": ({}, {"global_max_size_bytes": 3 * SIZE - 1}),
     "global-max-messages": ({}, {"global_max_messages": 3}),
 }
 
@@ -223,3 +227,71 @@ def test_a_copy_of_a_divert_meets_the_policy_of_its_own_address() -> None:
     assert world.answers.error("sent") is None
     assert queue.message_count == 1
     assert world.office.directory.addresses["copy"].messages_dropped == 1
+
+
+# --- several addresses that hold a message --------------------------------------------------------
+
+
+class Holders:
+    """Queues of two addresses, one of them with a wildcard, that all get the messages for ``wild.a``."""
+
+    def __init__(self, policy: str, node: dict[str, int], *, transacted: bool) -> None:
+        pages = Pages(SimVolume().disk("a"), "/paging", 1)
+        self.world = World({"#": {"address_full_policy": policy}}, pages=pages, **node)  # type: ignore[arg-type]
+        for name, address in (("w1", "wild.#"), ("w2", "wild.a"), ("w3", "wild.a")):
+            self.world.queue(name, address=address, routing_type=RoutingType.MULTICAST)
+        self.producer = self.world.session(transacted=transacted)
+        # without it the first message would ask for permission and go alone
+        self.producer.sends.permit("wild.a")
+        self.answers: list[tuple[int, str]] = []
+
+    def answer(self, number: int, error: BrokerError | None) -> None:
+        self.answers.append((number, type(error).__name__))
+
+    def answer_one(self, number: int) -> Callable[[BrokerError | None], None]:
+        return partial(self.answer, number)
+
+    def answer_run(self, numbers: Sequence[int]) -> None:
+        for number in numbers:
+            self.answer(number, None)
+
+    def figures(self) -> object:
+        self.world.turn()
+        office = self.world.office
+        addresses = office.directory.addresses.values()
+        return (
+            (office.memory_bytes, office.memory_count),
+            {each.name: (each.size_bytes, each.memory_bytes, each.message_count) for each in addresses},
+            {each.name: (each.paged_count, each.messages_dropped) for each in addresses},
+            {queue.name: (queue.message_count, queue.incoming, len(queue.waiting)) for queue in office.queues()},
+            sorted(self.answers),
+        )
+
+
+@pytest.mark.parametrize("transacted", [False, True])
+@pytest.mark.parametrize("durable", [True, False])
+@pytest.mark.parametrize("policy", ["PAGE", "DROP", "FAIL", "BLOCK"])
+@pytest.mark.parametrize("limited", ["bytes", "messages"])
+@pytest.mark.parametrize(("body", "count"), [(BODY, 20), ("x" * 30_000, 5)], ids=["small", "large"])
+def test_each_address_that_holds_a_message_counts_it_for_the_limit_of_the_node(
+    body: str, count: int, limited: str, policy: str, durable: bool, transacted: bool
+) -> None:
+    """Messages that come together fill the node as they do one by one: two addresses hold each of them."""
+    size = text(body, address="wild.a").encode_size
+    node = {"global_max_size_bytes": 7 * size} if limited == "bytes" else {"global_max_messages": 7}
+    messages = [text(body, address="wild.a", durable=durable) for _ in range(count)]
+    together, single = (Holders(policy, node, transacted=transacted) for _ in range(2))
+    for first, stop in ((0, 1), (1, count)):
+        sends = sends_of(messages[first:stop], range(first, stop))
+        assert together.producer.sends.send_batch(sends, 0, together) == stop - first
+        for number in range(first, stop):
+            single.producer.send(messages[number], single.answer_one(number))
+        assert together.figures() == single.figures()
+    office = single.world.office
+    taken = office.directory.addresses["wild.a"].message_count
+    assert taken == (count if policy == "PAGE" else 4), "the fourth one takes the node beyond its maximum"
+    assert office.memory_count <= (7 if policy == "PAGE" else 8)
+    for each in (together, single):
+        if transacted:
+            each.producer.commit(each.answer_one(-1))
+    assert together.figures() == single.figures()
