@@ -99,7 +99,7 @@ def test_a_changed_file_counts_at_once_on_both_nodes_and_settings_of_management_
     pair = made(extra=OFTEN, failover_on_shutdown=True).start()
     primary, backup = pair.primary, pair.backup
     rewrite(primary, OFTEN, OFTEN + "\n<address-settings>\n<address-setting match='#'><no-such-thing/>")
-    until(primary, lambda: bool(entries(primary, "changed configuration not taken")), "the bad file was not told")
+    until(primary, lambda: bool(entries(primary, "changed configuration not applied")), "the bad file was not told")
     for node in (primary, backup):
         if node is primary:
             rewrite(node, "\n<address-settings>\n<address-setting match='#'><no-such-thing/>", ADDED)
@@ -110,7 +110,7 @@ def test_a_changed_file_counts_at_once_on_both_nodes_and_settings_of_management_
         assert reloaded["applied"] == ["addresses", "address-settings", "diverts"]
         (restart,) = entries(node, "changes in the configuration that need a restart")
         assert restart["elements"] == ["journal-min-files"]
-    (bad,) = entries(primary, "changed configuration not taken")
+    (bad,) = entries(primary, "changed configuration not applied")
     assert "broker.xml:" in bad["error"]
     assert settings_of(primary, "orders")["redeliveryDelay"] == 4321
     status, answer = invoke(primary, "broker", "addAddressSettings", "orders", '{"redeliveryDelay": 77}')
@@ -161,6 +161,6 @@ def test_users_that_are_added_may_log_in_and_users_that_are_removed_may_nothing(
         until(node, lambda: len(entries(node, "users and roles reloaded")) >= count, "not reloaded")  # noqa: B023
         assert (produce(node, *eve).returncode == 0) is ("eve" in text)
     (etc / "artemis-users.properties").write_text("bob = plain-text\n")
-    until(node, lambda: bool(entries(node, "changed users or roles not taken")), "the plain password was not told")
+    until(node, lambda: bool(entries(node, "changed users or roles not applied")), "the plain password was not told")
     assert "plain-text" not in node.log.read_text()
     assert produce(node, "--user", "bob", "--password-file", str(password)).returncode == 0

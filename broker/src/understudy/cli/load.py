@@ -190,6 +190,7 @@ class Meter:
 
     @property
     def elapsed_s(self) -> float:
+        """Seconds since the start."""
         return (self._ended_s or time.monotonic()) - self.started_s
 
     @property

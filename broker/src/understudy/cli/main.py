@@ -38,9 +38,11 @@ class LazyGroup(click.Group):
     """Loads a command's module only when it is called or its help is shown."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
+        """Names of all commands, without loading their modules."""
         return sorted(_COMMANDS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Load the module of a command."""
         place = _COMMANDS.get(cmd_name)
         if place is None:
             return None

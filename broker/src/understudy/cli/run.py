@@ -70,10 +70,12 @@ class Instance:
 
     @property
     def pid_file(self) -> Path:
+        """File with the process id while the node runs."""
         return self.directory / "run" / "understudy.pid"
 
     @property
     def node_file(self) -> Path:
+        """File with the process id, the configuration and the management address while the node runs."""
         return self.directory / "run" / "node.json"
 
 

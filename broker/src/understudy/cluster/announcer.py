@@ -36,9 +36,11 @@ PING_PERIOD_MS: Final = 10_000
 class Link(Protocol):
     """Callbacks of a dialled connection; implemented here."""
 
-    def connected(self, connection: Connection) -> None: ...
+    def connected(self, connection: Connection) -> None:
+        """The connection is established."""
 
-    def receive_data(self, data: bytes) -> None: ...
+    def receive_data(self, data: bytes) -> None:
+        """Bytes were received."""
 
     def disconnected(self, reason: str) -> None:
         """Called once per dial, also if the connection was never established."""
@@ -48,7 +50,8 @@ class Link(Protocol):
 class Dialer(Protocol):
     """Opens connections; ``runtime.connector`` implements it."""
 
-    def dial(self, connector: TransportConfiguration, link: Link) -> None: ...
+    def dial(self, connector: TransportConfiguration, link: Link) -> None:
+        """Connect to ``connector`` and report to ``link``."""
 
 
 class State(Enum):

@@ -26,15 +26,19 @@ class AddressControl(Control):
     address: Address
 
     def names(self) -> list[str]:
+        """Names of its queues."""
         return list(self.address.bindings)
 
     def roles(self) -> list[dict[str, object]]:
+        """Permissions of each role on the address."""
         return BrokerControl(self.node, self.requester).roles(self.address.name)
 
     def role_rows(self) -> list[list[object]]:
+        """Permissions of each role as lists."""
         return BrokerControl(self.node, self.requester).role_rows(self.address.name)
 
     def purge(self) -> Steps:
+        """Remove the messages of all its queues; returns their number."""
         office = self.node.services.post_office
         total = 0
         for binding in list(self.address.bindings.values()):
@@ -51,6 +55,7 @@ class AddressControl(Control):
         resume_address(self.node.services.post_office, self.address)
 
     def send(self, *arguments: Any) -> Steps:
+        """Send a message to the address; returns its id."""
         return send(self, self.address.name, *arguments)
 
 

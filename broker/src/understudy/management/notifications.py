@@ -161,10 +161,12 @@ class Notifications:
     # -- routing.directory.RoutingListener --------------------------------------------------------
 
     def address_added(self, address: Address) -> None:
+        """Publish ADDRESS_ADDED."""
         self._look()
         self._address(Kind.ADDRESS_ADDED, address)
 
     def address_removed(self, address: Address) -> None:
+        """Publish ADDRESS_REMOVED."""
         self._look()
         self._address(Kind.ADDRESS_REMOVED, address)
 
@@ -174,11 +176,13 @@ class Notifications:
             self.publish(kind, {_ADDRESS: address.name, _ROUTING_TYPE: int(first)})
 
     def queue_added(self, queue: Queue) -> None:
+        """Publish BINDING_ADDED."""
         self._look()
         if self.wanted:
             self.publish(Kind.BINDING_ADDED, {_BINDING_TYPE: _LOCAL_QUEUE, **_filtered(self._binding(queue))})
 
     def queue_removed(self, queue: Queue) -> None:
+        """Publish BINDING_REMOVED."""
         self._look()
         if self.wanted:
             self.publish(Kind.BINDING_REMOVED, self._binding(queue))
@@ -195,6 +199,7 @@ class Notifications:
         }
 
     def consumer_added(self, queue: Queue, consumer: Consumer) -> None:
+        """Publish CONSUMER_CREATED."""
         if self.wanted and isinstance(consumer, ServerConsumer) and not consumer.browse_only:
             user = consumer.session.security.user or None
             security: dict[str, PropertyValue] = {_VALIDATED_USER: user, _CERTIFICATE: "unavailable"}
@@ -204,6 +209,7 @@ class Notifications:
         """Does nothing: there is no such notification."""
 
     def consumer_removed(self, queue: Queue, consumer: Consumer) -> None:
+        """Publish CONSUMER_CLOSED."""
         if self.wanted and isinstance(consumer, ServerConsumer) and not consumer.browse_only:
             self.publish(Kind.CONSUMER_CLOSED, self._consumer(queue, consumer))
 
@@ -242,10 +248,12 @@ class Notifications:
     # -- routing.divert.DivertListener ------------------------------------------------------------
 
     def divert_added(self, divert: Divert) -> None:
+        """Publish BINDING_ADDED."""
         if self.wanted:
             self.publish(Kind.BINDING_ADDED, {_BINDING_TYPE: _DIVERT, **_filtered(self._diverting(divert))})
 
     def divert_removed(self, divert: Divert) -> None:
+        """Publish BINDING_REMOVED."""
         if self.wanted:
             self.publish(Kind.BINDING_REMOVED, self._diverting(divert))
 
@@ -264,10 +272,12 @@ class Notifications:
     # -- session.registry.SessionListener ---------------------------------------------------------
 
     def session_added(self, session: ServerSession) -> None:
+        """Publish SESSION_CREATED."""
         if self.wanted and self._sessions:
             self.publish(Kind.SESSION_CREATED, self._session(session))
 
     def session_removed(self, session: ServerSession) -> None:
+        """Publish SESSION_CLOSED."""
         if self.wanted and self._sessions:
             self.publish(Kind.SESSION_CLOSED, self._session(session))
 
@@ -286,9 +296,11 @@ class Notifications:
     # -- protocols.core.services.ConnectionListener -----------------------------------------------
 
     def connection_added(self, scope: ConnectionScope) -> None:
+        """Publish CONNECTION_CREATED."""
         self._connection(Kind.CONNECTION_CREATED, scope)
 
     def connection_removed(self, scope: ConnectionScope) -> None:
+        """Publish CONNECTION_DESTROYED."""
         self._connection(Kind.CONNECTION_DESTROYED, scope)
 
     def _connection(self, kind: Kind, scope: ConnectionScope) -> None:
@@ -303,6 +315,7 @@ class Notifications:
             )
 
     def login_refused(self, user: str | None, remote_address: str) -> None:
+        """Publish SECURITY_AUTHENTICATION_VIOLATION."""
         if self.wanted:
             self.publish(
                 Kind.SECURITY_AUTHENTICATION_VIOLATION,
@@ -310,6 +323,7 @@ class Notifications:
             )
 
     def permission_refused(self, user: str, permission: Permission, address: str) -> None:
+        """Publish SECURITY_PERMISSION_VIOLATION."""
         if self.wanted:
             self.publish(
                 Kind.SECURITY_PERMISSION_VIOLATION,
@@ -319,4 +333,5 @@ class Notifications:
     # -- life ---------------------------------------------------------------------------------------
 
     def cluster_connection_started(self, name: str) -> None:
+        """Publish CLUSTER_CONNECTION_STARTED."""
         self.publish(Kind.CLUSTER_CONNECTION_STARTED, {"name": name})

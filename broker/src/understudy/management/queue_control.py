@@ -74,15 +74,19 @@ class QueueControl(Control):
     # -- reading ------------------------------------------------------------------------------------
 
     def list_messages(self, selector: str | None) -> Steps:
+        """The first messages that match a selector."""
         return messages.page(self.queue, self.wanted(selector), 0, self.page_size)
 
     def list_messages_as_json(self, selector: str | None) -> Steps:
+        """The first messages that match a selector, as JSON."""
         return to_json((yield from self.list_messages(selector)))
 
     def browse(self, selector: str | None = None) -> Steps:
+        """The first messages that match a selector, with the text of text messages."""
         return self.browse_page(1, self.page_size, selector)
 
     def browse_page(self, page: int, page_size: int, selector: str | None = None) -> Steps:
+        """A page of the messages that match a selector. Raises ManagementError."""
         if page < 1 or not 0 < page_size <= self.page_size:
             raise ManagementError(f"page {page} of {page_size}: from 1, with 1 to {self.page_size} messages")
         return self._browse((page - 1) * page_size, page_size, selector)
@@ -92,28 +96,34 @@ class QueueControl(Control):
         return (yield from messages.page(self.queue, wanted, skip, limit, messages.show_with_body))
 
     def count(self, selector: str | None) -> object:
+        """Number of waiting messages that match a selector."""
         if not selector or not selector.strip():
             return self.queue.message_count
         return messages.count(self.queue, self.wanted(selector))
 
     def count_by(self, selector: str | None, property_name: str) -> Steps:
+        """Number of matching messages for each value of a property, as JSON."""
         return to_json((yield from messages.count_by(self.queue, self.wanted(selector), property_name)))
 
     def first_as_json(self) -> str:
+        """The message that would be delivered next, in an array."""
         found = messages.first(self.queue)
         # Artemis returns an empty object if there is no message, and its client expects one element
         return to_json([messages.show(self.queue, found) if found is not None else {}])
 
     def peek_first_as_json(self) -> str:
+        """The message that would be delivered next, or ``null``."""
         found = messages.first(self.queue)
         return to_json(None if found is None else messages.show(self.queue, found))
 
     def first_timestamp(self) -> int | None:
+        """Timestamp of the message that would be delivered next; None if there is none."""
         found = messages.first(self.queue)
         message = None if found is None else self.queue.read_waiting(found)
         return None if message is None else message.timestamp
 
     def first_age(self) -> int | None:
+        """Milliseconds since the timestamp of the message that would be delivered next."""
         timestamp = self.first_timestamp()
         return None if timestamp is None else max(self.node.services.clock.wall_ms() - timestamp, 0)
 
@@ -147,6 +157,7 @@ class QueueControl(Control):
         return reference.size_bytes + body_bytes
 
     def list_delivering(self) -> dict[str, object]:
+        """Messages being delivered, by consumer."""
         left = self.page_size
         shown: dict[str, object] = {}
         for name, references in self.delivering().items():
@@ -155,10 +166,12 @@ class QueueControl(Control):
         return shown
 
     def list_delivering_as_json(self) -> str:
+        """Messages being delivered, by consumer, as JSON."""
         shown = self.list_delivering()
         return to_json([{"consumerName": name, "elements": elements} for name, elements in shown.items()])
 
     def count_delivering_by(self, selector: str | None, property_name: str) -> str:
+        """Number of messages being delivered that match, for each value of a property, as JSON."""
         wanted = self.wanted(selector)
         counts: Counter[str] = Counter()
         for reference in self.held():
@@ -169,23 +182,28 @@ class QueueControl(Control):
         return to_json(counts)
 
     def count_delivering(self, selector: str | None) -> int:
+        """Number of messages being delivered that match a selector."""
         wanted = self.wanted(selector)
         return sum(wanted(reference) for held in self.delivering().values() for reference in held)
 
     def scheduled(self) -> list[dict[str, object]]:
+        """Scheduled messages, earliest first."""
         found = self.office.scheduled.of(self.queue)[: self.page_size]
         return [messages.show(self.queue, reference) for reference in found]
 
     def peek_first_scheduled_as_json(self) -> str:
+        """The earliest scheduled message, or ``null``."""
         found = self.office.scheduled.of(self.queue)[:1]
         return to_json(messages.show(self.queue, found[0]) if found else None)
 
     def list_consumers_as_json(self) -> str:
+        """The consumers, as JSON."""
         return to_json(
             [consumer_json(consumer) for consumer in self.queue.consumers() if isinstance(consumer, ServerConsumer)]
         )
 
     def groups_as_json(self) -> str:
+        """Message groups and their consumers, as JSON."""
         owners = self.queue.group_owners.items()
         return to_json(
             [
@@ -205,6 +223,7 @@ class QueueControl(Control):
     # -- changing -----------------------------------------------------------------------------------
 
     def remove(self, selector: str | None) -> Steps:
+        """Remove the messages that match; returns their number."""
         return messages.remove(self.office, self.queue, self.wanted(selector))
 
     def remove_at_most(self, limit: int, selector: str | None) -> Steps:
@@ -212,24 +231,31 @@ class QueueControl(Control):
         return self.remove(selector)
 
     def remove_all(self) -> Steps:
+        """Remove all messages that are not being delivered; returns their number."""
         return self.remove(None)
 
     def remove_one(self, message_id: int) -> Steps:
+        """Remove a message; whether it existed."""
         return _any(messages.remove(self.office, self.queue, messages.of_id(message_id), 1))
 
     def expire(self, selector: str | None) -> Steps:
+        """Expire the messages that match; returns their number."""
         return self._act(self.wanted(selector), messages.expire(self.office, self.queue))
 
     def expire_one(self, message_id: int) -> Steps:
+        """Expire a message; whether it existed."""
         return self._act_on_one(message_id, messages.expire(self.office, self.queue))
 
     def kill(self, selector: str | None) -> Steps:
+        """Send the messages that match to the dead-letter address; returns their number."""
         return self._act(self.wanted(selector), messages.kill(self.office, self.queue))
 
     def kill_one(self, message_id: int) -> Steps:
+        """Send a message to the dead-letter address; whether it existed."""
         return self._act_on_one(message_id, messages.kill(self.office, self.queue))
 
     def move(self, selector: str | None, target: str, reject_duplicates: bool = False, limit: int = -1) -> Steps:
+        """Move the messages that match to another queue; returns their number."""
         act = messages.move(
             self.office, self.queue, self.target(target), self.permit, reject_duplicates=reject_duplicates
         )
@@ -238,15 +264,18 @@ class QueueControl(Control):
     def move_flushing(
         self, flush_limit: int, selector: str | None, target: str, reject_duplicates: bool, limit: int = -1
     ) -> Steps:
+        """The form of ``move`` with a flushLimit, which has no effect."""
         return self.move(selector, target, reject_duplicates, limit)
 
     def move_one(self, message_id: int, target: str, reject_duplicates: bool = False) -> Steps:
+        """Move a message to another queue; whether it existed."""
         act = messages.move(
             self.office, self.queue, self.target(target), self.permit, reject_duplicates=reject_duplicates
         )
         return self._act_on_one(message_id, act)
 
     def copy_one(self, message_id: int, target: str) -> Steps:
+        """Copy a message to another queue; whether it existed."""
         found = self.office.directory.queue(target)
         self.permit(found.address.name, found.name)
         copied = False
@@ -261,15 +290,19 @@ class QueueControl(Control):
         return copied
 
     def retry(self, selector: str | None = None) -> Steps:
+        """Return the messages that match to their origin; returns their number."""
         return self._act(self.wanted(selector), messages.retry(self.office, self.queue, self.permit))
 
     def retry_one(self, message_id: int) -> Steps:
+        """Return a message to its origin; whether it existed."""
         return self._act_on_one(message_id, messages.retry(self.office, self.queue, self.permit))
 
     def change_priority(self, selector: str | None, priority: int) -> Steps:
+        """Change the priority of the messages that match; returns their number."""
         return self._act(self.wanted(selector), self._priority(priority))
 
     def change_priority_of_one(self, message_id: int, priority: int) -> Steps:
+        """Change the priority of a message; whether it existed."""
         return self._act_on_one(message_id, self._priority(priority))
 
     def _priority(self, priority: int) -> messages.Act:
@@ -284,9 +317,11 @@ class QueueControl(Control):
         return _any(self._act(messages.of_id(message_id), act, 1))
 
     def deliver_scheduled(self, selector: str | None) -> None:
+        """Deliver the scheduled messages that match now."""
         self._release(self.wanted(selector))
 
     def deliver_scheduled_one(self, message_id: int) -> None:
+        """Deliver a scheduled message now."""
         self._release(messages.of_id(message_id))
 
     def _release(self, wanted: messages.Wanted) -> None:
@@ -294,22 +329,28 @@ class QueueControl(Control):
             self.queue.due(reference)
 
     def send(self, *arguments: Any) -> Steps:
+        """Send a message to this queue only; returns its id."""
         return send(self, f"{self.queue.address.name}::{self.queue.name}", *arguments)
 
     def pause(self, persist: bool = False) -> None:
+        """Pause deliveries; with ``persist`` also after a restart. Raises DiskFull."""
         pause_queue(self.office, self.queue, persist=persist)
 
     def resume(self) -> None:
+        """Resume deliveries."""
         resume_queue(self.office, self.queue)
 
     def enable(self, enabled: bool) -> None:
+        """Route messages to the queue, or not."""
         change_queue(self.office, self.queue, replace(self.queue.configuration, enabled=enabled))
 
     def reset_group(self, group: str) -> None:
+        """Remove the assignment of a message group to a consumer."""
         self.queue.group_owners.pop(self.queue.group_key(group), None)
         self.queue.prompt()
 
     def reset_groups(self) -> None:
+        """Remove the assignments of all message groups."""
         self.queue.group_owners.clear()
         self.queue.prompt()
 

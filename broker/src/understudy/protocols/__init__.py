@@ -1,1 +1,1 @@
-"""Protocols: packets on one side, session calls on the other."""
+"""Protocols: translate packets to calls of sessions and back."""

@@ -1,1 +1,1 @@
-"""The server's only asyncio: sockets, threads, clocks and files behind the ports."""
+"""The asyncio shell of the server: implements the ports with sockets, threads, clocks and files."""

@@ -12,7 +12,7 @@ from understudy.wire.core.transport import TransportConfiguration
 
 log = logging.getLogger(__name__)
 
-#: How long a dial may take before it counts as failed.
+#: Timeout of a dial.
 CONNECT_TIMEOUT_S: Final = 5.0
 
 
@@ -25,6 +25,7 @@ class LoopDialer:
         self._tasks: set[asyncio.Task[None]] = set()
 
     def dial(self, connector: TransportConfiguration, link: Link) -> None:
+        """Connect on the loop; the link is called with the result."""
         task = self._loop.create_task(self._dial(connector, link))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
@@ -51,16 +52,19 @@ class ClientConnection(asyncio.Protocol):
         self._closing = False
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Called by asyncio: report the connection to the link."""
         self._transport = cast(asyncio.Transport, transport)
         name = transport.get_extra_info("peername")
         self._peer = f"{name[0]}:{name[1]}" if name else "?"
         self._link.connected(self)
 
     def data_received(self, data: bytes) -> None:
+        """Called by asyncio: pass the bytes to the link."""
         if not self._closing:
             self._link.receive_data(data)
 
     def connection_lost(self, exc: Exception | None) -> None:
+        """Called by asyncio: report the reason to the link."""
         self._closing = True
         self._transport = None
         self._link.disconnected(str(exc) if exc else "closed by the peer")
@@ -80,6 +84,7 @@ class ClientConnection(asyncio.Protocol):
         return waiting + sum(map(len, self._out))
 
     def flush(self) -> None:
+        """Write the buffered bytes to the socket."""
         if self._out and self._transport is not None:
             out, self._out = self._out, []
             self._transport.writelines(out)

@@ -1,14 +1,14 @@
-"""Notices that the loop, or a thread that writes to the store, has been at one thing for too long: a disk that hangs.
+"""Critical analyzer: detects that the loop, or a thread that writes to the store, hangs, for instance on a disk.
 
-Implements critical-analyzer of the manual. Each watched activity is a ``CriticalPath`` that says since when it
-has been busy; one daemon thread looks at all of them. It is a thread because what is stuck may be the loop itself (a
-small batch is synced there, ADR 0015), and it takes no lock and touches no disk before it has decided.
+Implements critical-analyzer of the manual. Each watched activity is a ``CriticalPath`` that records since when it
+has been busy; one daemon thread checks all of them. It is a thread because the loop itself may hang (a
+small batch is synced on it, ADR 0015), and it takes no lock and accesses no disk before it has decided.
 
-Invariant: a process that was stopped as a whole and goes on is not taken for one that is stuck: what is found must
-still be the same a moment later.
+Invariant: a process that was stopped and continued as a whole is not considered stuck: a path must still be stuck
+after a second check.
 
-Not here: whether the store is still ours. Nothing is confirmed without a fresh proof of that, however long a sync
-took (``ha.shared_store``), so a stuck node promises nothing; this is about ending it, so that its lock becomes free.
+Not here: whether the store is still ours. Nothing is confirmed without a recent proof of the lock, however long a
+sync took (``ha.shared_store``); the analyzer only ends a stuck node, so that its lock becomes free.
 """
 
 from __future__ import annotations
@@ -27,28 +27,28 @@ from understudy.config.model import CriticalAnalyzerPolicy
 
 log = logging.getLogger(__name__)
 
-#: What is found stuck is looked at again after this long before anything is done about it.
+#: Delay of the second check of a stuck path, before the policy is applied.
 SECOND_LOOK_MS: Final = 1_000
-#: Longest time that saying why may take before the process ends without: the log may be on the disk that hangs.
+#: Longest time for logging the reason before the process ends: the log may be on the disk that hangs.
 FAREWELL_MS: Final = 5_000
-#: Exit code of a process that ends itself: the node failed.
+#: Exit code of a process ended by the analyzer: the node failed.
 EXIT_CODE: Final = 1
 
 
 class CriticalPath:
-    """Something that must not take long, and since when it has been at it."""
+    """An activity that must not take long, and the time since which it is busy."""
 
     __slots__ = ("name", "since_ns")
 
     def __init__(self, name: str) -> None:
         self.name = name
-        """For the log."""
+        """Name for the log."""
         self.since_ns = 0
-        """Monotonic nanoseconds; 0 while it does nothing. Set by the code that is watched, read by the analyzer."""
+        """Monotonic nanoseconds; 0 while idle. Set by the watched code, read by the analyzer."""
 
 
 class CriticalAnalyzer:
-    """Watches the critical paths of a node from a thread of its own."""
+    """Watches the critical paths of a node from its own thread."""
 
     def __init__(
         self,
@@ -64,10 +64,10 @@ class CriticalAnalyzer:
         """Nothing is watched before ``start``.
 
         Args:
-            paths: What is watched beside the loop; may grow.
+            paths: Watched paths in addition to the loop; the list may grow.
             timeout_ms: critical-analyzer-timeout.
             check_period_ms: critical-analyzer-check-period; 0 is half of the timeout.
-            shut_down: Stops the node, saying why; called on the loop.
+            shut_down: Stops the node, with a reason; called on the loop.
             halt: Ends the process.
             now_ns: The monotonic clock.
         """
@@ -80,28 +80,28 @@ class CriticalAnalyzer:
         self._now_ns = now_ns
         self._loop_path = CriticalPath("the loop")
         self._stopped = threading.Event()
-        """Also what the thread waits on between looks."""
+        """The event on which the thread waits between checks."""
         self._loop: asyncio.AbstractEventLoop | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._reported: dict[str, int] = {}
-        """What has been said already, by name: since when it was stuck."""
+        """Paths already logged, by name, with the time since which they were stuck."""
         self._asked_ns: int | None = None
         """When the node was asked to stop."""
 
     def start(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Watch, from another thread. Called on the loop."""
+        """Begin to watch, on another thread. Called on the loop."""
         self._loop = loop
         self._beat()
         threading.Thread(target=self._watch, name="critical-analyzer", daemon=True).start()
 
     def stop(self) -> None:
-        """Watch no longer. Called on the loop."""
+        """Stop watching. Called on the loop."""
         self._stopped.set()
         if self._timer is not None:
             self._timer.cancel()
 
     def stuck(self, now_ns: int) -> dict[str, int]:
-        """What has been at one thing for longer than the timeout, and since when."""
+        """Names of the paths that are busy for longer than the timeout, with the time since which they are."""
         found = {}
         for path in (self._loop_path, *self._paths):
             since_ns = path.since_ns
@@ -110,7 +110,7 @@ class CriticalAnalyzer:
         return found
 
     def act(self, found: dict[str, int], now_ns: int) -> None:
-        """Do what the policy says about what is stuck; once for each time."""
+        """Apply the policy to the stuck paths, once per incident."""
         new = {name: since_ns for name, since_ns in found.items() if self._reported.get(name) != since_ns}
         self._reported.update(new)
         if new:
@@ -123,7 +123,7 @@ class CriticalAnalyzer:
                 assert self._loop is not None
                 self._loop.call_soon_threadsafe(self._shut_down, f"stuck: {', '.join(found)}")
             elif now_ns - self._asked_ns > self._timeout_ns:
-                # what hangs keeps it from stopping, too
+                # the hanging path prevents a clean stop, too
                 self._halt(EXIT_CODE)
 
     def _beat(self) -> None:
@@ -142,7 +142,7 @@ class CriticalAnalyzer:
                 self.act(found, now_ns)
 
     def _say(self, found: dict[str, int], now_ns: int) -> None:
-        """In a thread of its own: a log that hangs does not keep the node from acting."""
+        """Log on a separate thread, so that a log that hangs does not delay the policy."""
         seconds = {name: (now_ns - since_ns) // 1_000_000_000 for name, since_ns in found.items()}
         names = {thread.ident: thread.name for thread in threading.enumerate()}
         stacks = "\n".join(

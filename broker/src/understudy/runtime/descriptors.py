@@ -1,4 +1,4 @@
-"""File descriptors of a broker process: how many there are, what they are kept for, and what happens without any.
+"""File descriptors of a broker process: their limit, their division, and a reserve for when none is left.
 
 At start the soft limit of the process (``RLIMIT_NOFILE``) is raised to the hard limit. What the store, the locks, the
 log and management need is subtracted; the rest is the number of client connections (``connections_max``). The reserve
@@ -39,11 +39,11 @@ PROCESS_DESCRIPTORS: Final = 40
 LISTENERS_MAX: Final = 32
 #: Descriptors held open only to be closed when the process has no other.
 RESERVE: Final = 16
-#: Of what is left for large messages and connections, one in so many is for files of unfinished large messages.
+#: One of this many descriptors left for connections and large messages is for files of unfinished large messages.
 _LARGE_SHARE: Final = 8
-#: The process does not start with a lower hard limit: hardly a connection could be served.
+#: Lowest hard limit with which the process starts.
 LIMIT_MIN: Final = 352
-#: A hard limit above this is used up to here: the kernel's table of a process grows with the highest number used.
+#: Maximum of the soft limit: the kernel's table of a process grows with the highest number used.
 LIMIT_MAX: Final = 1_000_000
 #: How often the use of the reserve is logged at most.
 _TOLD_S: Final = 60.0
@@ -80,17 +80,17 @@ class Descriptors:
     """The descriptors of one process.
 
     Args:
-        limit: How many there may be (``raise_soft_limit``).
-        reserve: How many are held open as a reserve.
+        limit: Maximum number of descriptors (``raise_soft_limit``).
+        reserve: Number of descriptors held open as a reserve.
     """
 
     def __init__(self, limit: int, reserve: int = RESERVE) -> None:
         self.limit = limit
         left = max(limit - _FIXED, 0)
         self.large_messages_max = min(LARGE_MESSAGES_UNFINISHED_MAX, left // _LARGE_SHARE)
-        """Unfinished large messages at a time; each keeps a file open."""
+        """Maximum number of unfinished large messages; each keeps a file open."""
         self.connections_max = left - self.large_messages_max
-        """Client connections of all acceptors together."""
+        """Maximum number of client connections of all acceptors."""
         self._reserve_wanted = reserve
         self._reserve: list[int] = []
         self._tell_again_s = 0.0
@@ -132,7 +132,7 @@ class Descriptors:
                     raise DescriptorsExhausted(f"{os.strerror(error.errno)}, and the reserve is used up") from error
 
     def refill(self) -> None:
-        """Take back what was spent of the reserve, as far as descriptors are free. Safe to call on any thread."""
+        """Reopen the used part of the reserve, as far as descriptors are free. Safe to call on any thread."""
         with self._lock:
             while len(self._reserve) < self._reserve_wanted:
                 try:
@@ -141,7 +141,7 @@ class Descriptors:
                     return
 
     def close(self) -> None:
-        """Give the reserve up."""
+        """Close the reserve."""
         with self._lock:
             self._reserve_wanted = 0
             while self._reserve:
@@ -162,11 +162,11 @@ class Descriptors:
 
 
 class ConnectionBudget:
-    """How many client connections the process may have, over all acceptors.
+    """Limit for the client connections of the process, over all acceptors.
 
     Args:
-        connections_max: The most of them.
-        low: Whether the process has no descriptors left but its reserve.
+        connections_max: Maximum number.
+        low: Whether only the reserve of descriptors is left.
     """
 
     def __init__(self, connections_max: int, low: Callable[[], bool] = lambda: False) -> None:
@@ -176,5 +176,5 @@ class ConnectionBudget:
 
     @property
     def full(self) -> bool:
-        """Whether a further connection needs one of the present ones to be closed."""
+        """Whether a further connection requires closing a present one."""
         return self.used >= self.connections_max or self._low()

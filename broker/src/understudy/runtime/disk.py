@@ -3,8 +3,8 @@
 Implements ``ports.Disk`` and ``ports.File`` on Linux. ENOSPC and EDQUOT become ``DiskFull``, any
 other error of a write, sync or lookup ``DiskFailed``; both name the path.
 
-Only regular files are opened, and no symbolic link stands for one: a user that may write in a directory of
-the store must not make the node write somewhere else, or wait for a pipe. Directories may be links.
+Only regular files are opened, and symbolic links are not followed: a user that can write to a directory of
+the store must not make the node write elsewhere, or wait for a pipe. Directories may be links.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _T = TypeVar("_T")
 
 _FULL: Final = (errno.ENOSPC, errno.EDQUOT)
 _ZEROS: Final = bytes(1024 * 1024)
-#: Parts of a file that are told apart in the search for what was written.
+#: Unit of the search for written parts of a file. Bytes.
 _RANGES_MAX: Final = 64
 _IOV_MAX: Final = min(os.sysconf("SC_IOV_MAX"), 1024)
 #: Buffers above which one joined write is cheaper than an array of pointers.
@@ -47,7 +47,7 @@ def _failure(error: OSError, doing: str, path: str) -> StoreError:
 
 
 class RealFile:
-    """An open file of ``RealDisk``."""
+    """An open file of ``RealDisk``. Implements ``ports.File``."""
 
     __slots__ = ("_descriptor", "_descriptors", "_path")
 
@@ -61,7 +61,7 @@ class RealFile:
         return self._path
 
     def _name(self) -> str:
-        """What the file is called now: segments get their name once they are whole, and stay open."""
+        """Present name of the file: a segment is renamed once it is complete, while it is open."""
         try:
             return os.readlink(f"/proc/self/fd/{self._descriptor}")
         except OSError:
@@ -78,7 +78,7 @@ class RealFile:
                 return data
             parts = [data]
             got = len(data)
-            # a short read need not be the end of the file (signals, network file systems)
+            # a short read is not always the end of the file (signals, network file systems)
             while got < length:
                 data = os.pread(self._descriptor, length - got, offset + got)
                 if not data:
@@ -106,7 +106,7 @@ class RealFile:
         return [*ranges, (offset, size)] if offset < size else ranges
 
     def write(self, offset: int, buffers: Sequence[bytes]) -> None:
-        # once per batch: no context manager
+        # no context manager, because this runs once per batch
         try:
             if len(buffers) == 1:
                 written = os.pwrite(self._descriptor, buffers[0], offset)
@@ -143,7 +143,7 @@ class RealFile:
             except OSError as error:
                 if error.errno not in (errno.EOPNOTSUPP, errno.EINVAL, errno.ENOSYS):
                     raise
-                # the file system cannot reserve blocks, so zeros must take them
+                # the file system cannot reserve blocks: write zeros
                 size = os.fstat(self._descriptor).st_size
                 while size < length:
                     size += os.pwrite(self._descriptor, memoryview(_ZEROS)[: length - size], size)
@@ -168,10 +168,10 @@ class RealFile:
 
 
 class RealDisk:
-    """The machine's file systems.
+    """The file systems of the machine. Implements ``ports.Disk``.
 
     Args:
-        descriptors: Its reserve is used when no file can be opened otherwise; None: there is no reserve.
+        descriptors: Its reserve is used if no other descriptor is free; None: there is no reserve.
     """
 
     def __init__(self, descriptors: Descriptors | None = None) -> None:
@@ -181,7 +181,7 @@ class RealDisk:
         return call() if self._descriptors is None else self._descriptors.with_reserve(call)
 
     def _place(self, path: str) -> tuple[str, int | None]:
-        """What to look up, and in the directory of which descriptor; None: the path from the root."""
+        """The path to look up, and the descriptor of the directory to which it is relative; None: an absolute path."""
         return path, None
 
     def within(self, directory: str) -> AbstractContextManager[RealDisk]:
@@ -211,7 +211,7 @@ class RealDisk:
             descriptor = self._opening(lambda: os.open(name, flags, 0o600, dir_fd=base))
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
             os.close(descriptor)
-            raise DiskFailed(f"cannot open {path}: it is no regular file")
+            raise DiskFailed(f"cannot open {path}: it is not a regular file")
         return RealFile(path, descriptor, self._descriptors)
 
     def list(self, directory: str) -> list[str]:

@@ -1,4 +1,4 @@
-"""The real world as ports: what a node is given on a machine; the simulation gives its own."""
+"""Implementations of the ports for a real machine; the simulation has its own."""
 
 from __future__ import annotations
 
@@ -21,42 +21,42 @@ from understudy.runtime.worker import ThreadWorker
 
 @dataclass(frozen=True, slots=True)
 class Environment:
-    """Everything a node reaches the world through, except the loop it runs on."""
+    """The ports of a node, except for the loop on which it runs."""
 
     clock: Clock
     timers: Timers
     entropy: Entropy
     disk: Disk
     log_writer: Callable[[Executor, Fence], HoldableLogWriter]
-    """Makes a writer of one activation, whose batches count with permission of the fence only."""
+    """Creates the log writer of an activation; its batches end with an error if the fence objects."""
     file_lock: Callable[[str], FileLock]
-    """Makes the lock of one file path."""
+    """Creates the lock of a file."""
     worker: Callable[[Executor], Worker]
-    """Makes the worker of one activation."""
+    """Creates the worker of an activation."""
     memory_bytes: int = 1 << 30
-    """Memory that the node may use."""
+    """Memory that the node may use, in bytes."""
     nodes: int = 1
-    """Nodes of the process, which have an equal share of its descriptors each."""
+    """Number of nodes in the process; each has an equal share of its descriptors."""
     lock_clock: Clock | None = None
-    """What the age of a lock's proof is measured with; None: ``clock``."""
+    """Clock for the age of the proof of the lock; None: ``clock``."""
     descriptors: Descriptors | None = None
-    """Of the process; None: they are not counted, and listening sockets are not placed."""
+    """Descriptors of the process; None: they are not limited, and listening sockets get any number."""
     critical_paths: list[CriticalPath] = field(default_factory=list)
-    """Of this node, what must not take long, for the critical analyzer; grows with every writer made."""
+    """Paths of this node for the critical analyzer; each log writer adds one."""
 
     @property
     def waiting_bodies_bytes(self) -> int:
-        """Bodies of waiting messages that are kept in memory, if global-max-size does not say."""
+        """Limit for bodies of waiting messages in memory if global-max-size is not set, in bytes."""
         return max(self.memory_bytes // WAITING_BODIES_SHARE, WAITING_BODIES_BYTES_MIN)
 
     @property
     def large_messages_max(self) -> int | None:
-        """Unfinished large messages at a time, each of which keeps a file open; None: not limited here."""
+        """Maximum number of unfinished large messages, each of which keeps a file open; None: no limit."""
         return self.descriptors.large_messages_max // self.nodes if self.descriptors is not None else None
 
 
 class SystemClock:
-    """The machine's clocks."""
+    """The clocks of the machine. Implements ``ports.Clock``."""
 
     wall_ns = staticmethod(time.time_ns)
 
@@ -68,14 +68,14 @@ class SystemClock:
 
 
 class BootClock(SystemClock):
-    """The machine's clocks; the monotonic one goes on while the machine is suspended (``CLOCK_BOOTTIME``)."""
+    """The clocks of the machine; the monotonic one advances while the machine is suspended (``CLOCK_BOOTTIME``)."""
 
     def monotonic_ms(self) -> int:
         return time.clock_gettime_ns(time.CLOCK_BOOTTIME) // 1_000_000
 
 
 class LoopTimers:
-    """Timers of an asyncio loop, real or simulated."""
+    """Timers of an asyncio loop, real or simulated. Implements ``ports.Timers``."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
@@ -85,7 +85,7 @@ class LoopTimers:
 
 
 class SystemEntropy:
-    """The kernel's random bytes."""
+    """Random bytes of the kernel. Implements ``ports.Entropy``."""
 
     def token(self, length_bytes: int) -> bytes:
         return os.urandom(length_bytes)
@@ -105,7 +105,7 @@ def system_environment(
     paths: list[CriticalPath] = []
 
     def log_writer(executor: Executor, fence: Fence) -> HoldableLogWriter:
-        # a writer of an earlier activation does nothing any more
+        # a writer of an earlier activation is not used any more
         path = CriticalPath(f"writer {len(paths) + 1} of the store")
         paths.append(path)
         return ThreadLogWriter(loop, executor, path, fence)
@@ -127,7 +127,7 @@ def system_environment(
 
 
 def available_memory_bytes() -> int:
-    """Memory of the machine, or less where a limit of the service or the process is lower."""
+    """Memory of the machine, or the limit of the service or process if that is lower."""
     limits = [os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")]
     soft, _ = resource.getrlimit(resource.RLIMIT_AS)
     if soft != resource.RLIM_INFINITY:

@@ -1,4 +1,4 @@
-"""Locks of whole files, as the operating system or the file server keeps them.
+"""Locks of whole files, kept by the operating system or the file server.
 
 Implements ``ports.FileLock`` with Linux *open file description* locks (``F_OFD_SETLK``): they
 belong to this descriptor, so another lock object of the same process conflicts like one of another
@@ -26,33 +26,33 @@ _FLOCK: Final = struct.Struct("hhqqi4x")
 assert sys.platform == "linux"
 
 
-#: How often a lock that another holder has is asked for before the path is compared with the open file.
+#: Number of attempts on a lock held by another node before the path is compared with the open file.
 _TRIES_PER_LOOK: Final = 30
 
 
 class RealFileLock:
-    """An exclusive lock on one file; the file is created if it is missing and never removed.
+    """An exclusive lock on one file, which is created if missing and never removed. Implements ``ports.FileLock``.
 
-    A lock that is not free is asked for again with the descriptor of the last try: on a network file system that is one
-    request instead of an open, a lock and a close. Every ``_TRIES_PER_LOOK`` tries the path is looked up, so that a
-    file that was replaced is noticed.
+    A lock that is not free is requested again with the descriptor of the last attempt: on a network file system that is
+    one request instead of an open, a lock and a close. After every ``_TRIES_PER_LOOK`` attempts the path is looked up,
+    to notice a replaced file.
     """
 
     def __init__(self, path: str, descriptors: Descriptors | None = None) -> None:
-        """Nothing is opened or locked yet.
+        """Opens and locks nothing yet.
 
         Args:
             path: The file.
-            descriptors: Its reserve is used when the file cannot be opened otherwise.
+            descriptors: Its reserve is used if no other descriptor is free.
         """
         self.path = path
         self._descriptors = descriptors
         self._descriptor = -1
-        """Of the lock that is held; -1 when none is."""
+        """Descriptor of the held lock; -1 if it is not held."""
         self._waiting = -1
-        """Of the last try that found the lock taken."""
+        """Descriptor of the last attempt that failed."""
         self._waiting_file: tuple[int, int] | None = None
-        """Its device and inode."""
+        """Device and inode of the open file."""
         self._tries = 0
 
     def try_acquire(self) -> bool:
@@ -108,7 +108,7 @@ class RealFileLock:
                 raise DiskFailed(f"cannot release lock {self.path}: {error.strerror}") from error
 
     def _is_at_path(self) -> bool:
-        """Whether the file that is locked has the path."""
+        """Whether the path leads to the locked file."""
         try:
             mine, there = os.fstat(self._descriptor), os.stat(self.path)
         except OSError:
@@ -119,7 +119,7 @@ class RealFileLock:
         if self._descriptor < 0 or not self._is_at_path():
             return False
         try:
-            # taking it again changes nothing while it is ours and fails when another process has it
+            # acquiring it again has no effect while we hold it, and fails if another process holds it
             fcntl.fcntl(self._descriptor, _F_OFD_SETLK, _FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0))
         except OSError:
             return False

@@ -15,7 +15,7 @@ from understudy.errors import ConfigError, StoreError
 
 
 def check_directories(directories: Iterable[str]) -> list[str]:
-    """What an operator should know of directories; those that do not exist yet are made private.
+    """Warnings about the modes of directories; missing directories are created with mode 0700.
 
     Raises:
         StoreError: all users may write in one of them.
@@ -35,11 +35,11 @@ def check_directories(directories: Iterable[str]) -> list[str]:
 
 
 def check_files(readable: Iterable[str], secret: Iterable[str]) -> list[str]:
-    """What an operator should know of files; those that do not exist are not looked at.
+    """Warnings about the modes of files; missing files are ignored.
 
     Args:
-        readable: That no other user may write; others should not read them either.
-        secret: That others must not read.
+        readable: Files that other users must not write, and should not read.
+        secret: Files that other users must not read.
 
     Raises:
         ConfigError: others can write one of them, or read a secret one.
@@ -62,5 +62,5 @@ def _status(path: str) -> os.stat_result | None:
     try:
         return os.stat(path)
     except OSError:
-        # what cannot be looked at is reported where it is opened
+        # an error is reported when the file is opened
         return None

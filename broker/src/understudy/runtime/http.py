@@ -1,11 +1,11 @@
 """The management API over HTTP: a thin shell around ``understudy.management``.
 
-It runs on the node's own loop, in every state of the node. It is closed by default: everything
-but ``/health/*`` needs the bearer token, a host that is not loopback needs ``allow_remote``, and
-no answer allows another origin. A connection serves one request and has a deadline for all of it,
-so neither a slow head, a slow body nor a slow reader can hold it (docs/security.md, class 14). Before
-the token that deadline is short, and connections without one displace each other: however many there
-are, ``/health`` answers.
+It runs on the loop of the node, in every state of the node. Access is closed by default: every resource except
+``/health/*`` requires the bearer token, a host that is not loopback requires ``allow_remote``, and
+no response allows another origin. A connection serves one request with a deadline for all of it,
+so that neither a slow head, a slow body nor a slow reader can hold it (docs/security.md, class 14). The deadline
+is shorter before the token, and connections without one evict each other, so that ``/health`` answers
+whatever their number.
 
 Not here: TLS; put a terminating proxy before it or keep it on loopback.
 """
@@ -33,7 +33,7 @@ from understudy.runtime.management_listener import ManagementListener
 from understudy.session.error_texts import ErrorTexts
 
 log = logging.getLogger(__name__)
-#: Requests are not logged one by one: a scrape every few seconds would drown what matters.
+#: Requests are not logged, because of frequent scrapes.
 _ACCESS_LOG: Final = logging.getLogger(f"{__name__}.access")
 _ACCESS_LOG.setLevel(logging.WARNING)
 
@@ -41,9 +41,9 @@ _ACCESS_LOG.setLevel(logging.WARNING)
 REQUEST_DEADLINE_MS: Final = 30_000
 #: From the beginning of a connection to its token; for ``/health/*``, which needs none, to the last byte of its answer.
 TOKEN_DEADLINE_MS: Final = 5_000
-#: Connections at once; for each one more the oldest that has not shown the token is closed.
+#: Maximum number of connections; a further one closes the oldest that has not sent the token.
 HTTP_CONNECTIONS_MAX: Final = 64
-#: Those among them that have shown the token; the others are for ``/health/*`` and for showing it.
+#: Maximum number of connections that have sent the token; the others are for ``/health/*`` and new requests.
 HTTP_AUTHENTICATED_MAX: Final = 48
 #: Largest request line and largest single header. Bytes.
 HTTP_HEADER_BYTES_MAX: Final = 8 * 1024
@@ -68,8 +68,8 @@ class ManagementServer:
     """Serves one node's management API.
 
     Args:
-        view: The node; asked at every request.
-        listener: Where, and with which token.
+        view: The node, read at every request.
+        listener: Address and token.
         deadline_ms: From the token to the last byte of the answer.
         token_deadline_ms: From the beginning of a connection to its token.
     """
@@ -88,7 +88,7 @@ class ManagementServer:
         self.token_deadline_ms = token_deadline_ms
         self.connections: set[_HttpConnection] = set()
         self.strangers: dict[_HttpConnection, None] = {}
-        """Those of them that have not shown the token, the oldest first."""
+        """Connections that have not sent the token, the oldest first."""
         self._registry = make_registry(view)
         ProcessCollector(namespace="understudy", registry=self._registry)
         self._error_texts = ErrorTexts("M")
@@ -106,7 +106,7 @@ class ManagementServer:
         }
 
     async def start(self) -> None:
-        """Answer the connections of the listener, and listen first if it does not yet.
+        """Serve the connections of the listener, after binding it if that was not done.
 
         Raises:
             ConfigError: the address cannot be listened on.
@@ -122,7 +122,7 @@ class ManagementServer:
         log.info("management listens", extra={"host": self.listener.host, "port": self.listener.port})
 
     async def stop(self) -> None:
-        """Stop listening, give requests under way a moment, close. Harmless when not started."""
+        """Stop listening, wait briefly for pending requests, close. Does nothing if not started."""
         if self._protocol is None:
             return
         for server in self._servers:
@@ -144,9 +144,9 @@ class ManagementServer:
         except BrokerError as error:
             response = refuse(500, error.code, self._error_texts.remote(error))
         except Exception:
-            # the root of a request's task: one bad answer must not take the node down
+            # root of a task: an error in a response must not stop the node
             log.exception("management request failed", extra={"path": request.path})
-            response = refuse(500, "internal", "the request failed; the log says why")
+            response = refuse(500, "internal", "the request failed; details are in the log")
         response.force_close()
         return response
 
@@ -179,7 +179,7 @@ class ManagementServer:
         return equal and bool(self.listener.token) and scheme.lower() == "bearer"
 
     def _note_refusal(self, peer: str | None) -> None:
-        """Log that wrong tokens were sent, not each time. Tokens are too long to be guessed."""
+        """Log wrong tokens, at most once per period."""
         self._refused += 1
         now_s = asyncio.get_running_loop().time()
         if now_s >= self._refusals_told_s + REFUSALS_TOLD_S:
@@ -246,7 +246,7 @@ class ManagementServer:
             self.view.invoke(wanted, answer)
         except NotActive as error:
             return refuse(503, error.code, str(error))
-        # a node that fails meanwhile never answers: the connection's deadline ends that
+        # if the node fails meanwhile there is no answer: the deadline closes the connection
         return await answered
 
 
@@ -267,7 +267,7 @@ def _answer(status: int, body: object) -> web.Response:
 
 
 def refuse(status: int, code: str, message: str) -> web.Response:
-    """An error answer; like every answer it ends its connection."""
+    """An error response; like every response it ends its connection."""
     response = _answer(status, controls.error_json(code, message))
     response.force_close()
     return response
@@ -284,7 +284,7 @@ def _wrong_method(allowed: list[str]) -> web.Response:
 
 
 class _HttpConnection(web.RequestHandler):
-    """One connection: aiohttp's protocol with a deadline, a place in the count and JSON errors."""
+    """One connection: aiohttp's protocol with a deadline, a limit for their number, and JSON errors."""
 
     __slots__ = ("_deadline", "_management", "_socket")
 
@@ -319,7 +319,7 @@ class _HttpConnection(web.RequestHandler):
         self._end_in(management.token_deadline_ms)
 
     def authenticate(self) -> bool:
-        """Its request has shown the token. False: too many others are being served."""
+        """Note that the token was sent. False: too many requests are being served."""
         management = self._management
         if len(management.connections) - len(management.strangers) >= HTTP_AUTHENTICATED_MAX:
             return False
@@ -328,7 +328,7 @@ class _HttpConnection(web.RequestHandler):
         return True
 
     def forget(self) -> None:
-        """It does not count any more."""
+        """Remove it from the counted connections."""
         self._management.connections.discard(self)
         self._management.strangers.pop(self, None)
 
@@ -344,7 +344,7 @@ class _HttpConnection(web.RequestHandler):
         super().connection_lost(exc)
 
     def expire(self) -> None:
-        """Cut the connection off, whatever it was doing."""
+        """Close the connection in any state."""
         if self._socket is not None:
             self._socket.abort()
 
@@ -355,7 +355,7 @@ class _HttpConnection(web.RequestHandler):
         exc: BaseException | None = None,
         message: str | None = None,
     ) -> web.StreamResponse:
-        """What aiohttp answers when a request cannot be parsed, as JSON and without its details."""
+        """Response to a malformed request: JSON without details."""
         if status >= 500:
             log.error("management request failed", exc_info=exc)
         return refuse(status, "bad-request" if status < 500 else "internal", "the request cannot be understood")

@@ -1,13 +1,13 @@
-"""How the Python interpreter is set in a server process: its collector of cycles and its change of threads.
+"""Settings of the Python interpreter in a server process: garbage collector and thread switching.
 
-What the hot path makes (messages, references, tuples that wait) has no cycles, and closed connections break theirs:
-reference counts free both. The collector only has to find what errors leave behind, yet with its defaults it walks
-everything every few hundred messages: half of the broker's time with 100,000 messages in memory. So what start-up
-made is left out for good, and the rest is looked at seldom: by the number of objects, and by memory (``Collector``),
-because a few objects can hold many megabytes.
+Objects of the hot path (messages, references, waiting tuples) have no cycles, and closed connections break theirs, so
+reference counts free them. The collector is needed only for cycles left by errors, yet with its defaults it traverses
+all objects every few hundred messages: half of the broker's time with 100,000 messages in memory. Therefore the objects
+made by the start are excluded for good, and the rest is collected rarely: by the number of objects, and by memory
+(``Collector``), because a few objects can hold many megabytes.
 
-The journal's thread needs the interpreter for a moment when a sync has ended, and a busy loop gives it up by default
-only every 5 ms: longer than the sync. Figures: ADR 0015, ADR 0023.
+The thread of the journal needs the interpreter briefly when a sync has ended; a busy loop releases it by default
+only every 5 ms, which is longer than the sync. Figures: ADR 0015, ADR 0023.
 """
 
 from __future__ import annotations
@@ -19,30 +19,30 @@ import sys
 from collections.abc import Callable
 from typing import Final
 
-#: Net new objects before the youngest are looked at; a walk of that many takes one or two milliseconds.
+#: Threshold of the youngest generation, in net new objects; a collection of that many takes one or two milliseconds.
 YOUNGEST: Final = 50_000
-#: Walks of a younger generation per walk of the next.
+#: Collections of a younger generation per collection of the next.
 MIDDLE: Final = 20
 OLDEST: Final = 50
-#: How long a thread that wants to run waits for the one that runs.
+#: Thread switch interval.
 SWITCH_SECONDS: Final = 0.0001
-#: How often resident memory is looked at.
+#: Period of the check of resident memory.
 CHECK_SECONDS: Final = 5.0
-#: Growth of resident memory since the last full collection that asks for the next one: this many bytes, or this
+#: Growth of resident memory since the last full collection that causes the next one: this many bytes, or this
 #: share of it, whichever is more. A full collection of 200,000 objects takes 55 ms.
 GROWTH_BYTES: Final = 64 * 1024 * 1024
 GROWTH_SHARE: Final = 0.25
 
 
 def start_up() -> None:
-    """Until ``settle`` nothing looks for cycles: a start makes what stays, and walking all of it again for every few
-    hundred new objects took more than half of a start with 50,000 queues.
+    """Disable the collector until ``settle``: a start creates objects that remain, and traversing all of them again for
+    every few hundred new objects took more than half of a start with 50,000 queues.
     """
     gc.disable()
 
 
 def settle() -> None:
-    """Once, when start-up is over: what exists now stays."""
+    """Enable the collector at the end of the start; exclude the present objects."""
     keep_what_exists()
     gc.enable()
     gc.set_threshold(YOUNGEST, MIDDLE, OLDEST)
@@ -50,14 +50,14 @@ def settle() -> None:
 
 
 def keep_what_exists() -> None:
-    """The collector does not look at it any more, garbage included: looking for that first would hold
-    up all connections, and there is little.
+    """Exclude all present objects from collection, garbage included: collecting it first would block
+    all connections, and there is little.
     """
     gc.freeze()
 
 
 def resident_bytes() -> int:
-    """Resident memory of this process; 0 where the kernel does not tell."""
+    """Resident memory of this process; 0 if the kernel does not report it."""
     try:
         with open("/proc/self/statm", "rb") as file:
             return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
@@ -88,12 +88,12 @@ class Collector:
         self._limit_bytes = 0
 
     def start(self) -> None:
-        """Check now, without a collection, and then every ``CHECK_SECONDS``."""
+        """Record the present size, and check every ``CHECK_SECONDS``."""
         self._limit_bytes = _limit(self._resident())
         self._timer = self._loop.call_later(CHECK_SECONDS, self._check)
 
     def stop(self) -> None:
-        """Check no more. Does nothing when it was not started."""
+        """Stop checking. Does nothing if it was not started."""
         if self._timer is not None:
             self._timer.cancel()
 
@@ -103,7 +103,7 @@ class Collector:
             self._collect()
             self._limit_bytes = _limit(self._resident())
         else:
-            # memory that was given back may be taken again without a collection only once
+            # released memory may be allocated again without a collection only once
             self._limit_bytes = min(self._limit_bytes, _limit(resident))
         self._timer = self._loop.call_later(CHECK_SECONDS, self._check)
 

@@ -1,4 +1,4 @@
-"""Listening sockets, bound and placed at a descriptor number of the caller's choice."""
+"""Listening sockets, bound with a minimum descriptor number."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ def bound_socket(family: int, address: tuple[object, ...], floor: int = 0) -> so
     """A non-blocking TCP socket bound to ``address``.
 
     Args:
-        family: AF_INET or AF_INET6; the latter takes IPv6 connections only.
+        family: AF_INET or AF_INET6; the latter accepts IPv6 connections only.
         address: As ``getaddrinfo`` gives it.
         floor: The descriptor's number is at least this; see ``Descriptors.listener_floor``.
 
@@ -32,7 +32,7 @@ def bound_socket(family: int, address: tuple[object, ...], floor: int = 0) -> so
 
 
 def _moved(made: socket.socket, floor: int) -> socket.socket:
-    """The same socket under a number of at least ``floor``; unchanged when there is no free one."""
+    """The socket with a descriptor number of at least ``floor``; unchanged if there is no free one."""
     if made.fileno() >= floor:
         return made
     try:

@@ -1,4 +1,4 @@
-"""Structured logs: one JSON object a line on stderr or in a file."""
+"""Structured logs: one JSON object per line, on stderr or in a file."""
 
 from __future__ import annotations
 
@@ -13,9 +13,10 @@ _STANDARD: Final = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asc
 
 
 class JsonFormatter(logging.Formatter):
-    """``ts level logger event`` and whatever the call gave as ``extra``."""
+    """Formats a record as ``ts level logger event`` and the fields of ``extra``."""
 
     def format(self, record: logging.LogRecord) -> str:
+        """One JSON object on one line."""
         line: dict[str, object] = {
             "ts": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
             "level": record.levelname.lower(),
@@ -29,7 +30,7 @@ class JsonFormatter(logging.Formatter):
 
 
 def configure_logs(level: str, file: str | None) -> None:
-    """Send everything through ``JsonFormatter``; ``file`` is appended to, mode 0640."""
+    """Configure logging with ``JsonFormatter``, to ``file`` (appended, mode 0640) or stderr."""
     if file:
         os.close(os.open(file, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o640))
     handler: logging.Handler = logging.FileHandler(file) if file else logging.StreamHandler(sys.stderr)

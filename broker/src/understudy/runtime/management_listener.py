@@ -1,7 +1,7 @@
-"""Where the management API listens: what was asked for is checked and bound before the node activates.
+"""Listening sockets of the management API: options are checked and addresses bound before the node activates.
 
-Not here: the answers (``http``). Their modules take longer to import than a node to activate, so they are
-loaded meanwhile and after; connections made before that wait in the sockets' backlog.
+Not here: the responses (``http``). Its modules take longer to import than a node to activate, so they are
+loaded concurrently; connections made before that wait in the backlog of the sockets.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from understudy.runtime.listening import bound_socket
 
 #: Shortest token accepted. Characters.
 TOKEN_CHARACTERS_MIN: Final = 16
-#: Connections that wait to be taken; more are not answered by the kernel.
+#: Backlog of the listening sockets.
 BACKLOG: Final = 100
 PORT_MAX: Final = 65_535
 
@@ -30,7 +30,7 @@ class ManagementListener:
         allow_remote: Required for a host that is not loopback.
 
     Raises:
-        ConfigError: the host is not loopback and that was not allowed, the port is none, or the token is too short.
+        ConfigError: the host is not loopback and that is not allowed, the port is invalid, or the token is too short.
     """
 
     def __init__(self, host: str, port: int, token: str, *, allow_remote: bool = False) -> None:
@@ -47,7 +47,7 @@ class ManagementListener:
         self.port = port
         self.token = token.encode()
         self.sockets: list[socket.socket] = []
-        """One per address that the host's name has."""
+        """One per address of the host name."""
 
     def listen(self) -> None:
         """Bind and listen.
@@ -65,7 +65,7 @@ class ManagementListener:
         self.port = self.sockets[0].getsockname()[1]
 
     def close(self) -> None:
-        """Give the sockets up. Harmless when there are none."""
+        """Close the sockets. Does nothing if there are none."""
         while self.sockets:
             self.sockets.pop().close()
 

@@ -1,4 +1,4 @@
-"""What management may see of a node: ``management.controls.NodeView`` over a ``BrokerNode``."""
+"""Implementation of ``management.controls.NodeView`` for a ``BrokerNode``."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from understudy.store.segment import log_size_bytes
 
 
 class _TokenSecurity:
-    """A caller with the token of the node may do everything."""
+    """Grants all permissions to callers with the token of the node."""
 
     user = "token"
     permission_ms = 0
@@ -46,7 +46,7 @@ _TOKEN: Final = Requester(_TokenSecurity(), "")
 
 
 class LiveNodeView:
-    """What management reads of a ``BrokerNode``; every member reads the current state of the node."""
+    """View of a ``BrokerNode``, read from its present state. Implements ``management.controls.NodeView``."""
 
     def __init__(self, node: BrokerNode) -> None:
         self._node = node
@@ -196,7 +196,7 @@ class LiveNodeView:
             context = broker.store.context
             context.when_durable(context.appended, answer, result, error)
 
-        # on a turn of the node, which flushes what it writes
+        # in a turn of the node, whose end writes the batch
         broker.invocations.node.timers.call_later(0, partial(broker.invocations.carry_out, request, _TOKEN, done))
 
     def request_stop(self, *, failover: bool) -> None:

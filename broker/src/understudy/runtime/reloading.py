@@ -1,13 +1,12 @@
-"""Changed files of a running node: broker.xml, users and roles.
+"""Reloads changed files of a running node: broker.xml, users and roles.
 
-Every ``configuration-file-refresh-period`` broker.xml is compared with what it was (time, size, inode); the
-users and roles files every second, because a removed user must not wait for that period. A file that changed is
-read and checked in a thread, so the loop goes on. What is wrong with it is logged once, with element and line,
-and nothing changes; otherwise the node takes what a running node can take, and the log names that and every
-changed element that needs a restart.
+Every ``configuration-file-refresh-period`` the time, size and inode of broker.xml are compared with the last ones;
+those of the files of users and roles every second, because a removed user must not wait for that period. A changed file
+is read and checked on a thread. An error in it is logged once, with element and line, and nothing changes; otherwise
+the node applies the changes that need no restart, and logs them and every changed element that needs one.
 
-A passive node takes a changed file as well: it goes by it when it activates. Management asks for the same with
-``reloadConfigurationFile``, also where the period is -1. Not here: what is taken (``config.changes``).
+A passive node reads a changed file as well and uses it when it activates. The management operation
+``reloadConfigurationFile`` does the same, also if the period is -1. Not here: which changes apply (``config.changes``).
 """
 
 from __future__ import annotations
@@ -28,9 +27,9 @@ R = TypeVar("R")
 
 log = logging.getLogger(__name__)
 
-#: How often the users and roles files are looked at.
+#: Period of the check of the files of users and roles.
 USERS_PERIOD_S: Final = 1.0
-#: A file must have been left alone this long before it is read: it may still be being written.
+#: Minimum time without change before a file is read, because it may still be being written.
 SETTLE_S: Final = 0.1
 
 Stamp = tuple[int, int, int] | None
@@ -51,13 +50,13 @@ class ConfigurationFiles:
         period_ms: int,
     ) -> None:
         """Args:
-        node: Takes what changed.
-        config: Its broker.xml.
+        node: The node.
+        config: Path of broker.xml.
         read: Reads and checks that file; called in a thread. Raises ConfigError.
         users: Files of users and roles; empty without security.
-        read_users: Reads and checks those, in a thread; what it returns is called on the loop and puts them in
-            force. Raises ConfigError.
-        period_ms: configuration-file-refresh-period; -1 or 0 looks at ``config`` only when management asks.
+        read_users: Reads and checks those, on a thread; the returned function is called on the loop and applies
+            them. Raises ConfigError.
+        period_ms: configuration-file-refresh-period; -1 or 0: ``config`` is read only by management.
         """
         self._node = node
         self._config = config
@@ -67,24 +66,24 @@ class ConfigurationFiles:
         self._period_ms = period_ms
         self._tasks: list[asyncio.Task[None]] = []
         self._asked: set[asyncio.Task[None]] = set()
-        # what was read at the start is compared with: a change while the node starts is a change
+        # compared with the files read at the start, so that a change during the start is noticed
         self._config_stamp = (_stamp(config),)
         self._users_stamp = tuple(_stamp(path) for path in users)
 
     def start(self) -> None:
-        """Begin to look."""
+        """Begin to check the files."""
         if self._period_ms > 0:
             self._tasks.append(asyncio.create_task(self._watch_config()))
         if self._users:
             self._tasks.append(asyncio.create_task(self._watch_users()))
 
     def stop(self) -> None:
-        """Look no more."""
+        """Stop checking."""
         for task in (*self._tasks, *self._asked):
             task.cancel()
 
     def ask(self, done: Callable[[BrokerError | None], None]) -> None:
-        """Read broker.xml now, changed or not; ``done`` is told of an error or None. On the loop's thread."""
+        """Read broker.xml now, changed or not; ``done`` gets the error or None. On the loop's thread."""
         task = asyncio.get_running_loop().create_task(self._reload_for(done))
         self._asked.add(task)
         task.add_done_callback(self._asked.discard)
@@ -117,7 +116,7 @@ class ConfigurationFiles:
                 )
             node.reconfigure(change.configuration)
         except BrokerError as error:
-            log.error("changed configuration not taken", extra={"code": error.code, "error": str(error)})
+            log.error("changed configuration not applied", extra={"code": error.code, "error": str(error)})
             return error
         for warning in loaded.warnings:
             log.warning("configuration", extra={"detail": str(warning)})
@@ -141,7 +140,7 @@ class ConfigurationFiles:
             try:
                 (await _in_thread(self._read_users))()
             except BrokerError as error:
-                log.error("changed users or roles not taken", extra={"code": error.code, "error": str(error)})
+                log.error("changed users or roles not applied", extra={"code": error.code, "error": str(error)})
             else:
                 log.info("users and roles reloaded", extra={"files": [str(path) for path in self._users]})
 
@@ -159,7 +158,7 @@ def _stamps(paths: tuple[Path, ...]) -> tuple[Stamp, ...]:
 
 
 async def _settled(paths: tuple[Path, ...]) -> tuple[Stamp, ...] | None:
-    """What the files are now; None while one is missing or being written."""
+    """Present stamps of the files; None while one is missing or being written."""
     before = await _in_thread(_stamps, paths)
     await asyncio.sleep(SETTLE_S)
     after = await _in_thread(_stamps, paths)

@@ -1,8 +1,8 @@
-"""When a node checks that its store is the one it used before, and when it notes how far that goes.
+"""Checks that the store is the one that the node used before, and records its position.
 
-Before the node makes or opens anything, and again before it activates: the identity of the store (``check_identity``),
-and that the log is not behind what was seen (``store.seen``). While it follows and while it is active, the highest
-durable position is noted in the instance directory every second.
+Before the node creates or opens anything, and again before it activates, it checks the identity of the store
+(``check_identity``) and that the log does not end before the recorded position (``store.seen``). While it follows and
+while it is active, the highest durable position is recorded in the instance directory every second.
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ from understudy.store.follower import Follower
 from understudy.store.message_store import MessageStore
 from understudy.store.seen import Position, SeenPosition, WatchedFollower, check_identity
 
-#: How often an active node notes how far its log is durable.
+#: Period for recording the durable position of an active node.
 NOTE_MS: Final = 1_000
 
 
 class StoreWatch:
-    """The checks and notes of one node.
+    """Checks and records of one node.
 
     Args:
-        disk: Where store and instance directory are.
-        configuration: Of the node.
-        instance: Instance directory, absolute; None: nothing is checked or noted.
+        disk: File system of the store and of the instance directory.
+        configuration: Configuration of the node.
+        instance: Instance directory, absolute; None: nothing is checked or recorded.
     """
 
     def __init__(self, disk: Disk, configuration: Configuration, instance: str | None) -> None:
@@ -37,13 +37,13 @@ class StoreWatch:
         self._seen = SeenPosition(disk, instance) if instance is not None else None
         self._syncs = configuration.journal_datasync and configuration.journal_sync_non_transactional
         self.pace = FollowPace()
-        """When a passive node looks at the log again."""
+        """Time of the next record of a passive node."""
         self._timer: asyncio.TimerHandle | None = None
         self._noting: MessageStore | None = None
-        """The store whose positions are noted."""
+        """The store whose positions are recorded."""
 
     def check(self) -> None:
-        """What can be seen without opening the log.
+        """Check the identity and the newest epochs, without opening the log.
 
         Raises:
             WrongStore, StoreError: as ``check_identity``.
@@ -55,10 +55,10 @@ class StoreWatch:
             self._seen.check_epoch(self._disk.list(directory), directory)
 
     def check_identity(self) -> None:
-        """Before an activation; the follower checks the epochs (``WatchedFollower.finish``).
+        """Check the identity before an activation; the follower checks the epochs (``WatchedFollower.finish``).
 
         Raises:
-            WrongStore: the store has another identity than the instance notes, or none.
+            WrongStore: the store has another identity than the one recorded by the instance, or none.
             StoreError: a file cannot be read.
         """
         if self._instance is not None:
@@ -67,7 +67,7 @@ class StoreWatch:
             check_identity(self._disk, self._instance, (directory, locks))
 
     def follower(self) -> Follower:
-        """A follower of the store; its ``finish`` refuses a log that is behind."""
+        """A follower of the store; its ``finish`` refuses a log that ends before the recorded position."""
         disk, directory = self._disk, self._configuration.journal_directory
         id_cache_size = self._configuration.id_cache_size
         quarantine = self._configuration.quarantine_damaged_records
@@ -78,12 +78,12 @@ class StoreWatch:
         )
 
     def activated(self, store: MessageStore, writer: LogWriter) -> None:
-        """The node has begun an epoch: note it, and from now on what becomes durable.
+        """Record the epoch that the node has begun, and from now on its durable position.
 
         Args:
-            store: Of the epoch.
-            writer: Notes the epoch, so that no client waits for the sync. Until then a power failure of this machine
-                makes the check less strict, as between two later notes.
+            store: The store, in the epoch.
+            writer: Records the epoch, so that no client waits for the sync. A power failure before that
+                makes the check less strict, as between two later records.
         """
         if self._seen is None:
             return
@@ -92,7 +92,7 @@ class StoreWatch:
         writer.run(lambda: seen.note(begun, sync=True), lambda error: self._later(store))
 
     def closed(self, store: MessageStore) -> None:
-        """The node has closed its store."""
+        """Stop recording: the node has closed its store."""
         self._noting = None
         if self._timer is not None:
             self._timer.cancel()

@@ -1,7 +1,7 @@
-"""Telling a service manager how the node is doing, by the sd_notify protocol; silent without one.
+"""Notifications to a service manager (sd_notify protocol); nothing is sent without one.
 
-Type=notify services count as started when READY=1 comes: for a primary with wait-for-activation that
-is when it serves, for every other node when it has begun to follow (artemis-ha s. 1, 2.2).
+Services of Type=notify are started when READY=1 is sent: a primary with wait-for-activation sends it when
+it is active, every other node when it has begun to follow (artemis-ha s. 1, 2.2).
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import socket
 
 
 def notify(state: str) -> None:
-    """Send ``READY=1``, ``STATUS=...``, ``STOPPING=1`` or ``WATCHDOG=1``; lost is lost."""
+    """Send ``READY=1``, ``STATUS=...``, ``STOPPING=1`` or ``WATCHDOG=1``; errors are ignored."""
     address = os.environ.get("NOTIFY_SOCKET")
     if not address:
         return
@@ -22,12 +22,12 @@ def notify(state: str) -> None:
         try:
             channel.sendto(state.encode(), address)
         except OSError:
-            # the manager went away or is not ours: the broker does not depend on it
+            # there is no manager any more: the broker does not depend on it
             return
 
 
 class Watchdog:
-    """Proves to the manager that the loop turns, at half the interval it asks for."""
+    """Notifies the watchdog of the manager from the loop, at half the requested interval."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
@@ -37,10 +37,12 @@ class Watchdog:
         self._period_s = int(wanted_us) / 2_000_000 if wanted_us.isdecimal() and for_us else 0.0
 
     def start(self) -> None:
+        """Begin to notify, if the manager requests it."""
         if self._period_s > 0:
             notify("WATCHDOG=1")
             self._timer = self._loop.call_later(self._period_s, self.start)
 
     def stop(self) -> None:
+        """Stop notifying."""
         if self._timer is not None:
             self._timer.cancel()

@@ -1,8 +1,8 @@
 """The store of a node with ``persistence-enabled`` false: a directory of the process, emptied at each start.
 
-Everything works as with a kept store (paging, large messages, the log that spills deep queues), but nothing is synced
-and nothing outlives the process. The directories of the configuration are neither read nor written, so a store in
-them is still there when persistence is enabled again.
+All functions work as with a durable store (paging, large messages, the log that spills deep queues), but nothing is
+synced and nothing survives the process. The directories of the configuration are neither read nor written, so a store
+in them is unchanged when persistence is enabled again.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class VolatileStore:
         """
         try:
             self._lock_path.parent.mkdir(parents=True, exist_ok=True)
-            # never closed: the end of the process frees the lock
+            # never closed: the lock is freed when the process ends
             lock = os.open(self._lock_path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             shutil.rmtree(self._directory, ignore_errors=True)
@@ -58,5 +58,5 @@ class VolatileStore:
         )
 
     def remove(self) -> None:
-        """Delete the directory; the node has stopped."""
+        """Delete the directory, when the node has stopped."""
         shutil.rmtree(self._directory, ignore_errors=True)

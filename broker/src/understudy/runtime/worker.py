@@ -1,7 +1,7 @@
-"""Threads that compute for the loop what is slow on purpose: password hashes.
+"""Threads for slow computations: password hashes.
 
 Implements ``ports.Worker``. The threads start with the first piece of work, so a broker without
-security has none, and are daemons: none of them keeps a process from ending.
+security has none, and are daemons, so that they do not keep a process from exiting.
 """
 
 from __future__ import annotations
@@ -18,20 +18,20 @@ _Done = Callable[[BaseException | None], None]
 
 
 def worker_threads() -> int:
-    """One for each processor, up to four: hashing leaves the interpreter alone, and the loop, which
-    mostly waits, is let in between by the kernel.
+    """One thread for each processor, at most four: hashing releases the interpreter lock, and the kernel schedules the
+    loop, which mostly waits, in between.
     """
     return min(4, os.cpu_count() or 1)
 
 
 class ThreadWorker:
-    """A few daemon threads for computations that would block the loop."""
+    """A few daemon threads for computations that would block the loop. Implements ``ports.Worker``."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, executor: Executor, threads: int | None = None) -> None:
         """Args:
         loop: Where every ``done`` is called,
         executor: and by what.
-        threads: How many; by default ``worker_threads()``.
+        threads: Number of threads; by default ``worker_threads()``.
         """
         self._loop = loop
         self._executor = executor
@@ -64,5 +64,5 @@ class ThreadWorker:
             try:
                 self._loop.call_soon_threadsafe(self._executor.completed, done, error)
             except RuntimeError:
-                # the loop is closed: no caller is left
+                # the loop is closed: there is no caller any more
                 return

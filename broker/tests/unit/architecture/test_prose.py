@@ -43,6 +43,7 @@ RIDDLES = {
         r"|\ball the same\b|\blooks? on\b|\blent\b|\bmet a bug\b|\bin doors\b"
     ),
 }
+_IMPLEMENTS = re.compile(r"[Ii]mplements ``([\w.]+)``")
 OPENING = re.compile(r"\s*(?:What|Who|Whose|Whom|That)\b(?!.*\?\s*$)")
 _OPENING_ANYWHERE = re.compile(r'"""\s*(?:What|Who|Whose|Whom|That)\b')
 
@@ -125,7 +126,8 @@ def occurrences() -> dict[str, dict[str, list[str]]]:
 
 def public_functions(tree: ast.Module) -> Iterator[tuple[str, ast.FunctionDef | ast.AsyncFunctionDef]]:
     """Functions and methods of public classes whose name has no leading underscore. Left out: overloads, setters, and
-    methods that implement a documented method of a base class."""
+    methods that implement a documented method of a base class, or of a class named in the docstring of their class
+    ("Implements ``ports.File``")."""
     scopes: list[tuple[str, list[ast.stmt], frozenset[str]]] = [("", tree.body, frozenset())]
     while scopes:
         prefix, body, inherited = scopes.pop()
@@ -151,11 +153,12 @@ def classes() -> dict[str, list[ast.ClassDef]]:
 
 @cache
 def documented_in_bases(name: str) -> frozenset[str]:
-    """Names of the methods that a base class of the classes of this name has with a docstring."""
+    """Names of the methods with a docstring in a base class, or in a class that the docstring says is implemented."""
     found: set[str] = set()
     for each in classes().get(name, []):
-        for base in each.bases:
-            short = ast.unparse(base).partition("[")[0].rpartition(".")[2]
+        bases = [ast.unparse(base).partition("[")[0] for base in each.bases]
+        for base in bases + _IMPLEMENTS.findall(ast.get_docstring(each) or ""):
+            short = base.rpartition(".")[2]
             if short != name:
                 found |= documented_in_bases(short)
                 for parent in classes().get(short, []):

@@ -207,7 +207,7 @@ def test_a_symbolic_link_is_not_followed(tmp_path: Path, create: bool, read_only
 
 def test_a_pipe_is_not_waited_for(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "segment")
-    with pytest.raises(DiskFailed, match="no regular file"):
+    with pytest.raises(DiskFailed, match="not a regular file"):
         RealDisk().open(str(tmp_path / "segment"), read_only=True)
 
 

@@ -1,1 +1,1 @@
-"""The CORE protocol of a server: connections, their channels, and what each packet asks for."""
+"""The CORE protocol of a server: connections, their channels, and the handlers of packets."""

@@ -1,13 +1,13 @@
-"""The channel of one session: its frames, command ids and confirmations, and its life across
-connections.
+"""The channel of one session: frames, command ids, confirmations, detaching from a connection and attaching to
+another.
 
 Artemis-core s. 7.1. With a confirmation window every command has an id per direction; what was sent is kept
 until the client confirms it, and what was received is confirmed once it is durable. With a window
 above 0 the channel outlives its connection: it is *detached* until the client moves it to a new one
-(``REATTACH``), or until it ends. Two choices beside Artemis, both in ADR 0009: requests answered by
-EXCEPTION count too, as they do at every stock client, and nothing is confirmed before it is durable.
+(``REATTACH``), or until it ends. Two differences from Artemis, explained in ADR 0009: requests answered by
+EXCEPTION are counted too, as standard clients do, and nothing is confirmed before it is durable.
 
-Not here: the check of a reattachment (``reattachment``), and what the packets mean (``session``).
+Not here: the checks of a reattachment (``reattachment``), and the meaning of packets (``session``).
 """
 
 from __future__ import annotations
@@ -27,22 +27,22 @@ if TYPE_CHECKING:
 
 
 class State(Enum):
-    """Where a channel is."""
+    """States of a channel."""
 
     ATTACHED = auto()
-    """On a connection."""
+    """It has a connection."""
     DETACHED = auto()
-    """Its connection was lost; it waits for its client."""
+    """Its connection was lost; it waits for a reattachment."""
     ENDED = auto()
 
 
 class Event(Enum):
-    """What happens to it."""
+    """Events of a channel."""
 
     LOSE = auto()
-    """Its connection is gone."""
+    """Its connection was lost."""
     MOVE = auto()
-    """Its client wants it on another connection, perhaps before we noticed the loss."""
+    """The client reattaches it, perhaps before the loss of the connection was noticed."""
     END = auto()
     """The session closes, or its client did not reattach in time."""
 
@@ -56,7 +56,7 @@ class SessionChannel(Machine[State, Event]):
 
     def __init__(self, connection: CoreConnection, channel_id: int, window_bytes: int) -> None:
         """Args:
-        window_bytes: Of the confirmation window; -1 = none.
+        window_bytes: Size of the confirmation window; -1 = none.
         """
         super().__init__()
         self.channel_id = channel_id
@@ -67,24 +67,26 @@ class SessionChannel(Machine[State, Event]):
         self.send: Callable[[bytes], None] = self._wire if self._cache is None else self._send_kept
         """Sends the frame of a counted packet."""
         self.when_durable: Callable[..., None]
-        """Of the session; set right after it is made."""
+        """Operation context of the session; set after the session is created."""
         self.met_bug: Callable[[Exception], None]
-        """Of its handler, likewise: an answer that was this channel's own met a bug."""
+        """Of the handler, set likewise: called after an internal error in a response of the channel itself."""
         self._received = 0
         self._confirmed = 0
         self._unconfirmed_bytes = 0
 
     @property
     def survives(self) -> bool:
-        """Whether it outlives its connection."""
+        """Whether it survives the loss of its connection."""
         return self._window_bytes > 0
 
     @property
     def detached(self) -> bool:
+        """Whether it has no connection and waits for a reattachment."""
         return self._state is State.DETACHED
 
     @property
     def ended(self) -> bool:
+        """Whether its session has ended."""
         return self._state is State.ENDED
 
     # -- sending ----------------------------------------------------------------------------------
@@ -105,7 +107,7 @@ class SessionChannel(Machine[State, Event]):
     # -- confirming -------------------------------------------------------------------------------
 
     def received(self, packet: packets.Packet, size_bytes: int) -> None:
-        """One packet, or a run of them, was carried out; only with a window."""
+        """Count a packet, or a run of packets, that was carried out; only with a window."""
         if self._cache is None or not packet.counts_as_command:
             return
         self._received += packet.sends.count if isinstance(packet, SendBatch) else 1
@@ -114,7 +116,7 @@ class SessionChannel(Machine[State, Event]):
             self.flush_confirmations()
 
     def flush_confirmations(self) -> None:
-        """Tell the client which of its packets it need not keep any more, once they are durable."""
+        """Confirm received packets to the client, once their effects are durable."""
         if self._received > self._confirmed and self._state is not State.ENDED:
             self._confirmed = self._received
             self._unconfirmed_bytes = 0
@@ -137,7 +139,7 @@ class SessionChannel(Machine[State, Event]):
         return command_id(self._received - 1)
 
     def frames_after(self, last_received: int) -> list[bytes] | None:
-        """What a client that received everything up to this id still needs; None = no telling."""
+        """Frames after the given id, for a client that received everything up to it; None = unknown."""
         return None if self._cache is None or not self.survives else self._cache.after(last_received)
 
     def _detach(self) -> None:
@@ -175,4 +177,4 @@ class SessionChannel(Machine[State, Event]):
 
 
 def _nowhere(*_args: object) -> None:
-    """Kept for later, or not needed any more."""
+    """Does nothing: the frames are kept for a reattachment, or not needed any more."""

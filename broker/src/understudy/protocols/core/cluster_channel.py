@@ -1,7 +1,7 @@
-"""Channel 3 of a connection: another node proves itself and announces that it stands by.
+"""Channel 3 of a connection: authentication of another node, and its announcement as backup.
 
-Source: artemis-core s. 9.1, artemis-ha s. 2.2. Not here: the dialling half (``cluster.announcer``), or what
-the credentials are (``cluster.credentials``).
+Source: artemis-core s. 9.1, artemis-ha s. 2.2. Not here: the dialling side (``cluster.announcer``), and
+the credentials (``cluster.credentials``).
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class ClusterChannel:
         elif isinstance(packet, packets.NodeAnnounce) and self._authorized:
             self._announce(packet)
         elif isinstance(packet, packets.ClusterConnect):
-            # a plain password is never asked for nor taken: see cluster.credentials
+            # a plain password is neither requested nor accepted: see cluster.credentials
             owner.send(packets.ClusterConnectReply(False), CLUSTER_CHANNEL)
             raise ClusterSecurityError(f"{peer} sent a plain cluster password")
         else:
@@ -68,10 +68,10 @@ class ClusterChannel:
         services.topology.set_backup(
             packet.node_id, packet.connector, services.clock.wall_ms(), packet.backup_group_name
         )
-        log.info("backup stands by", extra={"connector": packet.connector.to_url()})
+        log.info("backup announced", extra={"connector": packet.connector.to_url()})
 
     def close(self) -> None:
-        """The link is gone, and with it the backup announced on it."""
+        """The connection was lost, and with it the backup announced on it."""
         announced, self._announced = self._announced, None
         if announced is None:
             return
@@ -79,4 +79,4 @@ class ClusterChannel:
         member = services.topology.member(announced.node_id)
         if member is not None and member.backup == announced.connector:
             services.topology.set_backup(announced.node_id, None, services.clock.wall_ms())
-            log.warning("backup went away", extra={"peer": self._owner.connection.peer})
+            log.warning("backup disconnected", extra={"peer": self._owner.connection.peer})

@@ -1,10 +1,10 @@
-"""A CREATESESSION whose password is being checked elsewhere, and what came behind it.
+"""Logins of a connection: a CREATESESSION during its password check, and the frames held until then.
 
-The check takes tens of milliseconds and does not run on the loop (``security.logins``). Meanwhile the
-connection lives: pings are answered and its other sessions go on. What must not overtake the login is
-held in order: everything for the setup channel, and frames for channels that have no session yet.
+The check takes tens of milliseconds and runs on another thread (``security.logins``). Meanwhile the connection is
+served: pings are answered and its other sessions continue. Frames that must not be handled before the login are
+held in order: those of the setup channel, and those of channels without a session.
 
-Not here: what opening a session means (``connection``).
+Not here: opening the session (``connection``).
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 class State(Enum):
-    """Whether setup frames can be carried out."""
+    """States of the logins of a connection."""
 
     OPEN = auto()
     CHECKING = auto()
@@ -35,17 +35,17 @@ class State(Enum):
 
 
 class Event(Enum):
-    """What happens to it."""
+    """Events of the logins of a connection."""
 
     ASK = auto()
     """A login needs a check."""
     ANSWER = auto()
     """The check is done."""
     CLOSE = auto()
-    """The connection is gone."""
+    """The connection was lost."""
 
 
-#: Wrong passwords on a connection that has logged in, after which it is treated like any other.
+#: Failed logins on a connection that has logged in before, after which it has no exemption from the limits.
 FAILURES_OF_PROVED_MAX: Final = 5
 
 Create = packets.CreateSession | packets.CreateSessionV2
@@ -64,12 +64,12 @@ class LoginStep(Machine[State, Event]):
         self._login: Login | None = None
         self._packet: Create | None = None
         self._failures = 0
-        """Logins of the connection whose password was wrong."""
+        """Number of failed logins on the connection."""
         self._frames = 0
-        """Frames of the connection before its login."""
+        """Number of frames received before the first login."""
         self._held: deque[Frame] = deque()
         self.held_bytes = 0
-        """Of frames that wait."""
+        """Size of the held frames."""
 
     @property
     def checking(self) -> bool:
@@ -77,10 +77,10 @@ class LoginStep(Machine[State, Event]):
         return self._state is State.CHECKING
 
     def log_in(self, packet: Create) -> None:
-        """Open the session now or when its password is known to be right.
+        """Open the session at once, or after the check of the password.
 
         Raises:
-            AuthenticationFailed, SessionRejected: it is refused at once.
+            AuthenticationFailed, SessionRejected: the login is refused at once.
         """
         connection = self._connection
         found = connection.services.logins.ask(
@@ -96,18 +96,18 @@ class LoginStep(Machine[State, Event]):
             self.fire(Event.ASK, packet, found)
 
     def count_frame(self) -> None:
-        """A frame came before the login. Raises LimitExceeded."""
+        """Count a frame received before the login. Raises LimitExceeded."""
         self._frames += 1
         if self._frames > FRAMES_BEFORE_LOGIN_MAX:
             raise LimitExceeded(f"more than {FRAMES_BEFORE_LOGIN_MAX} frames before a login")
 
     def hold(self, frame: Frame) -> None:
-        """It came behind a login that is not answered."""
+        """Hold a frame received during a login."""
         self._held.append(frame)
         self.held_bytes += frame.size_bytes
 
     def close(self) -> None:
-        """The connection is gone."""
+        """The connection was lost: cancel the login and drop held frames."""
         self.fire(Event.CLOSE)
         self._held.clear()
         self.held_bytes = 0
@@ -146,7 +146,7 @@ class LoginStep(Machine[State, Event]):
         held, self._held = self._held, deque()
         self.held_bytes = 0
         for frame in held:
-            # what needs to wait for the next login comes back through ``hold``, in order
+            # frames that must wait for the next login are held again by ``hold``, in order
             self._connection.receive_frame(frame)
 
     # The table comes last: it names the functions above.
@@ -160,6 +160,6 @@ class LoginStep(Machine[State, Event]):
             (State.CHECKING, Event.CLOSE): To(State.CLOSED, _cancel),
             (State.CLOSED, Event.CLOSE): IGNORED,
         },
-        # one login at a time: whatever asks for another is held
+        # one login at a time: a further request is held
         otherwise={Event.ASK: ILLEGAL, Event.ANSWER: ILLEGAL, Event.CLOSE: ILLEGAL},
     )

@@ -1,7 +1,7 @@
-"""The packets of a session channel about addresses and queues (artemis-core s. 4.2): created, deleted, asked about.
+"""The packets of a session channel about addresses and queues (artemis-core s. 4.2): create, delete and query.
 
-The same request comes in several versions; what one does not say is left to the address settings.
-Answers wait until what was made is durable. Not here: what is made (``session.queue_requests``).
+The same request exists in several versions; fields that a version does not have are left to the address settings.
+Responses wait until the change is durable. Not here: the changes (``session.queue_requests``).
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def _query_queue(handler: CoreSession, packet: packets.QueueQuery) -> None:
 
 
 def queue_response(handler: CoreSession, name: str) -> packets.Packet:
-    """What is known of a queue, in the form that this client waits for."""
+    """Response to a queue query, in the form for the version of the client."""
     kind = packets.queue_query_response_type(handler.version)
     return _copied(kind, handler.session.queues.query_queue(name))
 
@@ -56,7 +56,7 @@ def _query_address(handler: CoreSession, packet: packets.BindingQuery) -> None:
 
 
 def _copied(kind: type[packets.Packet], result: object) -> packets.Packet:
-    """The answer of a version, its fields taken from a query's result of the same names."""
+    """A response packet with the fields of the same names in the result of a query."""
     return kind(**{field.name: getattr(result, field.name) for field in fields(cast(Any, kind))})
 
 
@@ -64,11 +64,11 @@ def _routing_type(number: int) -> RoutingType:
     try:
         return RoutingType(number)
     except ValueError:
-        raise InvalidQueueConfiguration(f"{number} is no routing type") from None
+        raise InvalidQueueConfiguration(f"{number} is not a routing type") from None
 
 
 def queue_configuration(packet: Any) -> QueueConfiguration:
-    """One configuration from any of the four packets that create queues.
+    """The queue configuration in any of the four packets that create queues.
 
     Raises:
         InvalidQueueConfiguration: a routing type that does not exist.

@@ -1,11 +1,11 @@
-"""Which sessions may be asked for on another connection, and by whom (ADR 0009).
+"""Reattachment of sessions to another connection, and its authorisation (ADR 0009).
 
-A stock client reattaches before it logs in, with the session's name alone. So the name is the
-secret: only names that can be unguessable take part, they are never shown, and the peer must
-come from the host that created the session. A client that does not prove that gets the answer of a name that
-does not exist; after too many of those the host is not looked up any more.
+A standard client reattaches before it logs in, with only the name of the session. Therefore the name is the
+secret: only names that are long enough are accepted, they are never displayed, and the peer must connect
+from the host that created the session. Otherwise the response is the same as for an unknown name; after too many
+of these from one host, its requests are refused without a look-up.
 
-Detached sessions end when their client's connection TTL is over, and are bounded per node and host.
+Detached sessions end after the connection TTL of their client; their number is limited per node and per host.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from understudy.routing.sweep import Sweep
 if TYPE_CHECKING:
     from understudy.protocols.core.session import CoreSession
 
-#: How often detached sessions are looked at; also the time that guesses of a host are counted for.
+#: Period of the check for expired sessions; also the window for counting failed attempts of a host.
 _SCAN_MS: Final = 2_000
 _GUESS_WINDOW_MS: Final = 60_000
 _HOSTS_MAX: Final = 10_000
@@ -38,27 +38,27 @@ class Reattachments:
     def __init__(self, clock: Clock, timers: Timers) -> None:
         self._clock = clock
         self._sessions: dict[str, tuple[str, CoreSession]] = {}
-        """By name: the host that created it, and its handler."""
+        """Name of the session to the host that created it and its handler."""
         self._detached: dict[CoreSession, tuple[str, int]] = {}
-        """Host, and the monotonic time at which it ends; in the order in which they were lost."""
+        """Detached sessions to host and monotonic time of expiry, in the order in which their connections were lost."""
         self._hosts: Counter[str] = Counter()
         self._guesses: OrderedDict[str, tuple[int, int]] = OrderedDict()
-        """Host to the beginning of its window and the names asked for in vain since."""
+        """Host to the beginning of its window and the number of unknown names requested since."""
         self._sweep = Sweep(timers, _SCAN_MS, self._end_overdue)
 
     @property
     def detached_count(self) -> int:
-        """Sessions that wait for their client."""
+        """Number of detached sessions."""
         return len(self._detached)
 
     def add(self, handler: CoreSession, host: str) -> None:
-        """A new session; a name that is taken stays with the older one."""
+        """Add a new session; if its name is in use, the older session keeps it."""
         name = handler.session.name
         if len(name) >= REATTACH_NAME_CHARACTERS_MIN:
             self._sessions.setdefault(name, (host, handler))
 
     def remove(self, handler: CoreSession) -> None:
-        """It has ended."""
+        """Remove a session that has ended."""
         name = handler.session.name
         found = self._sessions.get(name)
         if found is not None and found[1] is handler:
@@ -66,7 +66,7 @@ class Reattachments:
         self.found_again(handler)
 
     def keep(self, handler: CoreSession, ttl_ms: int) -> bool:
-        """Its connection is lost: keep it for that long (-1 = as long as there is). False = end it."""
+        """Keep a session whose connection was lost for ``ttl_ms`` (-1 = the maximum). False = it must end."""
         found = self._sessions.get(handler.session.name)
         if found is None or found[1] is not handler or not handler.channel.survives:
             return False
@@ -79,7 +79,7 @@ class Reattachments:
         return True
 
     def find(self, name: str, host: str) -> CoreSession | None:
-        """The session of the name if that host may have it, attached or not."""
+        """The session with a name if the host may reattach it, attached or detached."""
         now_ms = self._clock.monotonic_ms()
         began_ms, count = self._guesses.get(host, (now_ms, 0))
         if now_ms - began_ms >= _GUESS_WINDOW_MS:
@@ -96,7 +96,7 @@ class Reattachments:
         return None
 
     def found_again(self, handler: CoreSession) -> None:
-        """Its client has it back."""
+        """A detached session was reattached."""
         entry = self._detached.pop(handler, None)
         if entry is not None:
             host = entry[0]
@@ -110,14 +110,14 @@ class Reattachments:
             self.end(handler)
 
     def end(self, handler: CoreSession) -> None:
-        """Its client does not come back: what only its connection kept goes, too."""
+        """End a session that was not reattached, and its connection scope."""
         scope = handler.session.connection
         handler.close(failed=True)
         if not any(other.session.connection is scope for other in self._detached):
             scope.delete_temporary_queues(handler.channel.connection.services.post_office)
 
     def close(self) -> None:
-        """The node stops: end the detached; the others end with their connections."""
+        """End all detached sessions when the node stops; others end with their connections."""
         self._sweep.close()
         for handler in list(self._detached):
             self.end(handler)

@@ -1,8 +1,8 @@
-"""What a session has sent and its client has not confirmed: to be sent again after a reattachment.
+"""Cache of the frames that a client has not confirmed, which are sent again after a reattachment.
 
-Artemis-core s. 7.1. Bounded per session and per node: above a bound the oldest frames are dropped, and the
-session can then only be reattached by a client that has received those. Nothing is lost by it: a
-client that cannot be served again creates its session anew, as without a window.
+Artemis-core s. 7.1. Limited per session and per node: above a limit the oldest frames are dropped, and then the
+session can be reattached only by a client that has received those. No message is lost by that: the
+client creates a new session, as it does without a confirmation window.
 
 Invariant: the kept frames are the commands ``_first`` to ``_first + len - 1`` of this direction.
 """
@@ -39,7 +39,7 @@ class ResendCache:
         return len(self._frames)
 
     def sent(self, frame: bytes) -> None:
-        """One counted command went out, or would have."""
+        """Add the frame of a counted command, which was sent or is kept for a reattachment."""
         self._frames.append(frame)
         self._bytes += len(frame)
         budget = self._budget
@@ -50,15 +50,15 @@ class ResendCache:
             self._drop_oldest()
 
     def confirmed(self, last_received: int) -> None:
-        """The client has everything up to this id; an id that was never given counts as the last."""
+        """Drop the frames up to this id; an unknown id is treated as the last one."""
         for _ in range(min(distance(last_received + 1, self._first), len(self._frames))):
             self._drop_oldest()
 
     def after(self, last_received: int) -> list[bytes] | None:
-        """What to send again to a client that received everything up to this id (-1 = nothing).
+        """The frames to send again to a client that received everything up to this id (-1 = nothing).
 
         Returns:
-            None when that cannot be told: it was dropped, or the id was never given.
+            None if frames after it were dropped, or the id is unknown.
         """
         skipped = distance(last_received + 1, self._first)
         if not 0 <= skipped <= len(self._frames):
@@ -67,7 +67,7 @@ class ResendCache:
         return list(self._frames)
 
     def clear(self) -> None:
-        """The session has ended."""
+        """Drop all frames, when the session has ended."""
         self._budget.used_bytes -= self._bytes
         self._bytes = 0
         self._first += len(self._frames)

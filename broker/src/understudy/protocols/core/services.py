@@ -1,4 +1,4 @@
-"""What every CORE connection of one active node shares."""
+"""Services shared by all CORE connections of one active node."""
 
 from __future__ import annotations
 
@@ -32,17 +32,21 @@ if TYPE_CHECKING:
 class ConnectionListener(Protocol):
     """Called when clients connect, disconnect and are refused."""
 
-    def connection_added(self, scope: ConnectionScope) -> None: ...
+    def connection_added(self, scope: ConnectionScope) -> None:
+        """A client has connected."""
 
-    def connection_removed(self, scope: ConnectionScope) -> None: ...
+    def connection_removed(self, scope: ConnectionScope) -> None:
+        """The connection of a client has ended."""
 
-    def login_refused(self, user: str | None, remote_address: str) -> None: ...
+    def login_refused(self, user: str | None, remote_address: str) -> None:
+        """A login failed."""
 
-    def permission_refused(self, user: str, permission: Permission, address: str) -> None: ...
+    def permission_refused(self, user: str, permission: Permission, address: str) -> None:
+        """A client lacked a permission."""
 
 
 class PrincipalSecurity:
-    """What one authenticated client may do; implements ``session.security.SessionSecurity``."""
+    """Permissions of one authenticated client; implements ``session.security.SessionSecurity``."""
 
     __slots__ = ("_listener", "_policy", "_principal")
 
@@ -55,13 +59,16 @@ class PrincipalSecurity:
 
     @property
     def user(self) -> str:
+        """Name of the user."""
         return self._principal.user
 
     @property
     def permission_ms(self) -> int:
+        """Time for which an answer of ``check`` may be reused, in milliseconds."""
         return self._policy.permission_ms
 
     def check(self, permission: Permission, address: str, queue: str | None = None) -> None:
+        """Check a permission. Raises NotAuthorized."""
         try:
             self._policy.check(self._principal, permission, address, queue)
         except NotAuthorized:
@@ -70,12 +77,13 @@ class PrincipalSecurity:
             raise
 
     def allows(self, permission: Permission, address: str, queue: str | None = None) -> bool:
+        """Whether the client has a permission; not counted."""
         return self._policy.allows(self._principal, permission, address, queue)
 
 
 @dataclass(slots=True)
 class CoreServices:
-    """Given to each ``CoreConnection``; made by ``broker``."""
+    """Services given to each ``CoreConnection``; created by ``broker``."""
 
     node_id: str
     post_office: PostOffice
@@ -89,44 +97,44 @@ class CoreServices:
     reattachments: Reattachments
     logins: Logins
     credentials: ClusterCredentials | None
-    """None when no cluster-connection is configured: cluster links are refused."""
+    """None when no cluster-connection is configured: connections of other nodes are refused."""
     validated_users: ValidatedUsers = NO_VALIDATED_USERS
-    """What is done with the user of every message."""
+    """How the validated user is added to messages."""
     connection_ttl_override_ms: int = -1
     accepting: bool = True
-    """False while stopping: new sessions are rejected, clients try again elsewhere."""
+    """False while stopping: new sessions are rejected, so that clients try another node."""
     critical_stop: bool = False
-    """Stopping because of an error."""
+    """Whether the node stops because of an error."""
     on_idle: Callable[[], None] | None = None
     """Called when the last session has ended."""
     resend_budget: ResendBudget = field(default_factory=ResendBudget)
     connections: dict[CoreConnection, None] = field(default_factory=dict)
-    """In the order they came."""
+    """Connections in the order in which they were accepted."""
     management: Management | None = None
-    """Carries out requests that are sent to the management address; None: there is no such address."""
+    """Handles requests to the management address; None if there is no such address."""
     listener: ConnectionListener | None = None
     error_texts: ErrorTexts = field(default_factory=ErrorTexts)
     connections_total: int = 0
-    """Clients that connected since the activation."""
+    """Number of connections since the activation."""
 
     def opened(self, connection: CoreConnection) -> None:
-        """A client has connected."""
+        """Add a new connection."""
         self.connections[connection] = None
         self.connections_total += 1
         if self.listener is not None:
             self.listener.connection_added(connection.scope)
 
     def ended(self, connection: CoreConnection) -> None:
-        """A connection is gone."""
+        """Remove a connection that has ended."""
         self.connections.pop(connection, None)
         if self.listener is not None:
             self.listener.connection_removed(connection.scope)
 
     def session_ended(self) -> None:
-        """One of the sessions is gone."""
+        """A session has ended."""
         if self.on_idle is not None and not self.session_count():
             self.on_idle()
 
     def session_count(self) -> int:
-        """Sessions of all connections, and those that wait for theirs."""
+        """Number of sessions, detached ones included."""
         return sum(len(connection.sessions) for connection in self.connections) + self.reattachments.detached_count
