@@ -3,7 +3,7 @@
 
 use std::collections::HashSet;
 
-use pyo3::exceptions::{PyIndexError, PyOverflowError};
+use pyo3::exceptions::{PyIndexError, PyOverflowError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyString};
 
@@ -28,10 +28,18 @@ const RECEIVE_TAIL_BYTES: usize = 12;
 /// Bytes of a SESS_RECEIVE_MSG frame beside its message.
 pub const RECEIVE_OVERHEAD_BYTES: usize = RECEIVE_HEAD_BYTES + RECEIVE_TAIL_BYTES;
 
-/// Messages that came together and have ids that follow each other, in one buffer. Never changes.
+/// What `join_runs` keeps of each message beside the message.
+struct Joined {
+    /// Ids, which rise; none if they are consecutive.
+    ids: Vec<i64>,
+    /// Offset in the segment and length of each record; none if the messages are not in the log.
+    places: Vec<(u32, u32)>,
+}
+
+/// Messages of one queue in one buffer, in the order of their ids. Never changes.
 #[pyclass(frozen, module = "understudy_kernel")]
 pub struct Run {
-    /// The records if the messages are durable, else the messages.
+    /// The records of messages that came together and are durable, else the messages.
     #[pyo3(get)]
     data: Py<PyBytes>,
     /// Messages.
@@ -49,10 +57,10 @@ pub struct Run {
     /// No message expires before; 0: none expires. Epoch milliseconds.
     #[pyo3(get)]
     earliest_ms: i64,
-    /// Of each record, before its message; 0 if these are no records.
+    /// Of each record in `data`, before its message; 0 if these are no records.
     #[pyo3(get)]
     head_bytes: usize,
-    /// Of the log; 0 if these are no records.
+    /// Of the log; 0 if the messages are not in the log.
     #[pyo3(get)]
     segment: u64,
     /// Of the first record in the segment.
@@ -69,6 +77,8 @@ pub struct Run {
     expirations: Vec<i64>,
     /// Where each group id begins and ends in its message; none if there are no groups.
     groups: Vec<(usize, usize)>,
+    /// None for messages that came together.
+    joined: Option<Box<Joined>>,
 }
 
 /// Expirations of messages, how many are not 0, and the least of those.
@@ -103,6 +113,28 @@ impl Run {
             None => Err(PyIndexError::new_err(format!("row {} of {}", row, self.count))),
         }
     }
+
+    /// Ids of the messages if they are not consecutive.
+    fn scattered(&self) -> Option<&[i64]> {
+        match &self.joined {
+            Some(joined) if !joined.ids.is_empty() => Some(&joined.ids),
+            _ => None,
+        }
+    }
+
+    /// Whether any message of rows `begin` to `end`, the last one excluded, belongs to a group.
+    fn any_group(&self, begin: usize, end: usize) -> bool {
+        let part = self.groups.get(begin..end).unwrap_or(&[]);
+        part.iter().any(|&(_, last)| last > 0)
+    }
+
+    /// Records of messages that did not come together.
+    fn places(&self) -> Option<&[(u32, u32)]> {
+        match &self.joined {
+            Some(joined) if !joined.places.is_empty() => Some(&joined.places),
+            _ => None,
+        }
+    }
 }
 
 /// Copies that go into one buffer, one behind the other.
@@ -129,6 +161,33 @@ impl Writer<'_> {
 
 #[pymethods]
 impl Run {
+    /// Whether the id of each message is one more than that of the message before.
+    #[getter]
+    fn consecutive(&self) -> bool {
+        self.scattered().is_none()
+    }
+
+    /// Ids of the messages of rows `begin` to `end`, the last one excluded.
+    fn ids(&self, begin: usize, end: usize) -> Vec<i64> {
+        let end = end.min(self.count);
+        match self.scattered() {
+            Some(ids) => ids.get(begin..end).unwrap_or(&[]).to_vec(),
+            None => (begin..end).map(|row| self.first_id + row as i64).collect(),
+        }
+    }
+
+    /// Row of a message; -1 if it is not one of these.
+    fn row_of(&self, message_id: i64) -> i64 {
+        let found = match self.scattered() {
+            Some(ids) => ids.binary_search(&message_id).ok(),
+            None => {
+                let row = message_id as i128 - self.first_id as i128;
+                Some(row as usize).filter(|_| (0..self.count as i128).contains(&row))
+            }
+        };
+        found.map_or(-1, |row| row as i64)
+    }
+
     /// A message.
     fn encoded<'py>(&self, py: Python<'py>, row: usize) -> PyResult<Bound<'py, PyBytes>> {
         let (start, stop) = (self.start(row)?, self.start(row + 1)?);
@@ -142,6 +201,12 @@ impl Run {
 
     /// Offset in the segment and length of the record of a message.
     fn place(&self, row: usize) -> PyResult<(usize, usize)> {
+        if let Some(places) = self.places() {
+            let found = places
+                .get(row)
+                .map(|&(offset, length)| (offset as usize, length as usize));
+            return found.ok_or_else(|| PyIndexError::new_err(format!("row {} of {}", row, self.count)));
+        }
         let start = self.start(row)?;
         Ok((self.offset + start, self.start(row + 1)? - start))
     }
@@ -186,6 +251,12 @@ impl Run {
     /// Offsets of the records in the segment, as native unsigned 32-bit numbers.
     fn offsets<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
         PyBytes::new_with(py, 4 * self.count, |buffer| {
+            if let Some(places) = self.places() {
+                for (place, (offset, _)) in buffer.chunks_exact_mut(4).zip(places) {
+                    place.copy_from_slice(&offset.to_ne_bytes());
+                }
+                return Ok(());
+            }
             for (place, start) in buffer.chunks_exact_mut(4).zip(self.starts.as_slice()) {
                 place.copy_from_slice(&narrow(self.offset + start)?.to_ne_bytes());
             }
@@ -335,6 +406,7 @@ pub fn append_sends(
         end: size,
         expirations,
         groups: groups_of(rows, grouped),
+        joined: None,
     })
 }
 
@@ -376,6 +448,84 @@ pub fn keep_sends(py: Python<'_>, sends: &Bound<'_, Sends>, row: usize, count: u
         end: size,
         expirations,
         groups: groups_of(rows, grouped),
+        joined: None,
+    })
+}
+
+/// One run of the messages of several, without their records; see the twin.
+#[pyfunction]
+pub fn join_runs(py: Python<'_>, parts: Vec<(Bound<'_, Run>, usize, usize)>) -> PyResult<Run> {
+    let segment = parts.first().map_or(0, |(run, _, _)| run.get().segment);
+    let (mut count, mut size) = (0, 0);
+    for (run, begin, end) in &parts {
+        let run = run.get();
+        if run.segment != segment || begin >= end || *end > run.count {
+            return Err(PyValueError::new_err(format!(
+                "rows {} to {} of {} in segment {}, not {}",
+                begin, end, run.count, run.segment, segment
+            )));
+        }
+        count += end - begin;
+        size += run.bytes_between(*begin, *end)? as usize;
+    }
+    let mut ids = Vec::with_capacity(count);
+    let mut places = Vec::with_capacity(if segment == 0 { 0 } else { count });
+    let mut starts = Column::new();
+    let mut at = 0;
+    let grouped = parts.iter().any(|(run, begin, end)| run.get().any_group(*begin, *end));
+    let mut groups = Vec::new();
+    let mut expirations = Vec::with_capacity(count);
+    let data = PyBytes::new_with(py, size, |buffer| {
+        let mut out = Writer { buffer, at: 0 };
+        for (run, begin, end) in &parts {
+            let run = run.get();
+            let bytes = run.data.as_bytes(py);
+            ids.extend(run.ids(*begin, *end));
+            for row in *begin..*end {
+                starts.push(at, count);
+                let message = &bytes[run.start(row)? + run.head_bytes..run.start(row + 1)?];
+                out.put(message);
+                at += message.len();
+                expirations.push(run.expiration(row));
+                if grouped {
+                    groups.push(run.groups.get(row).copied().unwrap_or((0, 0)));
+                }
+                if segment != 0 {
+                    let (offset, length) = run.place(row)?;
+                    places.push((narrow(offset)?, narrow(length)?));
+                }
+            }
+        }
+        Ok(())
+    })?;
+    if ids.is_empty() || ids.windows(2).any(|pair| pair[0] >= pair[1]) {
+        return Err(PyValueError::new_err("no rising message ids"));
+    }
+    let expiring = expirations.iter().filter(|&&expiration| expiration != 0).count();
+    let earliest_ms = expirations.iter().copied().filter(|&each| each != 0).min().unwrap_or(0);
+    if expiring == 0 {
+        expirations = Vec::new();
+    }
+    let (first_id, last_id) = (ids[0], ids[count - 1]);
+    if last_id as i128 - (first_id as i128) < count as i128 {
+        ids = Vec::new();
+    }
+    Ok(Run {
+        data: data.unbind(),
+        count,
+        first_id,
+        grouped,
+        expiring,
+        earliest_ms,
+        head_bytes: 0,
+        segment,
+        offset: places.first().map_or(0, |&(offset, _)| offset as usize),
+        size_bytes: size,
+        starts,
+        end: size,
+        expirations,
+        groups,
+        joined: Some(Box::new(Joined { ids, places })),
     })
 }
 

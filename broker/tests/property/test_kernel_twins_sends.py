@@ -527,6 +527,66 @@ def test_runs_are_the_same(
     assert type(found.grouped) is bool
 
 
+@needs_native
+@settings(deadline=None, max_examples=50)
+@given(
+    st.lists(st.tuples(batches, st.integers(0, 3), st.integers(0, 4)), min_size=1, max_size=4),
+    st.sampled_from((0, 0, 3)),
+    st.lists(st.integers(0, 3), min_size=4, max_size=4),
+)
+def test_the_same_joined_run_from_either_kernel(
+    parts: list[tuple[bytes, int, int]], segment: int, gaps: list[int]
+) -> None:
+    """Rows of several runs are one run, whose messages, places and ids are theirs."""
+    both: list[list[tuple[Any, int, int]]] = [[], []]
+    next_id = offset = 100
+    for (data, begin, count), gap in zip(parts, gaps, strict=False):
+        next_id += gap
+        run = None
+        for each, split, append, keep in (
+            (both[0], frames.split_sends, log.append_sends, log.keep_sends),
+            (both[1], NATIVE.split_sends, NATIVE.append_sends, NATIVE.keep_sends),
+        ):
+            sends = split(data, 0, LIMIT_BYTES, 256)
+            taken = sends.alike(0, 1 << 30, 1, 1 << 62) if sends is not None else 0
+            if not taken:
+                continue
+            if segment:
+                run = append(sends, 0, taken, next_id, 5, (7,), 0, LogPosition(segment, offset, 1 << 40, 0, 0, 0))
+            else:
+                run = keep(sends, 0, taken, next_id)
+            end = min(run.count, begin + count)
+            if begin < end:
+                each.append((run, begin, end))
+        if run is not None:
+            next_id, offset = next_id + run.count, offset + len(run.data)
+    if not both[0]:
+        return
+    found, expected = NATIVE.join_runs(both[1]), log.join_runs(both[0])
+    assert view_of_run(found) == view_of_run(expected)
+    rows = [(run, row) for run, begin, end in both[0] for row in range(begin, end)]
+    assert [expected.encoded(row) for row in range(expected.count)] == [run.encoded(row) for run, row in rows]
+    assert expected.ids(0, expected.count) == [run.first_id + row for run, row in rows]
+    if segment:
+        assert [expected.place(row) for row in range(expected.count)] == [run.place(row) for run, row in rows]
+    # and of joined runs again
+    last = expected.count
+    twice = log.join_runs([(expected, 0, 1), *([(expected, 1, last)] if last > 1 else [])])
+    assert view_of_run(twice) == view_of_run(expected)
+    again = NATIVE.join_runs([(found, 0, 1), *([(found, 1, last)] if last > 1 else [])])
+    assert view_of_run(again) == view_of_run(found)
+
+
+@pytest.mark.parametrize("kernel", KERNELS)
+def test_runs_that_cannot_be_joined(kernel: Kernel) -> None:
+    sends = kernel[0].split_sends(corpus()[0], 0, LIMIT_BYTES, 256)
+    run = kernel[1].keep_sends(sends, 1, 50, 9)
+    logged = kernel[1].append_sends(sends, 1, 2, 11, 1, (1,), 0, LogPosition(1, 0, 1 << 40, 0, 0, 0))
+    for parts in ([], [(run, 0, 3)], [(run, 1, 1)], [(run, 0, 2), (run, 0, 2)], [(run, 0, 2), (logged, 0, 1)]):
+        with pytest.raises(ValueError, match=r"row|rising"):
+            kernel[1].join_runs(parts)
+
+
 @pytest.mark.parametrize("kernel", KERNELS)
 def test_rows_that_a_run_has_not(kernel: Kernel) -> None:
     sends = kernel[0].split_sends(corpus()[0], 0, LIMIT_BYTES, 256)

@@ -278,8 +278,14 @@ class Model:
 @pytest.fixture(autouse=True)
 def _cut_early(monkeypatch: pytest.MonkeyPatch) -> None:
     """Taken entries are cut off, and waiting ones become blocks, at once, as in long queues only."""
-    for name, small in (("_CUT_MIN", 1), ("_BLOCK", 2), ("_INLET_MAX", 5), ("_OPEN_BLOCKS", 1), ("_MEMORY_BLOCKS", 2)):
-        monkeypatch.setattr(level, name, small)
+    for name, small in {
+        "BLOCK": 2,
+        "OBJECT_BLOCKS": 2,
+        "SHORT_BLOCKS": 3,
+        "OPEN_BLOCKS": 1,
+        "MEMORY_BLOCKS": 2,
+    }.items():
+        monkeypatch.setattr(level, f"_{name}", small)
 
 
 @pytest.mark.parametrize("kind", KINDS.values(), ids=KINDS)

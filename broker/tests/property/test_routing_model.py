@@ -329,9 +329,8 @@ class Model:
 @pytest.fixture(autouse=True)
 def _cut_early(monkeypatch: pytest.MonkeyPatch) -> None:
     """Taken entries are cut off, and waiting ones leave memory, at once, as in long queues only."""
-    monkeypatch.setattr(level, "_CUT_MIN", 1)
     monkeypatch.setattr(level, "_BLOCK", 2)
-    monkeypatch.setattr(level, "_INLET_MAX", 5)
+    monkeypatch.setattr(level, "_SHORT_BLOCKS", 3)
     monkeypatch.setattr(level, "_OPEN_BLOCKS", 1)
     monkeypatch.setattr(level, "_MEMORY_BLOCKS", 2)
 

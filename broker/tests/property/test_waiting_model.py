@@ -20,7 +20,6 @@ from support.sends import sends_of
 from understudy.kernel import LogPosition, append_sends, keep_sends
 from understudy.message import LargeMessage, Message
 from understudy.routing import level as levels
-from understudy.routing import waiting
 from understudy.routing.waiting import Waiting
 from understudy.store import backlog
 from understudy.store.backlog import Backlog
@@ -275,23 +274,24 @@ class Model:
     def check(self) -> None:
         assert len(self.waiting) == len(self.expected)
         for level in self.waiting.levels:
-            assert all(reference.position < level.base for reference in level.returned)
-            assert not any(level.entries[: level.head])
-            position = level.base + len(level.entries)
+            position = 0
             for block in level.blocks:
-                assert block.base == position
-                position += block.size
-            assert level.end == position + (len(level.inlet) if level.blocks else 0)
+                assert block.count == len([*block.references()]) > 0
+                assert block.base >= position
+                position = block.base + block.size
+            assert position <= level.end - sum(map(len, level._loose))
+            assert level.count == sum(block.count for block in level.blocks) + sum(map(len, level._loose))
         spilled = sum(block.spilled for level in self.waiting.levels for block in level.blocks)
         assert sum(self.pages.page_file(number).uses for number in self.pages._files) == spilled
 
 
 @pytest.fixture(autouse=True)
 def _tiny(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(levels, "_CUT_MIN", 1)
-    monkeypatch.setattr(levels, "_BLOCK", 3)
-    monkeypatch.setattr(levels, "_INLET_MAX", 8)
-    monkeypatch.setattr(waiting, "_RUN_BLOCK_MIN", 3)
+    monkeypatch.setattr(levels, "_BLOCK", 8)
+    monkeypatch.setattr(levels, "_SHORT", 3)
+    monkeypatch.setattr(levels, "_LOOSE_MAX", 4)
+    monkeypatch.setattr(levels, "_SHORT_BLOCKS", 3)
+    monkeypatch.setattr(levels, "_OBJECT_BLOCKS", 2)
     monkeypatch.setattr(levels, "_OPEN_BLOCKS", 1)
     monkeypatch.setattr(levels, "_MEMORY_BLOCKS", 2)
     monkeypatch.setattr(backlog, "BLOCK_REFERENCES", 3)

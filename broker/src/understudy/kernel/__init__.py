@@ -24,7 +24,7 @@ from understudy.kernel.log import QUEUE_ID_BYTES, RECORD_HEAD_BYTES, LogPosition
 
 #: Version of the functions; ``INTERFACE`` in ``broker/kernel/src/lib.rs`` must be equal. It changes whenever the
 #: arguments or the result of a function change.
-INTERFACE: Final = 4
+INTERFACE: Final = 5
 #: Environment variable that forces a kernel.
 VARIABLE: Final = "UNDERSTUDY_KERNEL"
 #: What the native module must have.
@@ -37,6 +37,7 @@ FUNCTIONS: Final = (
     "crc32",
     "crc32_combine",
     "digest_records",
+    "join_runs",
     "keep_sends",
     "live_references",
     "pack_references",
@@ -106,7 +107,7 @@ if TYPE_CHECKING or ACTIVE == "python":
     from understudy.kernel.crc import crc32, crc32_combine
     from understudy.kernel.deliveries import acknowledge_record, confirms
     from understudy.kernel.frames import Sends, split_sends
-    from understudy.kernel.log import Run, append_sends, keep_sends
+    from understudy.kernel.log import Run, append_sends, join_runs, keep_sends
     from understudy.kernel.records import digest_records, scan
     from understudy.kernel.references import (
         live_references,
@@ -126,6 +127,7 @@ else:
         crc32,
         crc32_combine,
         digest_records,
+        join_runs,
         keep_sends,
         live_references,
         pack_references,
@@ -156,6 +158,7 @@ __all__ = [
     "crc32",
     "crc32_combine",
     "digest_records",
+    "join_runs",
     "keep_sends",
     "live_references",
     "load_native",

@@ -2,13 +2,16 @@
 
 ``append_sends`` makes the MESSAGE_ADD records of messages that go to the same queues (docs/journal-format.md s. 4), in
 one buffer that is handed to the disk and kept for their delivery. ``keep_sends`` does the same without records, for
-messages that are not durable. Both write the broker's message ids, which follow each other.
+messages that are not durable. Both write the broker's message ids, which follow each other. ``join_runs`` makes one run
+of several short ones.
 """
 
 from __future__ import annotations
 
 from array import array
+from bisect import bisect_left
 from collections.abc import Sequence
+from itertools import pairwise
 from struct import Struct
 from typing import Final, NamedTuple
 from zlib import crc32
@@ -49,10 +52,10 @@ class LogPosition(NamedTuple):
 
 
 class Run:
-    """Messages that came together and have ids that follow each other, in one buffer. Never changes."""
+    """Messages of one queue in one buffer, in the order of their ids. Never changes."""
 
-    __slots__ = ("_expirations", "_groups", "_starts", "count", "data", "earliest_ms", "expiring", "first_id",
-                 "grouped", "head_bytes", "offset", "segment", "size_bytes")  # fmt: skip
+    __slots__ = ("_expirations", "_groups", "_ids", "_places", "_starts", "consecutive", "count", "data", "earliest_ms",
+                 "expiring", "first_id", "grouped", "head_bytes", "offset", "segment", "size_bytes")  # fmt: skip
 
     def __init__(
         self,
@@ -63,11 +66,11 @@ class Run:
         expirations: list[int],
         groups: list[tuple[int, int]] | None,
         head_bytes: int,
-        segment: int,
-        offset: int,
+        place: tuple[int, int] = (0, 0),
+        joined: tuple[list[int] | None, list[tuple[int, int]] | None] = (None, None),
     ) -> None:
         self.data = data
-        """The records if the messages are durable, else the messages."""
+        """The records of messages that came together and are durable, else the messages."""
         self.count = len(starts) - 1
         """Messages."""
         self.first_id = first_id
@@ -79,11 +82,14 @@ class Run:
         self.earliest_ms = min(filter(None, expirations), default=0)
         """No message expires before; 0: none expires. Epoch milliseconds."""
         self.head_bytes = head_bytes
-        """Of each record, before its message; 0 if these are no records."""
-        self.segment = segment
-        """Of the log; 0 if these are no records."""
-        self.offset = offset
-        """Of the first record in the segment."""
+        """Of each record in ``data``, before its message; 0 if these are no records."""
+        self.segment, self.offset = place
+        """Of the log; 0 if the messages are not in the log. Of the first record in the segment."""
+        self._ids, self._places = joined
+        """Ids of the messages, in rising order; None if they are consecutive. Offset in the segment and length of each
+        record; None if ``data`` has the records, or the log has none."""
+        self.consecutive = self._ids is None
+        """Whether the id of each message is one more than that of the message before."""
         self.size_bytes = len(data) - self.count * head_bytes
         """Of the messages."""
         self._starts = starts
@@ -91,6 +97,20 @@ class Run:
         self._expirations = expirations if self.expiring else None
         self._groups = groups
         """Where each group id begins and ends in its message; 0 and 0: it has none."""
+
+    def ids(self, begin: int, end: int) -> list[int]:
+        """Ids of the messages of rows ``begin`` to ``end``, the last one excluded."""
+        if self._ids is not None:
+            return self._ids[begin:end]
+        return [*range(self.first_id + begin, self.first_id + min(end, self.count))]
+
+    def row_of(self, message_id: int) -> int:
+        """Row of a message; -1 if it is not one of these."""
+        if self._ids is None:
+            row = message_id - self.first_id
+            return row if 0 <= row < self.count else -1
+        row = bisect_left(self._ids, message_id)
+        return row if row < self.count and self._ids[row] == message_id else -1
 
     def encoded(self, row: int) -> bytes:
         """A message."""
@@ -102,6 +122,8 @@ class Run:
 
     def place(self, row: int) -> tuple[int, int]:
         """Offset in the segment and length of the record of a message."""
+        if self._places is not None:
+            return self._places[row]
         start = self._starts[row]
         return self.offset + start, self._starts[row + 1] - start
 
@@ -135,6 +157,8 @@ class Run:
 
     def offsets(self) -> bytes:
         """Offsets of the records in the segment, as native unsigned 32-bit numbers."""
+        if self._places is not None:
+            return array("I", [offset for offset, _ in self._places]).tobytes()
         begin = self.offset
         return array("I", [begin + start for start in self._starts[:-1]]).tobytes()
 
@@ -231,6 +255,48 @@ def keep_sends(sends: Sends, row: int, count: int, first_id: int) -> Run:
     return _run(sends, row, starts, b"".join(parts), first_id, 0, 0, 0)
 
 
+def join_runs(parts: Sequence[tuple[Run, int, int]]) -> Run:
+    """One run of the messages of several, without their records.
+
+    Args:
+        parts: Runs, each with the first row that is taken from it and the one after the last. At least one row
+            altogether. All of one segment of the log, or none in the log; ids rise from part to part.
+
+    Raises:
+        ValueError: The runs are not as described.
+    """
+    segment = parts[0][0].segment if parts else 0
+    data: list[bytes] = []
+    starts, ids, expirations = [0], [], []
+    places: list[tuple[int, int]] = []
+    groups: list[tuple[int, int]] = []
+    size = 0
+    for run, begin, end in parts:
+        if run.segment != segment or not 0 <= begin < end <= run.count:
+            raise ValueError(f"rows {begin} to {end} of {run.count} in segment {run.segment}, not {segment}")
+        for row in range(begin, end):
+            encoded = run.encoded(row)
+            data.append(encoded)
+            size += len(encoded)
+            starts.append(size)
+            places.append(run.place(row))
+            expirations.append(run.expiration(row))
+        ids += run.ids(begin, end)
+        groups += run._groups[begin:end] if run._groups is not None else [(0, 0)] * (end - begin)
+    if not ids or any(one >= other for one, other in pairwise(ids)):
+        raise ValueError("no rising message ids")
+    return Run(
+        b"".join(data),
+        starts,
+        ids[0],
+        expirations=expirations,
+        groups=groups if any(last for _, last in groups) else None,
+        head_bytes=0,
+        place=(segment, places[0][0]) if segment else (0, 0),
+        joined=(ids if ids[-1] - ids[0] >= len(ids) else None, places if segment else None),
+    )
+
+
 def _run(
     sends: Sends, row: int, starts: list[int], data: bytes, first_id: int, head_bytes: int, segment: int, offset: int
 ) -> Run:
@@ -242,6 +308,5 @@ def _run(
         expirations=[sends.expiration(each) for each in rows],
         groups=[sends.group(each) for each in rows] if sends.grouped(row, len(rows)) else None,
         head_bytes=head_bytes,
-        segment=segment,
-        offset=offset,
+        place=(segment, offset),
     )

@@ -281,11 +281,13 @@ class Address:
 
     def _release(self, references: RunSlice) -> tuple[int, int]:
         run = references.run
-        first_id = run.first_id
         bodies = bodies_bytes = 0
-        for begin_id, end_id in self._shared.release_range(references.ids.start, len(references)):
-            bodies += end_id - begin_id
-            bodies_bytes += run.bytes_between(begin_id - first_id, end_id - first_id)
+        ids = references.ids
+        for first, count in ((ids[0], len(ids)),) if run.consecutive else [(each, 1) for each in ids]:
+            for begin_id, end_id in self._shared.release_range(first, count):
+                bodies += end_id - begin_id
+                begin = run.row_of(begin_id)
+                bodies_bytes += run.bytes_between(begin, begin + end_id - begin_id)
         self.discharge_run(bodies, bodies_bytes, bodies, bodies_bytes)
         return bodies, bodies_bytes
 

@@ -145,11 +145,10 @@ def dispatch(queue: Queue, now_ms: int) -> None:
         if queue.kind is not None and queue.kind.lends:
             _dispatch_loans(queue, queue.kind.lending, ready, now_ms)
             continue
-        if not queue.selective:
-            # which may meet a message group
-            _dispatch_plain(queue, group, ready, now_ms)
+        # the plain way may meet a message group
+        turn = 0 if queue.selective else _dispatch_plain(queue, group, ready, now_ms)
         if queue.selective:
-            _dispatch_selective(queue, group, ready, now_ms)
+            _dispatch_selective(queue, group, ready, turn, now_ms)
         if queue.exclusive and chosen.credits != credits_before:
             queue.served_alone = chosen
         if not queue.may_go_on():
@@ -157,8 +156,9 @@ def dispatch(queue: Queue, now_ms: int) -> None:
             return
 
 
-def _dispatch_plain(queue: Queue, group: ConsumerGroup, ready: list[Consumer], now_ms: int) -> None:
-    """Where it meets a message group, the selective way goes on (``queue.selective``).
+def _dispatch_plain(queue: Queue, group: ConsumerGroup, ready: list[Consumer], now_ms: int) -> int:
+    """Where it meets a message group, the selective way goes on (``queue.selective``). Returns whose turn it is then: an
+    index in ``ready``.
 
     Whatever is raised on the way, what was handed out is counted and what was taken goes back to its place.
     """
@@ -189,7 +189,7 @@ def _dispatch_plain(queue: Queue, group: ConsumerGroup, ready: list[Consumer], n
                         held_run, last = (), consumer
                         turn = _next_turn(ready, turn)
                         continue
-                    if groups and level.blocks and level.next_grouped:
+                    if groups and level.next_grouped:
                         grouping = True
                         break
                 reference = pop()
@@ -226,6 +226,7 @@ def _dispatch_plain(queue: Queue, group: ConsumerGroup, ready: list[Consumer], n
         group.served(last)
     if grouping:
         queue.enable_grouping()
+    return turn
 
 
 def _next_turn(ready: list[Consumer], turn: int) -> int:
@@ -273,8 +274,7 @@ def _dispatch_loans(queue: Queue, lending: Lending, ready: list[Consumer], now_m
                 raise
 
 
-def _dispatch_selective(queue: Queue, group: ConsumerGroup, ready: list[Consumer], now_ms: int) -> None:
-    turn = 0
+def _dispatch_selective(queue: Queue, group: ConsumerGroup, ready: list[Consumer], turn: int, now_ms: int) -> None:
     # the first message of a group is marked for its consumer: each is looked at
     by_rows = not queue.configuration.group_first_key
     while ready and queue.may_go_on():

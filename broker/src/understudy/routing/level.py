@@ -1,18 +1,17 @@
-"""The references of one priority that wait in a queue, in order.
+"""The messages of one priority that wait in a queue, in order.
 
-How: per priority a list that only grows at its end. The **position** of a reference is its index in the endless list of
-everything that ever waited there; ``base`` is the position of ``entries[0]``. A taken reference leaves ``None`` behind
-and remembers its position, so putting it back restores the order exactly; taken entries at the front are cut off now
-and then. A reference put back after its place was cut off goes to ``returned``, sorted by position, which comes before
-``entries``.
+How: the **position** of a message is its number in the endless list of everything that ever waited there. A level is a
+sequence of blocks, each with the messages of a range of positions: runs, or, of a deep queue, columns of about 20 bytes
+a message, a few when packed, next to nothing when spilled to a page file (``reference_block``); and messages that are
+objects (``singles``). A message that is taken remembers its position, so putting it back restores the order exactly:
+into the block of its range, or, where that is used up, as a single.
 
-A level has up to three parts: ``entries`` at the front, ``blocks`` behind them (``reference_block``: messages that came
-together, or, of a deep queue, about 20 bytes a reference, a few when packed, next to nothing when spilled to a page
-file), and the newest ones, objects again, in ``inlet``. When ``entries`` is used up the first block is handed out in
-slices if it can be, else it becomes the new ``entries``. Without blocks ``inlet`` is the same list as ``entries``.
+Short runs that arrive one after the other are collected in ``_loose`` and joined to one run when they are many or the
+next message is asked for. A run that was made so is joined with the one before it while that is at most twice as long,
+so that a deep queue has few blocks and each message is copied a few times at most.
 
-Invariants: every position in ``returned`` is below ``base``; ``entries[:head]`` is all None; ``count`` is the number of
-references in all parts; positions of the parts follow each other without a gap.
+Invariants: the ranges of the blocks do not overlap and rise; every block has a message; the positions of what is loose
+follow all of them; ``count`` is the number of all messages.
 
 Not here: priorities (``waiting``).
 """
@@ -24,18 +23,24 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from operator import attrgetter
 
-from understudy.message import GROUP_ID
-from understudy.properties import NO_PROPERTIES
+from understudy.kernel import join_runs
+from understudy.routing.singles import Singles
 from understudy.store.columns import Columns, Rows
 from understudy.store.reference import Location, MessageReference, RunSlice
 from understudy.store.reference_block import BLOCK_REFERENCES, Block, BlockPages, GroupsAllowed
 
-#: Taken entries at the front before they are cut off, if they are more than half of the list.
-_CUT_MIN = 512
-#: References in one block.
+#: Messages in a block that is made of single messages or of short runs ...
 _BLOCK = BLOCK_REFERENCES
-#: Objects in ``inlet`` before they are turned into blocks.
-_INLET_MAX = 4 * BLOCK_REFERENCES
+#: ... and most of their bytes: the buffer is kept until the last of them has left.
+_BLOCK_BYTES = 64 * 1024
+#: A run of fewer messages is short.
+_SHORT = 16
+#: Short runs that are joined when so many have arrived.
+_LOOSE_MAX = 64
+#: Neighbouring blocks that are still short, because their runs cannot be joined, before they become columns.
+_SHORT_BLOCKS = 64
+#: Blocks at the end of a level that hold single messages as objects.
+_OBJECT_BLOCKS = 4
 #: Blocks of a level that stay open, next to be handed out ...
 _OPEN_BLOCKS = 2
 #: ... and in memory; further ones are spilled.
@@ -46,235 +51,197 @@ _base = attrgetter("base")
 
 
 class Level:
-    """The waiting references of one priority."""
+    """The waiting messages of one priority."""
 
-    __slots__ = (
-        "_opened",
-        "_opened_columns",
-        "_pages",
-        "_tail_base",
-        "base",
-        "blocks",
-        "count",
-        "entries",
-        "head",
-        "inlet",
-        "keep_open",
-        "priority",
-        "returned",
-    )
+    __slots__ = ("_looked", "_loose", "_pages", "blocks", "count", "end", "keep_open", "priority")
 
     def __init__(self, priority: int, pages: BlockPages | None = None, *, keep_open: bool = False) -> None:
         self.priority = priority
-        self.entries: list[MessageReference | None] = []
-        self.base = 0
-        self.head = 0
         self.count = 0
-        self.returned: list[MessageReference] = []
-        """Latest position first, so that the next one is popped from the end."""
-        self.blocks: list[Block] = []
-        self.inlet = self.entries
-        """What ``append`` adds to."""
-        self._tail_base = 0
-        """Position of ``inlet[0]`` while there are blocks."""
+        self.end = 0
+        """Position of the next message that is appended."""
+        self.blocks: list[Block | Singles] = []
+        self._loose: list[RunSlice] = []
+        """Short runs that are in no block yet."""
         self._pages = pages
         self.keep_open = keep_open
         """Whether blocks are looked into all the time, so that packing them is of no use."""
-        self._opened: Block | None = None
-        """The packed block that was looked into last, and its columns."""
-        self._opened_columns: Columns | None = None
-
-    @property
-    def end(self) -> int:
-        """Position of the next reference that is appended."""
-        return self._tail_base + len(self.inlet) if self.blocks else self.base + len(self.entries)
+        self._looked: Block | Singles | None = None
+        """The block that was looked into last; what it keeps for that is dropped with the next one, unless it is the
+        first block."""
 
     @property
     def spilled_count(self) -> int:
-        """References in page files."""
+        """Messages in page files."""
         return sum(block.count for block in self.blocks if block.spilled)
 
     # --- the front --------------------------------------------------------------------------------
 
+    def _first(self) -> Block | Singles | None:
+        if not self.blocks:
+            if not self._loose:
+                return None
+            self._gather()
+        return self.blocks[0]
+
     def pop(self) -> MessageReference | None:
         """Take the first one; None if there is none."""
-        returned = self.returned
-        if returned:
-            self.count -= 1
-            return returned.pop()
-        entries = self.entries
-        head = self.head
-        size = len(entries)
-        while head < size:
-            reference = entries[head]
-            if reference is not None:
-                entries[head] = None
-                reference.position = self.base + head
-                self.head = head + 1
-                self.count -= 1
-                if head >= _CUT_MIN and head + head > size:
-                    self.cut()
-                return reference
-            head += 1
-        self.head = head
-        if self.blocks:
-            self._refill()
-            return self.pop()
-        return None
+        block = self._first()
+        if block is None:
+            return None
+        reference = block.take_first()
+        self.count -= 1
+        if not block.count:
+            self._remove_block(0)
+        return reference
 
     @property
     def next_grouped(self) -> bool:
         """Whether the next ones are a run in which messages belong to groups."""
-        run = self.blocks[0].run if self.blocks and not self.returned and self.head == len(self.entries) else None
-        return run is not None and run.grouped
+        block = self._first()
+        return block is not None and block.run is not None and block.run.run.grouped
 
     def pop_run(
         self, room_bytes: int, overhead_bytes: int, now_ms: int, may_take: GroupsAllowed | None = None
     ) -> Sequence[MessageReference]:
         """Take the first ones as long as there is room before each of them, but stop before whatever needs a look of
-        its own: one that was put back, has expired, is large, belongs to a group, or has its body elsewhere.
-
-        Args:
-            room_bytes: Used up by what is taken; the last one may take more.
-            overhead_bytes: Counted with the size of each.
-            now_ms: Wall time.
-            may_take: Whether messages of a run may be taken that belong to these groups; None: they may not.
+        its own (``Block.take_slice``).
         """
-        run: list[MessageReference] = []
-        if self.returned:
-            return run
-        if self.blocks and self.head == len(self.entries):
-            part = self._pop_slice(room_bytes, overhead_bytes, now_ms, may_take)
-            if part is not None:
-                return part
-        entries, position = self.entries, self.base + self.head
-        for reference in islice(entries, self.head, None):
-            if room_bytes <= 0 or reference is None or (reference.expiration and reference.expiration <= now_ms):
-                break
-            message = reference.message
-            if message is None or message.is_large:
-                break
-            properties = message.properties
-            if properties is not NO_PROPERTIES and GROUP_ID in properties:
-                break
-            reference.position = position
-            position += 1
-            room_bytes -= reference.size_bytes + overhead_bytes
-            run.append(reference)
-        count = len(run)
-        head = self.head + count
-        entries[self.head : head] = [None] * count
-        self.head = head
-        self.count -= count
-        if head > _CUT_MIN and head + head > len(entries):
-            self.cut()
-        return run
-
-    def _pop_slice(
-        self, room_bytes: int, overhead_bytes: int, now_ms: int, may_take: GroupsAllowed | None
-    ) -> RunSlice | None:
-        block = self.blocks[0]
-        part = block.take_slice(room_bytes, overhead_bytes, now_ms, may_take)
-        if part is not None:
-            self.count -= part.end - part.begin
-            if not block.count:
-                self._drop_first()
-        return part
-
-    def _drop_first(self) -> None:
-        """``entries`` and the first blocks are used up."""
-        while self.blocks and not self.blocks[0].count:
-            del self.blocks[0]
-        self.base = self.blocks[0].base if self.blocks else self._tail_base
-        self.head = 0
-        self.entries = [] if self.blocks else self.inlet
-        self._opened = self._opened_columns = None
-
-    def cut(self) -> None:
-        """Drop the taken entries at the front."""
-        head = self.head
-        del self.entries[:head]
-        self.base += head
-        self.head = 0
-
-    def _refill(self) -> None:
-        """``entries`` is used up: the next block that has anything takes its place."""
-        self._drop_first()
-        if self.blocks:
-            block = self.blocks[0]
-            self.entries = block.entries()
-            block.drop()
-            del self.blocks[0]
-            if not self.blocks:
-                self.entries += self.inlet
-                self.inlet = self.entries
-
-    def take_front(self) -> list[MessageReference]:
-        """Take all that is before the next block."""
-        taken = [*reversed(self.returned), *(each for each in self.entries if each is not None)]
-        self.returned.clear()
-        # the base moves past all of them, so that a reference that was taken can still be put back at its position
-        self.base += len(self.entries)
-        self.entries.clear()
-        self.head = 0
+        block = self._first()
+        if block is None:
+            return ()
+        taken = block.take_slice(room_bytes, overhead_bytes, now_ms, may_take)
         self.count -= len(taken)
-        if self.blocks:
-            self._refill()
+        if not block.count:
+            self._remove_block(0)
         return taken
+
+    def take_front(self) -> Sequence[MessageReference]:
+        """Take the messages of the first block."""
+        block = self._first()
+        if block is None:
+            return ()
+        taken = block.take_all()
+        self.count -= len(taken)
+        self._remove_block(0)
+        return taken
+
+    def _remove_block(self, index: int) -> None:
+        block = self.blocks.pop(index)
+        if block is self._looked:
+            self._looked = None
 
     # --- the end ----------------------------------------------------------------------------------
 
-    def extend(self, references: Sequence[MessageReference]) -> None:
-        """Append references as objects."""
-        inlet = self.inlet
-        before = len(inlet)
-        inlet += references
-        self.count += len(inlet) - before
-        if len(inlet) > _INLET_MAX:
-            self.compact()
+    def add_run(self, run: RunSlice) -> None:
+        """Append messages that came together."""
+        count = run.end - run.begin
+        run.position = self.end
+        self.end += count
+        self.count += count
+        loose = self._loose
+        if count < _SHORT:
+            loose.append(run)
+            if len(loose) >= _LOOSE_MAX:
+                self._gather()
+            return
+        if loose:
+            self._gather()
+        self.blocks.append(Block.of_run(run))
 
-    def compact(self) -> None:
-        """``inlet`` is long: turn the oldest of it into blocks, but for the front of the queue."""
-        inlet = self.inlet
-        if inlet is self.entries:
-            self.cut()
-            if 2 * len(inlet) < _INLET_MAX:
-                return
-            self._tail_base = self.base + _BLOCK
-            inlet = self.inlet = self.entries[_BLOCK:]
-            del self.entries[_BLOCK:]
-        closed = 0
-        while len(inlet) - closed >= 2 * _BLOCK or not self.blocks:
-            self._close_block(inlet[closed : closed + _BLOCK])
-            closed += _BLOCK
-        del inlet[:closed]
+    def _gather(self) -> None:
+        """What is loose becomes blocks."""
+        loose, self._loose = self._loose, []
+        group: list[RunSlice] = []
+        size_bytes = 0
+        for part in loose:
+            if group:
+                run, last, before = part.run, group[-1], group[-1].run
+                size_bytes += run.size_bytes
+                if (
+                    size_bytes > _BLOCK_BYTES
+                    or part.shared is not last.shared
+                    or part.durable is not last.durable
+                    or run.segment != before.segment
+                    or run.first_id < before.first_id + before.count
+                ):
+                    self._add_joined(group)
+                    group = []
+            if not group:
+                size_bytes = part.run.size_bytes
+            group.append(part)
+        if group:
+            self._add_joined(group)
 
-    def _close_block(self, references: list[MessageReference | None]) -> None:
-        gone = None
-        if None in references:
-            gone = bytearray([each is None for each in references])
-        block = Block(Columns.of(references, self.priority), gone)
-        block.base = self._tail_base
-        self._tail_base += block.size
-        self.blocks.append(block)
+    def _add_joined(self, parts: list[RunSlice]) -> None:
+        blocks = self.blocks
+        blocks.append(Block.of_run(_joined(parts)))
+        while len(blocks) > 1 and _may_join(blocks[-2], blocks[-1]):
+            one, other = blocks[-2:]
+            if self._looked in (one, other):
+                self._looked = None
+            blocks[-2:] = [Block.of_run(_joined([each.run for each in (one, other) if each.run is not None]))]
+        self._join_short()
+
+    def append(self, reference: MessageReference) -> None:
+        """Append a message as an object."""
+        if self._loose:
+            self._gather()
+        blocks = self.blocks
+        tail = blocks[-1] if blocks else None
+        if not isinstance(tail, Singles) or tail.base + tail.size != self.end or tail.size >= _BLOCK:
+            tail = Singles(self.end)
+            blocks.append(tail)
+            if len(blocks) > _OBJECT_BLOCKS:
+                self._to_columns(len(blocks) - _OBJECT_BLOCKS, len(blocks) - _OBJECT_BLOCKS + 1)
+            self._join_short()
+        tail.add(reference)
+        self.end += 1
+        self.count += 1
+
+    def _join_short(self) -> None:
+        """The last blocks are short and cannot be joined as runs: they become columns."""
+        blocks = self.blocks
+        first = len(blocks) - 1 - _SHORT_BLOCKS
+        if first > 0 and all(map(_is_short, islice(blocks, first, len(blocks) - 1))):
+            self._to_columns(first, len(blocks) - 1)
+
+    def _to_columns(self, first: int, end: int) -> None:
+        """Blocks ``first`` to ``end``, the last one excluded, become one of columns, unless it would have many rows
+        without a message, or they are no singles and no runs.
+        """
+        blocks = self.blocks
+        part = blocks[first:end]
+        base = part[0].base
+        size = part[-1].base + part[-1].size - base
+        if size > 2 * _BLOCK or not all(isinstance(each, Singles) or each.run is not None for each in part):
+            return
+        rows: list[MessageReference | None] = [None] * size
+        for each in part:
+            for reference in each.references():
+                rows[reference.position - base] = reference
+        block = Block(Columns.of(rows, self.priority), bytearray([row is None for row in rows]))
+        block.base = base
+        blocks[first:end] = [block]
+        if self._looked in part:
+            self._looked = None
         self._put_away(block)
-        if not block.count:
-            block.drop()
-            self._join_empty(block)
 
-    def _put_away(self, block: Block) -> None:
-        """Nothing is added to the last block any more: of a deep queue it is packed or spilled."""
-        if not block.count or self.keep_open or block.in_memory or len(self.blocks) <= _OPEN_BLOCKS:
+    def _put_away(self, block: Block | Singles) -> None:
+        """Nothing is added to a block any more: of a deep queue it is packed or spilled."""
+        if isinstance(block, Singles) or self.keep_open or block.in_memory or len(self.blocks) <= _OPEN_BLOCKS:
             return
         if self._pages is None or len(self.blocks) <= _MEMORY_BLOCKS or not block.spill(self._pages):
             block.pack()
 
     def append_rows(self, segment: int, rows: Rows) -> None:
         """Append messages of which the log alone has the bodies; neighbours become one block."""
-        tail = self.blocks[-1] if self.blocks and not self.inlet else None
-        if tail is not None:
-            if tail.extend(segment, rows):
-                self._tail_base += len(rows)
+        if self._loose:
+            self._gather()
+        if self.blocks:
+            tail = self.blocks[-1]
+            if isinstance(tail, Block) and tail.base + tail.size == self.end and tail.extend(segment, rows):
+                self.end += len(rows)
                 self.count += len(rows)
                 return
             self._put_away(tail)
@@ -282,199 +249,145 @@ class Level:
         columns.extend(segment, rows)
         self.append_blocks([Block(columns)])
 
-    def append_blocks(self, blocks: list[Block]) -> None:
-        """Append closed blocks of which nothing is gone, in order."""
-        if not self.blocks:
-            self._tail_base = self.base + len(self.entries)
-            self.inlet = []
-        elif self.inlet:
-            self._close_block(self.inlet[:])
-            self.inlet.clear()
+    def append_blocks(self, blocks: Sequence[Block]) -> None:
+        """Append closed blocks in which something waits, in order."""
+        if self._loose:
+            self._gather()
         for block in blocks:
-            block.base = self._tail_base
-            self._tail_base += block.size
-            self.count += block.size
-        self.blocks += blocks
-
-    def _join_empty(self, block: Block) -> None:
-        """Nothing in a block waits: as one with its empty neighbours it costs nothing. Where the
-        middle of a queue is used up for ever (last values) there would be no end of them.
-        """
-        index = self.blocks.index(block)
-        for left in (index, index - 1):
-            if 0 <= left < len(self.blocks) - 1 and self.blocks[left].join(self.blocks[left + 1]):
-                del self.blocks[left + 1]
-                self._opened = self._opened_columns = None
-
-    def adopt(self, blocks: list[Block]) -> None:
-        """Take over blocks, in order, into an empty level."""
-        assert not self.count
-        self._tail_base = self.base = self.end
-        self.head = 0
-        self.entries = []
-        for block in blocks:
-            block.base = self._tail_base
-            self._tail_base += block.size
+            block.base = self.end
+            self.end += block.size
             self.count += block.count
-        self.blocks = blocks
-        self.inlet = [] if blocks else self.entries
+        self.blocks += blocks
 
     # --- anywhere ---------------------------------------------------------------------------------
 
     def put_back(self, references: Iterable[MessageReference]) -> None:
-        """Back to their positions, which ``pop`` or ``next_from`` set."""
-        early = False
+        """Back to their positions."""
+        blocks = self.blocks
         for reference in references:
-            index = reference.position - self.base
-            if index < 0:
-                self.returned.append(reference)
-                early = True
-            elif index < len(self.entries):
-                self.entries[index] = reference
-                self.head = min(self.head, index)
-            else:
-                block = self._block_at(reference.position)
-                if block is not None:
-                    block.put_back(reference.position - block.base, reference)
-                else:
-                    self.inlet[reference.position - self._tail_base] = reference
+            position = reference.position
+            index = bisect_right(blocks, position, key=_base)
             self.count += 1
-        if early:
-            self.returned.sort(key=_position, reverse=True)
+            block = blocks[index - 1] if index else None
+            if block is None or (position >= block.base + block.size and not isinstance(block, Singles)):
+                following = blocks[index] if index < len(blocks) else None
+                if isinstance(following, Singles):
+                    block = following
+                else:
+                    block = Singles(position)
+                    if following is not None and following is not self._looked:
+                        following.close()
+                    blocks.insert(index, block)
+            block.put_back(position - block.base, reference)
 
-    def _block_at(self, position: int) -> Block | None:
-        """The block of a position behind ``entries``; None if it lies in ``inlet``."""
-        if position >= self._tail_base:
-            return None
-        opened = self._opened
-        if opened is not None and 0 <= position - opened.base < opened.size:
-            return opened
-        return self.blocks[bisect_right(self.blocks, position, key=_base) - 1]
+    def _block_at(self, position: int) -> tuple[int, Block | Singles | None]:
+        """The block in whose range a position lies, and its number; None if there is none."""
+        index = bisect_right(self.blocks, position, key=_base) - 1
+        if index >= 0:
+            block = self.blocks[index]
+            if position < block.base + block.size:
+                return index, block
+        return index, None
 
-    def _columns(self, block: Block) -> Columns:
-        if block.columns is not None:
-            return block.columns
+    def _find(self, position: int) -> tuple[Block | Singles, int] | None:
+        """The first message at or behind a position: its block and row."""
+        first = max(bisect_right(self.blocks, position, key=_base) - 1, 0)
+        for block in islice(self.blocks, first, None):
+            row = block.row_from(max(position - block.base, 0))
+            if row >= 0:
+                self._look(block)
+                return block, row
+        if self._loose:
+            self._gather()
+            return self._find(position)
+        return None
+
+    def _look(self, block: Block | Singles) -> None:
+        looked = self._looked
+        if looked is not block:
+            if looked is not None and looked is not self.blocks[0]:
+                looked.close()
+            self._looked = block
         if self.keep_open:
-            return block.stay_open()
-        if block is not self._opened or self._opened_columns is None:
-            self._opened, self._opened_columns = block, block.open()
-        return self._opened_columns
+            block.stay_open()
 
     def next_row(self, position: int) -> RunSlice | None:
         """``next_from`` as a slice of a run; None: the next one is no message of a run, or there is none."""
-        if position < self.base + len(self.entries) and (self.returned or self.head < len(self.entries)):
-            return None
-        first = max(bisect_right(self.blocks, position, key=_base) - 1, 0)
-        for block in islice(self.blocks, first, None):
-            if block.count:
-                part = block.row_slice(position - block.base)
-                if part is not None or block.run is None:
-                    return part
-        return None
+        found = self._find(position)
+        return found[0].row_slice(found[1]) if found is not None else None
 
     def next_from(self, position: int) -> MessageReference | None:
         """The first one at or behind a position, with its position set; it stays."""
-        if position < self.base:
-            for reference in reversed(self.returned):
-                if reference.position >= position:
-                    return reference
-        entries = self.entries
-        for index in range(max(position - self.base, self.head), len(entries)):
-            found = entries[index]
-            if found is not None:
-                found.position = self.base + index
-                return found
-        if not self.blocks:
-            return None
-        first = max(bisect_right(self.blocks, position, key=_base) - 1, 0)
-        for block in islice(self.blocks, first, None):
-            if not block.count:
-                continue
-            for row in block.rows_from(max(position - block.base, 0)):
-                return block.reference(self._columns(block), row)
-        for index in range(max(position - self._tail_base, 0), len(self.inlet)):
-            found = self.inlet[index]
-            if found is not None:
-                found.position = self._tail_base + index
-                return found
-        return None
+        found = self._find(position)
+        return found[0].at(found[1]) if found is not None else None
 
     def remove(self, reference: MessageReference | RunSlice) -> None:
         """Take the one that ``next_from`` or ``next_row`` just gave."""
-        index = reference.position - self.base
+        index, block = self._block_at(reference.position)
+        assert block is not None
         self.count -= 1
-        if isinstance(reference, MessageReference) and index < 0:
-            self.returned.remove(reference)
-        elif index < len(self.entries):
-            self.entries[index] = None
-            if index == self.head:
-                self.head = index + 1
-                if index >= _CUT_MIN and index + index > len(self.entries):
-                    self.cut()
-        else:
-            block = self._block_at(reference.position)
-            if block is not None:
-                block.take(reference.position - block.base)
-                if not block.count and block is self.blocks[0] and self.head == len(self.entries):
-                    self._drop_first()
-                elif not block.count:
-                    self._join_empty(block)
-            else:
-                self.inlet[reference.position - self._tail_base] = None
+        block.take(reference.position - block.base)
+        if not block.count:
+            self._remove_block(index)
 
     def locations_behind(self, position: int) -> Iterator[Location | None]:
         """Where the messages behind a position are stored, in order, as far as they are cheap to
         list; None for one that is in memory.
         """
-        index = position - self.base
-        if index < 0:
-            return
-        if index < len(self.entries):
-            for reference in islice(self.entries, index + 1, None):
-                if reference is not None:
-                    yield reference.location if reference.message is None else None
-            return
-        block = self._block_at(position)
-        if block is not None and block.count:
-            columns = self._columns(block)
-            for row in block.rows_from(position - block.base + 1):
-                yield block.location(columns, row)
-        elif block is None:
-            for reference in islice(self.inlet, position - self._tail_base + 1, None):
-                if reference is not None:
-                    yield reference.location if reference.message is None else None
+        _, block = self._block_at(position)
+        return block.locations_from(position - block.base + 1) if block is not None else iter(())
 
     def take_overdue(self, now_ms: int, limit: int) -> list[MessageReference]:
         """Take about ``limit`` of those that expire by then, in order; they can be put back."""
-
-        def overdue(reference: MessageReference | None) -> bool:
-            return reference is not None and 0 < reference.expiration <= now_ms
-
-        taken = [reference for reference in self.returned if overdue(reference)]
-        self.returned = [reference for reference in self.returned if not overdue(reference)]
-        parts = ((self.base, self.entries), (self._tail_base, self.inlet))
-        for base, part in parts if self.blocks else parts[:1]:
-            for index, reference in enumerate(part):
-                if reference is not None and overdue(reference):
-                    reference.position = base + index
-                    taken.append(reference)
-                    part[index] = None
+        if self._loose:
+            self._gather()
+        taken: list[MessageReference] = []
         for block in self.blocks:
             if len(taken) >= limit:
                 break
             taken += block.take_overdue(now_ms)
+            if block is not self._looked:
+                block.close()
+        self.blocks = [block for block in self.blocks if block.count]
+        if self._looked is not None and not self._looked.count:
+            self._looked = None
         self.count -= len(taken)
-        taken.sort(key=_position)
         return taken
 
     def __iter__(self) -> Iterator[MessageReference]:
-        yield from reversed(self.returned)
-        for reference in self.entries:
-            if reference is not None:
-                yield reference
-        if self.blocks:
-            for block in self.blocks:
-                yield from block.references()
-            for reference in self.inlet:
-                if reference is not None:
-                    yield reference
+        if self._loose:
+            self._gather()
+        for block in self.blocks:
+            yield from block.references()
+
+
+def _is_short(block: Block | Singles) -> bool:
+    return block.size < _SHORT and (block.run is None or block.run.size_bytes < _BLOCK_BYTES // 4)
+
+
+def _may_join(one: Block | Singles, other: Block | Singles) -> bool:
+    """Whether two neighbours are better one run."""
+    run, following = one.run, other.run
+    return (
+        run is not None
+        and following is not None
+        and one.size <= 2 * other.size
+        and one.size + other.size <= _BLOCK
+        and one.count == one.size
+        and one.base + one.size == other.base
+        and run.shared is None
+        and following.shared is None
+        and run.durable is following.durable
+        and run.run.segment == following.run.segment
+        and run.ids[-1] < following.ids[0]
+        and run.size_bytes + following.size_bytes <= _BLOCK_BYTES
+    )
+
+
+def _joined(parts: list[RunSlice]) -> RunSlice:
+    """Neighbours as one slice."""
+    first = parts[0]
+    if len(parts) == 1:
+        return first
+    run = join_runs([(each.run, each.begin, each.end) for each in parts])
+    return RunSlice(run, 0, run.count, first.priority, first.position, durable=first.durable)

@@ -9,16 +9,13 @@ Not here: the references of one priority (``level``).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 from understudy.routing.level import Level
 from understudy.store.backlog import Backlog
 from understudy.store.columns import rows_of
 from understudy.store.reference import Location, MessageReference, RunSlice
-from understudy.store.reference_block import Block, BlockPages
-
-#: A shorter run that others of its priority wait before is not a block of its own.
-_RUN_BLOCK_MIN = 16
+from understudy.store.reference_block import BlockPages
 
 
 class Waiting:
@@ -70,20 +67,14 @@ class Waiting:
         level = self._by_priority[reference.priority]
         if level is None:
             level = self.level(reference.priority)
-        level.extend((reference,))
+        level.append(reference)
 
     def add_run(self, run: RunSlice) -> None:
-        """Append the messages of a whole run."""
+        """Append messages that came together."""
         level = self._by_priority[run.priority]
         if level is None:
             level = self.level(run.priority)
-        if not level.count:
-            level.head = len(level.entries)
-            level.cut()
-        elif run.end - run.begin < _RUN_BLOCK_MIN:
-            level.extend(run)
-            return
-        level.append_blocks([Block.of_run(run)])
+        level.add_run(run)
 
     def add_paged_run(self, run: RunSlice) -> None:
         """Append the messages of a run, which the log has, without their bodies."""
@@ -94,7 +85,7 @@ class Waiting:
         start-up and takeover with a backlog must cost next to nothing.
         """
         for priority, blocks in backlog.blocks().items():
-            self.level(priority).adopt(blocks)
+            self.level(priority).append_blocks(blocks)
 
     def at(self, priority: int, position: int, message_id: int) -> MessageReference | None:
         """The message of that id if it waits at that place, where it stays; None if it does not."""
@@ -119,7 +110,6 @@ class Waiting:
         for reference in references:
             if reference.position < 0:
                 self.append(reference)
-                reference.position = self.level(reference.priority).end - 1
                 continue
             by_priority.setdefault(reference.priority, []).append(reference)
         for priority, group in by_priority.items():
@@ -152,7 +142,7 @@ class Waiting:
                 taken += level.take_overdue(now_ms, limit - len(taken))
         return taken
 
-    def drain(self) -> Iterator[list[MessageReference]]:
+    def drain(self) -> Iterator[Sequence[MessageReference]]:
         """Take everything, a part at a time."""
         for level in self._levels:
             while level.count:

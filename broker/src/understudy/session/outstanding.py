@@ -85,7 +85,7 @@ class Outstanding:
             taken.append(whole if isinstance(whole, RunSlice) else list(whole.values()))
         part = parts[0]
         if isinstance(part, RunSlice):
-            size, count = part.end - part.begin, message_id - part.run.first_id - part.begin + 1
+            size, count = part.end - part.begin, part.run.row_of(message_id) - part.begin + 1
             if count == size:
                 taken.append(parts.popleft())  # type: ignore[arg-type]  # it is the slice
             else:
@@ -109,7 +109,7 @@ class Outstanding:
                 continue
             self._count -= 1
             if isinstance(part, RunSlice):
-                number = message_id - part.ids.start
+                number = part.run.row_of(message_id) - part.begin
                 before, after = part.part(0, number), part.part(number + 1, len(part))
                 del parts[index]
                 for rest in (after, before):
@@ -130,5 +130,5 @@ class Outstanding:
         return taken
 
 
-def _ids(part: _Part) -> range | dict[int, MessageReference]:
+def _ids(part: _Part) -> Sequence[int] | dict[int, MessageReference]:
     return part.ids if isinstance(part, RunSlice) else part

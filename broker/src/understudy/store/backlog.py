@@ -91,8 +91,9 @@ class BacklogLevel:
         return (None, self.columns, row) if row >= 0 and not self._is_gone(None, row) else None
 
     def _is_gone(self, block: Block | None, row: int) -> bool:
-        gone = self._gone if block is None else block.gone
-        return gone is not None and bool(gone[row])
+        if block is not None:
+            return not block.waits(row)
+        return self._gone is not None and bool(self._gone[row])
 
     def take(self, block: Block | None, columns: Columns, row: int) -> None:
         """A reference that was found does not wait any more."""

@@ -108,7 +108,7 @@ class Rows:
 
 
 def rows_of(run: RunSlice) -> Rows:
-    """Rows of the messages of a slice, which are in the log."""
+    """Rows of messages that came together and are in the log."""
     begin, end = run.begin, run.end
     offsets = array("I", run.run.offsets()[4 * begin : 4 * end])
     behind = sum(run.run.place(end - 1))

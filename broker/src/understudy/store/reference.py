@@ -160,17 +160,19 @@ class RunSlice(Sequence[MessageReference]):
         self.priority = priority
         self.position = position
         self.deliveries = deliveries
-        self.durable = durable and run.head_bytes > 0
+        self.durable = durable and run.segment > 0
         self.shared = shared
 
     def __len__(self) -> int:
         return self.end - self.begin
 
     @property
-    def ids(self) -> range:
-        """Message ids."""
-        first_id = self.run.first_id
-        return range(first_id + self.begin, first_id + self.end)
+    def ids(self) -> Sequence[int]:
+        """Message ids, which rise."""
+        run = self.run
+        if run.consecutive:
+            return range(run.first_id + self.begin, run.first_id + self.end)
+        return run.ids(self.begin, self.end)
 
     @property
     def expiring_count(self) -> int:
@@ -191,7 +193,8 @@ class RunSlice(Sequence[MessageReference]):
             durable=self.durable, shared=self.shared,
         )  # fmt: skip
 
-    def _reference(self, row: int) -> MessageReference:
+    def reference(self, row: int) -> MessageReference:
+        """A message of this slice as an object, by its row in the run."""
         run, shared = self.run, self.shared
         # queues that hold the same run hold the same messages, so that they are in memory once
         message = shared.get(row) if shared is not None else None
@@ -201,7 +204,7 @@ class RunSlice(Sequence[MessageReference]):
                 shared[row] = message
         location = pack_location(run.segment, *run.place(row)) if self.durable else None
         reference = MessageReference(
-            run.first_id + row, self.priority, run.expiration(row), 0, run.size(row), self.durable, location, message,
+            message.message_id, self.priority, run.expiration(row), 0, run.size(row), self.durable, location, message,
         )  # fmt: skip
         reference.delivery_count = self.deliveries
         if self.position >= 0:
@@ -209,7 +212,7 @@ class RunSlice(Sequence[MessageReference]):
         return reference
 
     def __iter__(self) -> Iterator[MessageReference]:
-        return map(self._reference, range(self.begin, self.end))
+        return map(self.reference, range(self.begin, self.end))
 
     @overload
     def __getitem__(self, index: int) -> MessageReference: ...
@@ -223,7 +226,7 @@ class RunSlice(Sequence[MessageReference]):
             if step != 1:
                 raise ValueError(f"step {step}: only neighbours can be taken")
             return self.part(begin, max(begin, end))
-        return self._reference(range(self.begin, self.end)[index])
+        return self.reference(range(self.begin, self.end)[index])
 
 
 def durable_ids(references: Sequence[MessageReference]) -> Sequence[int]:

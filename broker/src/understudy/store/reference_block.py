@@ -5,9 +5,10 @@ which of them are gone, were put back or counted again is kept here beside it. A
 packed block gets its columns made anew (``open``) and lets go of them: a scan of a deep queue
 costs one block of memory at a time.
 
-A block that holds a ``Run`` is taken from its front, a slice at a time, or row by row where message groups have it so,
-while no row of it is looked at as an object. The first such look, or when few rows are left, turns the run into columns
-and objects, so that its buffer is not kept for a few messages.
+A row that is looked at on its own is made an object, which the block forgets with ``close``. What the block keeps as
+objects are only rows that were taken and put back, because delivery counts or bodies may have changed since. When few
+rows of a run are left behind the first that waits, they become columns with bodies, so that the buffer of the run is
+not kept for them.
 
 Not here: the order of blocks (``backlog`` of a follower, ``routing.waiting``), page files as such.
 """
@@ -15,11 +16,12 @@ Not here: the order of blocks (``backlog`` of a follower, ``routing.waiting``), 
 from __future__ import annotations
 
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Final, Protocol
 
 from understudy.errors import JournalCorrupt
-from understudy.kernel import Run
+from understudy.message import GROUP_ID
+from understudy.properties import NO_PROPERTIES
 from understudy.store.columns import Columns, Rows
 from understudy.store.reference import Location, MessageReference, RunSlice
 
@@ -27,8 +29,6 @@ from understudy.store.reference import Location, MessageReference, RunSlice
 BLOCK_REFERENCES: Final = 1024
 #: Changed locations kept beside packed columns before these are packed anew.
 _MOVED_MAX: Final = 64
-#: Rows of empty blocks that are joined into one.
-_JOINED_MAX: Final = 1 << 20
 #: A run of which rows were taken from the middle is kept while one in so many of them waits.
 _RUN_SHARE_MIN: Final = 4
 
@@ -53,25 +53,27 @@ class BlockPages(Protocol):
 
 
 class Block:
-    """References of one queue in columns, packed, or on a page. ``count`` of its ``size`` rows still wait."""
+    """Messages of one queue: a run, columns, packed columns, or columns on a page. ``count`` of ``size`` rows wait."""
 
     __slots__ = (
         "_columns",
         "_counts",
         "_gone",
+        "_looked",
         "_moved",
+        "_opened",
         "_packed",
         "_page",
-        "_pages",
-        "_rest",
         "base",
         "count",
         "earliest_ms",
         "first_id",
+        "head",
         "last_id",
         "ordered",
         "reach",
         "returned",
+        "run",
         "scheduled_count",
         "size",
     )
@@ -83,12 +85,15 @@ class Block:
             columns: At least one row.
             gone: 1 for every row that does not wait any more; may be longer.
         """
-        self._rest: RunSlice | None = None
-        """What waits of the run that it holds."""
+        self.run: RunSlice | None = None
+        """All of its messages as they came, those that do not wait any more included; None: columns."""
         self._columns: Columns | None = columns
         self._gone: bytearray | None = gone
+        """1 for every row that does not wait any more; None: these are the rows before ``head``."""
         self.size = size = len(columns)
         self.count = size if gone is None else size - gone.count(1, 0, size)
+        self.head = 0 if gone is None else gone.find(0, 0, size)
+        """The first row that waits."""
         ids = columns.ids
         self.ordered = columns.ordered()
         self.first_id = ids[0] if self.ordered else min(ids)
@@ -100,141 +105,154 @@ class Block:
         """No row expires before; 0 when none does."""
         scheduled = columns.scheduled
         self.scheduled_count = len(scheduled) - scheduled.count(0) if scheduled is not None else 0
-        self._hold()
-
-    def _hold(self) -> None:
         self.base = 0
         """Position of the first row in the queue."""
         self.returned: dict[int, MessageReference] | None = None
-        """Rows that were taken and put back: what they are now."""
+        """Rows that were taken and put back: what they are now. None if there are none."""
         self._counts: dict[int, int] | None = None
         self._moved: dict[int, Location] | None = None
         """Rows whose messages lie elsewhere than the packed columns say."""
         self._packed: bytes | None = None
-        self._page: Location | None = None
-        self._pages: BlockPages | None = None
+        self._page: tuple[BlockPages, Location] | None = None
+        self._opened: Columns | None = None
+        """Columns of a packed block, between the first ``at`` and ``close``."""
+        self._looked: dict[int, MessageReference] | None = None
+        """Waiting rows that were looked at, likewise."""
 
     @classmethod
     def of_run(cls, run: RunSlice) -> Block:
-        """A block of the messages of a whole run, which the block owns from here on."""
+        """A block of messages that came together, with their positions; the block owns the slice from here on."""
         self = cls.__new__(cls)
-        self._rest = run
-        self._columns = self._gone = None
+        self.run = run
         self.size = self.count = run.end - run.begin
-        first_id = run.run.first_id
-        self.first_id = first_id + run.begin
-        self.last_id = self.reach = first_id + run.end - 1
+        ids = run.ids
+        self.first_id = ids[0]
+        self.last_id = self.reach = ids[-1]
         self.ordered = True
         self.earliest_ms = run.run.earliest_ms
-        # as ``_hold``, without a call for each message that comes alone
-        self.base = self.scheduled_count = 0
-        self.returned = self._counts = self._moved = self._packed = self._page = self._pages = None
+        self.base = run.position
+        self.head = self.scheduled_count = 0
+        self._columns = self._gone = self.returned = self._counts = self._moved = None
+        self._packed = self._page = self._opened = self._looked = None
         return self
 
-    # --- as a run ---------------------------------------------------------------------------------
-
-    @property
-    def run(self) -> Run | None:
-        """What it holds while no row was looked at on its own; None: columns."""
-        return self._rest.run if self._rest is not None else None
+    # --- the first rows ---------------------------------------------------------------------------
 
     def take_slice(
         self, room_bytes: int, overhead_bytes: int, now_ms: int, may_take: GroupsAllowed | None = None
-    ) -> RunSlice | None:
-        """Take the first ones as long as there is credit before each and none has expired (``Run.fitting``).
+    ) -> Sequence[MessageReference]:
+        """Take the first ones as long as there is credit before each, but stop before one that needs a look of its own:
+        it was put back, has expired, is large, has its body elsewhere, or belongs to a group.
 
         Args:
             room_bytes: Used up by what is taken; the last one may take more.
             overhead_bytes: Counted with the size of each.
             now_ms: Wall time.
-            may_take: Asked with the message groups of those that would be taken; None: none may belong to a group.
-
-        Returns:
-            None if it holds no run, the first one has expired, or groups do not allow it.
+            may_take: Asked with the message groups of those of a run that would be taken; None: none may belong to a
+                group.
         """
-        rest = self._rest
-        if rest is None or (may_take is None and rest.run.grouped):
-            return None
-        begin, run = rest.begin, rest.run
-        end = run.fitting(begin, room_bytes, overhead_bytes, now_ms)
+        slice_, row = self.run, self.head
+        if self.returned is not None and row in self.returned:
+            return ()
+        if slice_ is None:
+            return self._take_bodies(room_bytes, overhead_bytes, now_ms)
+        run, first = slice_.run, slice_.begin
+        if may_take is None and run.grouped:
+            return ()
+        end = min(run.fitting(first + row, room_bytes, overhead_bytes, now_ms) - first, self.size)
         if self._gone is not None:
-            hole = self._gone.find(1, begin, end)
-            end = hole if hole >= 0 else end
-        if end == begin or (run.grouped and may_take is not None and not may_take(run.groups(begin, end))):
-            return None
-        self.count -= end - begin
-        if not self.count:
-            self._end_run()
+            end = self._unbroken(row, end)
+        if end == row or (run.grouped and may_take is not None and not may_take(run.groups(first + row, first + end))):
+            return ()
+        part = RunSlice(
+            run, first + row, first + end, slice_.priority, self.base + row,
+            durable=slice_.durable, shared=slice_.shared,
+        )  # fmt: skip
+        self._take_first(end)
+        return part
+
+    def _unbroken(self, row: int, end: int) -> int:
+        """The end of the rows from ``row`` on that all wait and were not put back."""
+        assert self._gone is not None
+        hole = self._gone.find(1, row, end)
+        end = hole if hole >= 0 else end
+        return min((each for each in self.returned or () if row <= each < end), default=end)
+
+    def _take_bodies(self, room_bytes: int, overhead_bytes: int, now_ms: int) -> Sequence[MessageReference]:
+        """As ``take_slice``, of columns with bodies."""
+        columns, row, end = self._columns, self.head, self.size
+        taken: list[MessageReference] = []
+        if columns is None or columns.bodies is None:
+            return taken
+        if self._gone is not None:
+            end = self._unbroken(row, end)
+        while row < end and room_bytes > 0:
+            reference = self.at(row)
+            if needs_look(reference, now_ms):
+                break
+            room_bytes -= reference.size_bytes + overhead_bytes
+            taken.append(reference)
+            row += 1
+        if taken:
+            columns.bodies[self.head : row] = [None] * len(taken)
+            self._take_first(row)
+        return taken
+
+    def _take_first(self, end: int) -> None:
+        """The rows from the first that waits up to ``end``, which all wait, do not any more."""
+        head = self.head
+        self.count -= end - head
+        if self._gone is None:
+            self.head = end
         else:
-            rest.begin = end if self._gone is None else self._gone.find(0, end)
-        return RunSlice(run, begin, end, rest.priority, self.base + begin, durable=rest.durable, shared=rest.shared)
+            self._gone[head:end] = b"\1" * (end - head)
+            found = self._gone.find(0, end, self.size)
+            self.head = found if found >= 0 else self.size
+
+    def take_first(self) -> MessageReference:
+        """Take the first one."""
+        row = self.head
+        if self._looked is None and self.run is None and self._counts is None:
+            columns = self._columns_now()
+            if columns.bodies is None:
+                # all at once, as a deep queue is drained through here
+                self._looked = dict(enumerate(columns.references()))
+        reference = self.at(row)
+        self.take(row)
+        return reference
+
+    def take_all(self) -> Sequence[MessageReference]:
+        """Take what waits."""
+        run = self.run
+        if run is not None and self.returned is None and self._gone is None:
+            taken: Sequence[MessageReference] = run.part(self.head, self.size)
+        else:
+            taken = list(self.references())
+        self.count = 0
+        self.drop()
+        return taken
 
     def row_slice(self, row: int) -> RunSlice | None:
-        """The first waiting row of its run at or behind one, which stays; None: there is none, or it holds no run."""
-        rest = self._rest
-        if rest is None:
+        """A waiting row of a run, which stays; None if it was put back, or this is no run."""
+        if self.run is None or (self.returned is not None and row in self.returned):
             return None
-        row = max(row, rest.begin)
-        if self._gone is not None:
-            row = self._gone.find(0, row, self.size)
-        if not 0 <= row < self.size:
-            return None
-        return RunSlice(
-            rest.run, row, row + 1, rest.priority, self.base + row, durable=rest.durable, shared=rest.shared
-        )
+        return self.run.part(row, row + 1)
 
-    def _end_run(self) -> None:
-        self._rest = self._gone = None
-        self._columns = _EMPTY
-
-    def _take_of_run(self, rest: RunSlice, row: int) -> None:
-        gone = self._gone
-        if gone is None:
-            gone = self._gone = bytearray(self.size)
-        gone[row] = 1
-        self.count -= 1
-        if not self.count:
-            self._end_run()
-            return
-        if row == rest.begin:
-            rest.begin = gone.find(0, row)
-        if self.count * _RUN_SHARE_MIN < self.size - rest.begin:
-            # the buffer of the run is not kept for the few that are left
-            self._open_run()
-
-    def _open_run(self) -> None:
-        """From now on rows are looked at one by one."""
-        rest = self._rest
-        assert rest is not None
-        references = self.entries()
-        self._rest = None
-        self._columns = Columns.of(references, rest.priority)
-        if None in references:
-            self._gone = bytearray([each is None for each in references])
-        self.returned = {row: each for row, each in enumerate(references) if each is not None}
-
-    @property
-    def columns(self) -> Columns | None:
-        """What is known of each row; None: it is packed or spilled."""
-        if self._rest is not None:
-            self._open_run()
-        return self._columns
-
-    @columns.setter
-    def columns(self, columns: Columns | None) -> None:
-        self._rest = None
-        self._columns = columns
+    def _thin_out(self) -> None:
+        """Few of a run are left behind the first: its buffer is not kept for them."""
+        run = self.run
+        assert run is not None
+        waiting = dict(zip(self.rows_from(0), self.references(), strict=True))
+        self._columns = Columns.of([waiting.get(row) for row in range(self.size)], run.priority)
+        self._gone = self.gone
+        self.run = self._looked = None
 
     @property
     def gone(self) -> bytearray | None:
-        """1 for every row that does not wait any more; None: none is gone, or all are."""
-        if self._rest is not None:
-            self._open_run()
+        """1 for every row that does not wait any more; None: all wait."""
+        if self._gone is None and self.head:
+            self._gone = bytearray(b"\1") * self.head + bytes(self.size - self.head)
         return self._gone
-
-    @gone.setter
-    def gone(self, gone: bytearray | None) -> None:
-        self._gone = gone
 
     def extend(self, segment: int, rows: Rows) -> bool:
         """More messages behind all that it holds, which lie in that segment of the log. False, and nothing done, if it
@@ -242,7 +260,7 @@ class Block:
         """
         columns, size = self._columns, self.size
         end = size + len(rows)
-        if self._rest is not None or columns is None or len(columns) != size or end > BLOCK_REFERENCES:
+        if columns is None or len(columns) != size or end > BLOCK_REFERENCES:
             return False
         if columns.bodies is not None:
             return False
@@ -265,7 +283,7 @@ class Block:
     @property
     def in_memory(self) -> bool:
         """Whether any row has its message in memory, so that it must stay open."""
-        return self._rest is not None or (self.columns is not None and self.columns.bodies is not None)
+        return self.run is not None or (self._columns is not None and self._columns.bodies is not None)
 
     @property
     def spilled(self) -> bool:
@@ -283,9 +301,9 @@ class Block:
 
     def pack(self) -> None:
         """Keep it small from now on. Without effect for rows whose messages are in memory."""
-        if not self.in_memory and self.columns is not None:
-            self._packed = self.columns.pack()
-            self.columns = None
+        if not self.in_memory and self._columns is not None:
+            self._packed = self._columns.pack()
+            self._columns = None
 
     def spill(self, pages: BlockPages) -> bool:
         """Keep it outside of memory from now on. False if the disk took nothing; it stays packed."""
@@ -295,7 +313,7 @@ class Block:
         page = pages.store(self._packed)
         if page is None:
             return False
-        self._page, self._pages, self._packed = page, pages, None
+        self._page, self._packed = (pages, page), None
         return True
 
     def open(self) -> Columns:
@@ -304,13 +322,13 @@ class Block:
         Raises:
             JournalCorrupt, DiskFailed: the page cannot be read back.
         """
-        if self.columns is not None:
-            return self.columns
+        if self._columns is not None:
+            return self._columns
         packed = self._packed
         if packed is None:
             assert self._page is not None
-            assert self._pages is not None
-            packed = self._pages.read(self._page)
+            pages, location = self._page
+            packed = pages.read(location)
         try:
             columns = Columns.unpack(packed)
         except zlib.error as error:
@@ -319,78 +337,93 @@ class Block:
             columns.set_location(row, location)
         return columns
 
-    def drop(self) -> None:
-        """Nothing in it is needed any more, but for what is ``returned``."""
-        if self._page is not None and self._pages is not None:
-            self._pages.release(self._page)
-        self._page = self._packed = self._counts = self._moved = None
-        self.columns = _EMPTY
+    def close(self) -> None:
+        """Let go of what was kept for looks at its rows."""
+        self._opened = self._looked = None
 
-    def stay_open(self) -> Columns:
-        """Its columns, kept from now on; raises as ``open``."""
+    def drop(self) -> None:
+        """Nothing in it is needed any more."""
+        self._release_page()
+        self._packed = self._counts = self._moved = self.run = self._opened = self._looked = None
+
+    def _release_page(self) -> None:
+        if self._page is not None:
+            pages, location = self._page
+            self._page = None
+            pages.release(location)
+
+    def stay_open(self) -> None:
+        """Keep its columns from now on; raises as ``open``."""
+        if self.run is not None or self._columns is not None:
+            return
         columns = self.open()
-        if self._page is not None and self._pages is not None:
-            self._pages.release(self._page)
-        self._page = self._packed = None
+        self._release_page()
+        self._packed = None
         for row, count in (self._counts or {}).items():
             set_delivery_count(columns, row, count)
         # what has moved is in what was opened
         self._counts = self._moved = None
-        self.columns = columns
-        return columns
+        self._columns = columns
 
-    def join(self, following: Block) -> bool:
-        """Make the block behind it a part of it, if nothing waits in either."""
-        if self.count or following.count or self.size + following.size > _JOINED_MAX:
-            return False
-        self.size += following.size
-        self.gone = None
-        return True
+    def _columns_now(self) -> Columns:
+        if self._columns is not None:
+            return self._columns
+        if self._opened is None:
+            self._opened = self.open()
+        return self._opened
 
     # --- rows -------------------------------------------------------------------------------------
 
-    def find(self, columns: Columns, message_id: int) -> int:
-        """Row of a waiting message; -1 if there is none."""
-        row = columns.find(message_id)
-        return -1 if row >= 0 and self.gone is not None and self.gone[row] else row
+    def row_from(self, row: int) -> int:
+        """The first waiting row at or behind one; -1 if there is none."""
+        row = max(row, self.head)
+        if row >= self.size:
+            return -1
+        return self._gone.find(0, row, self.size) if self._gone is not None else row
+
+    def rows_from(self, row: int) -> Iterator[int]:
+        """Waiting rows at or behind one; it may be changed meanwhile."""
+        while (row := self.row_from(row)) >= 0:
+            yield row
+            row += 1
+
+    def waits(self, row: int) -> bool:
+        """Whether a row waits."""
+        return row >= self.head and not (self._gone is not None and self._gone[row])
 
     def take(self, row: int) -> None:
-        """The row does not wait any more."""
-        if self._rest is not None:
-            self._take_of_run(self._rest, row)
-            return
-        if self.gone is None:
-            self.gone = bytearray(self.size)
-        self.gone[row] = 1
-        self.count -= 1
-        if self.returned is not None:
-            self.returned.pop(row, None)
-        if self.columns is not None and self.columns.bodies is not None:
-            self.columns.bodies[row] = None
-        if not self.count:
-            self.drop()
+        """A row that waits does not any more."""
+        if self.returned is not None and self.returned.pop(row, None) is not None and not self.returned:
+            self.returned = None
+        if self._looked is not None:
+            self._looked.pop(row, None)
+        if self._columns is not None and self._columns.bodies is not None:
+            self._columns.bodies[row] = None
+        self.take_rows(row, row + 1)
 
     def take_rows(self, first: int, end: int) -> None:
-        """The rows from ``first`` up to ``end``, which all wait, do not wait any more. None of them has its message in
-        memory.
+        """The rows from ``first`` up to ``end``, which all wait as they are in the columns, do not wait any more. None
+        of them has its message in memory.
         """
-        if self.gone is None:
-            self.gone = bytearray(self.size)
-        self.gone[first:end] = b"\1" * (end - first)
-        self.count -= end - first
-        if self.returned is not None:
-            for row in range(first, end):
-                self.returned.pop(row, None)
+        if first == self.head:
+            self._take_first(end)
+        else:
+            if self._gone is None:
+                self._gone = self.gone or bytearray(self.size)
+            self._gone[first:end] = b"\1" * (end - first)
+            self.count -= end - first
         if not self.count:
             self.drop()
+        elif self.run is not None and self._gone is not None and self.count * _RUN_SHARE_MIN < self.size - self.head:
+            self._thin_out()
 
     def put_back(self, row: int, reference: MessageReference) -> None:
         """A row that was taken waits again, as it is now."""
-        if self.gone is None:
-            assert not self.count, "only what was taken is put back"
-            self.gone = bytearray(b"\1") * self.size
-        self.gone[row] = 0
+        if self._gone is None:
+            self._gone = self.gone or bytearray(self.size)
+        self._gone[row] = 0
         self.count += 1
+        self.head = min(self.head, row)
         if self.returned is None:
             self.returned = {}
         self.returned[row] = reference
@@ -399,7 +432,7 @@ class Block:
 
     def set_count(self, columns: Columns, row: int, count: int) -> None:
         """The message was delivered so often."""
-        if self.columns is not None:
+        if self._columns is not None:
             set_delivery_count(columns, row, count)
             return
         if self._counts is None:
@@ -409,7 +442,7 @@ class Block:
     def set_location(self, columns: Columns, row: int, location: Location) -> None:
         """The message lies there now; ``columns`` are what ``open`` gave."""
         columns.set_location(row, location)
-        if self.columns is not None:
+        if self._columns is not None:
             return
         if self._moved is None:
             self._moved = {}
@@ -419,7 +452,7 @@ class Block:
             self._moved = None
 
     def reference(self, columns: Columns, row: int) -> MessageReference:
-        """A waiting row as an object with its position, and its message if that is in memory."""
+        """A waiting row of columns as an object with its position, and its message if that is in memory."""
         if self.returned is not None and row in self.returned:
             return self.returned[row]
         reference = columns.reference(row)
@@ -429,80 +462,73 @@ class Block:
             reference.delivery_count = self._counts[row]
         return reference
 
-    def location(self, columns: Columns, row: int) -> Location | None:
+    def at(self, row: int) -> MessageReference:
+        """A waiting row as an object with its position, and its message if that is in memory; the same object until
+        ``close``.
+        """
+        if self.returned is not None and row in self.returned:
+            return self.returned[row]
+        if self._looked is None:
+            self._looked = {}
+        found = self._looked.get(row)
+        if found is None:
+            run = self.run
+            found = run.reference(run.begin + row) if run is not None else self.reference(self._columns_now(), row)
+            self._looked[row] = found
+        found.position = self.base + row
+        return found
+
+    def location(self, row: int) -> Location | None:
         """Where the message of a waiting row is stored; None if it is in memory."""
         if self.returned is not None and row in self.returned:
             reference = self.returned[row]
             return reference.location if reference.message is None else None
+        if self.run is not None:
+            return None
+        columns = self._columns_now()
         if columns.bodies is not None and columns.bodies[row] is not None:
             return None
         return columns.location(row)
 
-    def rows_from(self, row: int) -> Iterator[int]:
-        """Waiting rows at or behind one; it may be changed meanwhile."""
-        while row < self.size:
-            gone = self.gone
-            if gone is not None and gone[row]:
-                row = gone.find(0, row, self.size)
-                if row < 0:
-                    return
-            yield row
-            row += 1
+    def locations_from(self, row: int) -> Iterator[Location | None]:
+        """``location`` of each waiting row at or behind one."""
+        return map(self.location, self.rows_from(row))
 
     def take_overdue(self, now_ms: int) -> list[MessageReference]:
         """Take the waiting rows that expire by then."""
         if not self.count or not 0 < self.earliest_ms <= now_ms:
             return []
-        columns = self.open()
-        expirations = columns.expirations or ()
-        back = self.returned or {}
-        later = [each for each in (*expirations, *(each.expiration for each in back.values())) if each > now_ms]
-        self.earliest_ms = min(later, default=0)
-        rows = [
-            row
-            for row in self.rows_from(0)
-            if 0 < (back[row].expiration if row in back else expirations[row] if expirations else 0) <= now_ms
-        ]
-        taken = [self.reference(columns, row) for row in rows]
-        for row in rows:
+        run, returned = self.run, self.returned or {}
+        columns = self._columns_now() if run is None else None
+        expirations = columns.expirations if columns is not None else None
+        due: list[int] = []
+        self.earliest_ms = 0
+        for row in self.rows_from(0):
+            if row in returned:
+                time_ms = returned[row].expiration
+            elif run is not None:
+                time_ms = run.run.expiration(run.begin + row)
+            else:
+                time_ms = expirations[row] if expirations is not None else 0
+            if 0 < time_ms <= now_ms:
+                due.append(row)
+            elif time_ms and not 0 < self.earliest_ms < time_ms:
+                self.earliest_ms = time_ms
+        taken = [self.at(row) for row in due]
+        for row in due:
             self.take(row)
         return taken
 
     def references(self) -> Iterator[MessageReference]:
-        """Every waiting row as an object, in order."""
-        if not self.count:
-            return
-        columns = self.open()
-        for row in self.rows_from(0):
-            yield self.reference(columns, row)
-
-    def entries(self) -> list[MessageReference | None]:
-        """Every row as an object with its message, if that is in memory; None for what is gone."""
-        size = self.size
-        if not self.count:
-            return [None] * size
-        rest = self._rest
-        if rest is not None:
-            rest.position = self.base + rest.begin
-            found = [*(None for _ in range(rest.begin)), *rest]
-            return found if self._gone is None else [
-                None if gone else each for each, gone in zip(found, self._gone, strict=True)
-            ]  # fmt: skip
-        columns = self.open()
-        made: list[MessageReference | None] = [None] * size if columns is _EMPTY else [*columns.references()]
-        if columns.bodies is not None:
-            for row in range(size):
-                made[row].message = columns.message(row)  # type: ignore[union-attr]  # none is gone yet
-        for row, count in (self._counts or {}).items():
-            made[row].delivery_count = count  # type: ignore[union-attr]
-        for row, reference in (self.returned or {}).items():
-            made[row] = reference
-        if self.gone is not None:
-            row = self.gone.find(1, 0, size)
-            while row >= 0:
-                made[row] = None
-                row = self.gone.find(1, row + 1, size)
-        return made
+        """Every waiting row as an object, in order, made for the caller."""
+        run, returned = self.run, self.returned or {}
+        if run is not None:
+            for row in self.rows_from(0):
+                yield returned[row] if row in returned else run.reference(run.begin + row)
+        elif self.count:
+            columns = self.open()
+            for row in self.rows_from(0):
+                yield self.reference(columns, row)
 
 
 def set_delivery_count(columns: Columns, row: int, count: int) -> None:
@@ -512,4 +538,12 @@ def set_delivery_count(columns: Columns, row: int, count: int) -> None:
     columns.counts[row] = count
 
 
-_EMPTY: Final = Columns(0)
+def needs_look(reference: MessageReference, now_ms: int) -> bool:
+    """Whether a message cannot be delivered as it is: it has expired by then, is large, belongs to a group or has its
+    body elsewhere.
+    """
+    message = reference.message
+    if message is None or message.is_large or 0 < reference.expiration <= now_ms:
+        return True
+    properties = message.properties
+    return properties is not NO_PROPERTIES and GROUP_ID in properties

@@ -24,7 +24,6 @@ SIZE = text("x" * 100, properties={"odd": 1}).encode_size
 def _small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     """Blocks of 8: a few hundred messages are a deep queue."""
     monkeypatch.setattr(level, "_BLOCK", 8)
-    monkeypatch.setattr(level, "_INLET_MAX", 32)
     monkeypatch.setattr(level, "_MEMORY_BLOCKS", 3)
     monkeypatch.setattr(backlog, "BLOCK_REFERENCES", 8)
 
@@ -273,12 +272,12 @@ def test_the_newest_references_are_read_in_runs_too() -> None:
     deep.fill(100)
     level = deep.queue.waiting.first_level()
     assert level is not None
-    assert level.blocks
-    assert len(level.inlet) > 8
-    reference = level.next_from(level.end - len(level.inlet))
+    newest = level.blocks[-1]
+    assert newest.count > 2
+    reference = level.next_from(newest.base)
     assert reference is not None
     behind = list(level.locations_behind(reference.position))
-    assert behind == [each.location for each in level.inlet[1:] if each is not None]
+    assert behind == [each.location for each in newest.references()][1:]
 
 
 def test_a_browser_sees_everything_and_takes_nothing() -> None:

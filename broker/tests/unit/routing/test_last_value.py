@@ -209,8 +209,14 @@ def test_non_destructive_consumers_see_every_newer_value() -> None:
 @pytest.mark.parametrize("limit", [-1, 0])
 def test_values_that_leave_memory_are_replaced_all_the_same(limit: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """In blocks, in page files and with empty blocks joined: a million updates cost no more than one."""
-    for name, small in (("_CUT_MIN", 1), ("_BLOCK", 2), ("_INLET_MAX", 5), ("_OPEN_BLOCKS", 1), ("_MEMORY_BLOCKS", 2)):
-        monkeypatch.setattr(levels, name, small)
+    for name, small in {
+        "BLOCK": 2,
+        "OBJECT_BLOCKS": 2,
+        "SHORT_BLOCKS": 3,
+        "OPEN_BLOCKS": 1,
+        "MEMORY_BLOCKS": 2,
+    }.items():
+        monkeypatch.setattr(levels, f"_{name}", small)
     monkeypatch.setattr(last_value, "_KEYS_MIN", 4)
     world = World({"q": {"max_size_bytes": limit}}, pages=Pages(SimVolume().disk("a"), "/paging", 1))
     queue = world.queue(last_value=True)

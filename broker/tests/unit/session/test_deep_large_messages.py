@@ -34,7 +34,6 @@ IN_MEMORY: Mapping[str, object] = {"max_size_bytes": -1}
 @pytest.fixture(autouse=True)
 def _small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(level, "_BLOCK", 8)
-    monkeypatch.setattr(level, "_INLET_MAX", 32)
     monkeypatch.setattr(level, "_MEMORY_BLOCKS", 3)
     monkeypatch.setattr(backlog, "BLOCK_REFERENCES", 8)
 
@@ -150,7 +149,7 @@ def test_it_survives_a_takeover_and_the_last_queue_frees_the_file(followed: bool
     counts = deep.follower.state.large_files()
     assert sorted(counts.values()) == [1] * len(some) + [2] * (len(LARGE) - len(some))
     blocks = deep.follower.state.references[deep.queue("q2").queue_id].levels[4].blocks
-    assert sum(block.columns is None for block in blocks) > 8, "packed"
+    assert sum(block._columns is None for block in blocks) > 8, "packed"
     deep.take_over(followed=followed)
     large = deep.node.store.large
     assert {file_id: large.references(file_id) for file_id in counts} == counts

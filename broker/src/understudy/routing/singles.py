@@ -1,0 +1,137 @@
+"""Waiting messages that are objects, as a block of a level: those that came alone and need more than a run says, and
+those that were put back where no other block is any more.
+
+Unlike a ``Block`` of the store it holds messages at any positions of its range. Not here: when they become columns
+(``level``).
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterator, Sequence
+
+from understudy.store.reference import Location, MessageReference
+from understudy.store.reference_block import GroupsAllowed, needs_look
+
+
+def _position(reference: MessageReference) -> int:
+    return reference.position
+
+
+def _descending(reference: MessageReference) -> int:
+    return -reference.position
+
+
+class Singles:
+    """Messages at positions of a range, which begins at ``base`` and has ``size``. A row is a position less ``base``."""
+
+    __slots__ = ("_ordered", "_references", "base", "size")
+
+    #: As for ``Block``.
+    run = None
+    spilled = False
+
+    def __init__(self, base: int) -> None:
+        self.base = base
+        self.size = 0
+        self._references: list[MessageReference] = []
+        """Latest position first, so that the next one is popped from the end."""
+        self._ordered = True
+        """Whether it is so now."""
+
+    @property
+    def count(self) -> int:
+        """Messages in it."""
+        return len(self._references)
+
+    def _in_order(self) -> list[MessageReference]:
+        if not self._ordered:
+            self._references.sort(key=_position, reverse=True)
+            self._ordered = True
+        return self._references
+
+    def add(self, reference: MessageReference) -> None:
+        """A message behind the range, which grows by its place."""
+        reference.position = self.base + self.size
+        self.size += 1
+        self._in_order().insert(0, reference)
+
+    def put_back(self, row: int, reference: MessageReference) -> None:
+        """A message at its position, which may lie outside of the range."""
+        if row < 0:
+            self.base += row
+            self.size -= row
+        else:
+            self.size = max(self.size, row + 1)
+        known = self._references
+        if known and reference.position > known[-1].position:
+            self._ordered = False
+        known.append(reference)
+
+    def take_slice(
+        self, room_bytes: int, overhead_bytes: int, now_ms: int, may_take: GroupsAllowed | None = None
+    ) -> Sequence[MessageReference]:
+        """As ``Block.take_slice``."""
+        known = self._in_order()
+        taken: list[MessageReference] = []
+        for reference in reversed(known):
+            if room_bytes <= 0 or needs_look(reference, now_ms):
+                break
+            room_bytes -= reference.size_bytes + overhead_bytes
+            taken.append(reference)
+        del known[len(known) - len(taken) :]
+        return taken
+
+    def take_first(self) -> MessageReference:
+        """Take the first one."""
+        return self._in_order().pop()
+
+    def take_all(self) -> Sequence[MessageReference]:
+        """Take all of them."""
+        taken = self._in_order()
+        self._references = []
+        taken.reverse()
+        return taken
+
+    def _index(self, row: int) -> int:
+        return bisect_left(self._in_order(), -self.base - row, key=_descending)
+
+    def row_slice(self, row: int) -> None:
+        """None: they are no part of a run."""
+
+    def row_from(self, row: int) -> int:
+        """The first row at or behind one; -1 if there is none."""
+        index = bisect_right(self._in_order(), -self.base - row, key=_descending) - 1
+        return self._references[index].position - self.base if index >= 0 else -1
+
+    def at(self, row: int) -> MessageReference:
+        """The message of a row."""
+        return self._references[self._index(row)]
+
+    def take(self, row: int) -> None:
+        """The message of a row is taken."""
+        del self._references[self._index(row)]
+
+    def locations_from(self, row: int) -> Iterator[Location | None]:
+        """Where the messages at or behind a row are stored, in order; None for one that is in memory."""
+        index = bisect_right(self._in_order(), -self.base - row, key=_descending)
+        for reference in map(self._references.__getitem__, range(index - 1, -1, -1)):
+            yield reference.location if reference.message is None else None
+
+    def take_overdue(self, now_ms: int) -> Sequence[MessageReference]:
+        """Take those that expire by then."""
+        known = self._in_order()
+        taken = [each for each in reversed(known) if 0 < each.expiration <= now_ms]
+        if taken:
+            self._references = [each for each in known if not 0 < each.expiration <= now_ms]
+        return taken
+
+    def references(self) -> Iterator[MessageReference]:
+        """All of them, in order."""
+        return reversed(self._in_order())
+
+    def stay_open(self) -> None:
+        """As ``Block``; nothing to do."""
+
+    def close(self) -> None:
+        """As ``Block``; nothing to do."""
