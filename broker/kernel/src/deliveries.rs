@@ -1,11 +1,12 @@
-//! What follows a delivery: confirmations of sends and the record of an acknowledgement. Twin, and the description of
+//! Deliveries of single messages, and what follows: confirmations of sends, the record of an acknowledgement. Twin, and the description of
 //! arguments and results: `understudy/kernel/deliveries.py`.
 
-use pyo3::exceptions::PyOverflowError;
+use pyo3::exceptions::{PyOverflowError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyRange, PyRangeMethods};
 
 use crate::crc;
+use crate::log::{RECEIVE_OVERHEAD_BYTES, SESS_RECEIVE_MSG};
 
 const NULL_RESPONSE: u8 = 21;
 /// Bytes of a NULL_RESPONSE frame: length, type, channel, correlation id.
@@ -26,6 +27,42 @@ pub fn confirms<'py>(py: Python<'py>, channel_id: i64, correlation_ids: Vec<i64>
         for (place, id) in buffer.chunks_exact_mut(NULL_RESPONSE_BYTES).zip(&correlation_ids) {
             frame[13..].copy_from_slice(&id.to_be_bytes());
             place.copy_from_slice(&frame);
+        }
+        Ok(())
+    })
+}
+
+/// One SESS_RECEIVE_MSG frame for each message; see the twin.
+#[pyfunction]
+#[pyo3(signature = (messages, counts, channel_id, consumer_id))]
+pub fn receives<'py>(
+    py: Python<'py>,
+    messages: Vec<Bound<'py, PyBytes>>,
+    counts: Vec<i32>,
+    channel_id: i64,
+    consumer_id: i64,
+) -> PyResult<Bound<'py, PyBytes>> {
+    if messages.len() != counts.len() {
+        let text = format!("{} messages, {} counts", messages.len(), counts.len());
+        return Err(PyValueError::new_err(text));
+    }
+    let bytes: usize = messages.iter().map(|each| each.as_bytes().len()).sum();
+    PyBytes::new_with(py, bytes + messages.len() * RECEIVE_OVERHEAD_BYTES, |buffer| {
+        let mut at = 0;
+        let mut put = |bytes: &[u8]| {
+            buffer[at..at + bytes.len()].copy_from_slice(bytes);
+            at += bytes.len();
+        };
+        for (message, count) in messages.iter().zip(&counts) {
+            let encoded = message.as_bytes();
+            let length = i32::try_from(encoded.len() + RECEIVE_OVERHEAD_BYTES - 4)
+                .map_err(|_| PyOverflowError::new_err(format!("{} bytes", encoded.len())))?;
+            put(&length.to_be_bytes());
+            put(&[SESS_RECEIVE_MSG]);
+            put(&channel_id.to_be_bytes());
+            put(encoded);
+            put(&consumer_id.to_be_bytes());
+            put(&count.to_be_bytes());
         }
         Ok(())
     })

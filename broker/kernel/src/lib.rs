@@ -44,6 +44,7 @@ fn understudy_kernel(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(log::keep_sends, module)?)?;
     module.add_function(wrap_pyfunction!(log::join_runs, module)?)?;
     module.add_function(wrap_pyfunction!(deliveries::confirms, module)?)?;
+    module.add_function(wrap_pyfunction!(deliveries::receives, module)?)?;
     module.add_function(wrap_pyfunction!(deliveries::acknowledge_record, module)?)?;
     Ok(())
 }

@@ -20,7 +20,8 @@ const CRC_BYTES: usize = 4;
 /// Bytes that a record takes besides its own, from what is left of its segment: those of its offset in the SEAL.
 const SEAL_BYTES: i64 = 4;
 
-const SESS_RECEIVE_MSG: u8 = 75;
+/// Type of a frame with a message for a consumer.
+pub const SESS_RECEIVE_MSG: u8 = 75;
 /// Bytes of a SESS_RECEIVE_MSG frame before its message: length, type, channel.
 const RECEIVE_HEAD_BYTES: usize = 13;
 /// Bytes after it: consumer, delivery count.

@@ -34,12 +34,10 @@ ERRORS: dict[str, Callable[[], BaseException]] = {
 STEPS: tuple[tuple[type, str], ...] = (
     (Paging, "read"),
     (FakeCallback, "deliver"),
-    (FakeCallback, "deliver_run"),
     (Queue, "acknowledge"),
     (Queue, "expire_waiting"),
     (Queue, "may_go_on"),
     (ServerConsumer, "deliver"),
-    (ServerConsumer, "deliver_run"),
     (ServerConsumer, "writable"),
 )
 

@@ -11,6 +11,7 @@ import random
 from collections.abc import Callable
 from functools import cache
 from itertools import accumulate, takewhile
+from struct import pack
 from types import ModuleType
 from typing import Any
 
@@ -709,6 +710,23 @@ def test_acknowledgements_of_no_ids_are_refused(message_ids: Any) -> None:
     assert NATIVE is not None
     with pytest.raises((TypeError, OverflowError)):
         NATIVE.acknowledge_record(1, 0, message_ids, 1, 1, 1)
+
+
+@pytest.mark.parametrize("kernel", KERNELS)
+@given(st.lists(st.tuples(st.binary(max_size=40), integers(32)), max_size=8), integers(64), integers(64))
+def test_frames_of_single_messages(
+    kernel: Kernel, messages: list[tuple[bytes, int]], channel_id: int, consumer_id: int
+) -> None:
+    found = kernel[2].receives(
+        [each for each, _ in messages], [count for _, count in messages], channel_id, consumer_id
+    )
+    expected = [
+        pack(">ibq", len(each) + 21, 75, channel_id) + each + pack(">qi", consumer_id, count)
+        for each, count in messages
+    ]
+    assert found == b"".join(expected)
+    with pytest.raises(ValueError, match="counts"):
+        kernel[2].receives([b"x"], [], channel_id, consumer_id)
 
 
 @pytest.mark.parametrize("kernel", KERNELS)

@@ -74,9 +74,9 @@ class Recording(FakeCallback):
         self.model = model
         self.number = number
 
-    def deliver(self, consumer_id: int, message, delivery_count: int) -> int:  # type: ignore[no-untyped-def]
+    def sent(self, consumer_id: int, message, delivery_count: int) -> int:  # type: ignore[no-untyped-def]
         self.model.delivered(self.number, int(message.body), message.message_id)
-        return super().deliver(consumer_id, message, delivery_count)
+        return super().sent(consumer_id, message, delivery_count)
 
 
 class Model:

@@ -79,7 +79,7 @@ class Recording(FakeCallback):
         self.model = model
         self.reader = reader
 
-    def deliver(self, consumer_id: int, message, delivery_count: int) -> int:  # type: ignore[no-untyped-def]
+    def sent(self, consumer_id: int, message, delivery_count: int) -> int:  # type: ignore[no-untyped-def]
         model, number = self.model, int(message.body)
         assert number in model.visible, f"{number} was never released"
         assert number not in model.settled, f"{number} was settled and came again"
@@ -92,7 +92,7 @@ class Recording(FakeCallback):
         model.delivered_first.setdefault(number, len(model.delivered_first))
         self.reader.outstanding.append(number)
         model.id_of[number] = message.message_id
-        return super().deliver(consumer_id, message, delivery_count)
+        return super().sent(consumer_id, message, delivery_count)
 
 
 class Model:

@@ -151,7 +151,7 @@ class Model:
             asked.append(groups)
             return bool(may_take)
 
-        taken = level.pop_run(room_bytes, 25, now_ms, allowed if may_take is not None else None)
+        taken = level.take_plain(room_bytes, 25, now_ms, allowed if may_take is not None else None)
         if asked:
             assert asked == [["g"]]
             assert bool(taken) == may_take
@@ -174,7 +174,7 @@ class Model:
             place, key = min(following)
             assert (len(part), part.position, self.keys[part.ids[0]]) == (1, place, key)
             if take:
-                level.remove(part)
+                level.remove(part.position)
                 self.took(part[0], key)
 
     def took(self, reference: MessageReference | None, key: Key) -> None:
@@ -229,7 +229,7 @@ class Model:
             if self.keys[reference.message_id] == key:
                 break
             position = reference.position + 1
-        level.remove(reference)
+        level.remove(reference.position)
         self.took(reference, key)
 
     def scan(self, steps: int) -> None:

@@ -27,7 +27,7 @@ from understudy.session.resource_registry import ResourceRegistry
 from understudy.session.session import ServerSession
 from understudy.store.operation_context import OperationContext
 from understudy.store.quarantine import Quarantine
-from understudy.store.reference import MessageReference, RunSlice
+from understudy.store.reference import MessageReference, Part, RunSlice
 from understudy.store.settings import StoreSettings
 from understudy.store.state import StoreState
 from understudy.testing.sim_disk import SimVolume
@@ -345,18 +345,16 @@ class FakeCallback:
     def delivery_overhead_bytes(self) -> int:
         return 25 if self.runs and self.frame_bytes is None else 0
 
-    def deliver_run(self, consumer_id: int, references: Sequence[MessageReference]) -> int:
+    def deliver(self, consumer_id: int, part: Part) -> int:
         charged = 0
-        if isinstance(references, RunSlice):
-            references.deliveries += 1
-        for reference in references:
-            assert reference.message is not None
-            if not isinstance(references, RunSlice):
-                reference.delivery_count += 1
-            charged += self.deliver(consumer_id, reference.message, reference.delivery_count)
+        for reference in part:
+            message = part.shown or reference.message
+            assert message is not None
+            charged += self.sent(consumer_id, message, reference.delivery_count)
         return charged
 
-    def deliver(self, consumer_id: int, message: Message, delivery_count: int) -> int:
+    def sent(self, consumer_id: int, message: Message, delivery_count: int) -> int:
+        """One message of ``deliver``."""
         self.delivered.append((consumer_id, message, delivery_count))
         return len(message.encoded) + 25 if self.frame_bytes is None else self.frame_bytes
 

@@ -42,6 +42,7 @@ FUNCTIONS: Final = (
     "live_references",
     "pack_references",
     "plain_references",
+    "receives",
     "reference_blocks",
     "scan",
     "skim_records",
@@ -105,7 +106,7 @@ WHY: Final = _chosen[1]
 
 if TYPE_CHECKING or ACTIVE == "python":
     from understudy.kernel.crc import crc32, crc32_combine
-    from understudy.kernel.deliveries import acknowledge_record, confirms
+    from understudy.kernel.deliveries import acknowledge_record, confirms, receives
     from understudy.kernel.frames import Sends, split_sends
     from understudy.kernel.log import Run, append_sends, join_runs, keep_sends
     from understudy.kernel.records import digest_records, scan
@@ -132,6 +133,7 @@ else:
         live_references,
         pack_references,
         plain_references,
+        receives,
         reference_blocks,
         scan,
         skim_records,
@@ -164,6 +166,7 @@ __all__ = [
     "load_native",
     "pack_references",
     "plain_references",
+    "receives",
     "reference_blocks",
     "scan",
     "skim_records",

@@ -1,6 +1,7 @@
-"""What follows a delivery: the confirmations of sends and the record of an acknowledgement.
+"""Deliveries of single messages, and what follows: the confirmations of sends, the record of an acknowledgement.
 
-Layouts: NULL_RESPONSE frame ``i32 length, b8 type, i64 channel, i64 correlation id``; ACKNOWLEDGE record as in
+Layouts: SESS_RECEIVE_MSG frame ``i32 length, b8 type, i64 channel, message, i64 consumer, i32 delivery count``;
+NULL_RESPONSE frame ``i32 length, b8 type, i64 channel, i64 correlation id``; ACKNOWLEDGE record as in
 docs/journal-format.md s. 4.
 """
 
@@ -11,8 +12,13 @@ from struct import Struct, pack
 from typing import Final
 from zlib import crc32
 
+from understudy.kernel.log import RECEIVE_OVERHEAD_BYTES
+
 _NULL_RESPONSE: Final = 21
 _RESPONSE = Struct(">ibqq")
+_SESS_RECEIVE_MSG: Final = 75
+_RECEIVE_HEAD = Struct(">ibq")
+_RECEIVE_TAIL = Struct(">qi")
 _ACKNOWLEDGE: Final = 10
 #: Of a record, after its crc: length, sequence, batch, type, flags, zero; queue id, transaction id, number of message
 #: ids, zero.
@@ -30,6 +36,27 @@ def confirms(channel_id: int, correlation_ids: Sequence[int]) -> bytes:
     """
     length, join = _RESPONSE.size - 4, b"".join
     return join([_RESPONSE.pack(length, _NULL_RESPONSE, channel_id, each) for each in correlation_ids])
+
+
+def receives(messages: Sequence[bytes], counts: Sequence[int], channel_id: int, consumer_id: int) -> bytes:
+    """One SESS_RECEIVE_MSG frame for each message, in order.
+
+    Args:
+        messages: Encoded.
+        counts: How often each was delivered, this delivery included.
+        channel_id: Channel of the session.
+        consumer_id: The consumer that gets them.
+
+    Raises:
+        ValueError: There are not as many counts as messages.
+    """
+    if len(messages) != len(counts):
+        raise ValueError(f"{len(messages)} messages, {len(counts)} counts")
+    parts: list[bytes] = []
+    for encoded, count in zip(messages, counts, strict=True):
+        head = _RECEIVE_HEAD.pack(len(encoded) + RECEIVE_OVERHEAD_BYTES - 4, _SESS_RECEIVE_MSG, channel_id)
+        parts += (head, encoded, _RECEIVE_TAIL.pack(consumer_id, count))
+    return b"".join(parts)
 
 
 def acknowledge_record(

@@ -33,7 +33,7 @@ from understudy.routing.filter import parse_filter
 from understudy.routing.post_office import Order, PostOffice
 from understudy.routing.queue import Queue
 from understudy.session.transaction import Transaction
-from understudy.store.reference import MessageReference
+from understudy.store.reference import MessageReference, References
 
 #: Messages read in one slice.
 SLICE_MESSAGES: Final = 500
@@ -253,9 +253,10 @@ def remove(office: PostOffice, queue: Queue, wanted: Wanted, limit: int = -1) ->
     """Remove the wanted messages, scheduled ones included. Returns their number."""
 
     def end(references: list[MessageReference]) -> int:
-        queue.log_acknowledges(references)
-        queue.messages_killed += len(references)
-        queue.forget(references)
+        part = References(references)
+        queue.log_acknowledges(part)
+        queue.messages_killed += len(part)
+        queue.forget(part)
         return len(references)
 
     done = yield from act_on(office, queue, wanted, end, limit)
@@ -390,7 +391,7 @@ def transfer(
     queue.delivering_count += 1
     try:
         office.accept(address, copy, queues, reference.scheduled_ms, order, None, transaction, duplicate_id)
-        transaction.acknowledge(queue, [(reference,)])
+        transaction.acknowledge(queue, [References((reference,))])
         transaction.commit(order, None)
     except BrokerError:
         transaction.roll_back()

@@ -11,7 +11,7 @@ Sizes count every message once, however many queues it is in. ``size_bytes`` is 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from understudy.config.model import AddressFullPolicy, RoutingType
@@ -25,7 +25,7 @@ from understudy.routing.filter import Filter
 from understudy.routing.settings import AddressSettings
 from understudy.routing.shared_messages import SharedMessages
 from understudy.store.pages import PageChain
-from understudy.store.reference import MessageReference, RunSlice
+from understudy.store.reference import MessageReference, Part
 
 if TYPE_CHECKING:
     from understudy.kernel import Run
@@ -251,44 +251,14 @@ class Address:
         self.memory_bytes -= size_bytes
         return size_bytes
 
-    def discharge_all(self, references: Collection[MessageReference]) -> tuple[int, int]:
-        """``discharge`` for each of them. Returns the bodies that leave memory, and their bytes."""
-        if isinstance(references, RunSlice):
-            if self._shared.counts:
-                return self._release(references)
-            bodies, bodies_bytes = len(references), references.size_bytes
-            self.discharge_run(bodies, bodies_bytes, bodies, bodies_bytes)
-            return bodies, bodies_bytes
+    def discharge_all(self, part: Part) -> tuple[int, int]:
+        """One queue is through with these messages. Returns the bodies that leave memory, and their bytes."""
         bodies = bodies_bytes = 0
-        if self._shared.counts:
-            for reference in references:
-                freed_bytes = self.discharge(reference)
-                if freed_bytes:
-                    bodies += 1
-                    bodies_bytes += freed_bytes
-            return bodies, bodies_bytes
-        size_bytes = 0
-        for reference in references:
-            size_bytes += reference.size_bytes
-            if reference.message is not None:
-                bodies += 1
-                bodies_bytes += reference.size_bytes
-        self.size_bytes -= size_bytes
-        self.message_count -= len(references)
-        self.paged_count -= len(references) - bodies
-        self.memory_bytes -= bodies_bytes
-        return bodies, bodies_bytes
-
-    def _release(self, references: RunSlice) -> tuple[int, int]:
-        run = references.run
-        bodies = bodies_bytes = 0
-        ids = references.ids
-        for first, count in ((ids[0], len(ids)),) if run.consecutive else [(each, 1) for each in ids]:
-            for begin_id, end_id in self._shared.release_range(first, count):
-                bodies += end_id - begin_id
-                begin = run.row_of(begin_id)
-                bodies_bytes += run.bytes_between(begin, begin + end_id - begin_id)
-        self.discharge_run(bodies, bodies_bytes, bodies, bodies_bytes)
+        for each in part.last_of(self._shared.release_range) if self._shared.counts else (part,):
+            count, size_bytes, freed, freed_bytes = each.sums
+            self.discharge_run(count, size_bytes, freed, freed_bytes)
+            bodies += freed
+            bodies_bytes += freed_bytes
         return bodies, bodies_bytes
 
     def discharge_run(self, count: int, size_bytes: int, bodies: int, bodies_bytes: int) -> None:

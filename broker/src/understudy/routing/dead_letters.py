@@ -29,7 +29,7 @@ from understudy.properties import BYTE
 from understudy.routing.address import Address
 from understudy.routing.configuration import QueueConfiguration
 from understudy.routing.queue import Queue
-from understudy.store.reference import MessageReference
+from understudy.store.reference import MessageReference, References
 
 if TYPE_CHECKING:
     from understudy.routing.post_office import Order, PostOffice, RoutingTransaction
@@ -127,8 +127,8 @@ class DeadLetters:
             copy = self._copy(message, queue.address.name, queue.name, target, actual_expiry)
             office.move(copy, target, target.route(copy, None), queue, reference)
         else:
-            queue.log_acknowledges((reference,))
-        queue.forget((reference,))
+            queue.log_acknowledges(References((reference,)))
+        queue.forget(References((reference,)))
 
     def _copy(
         self, message: Message, source: str, queue: str | None, target: Address, actual_expiry: int | None

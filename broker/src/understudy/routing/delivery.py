@@ -14,7 +14,6 @@ Not here: what a consumer does with a message (``session.consumer``), credits ar
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
@@ -23,7 +22,7 @@ from understudy.message import GROUP_ID, Message
 from understudy.properties import NO_PROPERTIES
 from understudy.routing.filter import Filter
 from understudy.routing.message_groups import GROUPS_MAX
-from understudy.store.reference import MessageReference, RunSlice
+from understudy.store.reference import MessageReference, Part, References
 
 if TYPE_CHECKING:
     from understudy.routing.lending import Lending
@@ -68,12 +67,10 @@ class Consumer(ABC):
         """Whether its socket keeps up."""
 
     @abstractmethod
-    def deliver(self, reference: MessageReference, message: Message) -> None:
-        """Send it; charges credits and allowance, and owns the reference from here on."""
-
-    @abstractmethod
-    def deliver_run(self, references: Sequence[MessageReference]) -> None:
-        """``deliver`` for each of several plain ones, whose messages are in memory."""
+    def deliver(self, part: Part) -> None:
+        """Send messages, and keep them until they are settled; charges credits and allowance. Their messages are in
+        memory, or there is one, with what is shown of it.
+        """
 
     @abstractmethod
     def abandon(self, bug: Exception) -> None:
@@ -157,8 +154,8 @@ def dispatch(queue: Queue, now_ms: int) -> None:
 
 
 def _dispatch_plain(queue: Queue, group: ConsumerGroup, ready: list[Consumer], now_ms: int) -> int:
-    """Where it meets a message group, the selective way goes on (``queue.selective``). Returns whose turn it is then: an
-    index in ``ready``.
+    """Where it meets a message group, the selective way goes on (``queue.selective``). Returns the index in ``ready``
+    of the consumer whose turn it is.
 
     Whatever is raised on the way, what was handed out is counted and what was taken goes back to its place.
     """
@@ -168,60 +165,54 @@ def _dispatch_plain(queue: Queue, group: ConsumerGroup, ready: list[Consumer], n
     grouping = False
     groups = queue.configuration.group_buckets != 0
     any_group = None if groups else _any_group
-    held: MessageReference | None = None
-    held_run: Sequence[MessageReference] = ()
+    held: Part | None = None
     try:
         while ready and not grouping:
             level = waiting.first_level()
             if level is None:
                 break
-            pop = level.pop
             while ready:
                 consumer = ready[turn]
-                if consumer.overhead_bytes:
-                    # a consumer that is alone takes all that it has credit for; several take one each in turn
-                    room = min(consumer.credits, consumer.allowance_bytes) if len(ready) == 1 else 1
-                    held_run = level.pop_run(room, consumer.overhead_bytes, now_ms, any_group)
-                    count = len(held_run)
-                    if count:
-                        consumer.deliver_run(held_run)
-                        taken += count
-                        held_run, last = (), consumer
-                        turn = _next_turn(ready, turn)
-                        continue
+                # a consumer that is alone takes all that it has credit for; several take one each in turn
+                alone = len(ready) == 1 and consumer.overhead_bytes
+                room = min(consumer.credits, consumer.allowance_bytes) if alone else 1
+                held = level.take_plain(room, consumer.overhead_bytes, now_ms, any_group)
+                if not held:
                     if groups and level.next_grouped:
                         grouping = True
                         break
-                reference = pop()
-                if reference is None:
-                    break
-                held = reference
-                if reference.expiration and reference.expiration <= now_ms:
-                    queue.expire_waiting(reference)
-                    held = None
-                    continue
-                message = reference.message
-                if message is None:
-                    if not queue.may_go_on():
+                    reference = level.pop()
+                    if reference is None:
                         break
-                    queue.read_back_left -= 1
-                    message = _read_taken(queue, reference)
-                    if message is None:
+                    held = References((reference,))
+                    if reference.expiration and reference.expiration <= now_ms:
+                        queue.expire_waiting(reference)
                         held = None
                         continue
-                properties = message.properties
-                if properties is not NO_PROPERTIES and GROUP_ID in properties and groups:
-                    grouping = True
-                    break
-                consumer.deliver(reference, message)
-                taken += 1
+                    message = reference.message
+                    if message is None:
+                        if not queue.may_go_on():
+                            break
+                        queue.read_back_left -= 1
+                        message = _read_taken(queue, reference)
+                        if message is None:
+                            held = None
+                            continue
+                    properties = message.properties
+                    if properties is not NO_PROPERTIES and GROUP_ID in properties and groups:
+                        grouping = True
+                        break
+                    held.shown = message
+                count = len(held)
+                consumer.deliver(held)
+                taken += count
                 held, last = None, consumer
                 turn = _next_turn(ready, turn)
-            if held is not None:
+            if held:
                 break
     finally:
         queue.delivering_count += taken
-        waiting.put_back(held_run if held is None else (held,))
+        waiting.put_back(held or ())
     if taken:
         group.served(last)
     if grouping:
@@ -266,9 +257,9 @@ def _dispatch_loans(queue: Queue, lending: Lending, ready: list[Consumer], now_m
                 consumer.cursors[reference.priority] = reference.position + 1
             lent = lending.lend(reference, consumer)
             try:
-                consumer.deliver(lent, message)
+                consumer.deliver(References((lent,), message))
             except BaseException:
-                lending.settled((lent,))
+                lending.settled(References((lent,)))
                 if consumer.cursors.get(reference.priority, -1) > reference.position:
                     consumer.cursors[reference.priority] = reference.position
                 raise
@@ -298,12 +289,12 @@ def _dispatch_selective(queue: Queue, group: ConsumerGroup, ready: list[Consumer
             del ready[turn]
             continue
         reference, message = found
-        queue.waiting.level(reference.priority).remove(reference)
+        queue.waiting.remove(reference)
         queue.delivering_count += 1
         try:
             if queue.grouping:
                 message = _claim_group(queue, consumer, message)
-            consumer.deliver(reference, message)
+            consumer.deliver(References((reference,), message))
         except BaseException:
             queue.put_back((reference,))
             raise
@@ -319,22 +310,22 @@ def _after(ready: list[Consumer], turn: int) -> int:
     return turn
 
 
-def _take_rows(queue: Queue, consumer: Consumer, now_ms: int, *, alone: bool) -> Sequence[MessageReference]:
+def _take_rows(queue: Queue, consumer: Consumer, now_ms: int, *, alone: bool) -> Part | None:
     """Take what comes next for a consumer without a selector, as long as it is part of runs, so that no object is made
     for a message: all that it has credit for if no other can take messages now and no group at the front has another
-    owner, else one. Empty: what comes next is an object or has expired, or there is nothing.
+    owner, else one. None: what comes next is an object or has expired, or there is nothing.
     """
     level = queue.waiting.first_level() if alone else None
     if level is not None:
         room = min(consumer.credits, consumer.allowance_bytes)
         may_take = partial(_groups_allow, queue, consumer)
-        taken = level.pop_run(room, consumer.overhead_bytes, now_ms, may_take)
+        taken = level.take_plain(room, consumer.overhead_bytes, now_ms, may_take)
         if taken:
             return taken
     return _take_row(queue, consumer, now_ms)
 
 
-def _take_row(queue: Queue, consumer: Consumer, now_ms: int) -> Sequence[MessageReference]:
+def _take_row(queue: Queue, consumer: Consumer, now_ms: int) -> Part | None:
     cursors = consumer.cursors
     for level in list(queue.waiting.levels):
         position = cursors.get(level.priority, -1)
@@ -342,30 +333,30 @@ def _take_row(queue: Queue, consumer: Consumer, now_ms: int) -> Sequence[Message
             part = level.next_row(position)
             if part is None:
                 if level.next_from(position) is not None:
-                    return ()
+                    return None
                 cursors[level.priority] = level.end
                 break
             run, row = part.run, part.begin
             if run.expiring and 0 < run.expiration(row) <= now_ms:
-                return ()
+                return None
             if not run.grouped or _groups_allow(queue, consumer, run.groups(row, row + 1)):
                 cursors[level.priority] = part.position
-                level.remove(part)
+                level.remove(part.position)
                 return part
             cursors[level.priority] = position = part.position + 1
             queue.looks_left -= 1
             if queue.looks_left <= 0:
-                return ()
-    return ()
+                return None
+    return None
 
 
-def _deliver_rows(queue: Queue, consumer: Consumer, part: Sequence[MessageReference]) -> None:
+def _deliver_rows(queue: Queue, consumer: Consumer, part: Part) -> None:
     queue.delivering_count += len(part)
     try:
-        if isinstance(part, RunSlice) and part.run.grouped and queue.configuration.group_buckets != 0:
-            for name in part.run.groups(part.begin, part.end):
+        if queue.configuration.group_buckets != 0:
+            for name in part.groups:
                 queue.group_owners.setdefault(queue.group_key(name), consumer)
-        consumer.deliver_run(part)
+        consumer.deliver(part)
     except BaseException:
         queue.put_back(part)
         raise
@@ -407,7 +398,7 @@ def next_for(queue: Queue, consumer: Consumer, now_ms: int) -> tuple[MessageRefe
                 cursors[level.priority] = level.end
                 break
             if reference.expiration and reference.expiration <= now_ms:
-                level.remove(reference)
+                level.remove(reference.position)
                 try:
                     queue.expire_waiting(reference)
                 except BaseException:

@@ -17,7 +17,7 @@ from understudy.routing.address import Address
 from understudy.routing.quarantine import NEVER_MS
 from understudy.routing.queue import Queue
 from understudy.routing.references import references_of
-from understudy.store.reference import MessageReference
+from understudy.store.reference import MessageReference, References
 
 if TYPE_CHECKING:
     from understudy.ports import Entropy
@@ -40,7 +40,7 @@ def cancel(
         references = queue.kind.lending.cancelled(references, partial(kill, office))
     if queue.deleted:
         queue.delivering_count -= len(references)
-        queue.forget(references)
+        queue.forget(References(references))
         return
     settings = queue.address.settings
     attempts = settings.max_delivery_attempts
@@ -97,7 +97,7 @@ def _try_again(office: PostOffice, queue: Queue, reference: MessageReference, er
         # of a full disk the log speaks elsewhere, once and not for each message
         log.warning("message cannot leave its queue", extra={"queue": queue.name, "error": str(error)})
     if queue.deleted:
-        queue.forget((reference,))
+        queue.forget(References((reference,)))
         return
     queue.scheduled_count += 1
     office.scheduled.add(queue, reference, office.clock.wall_ms() + TRY_AGAIN_MS)
@@ -131,7 +131,7 @@ def move(
     store = office.store
     if not queues:
         target.messages_unrouted += 1
-        queue.log_acknowledges((reference,))
+        queue.log_acknowledges(References((reference,)))
         return
     durable_ids: tuple[int, ...] = ()
     if copy.durable or reference.durable:
@@ -140,10 +140,10 @@ def move(
     if durable_ids:
         transaction_id = store.next_id()
         location = store.store_message(copy, target.address_id, durable_ids, tx_id=transaction_id, large=copy.is_large)
-        queue.log_acknowledges((reference,), transaction_id=transaction_id)
+        queue.log_acknowledges(References((reference,)), transaction_id=transaction_id)
         store.store_commit(transaction_id)
     else:
-        queue.log_acknowledges((reference,))
+        queue.log_acknowledges(References((reference,)))
     references = references_of(store, copy, queues, location, 0)
     office.charge(copy.message_id, len(copy.encoded), queues)
     target.messages_routed += 1

@@ -26,7 +26,7 @@ from operator import attrgetter
 from understudy.kernel import join_runs
 from understudy.routing.singles import Singles
 from understudy.store.columns import Columns, Rows
-from understudy.store.reference import Location, MessageReference, RunSlice
+from understudy.store.reference import Location, MessageReference, Part, References, RunSlice
 from understudy.store.reference_block import BLOCK_REFERENCES, Block, BlockPages, GroupsAllowed
 
 #: Messages in a block that is made of single messages or of short runs ...
@@ -101,26 +101,26 @@ class Level:
         block = self._first()
         return block is not None and block.run is not None and block.run.run.grouped
 
-    def pop_run(
+    def take_plain(
         self, room_bytes: int, overhead_bytes: int, now_ms: int, may_take: GroupsAllowed | None = None
-    ) -> Sequence[MessageReference]:
+    ) -> Part:
         """Take the first ones as long as there is room before each of them, but stop before whatever needs a look of
         its own (``Block.take_slice``).
         """
         block = self._first()
         if block is None:
-            return ()
+            return References()
         taken = block.take_slice(room_bytes, overhead_bytes, now_ms, may_take)
         self.count -= len(taken)
         if not block.count:
             self._remove_block(0)
         return taken
 
-    def take_front(self) -> Sequence[MessageReference]:
+    def take_front(self) -> Part:
         """Take the messages of the first block."""
         block = self._first()
         if block is None:
-            return ()
+            return References()
         taken = block.take_all()
         self.count -= len(taken)
         self._remove_block(0)
@@ -321,12 +321,12 @@ class Level:
         found = self._find(position)
         return found[0].at(found[1]) if found is not None else None
 
-    def remove(self, reference: MessageReference | RunSlice) -> None:
-        """Take the one that ``next_from`` or ``next_row`` just gave."""
-        index, block = self._block_at(reference.position)
+    def remove(self, position: int) -> None:
+        """Take the message of a position, which waits."""
+        index, block = self._block_at(position)
         assert block is not None
         self.count -= 1
-        block.take(reference.position - block.base)
+        block.take(position - block.base)
         if not block.count:
             self._remove_block(index)
 

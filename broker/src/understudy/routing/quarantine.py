@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Final
 
 from understudy.errors import BrokerError, DescriptorsExhausted, JournalCorrupt, MessageUnreadable, StoreError
 from understudy.store.quarantine import QuarantineEntry
-from understudy.store.reference import LargeReference, MessageReference, unpack_location
+from understudy.store.reference import LargeReference, MessageReference, References, unpack_location
 
 if TYPE_CHECKING:
     from understudy.message import Message
@@ -137,7 +137,7 @@ class DamagedMessages:
         cause = error.__cause__
         damaged = isinstance(cause, JournalCorrupt)
         if queue.deleted:
-            queue.forget((reference,))
+            queue.forget(References((reference,)))
             return
         queue.scheduled_count += 1
         if isinstance(cause, DescriptorsExhausted):
@@ -205,6 +205,6 @@ class DamagedMessages:
         if isinstance(reference, LargeReference):
             self._office.store.large.hold(reference.file_id)
         queue.scheduled_count -= 1
-        queue.log_acknowledges(taken)
+        queue.log_acknowledges(References(taken))
         queue.messages_killed += 1
-        queue.forget(taken)
+        queue.forget(References(taken))

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import hashlib
 import zlib
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
 from typing import TYPE_CHECKING, Protocol
 
@@ -29,7 +29,7 @@ from understudy.routing.waiting import Waiting
 from understudy.selector.work import WORK
 from understudy.store.backlog import Backlog
 from understudy.store.message_store import MessageStore
-from understudy.store.reference import LargeReference, MessageReference, RunSlice, durable_ids
+from understudy.store.reference import LargeReference, MessageReference, Part, References, RunSlice
 
 if TYPE_CHECKING:
     from understudy.ports import Timers
@@ -282,8 +282,9 @@ class Queue:
     def replaced(self, reference: MessageReference) -> None:
         """One that was taken out of ``waiting`` to make room."""
         self.messages_replaced += 1
-        self.log_acknowledges((reference,))
-        self.forget((reference,))
+        only = References((reference,))
+        self.log_acknowledges(only)
+        self.forget(only)
 
     def schedule(self, reference: MessageReference) -> None:
         """A new message waits for its time elsewhere, but belongs here."""
@@ -322,46 +323,42 @@ class Queue:
 
     # -- messages out ---------------------------------------------------------------------------
 
-    def acknowledge(self, *parts: Sequence[MessageReference]) -> None:
+    def acknowledge(self, *parts: Part) -> None:
         """Deliveries that are done: written to the log, then forgotten."""
         self.log_acknowledges(*parts)
-        for references in parts:
-            self.acknowledged(references)
+        for part in parts:
+            self.acknowledged(part)
 
-    def log_acknowledges(self, *parts: Sequence[MessageReference], transaction_id: int = 0) -> bool:
+    def log_acknowledges(self, *parts: Part, transaction_id: int = 0) -> bool:
         """Write to the log, in one record, that these are done. Returns whether anything was written."""
         if self.deleted:
             return False
-        logged = durable_ids(parts[0]) if len(parts) == 1 else [*chain.from_iterable(map(durable_ids, parts))]
+        logged = parts[0].durable_ids if len(parts) == 1 else [*chain.from_iterable(each.durable_ids for each in parts)]
         if logged:
             self.store.store_acknowledges(self.queue_id, logged, transaction_id)
         return bool(logged)
 
-    def acknowledged(self, references: Sequence[MessageReference]) -> None:
+    def acknowledged(self, part: Part) -> None:
         """Forget deliveries whose end the log has or does not need."""
         if self.kind is not None:
-            references = self.kind.settled(references)
-        count = len(references)
+            part = References(self.kind.settled(part))
+        count = len(part)
         self.delivering_count -= count
         self.messages_acknowledged += count
-        self.forget(references)
+        self.forget(part)
 
-    def forget(self, references: Collection[MessageReference]) -> None:
-        """References that were taken out of every place leave the counts."""
+    def forget(self, part: Part) -> None:
+        """Messages that were taken out of every place leave the counts."""
         office = self._office
-        bodies, bodies_bytes = self.address.discharge_all(references)
-        if isinstance(references, RunSlice):
-            if references.run.expiring:
-                self.expiring_count -= references.expiring_count
-        else:
-            for reference in references:
-                if reference.expiration:
-                    self.expiring_count -= 1
-                if not reference.durable and reference.location is not None:
-                    office.paging.release(reference.location)
-                if isinstance(reference, LargeReference):
-                    self.store.large.release(reference.file_id)
-        self.message_count -= len(references)
+        bodies, bodies_bytes = self.address.discharge_all(part)
+        if self.expiring_count:
+            self.expiring_count -= part.expiring_count
+        for reference in part.objects:
+            if not reference.durable and reference.location is not None:
+                office.paging.release(reference.location)
+            if isinstance(reference, LargeReference):
+                self.store.large.release(reference.file_id)
+        self.message_count -= len(part)
         office.memory_bytes -= bodies_bytes
         office.memory_count -= bodies
 
@@ -405,13 +402,13 @@ class Queue:
         self._office.paging.forget_readers(self)
         scheduled = self._office.scheduled.remove(self)
         self.scheduled_count -= len(scheduled)
-        self._kill(scheduled)
+        self._kill(References(scheduled))
         return count + len(scheduled)
 
-    def _kill(self, references: Sequence[MessageReference]) -> None:
-        self.log_acknowledges(references)
-        self.messages_killed += len(references)
-        self.forget(references)
+    def _kill(self, part: Part) -> None:
+        self.log_acknowledges(part)
+        self.messages_killed += len(part)
+        self.forget(part)
 
     def read(self, reference: MessageReference) -> Message:
         """The message of a reference. Raises MessageUnreadable: the caller has it set aside (``set_aside``)."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
 
-from understudy.store.reference import Location, MessageReference
+from understudy.store.reference import Location, MessageReference, References
 from understudy.store.reference_block import GroupsAllowed, needs_look
 
 
@@ -23,7 +23,7 @@ def _descending(reference: MessageReference) -> int:
 
 
 class Singles:
-    """Messages at positions of a range, which begins at ``base`` and has ``size``. A row is a position less ``base``."""
+    """Messages at positions of a range of ``size`` from ``base`` on. A row is a position less ``base``."""
 
     __slots__ = ("_ordered", "_references", "base", "size")
 
@@ -70,10 +70,10 @@ class Singles:
 
     def take_slice(
         self, room_bytes: int, overhead_bytes: int, now_ms: int, may_take: GroupsAllowed | None = None
-    ) -> Sequence[MessageReference]:
+    ) -> References:
         """As ``Block.take_slice``."""
         known = self._in_order()
-        taken: list[MessageReference] = []
+        taken = References()
         for reference in reversed(known):
             if room_bytes <= 0 or needs_look(reference, now_ms):
                 break
@@ -86,11 +86,10 @@ class Singles:
         """Take the first one."""
         return self._in_order().pop()
 
-    def take_all(self) -> Sequence[MessageReference]:
+    def take_all(self) -> References:
         """Take all of them."""
-        taken = self._in_order()
+        taken = References(self.references())
         self._references = []
-        taken.reverse()
         return taken
 
     def _index(self, row: int) -> int:

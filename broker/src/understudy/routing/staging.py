@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Final
 
 from understudy.routing.plain_sends import Arrival, arrive_together, discard_together
 from understudy.store.columns import PAGE_SEGMENT, Columns
-from understudy.store.reference import MessageReference
+from understudy.store.reference import MessageReference, Part, References
 from understudy.store.reference_block import BLOCK_REFERENCES, Block
 
 if TYPE_CHECKING:
@@ -244,7 +244,7 @@ class Acknowledgements:
 
     def __init__(self, office: PostOffice) -> None:
         self._office = office
-        self._open: dict[Queue, list[Sequence[MessageReference]]] = {}
+        self._open: dict[Queue, list[Part]] = {}
         """The newest of each queue, in the parts in which they were delivered."""
         self._counts: dict[Queue, int] = {}
         """How many these are."""
@@ -254,7 +254,7 @@ class Acknowledgements:
     def __bool__(self) -> bool:
         return bool(self._open or self._blocks)
 
-    def add(self, queue: Queue, parts: Sequence[Sequence[MessageReference]]) -> None:
+    def add(self, queue: Queue, parts: Sequence[Part]) -> None:
         """Deliveries of a queue that are no longer outstanding."""
         known = self._open.setdefault(queue, [])
         known += parts
@@ -265,7 +265,7 @@ class Acknowledgements:
             for start in range(0, count, BLOCK_REFERENCES):
                 self._pack(queue, references[start : start + BLOCK_REFERENCES])
         elif len(known) > _ACKNOWLEDGED_PARTS:
-            self._open[queue] = [[reference for part in known for reference in part]]
+            self._open[queue] = [References(reference for part in known for reference in part)]
 
     def _pack(self, queue: Queue, references: list[MessageReference]) -> None:
         by_priority: dict[int, list[MessageReference]] = {}
@@ -292,8 +292,8 @@ class Acknowledgements:
                 office.memory_count -= 1
 
     @staticmethod
-    def _references(held: _Held, positions: array[int]) -> list[MessageReference]:
-        made = list(held.block.references())
+    def _references(held: _Held, positions: array[int]) -> References:
+        made = References(held.block.references())
         for reference, position in zip(made, positions, strict=True):
             reference.position = position
         return made

@@ -9,12 +9,12 @@ Not here: the references of one priority (``level``).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 
 from understudy.routing.level import Level
 from understudy.store.backlog import Backlog
 from understudy.store.columns import rows_of
-from understudy.store.reference import Location, MessageReference, RunSlice
+from understudy.store.reference import Location, MessageReference, Part, RunSlice
 from understudy.store.reference_block import BlockPages
 
 
@@ -95,7 +95,7 @@ class Waiting:
 
     def remove(self, reference: MessageReference) -> None:
         """Take the one that ``at`` or a level's ``next_from`` just gave."""
-        self.level(reference.priority).remove(reference)
+        self.level(reference.priority).remove(reference.position)
 
     def first_level(self) -> Level | None:
         """The highest level with anything in it."""
@@ -130,7 +130,7 @@ class Waiting:
                 position = reference.position + 1
                 if reference.message_id in wanted:
                     wanted.discard(reference.message_id)
-                    level.remove(reference)
+                    level.remove(reference.position)
                     taken.append(reference)
         return taken
 
@@ -142,7 +142,7 @@ class Waiting:
                 taken += level.take_overdue(now_ms, limit - len(taken))
         return taken
 
-    def drain(self) -> Iterator[Sequence[MessageReference]]:
+    def drain(self) -> Iterator[Part]:
         """Take everything, a part at a time."""
         for level in self._levels:
             while level.count:

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from understudy.errors import BrokerError
-from understudy.message import LargeMessage, Message
+from understudy.message import LargeMessage
 from understudy.routing.post_office import Done
-from understudy.store.reference import MessageReference
+from understudy.store.reference import Part
 
 
 class SessionCallback(Protocol):
@@ -19,12 +19,8 @@ class SessionCallback(Protocol):
         """What ``deliver`` costs beside the message, if it is always the same; else 0."""
         ...
 
-    def deliver_run(self, consumer_id: int, references: Sequence[MessageReference]) -> int:
-        """``deliver`` for each message, counting its delivery. Returns the bytes of all."""
-        ...
-
-    def deliver(self, consumer_id: int, message: Message, delivery_count: int) -> int:
-        """Send a message. Returns the bytes it cost on the wire, which credits are charged."""
+    def deliver(self, consumer_id: int, part: Part) -> int:
+        """Send messages, whose delivery was counted. Returns the bytes on the wire, which credits are charged."""
         ...
 
     def deliver_large(self, consumer_id: int, message: LargeMessage, delivery_count: int) -> int:

@@ -11,11 +11,10 @@ it blocks no other message.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from understudy.errors import BrokerError, IllegalState, LargeMessageFailed, StoreError
-from understudy.message import LargeMessage, Message
+from understudy.message import LargeMessage
 from understudy.routing.delivery import LOOKS_MAX, READ_BACK_MAX, Consumer
 from understudy.routing.filter import Filter
 from understudy.routing.queue import Queue
@@ -23,7 +22,7 @@ from understudy.session.callback import SessionCallback
 from understudy.session.credits import credited
 from understudy.session.large_delivery import LargeDelivery
 from understudy.session.outstanding import Outstanding
-from understudy.store.reference import MessageReference, RunSlice
+from understudy.store.reference import MessageReference, Part, References
 
 if TYPE_CHECKING:
     from understudy.session.session import ServerSession
@@ -76,97 +75,76 @@ class ServerConsumer(Consumer):
     def writable(self) -> bool:
         return self._large is None and self._callback.writable()
 
-    def deliver(self, reference: MessageReference, message: Message) -> None:
+    def deliver(self, part: Part) -> None:
         if self.queue.kind is not None:
-            self._end_loans((reference,))
-        if message.is_large:
-            assert isinstance(message, LargeMessage)
-            self._deliver_large(reference, message)
+            self._end_loans(part)
+        large = part.large
+        if large is not None:
+            self._deliver_large(part, large)
             return
-        reference.delivery_count += 1
+        part.count_delivery()
         try:
-            if self._count_first and reference.durable:
-                self._store_count(reference)
-            charged = self._send(self.consumer_id, message, reference.delivery_count)
+            if self._count_first:
+                self._store_counts(part)
+            charged = self._send(self.consumer_id, part)
         except StoreError:
-            # the dispatcher puts it back
-            reference.delivery_count -= 1
+            # the dispatcher puts them back
+            part.count_delivery(-1)
             raise
         except Exception as bug:
-            self.delivering.add(reference)
+            self.delivering.add(part)
             self.abandon(bug)
             return
         self.credits -= charged
         self.allowance_bytes -= charged
-        self.messages_delivered += 1
-        if self._pre_acknowledge:
-            self._acknowledge_at_once((reference,))
-        else:
-            self.delivering.add(reference)
+        self._delivered(part)
 
-    def _store_count(self, reference: MessageReference) -> None:
-        """Record the count in the batch of this turn, which is handed to the disk before the deliveries to sockets."""
-        self.queue.store.store_delivery_count(self.queue.queue_id, reference.message_id, reference.delivery_count)
-
-    def _acknowledge_at_once(self, references: Sequence[MessageReference]) -> None:
-        """What was sent needs no acknowledgement. If the log cannot take it the dispatcher puts them back."""
+    def _delivered(self, part: Part) -> None:
+        """Messages were sent: they are outstanding unless they need no acknowledgement."""
+        count = len(part)
+        self.messages_delivered += count
+        if not self._pre_acknowledge:
+            self.delivering.add(part)
+            return
         try:
             # The dispatcher counts them as handed out afterwards; the sum is right.
-            self.queue.acknowledge(references)
+            self.queue.acknowledge(part)
         except BaseException:
-            if isinstance(references, RunSlice):
-                references.deliveries -= 1
-            else:
-                for reference in references:
-                    reference.delivery_count -= 1
+            # The log cannot take it: the dispatcher puts them back.
+            part.count_delivery(-1)
             raise
-        self.messages_acknowledged += len(references)
+        self.messages_acknowledged += count
 
-    def _end_loans(self, references: Sequence[MessageReference]) -> None:
+    def _store_counts(self, part: Part) -> None:
+        """Record the counts in the batch of this turn, which is handed to the disk before the deliveries to sockets."""
+        for reference in part:
+            if reference.durable:
+                self.queue.store.store_delivery_count(
+                    self.queue.queue_id, reference.message_id, reference.delivery_count
+                )
+
+    def _end_loans(self, part: Part) -> None:
         """A queue that does not lend any more hands out for good what this consumer may still have as a loan."""
-        for reference in references:
-            lent = self.delivering.take_one(reference.message_id)
+        for message_id in part.ids:
+            lent = self.delivering.take_one(message_id)
             if lent and self.queue.kind is not None:
                 self.queue.kind.settled(lent)
 
-    def deliver_run(self, references: Sequence[MessageReference]) -> None:
-        if self.queue.kind is not None:
-            self._end_loans(references)
-        try:
-            charged = self._callback.deliver_run(self.consumer_id, references)
-        except StoreError:
-            raise
-        except Exception as bug:
-            self.delivering.extend(references, len(references))
-            self.abandon(bug)
-            return
-        self.credits -= charged
-        self.allowance_bytes -= charged
-        count = len(references)
-        self.messages_delivered += count
-        if self._pre_acknowledge:
-            self._acknowledge_at_once(references)
-        else:
-            self.delivering.extend(references, count)
-
-    def _deliver_large(self, reference: MessageReference, message: LargeMessage) -> None:
+    def _deliver_large(self, part: Part, message: LargeMessage) -> None:
+        reference = part[0]
         try:
             if not self._begin_large(reference, message, reference.delivery_count + 1):
                 return
         except StoreError:
             raise
         except Exception as bug:
-            self.delivering.add(reference)
+            self.delivering.add(part)
             self.abandon(bug)
             return
-        reference.delivery_count += 1
-        if self._count_first and reference.durable:
-            self._store_count(reference)
-        self.messages_delivered += 1
-        if self._pre_acknowledge:
-            self._acknowledge_at_once((reference,))
-        else:
-            self.delivering.add(reference)
+        part.count_delivery()
+        if self._count_first:
+            self._store_counts(part)
+        self._delivered(part)
         self._send_pieces()
 
     def _begin_large(self, reference: MessageReference, message: LargeMessage, delivery_count: int) -> bool:
@@ -292,20 +270,20 @@ class ServerConsumer(Consumer):
         else:
             self._callback.forced_delivery(self.consumer_id, sequence)
 
-    def take_through(self, message_id: int) -> list[Sequence[MessageReference]]:
+    def take_through(self, message_id: int) -> list[Part]:
         """Everything delivered up to a message, which is no longer outstanding, in parts.
 
         Raises:
             IllegalState: it is not outstanding here.
         """
-        before = len(self.delivering)
+        before = self.delivering.count
         taken = self.delivering.take_through(message_id)
         if not taken:
             raise IllegalState(f"consumer {self.consumer_id} of {self.queue.name!r}: no delivery {message_id}")
-        self.messages_acknowledged += before - len(self.delivering)
+        self.messages_acknowledged += before - self.delivering.count
         return taken
 
-    def take_one(self, message_id: int) -> Sequence[MessageReference]:
+    def take_one(self, message_id: int) -> Part:
         """One outstanding delivery; raises IllegalState."""
         taken = self.delivering.take_one(message_id)
         if not taken:
@@ -397,5 +375,5 @@ class BrowserConsumer(ServerConsumer):
                 if self._begin_large(reference, message, reference.delivery_count):
                     self._send_pieces()
             else:
-                self._charge(self._send(self.consumer_id, message, reference.delivery_count))
+                self._charge(self._send(self.consumer_id, References((reference,), message)))
         return True

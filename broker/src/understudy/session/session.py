@@ -16,7 +16,7 @@ does in XA branches (``xa``); packets, channels, confirmation windows.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any, Final
 
 from understudy.config.model import Permission
@@ -56,7 +56,7 @@ from understudy.session.validated_users import ValidatedUsers
 from understudy.session.visibility import check_own, visible_queue
 from understudy.session.xa import XaRequests
 from understudy.store.large_messages import LargeMessages
-from understudy.store.reference import MessageReference
+from understudy.store.reference import MessageReference, Part
 
 #: Metadata by which JMS clients name themselves (artemis-core s. 6.4).
 CLIENT_ID_METADATA: Final = "jms-client-id"
@@ -354,7 +354,7 @@ class ServerSession:
             self._office.answer(self.order, done, self._office.context.appended)
 
     @staticmethod
-    def _settle(queue: Queue, parts: list[Sequence[MessageReference]], transaction: Transaction | None) -> None:
+    def _settle(queue: Queue, parts: list[Part], transaction: Transaction | None) -> None:
         if transaction is None:
             queue.acknowledge(*parts)
         else:

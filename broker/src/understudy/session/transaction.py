@@ -10,7 +10,6 @@ Not here: which session or XA branch it belongs to (``session``, ``xa``), how re
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from enum import Enum, auto
 from typing import ClassVar, Final
 
@@ -22,7 +21,7 @@ from understudy.routing.plain_sends import Arrival
 from understudy.routing.post_office import Done, Order, PostOffice
 from understudy.routing.queue import Queue
 from understudy.routing.staging import Acknowledgements, StagedSends
-from understudy.store.reference import MessageReference, durable_ids
+from understudy.store.reference import MessageReference, Part, References
 
 
 class State(Enum):
@@ -193,7 +192,7 @@ class Transaction(Machine[State, Event]):
 
     # -- work ------------------------------------------------------------------------------------
 
-    def acknowledge(self, queue: Queue, parts: list[Sequence[MessageReference]]) -> None:
+    def acknowledge(self, queue: Queue, parts: list[Part]) -> None:
         """Deliveries that are done if it commits, and go back if it does not.
 
         Raises:
@@ -209,7 +208,7 @@ class Transaction(Machine[State, Event]):
             self._work.check()
         finally:
             self._work.add(count)
-        if any(durable_ids(part) for part in parts):
+        if any(part.durable_ids for part in parts):
             queue.log_acknowledges(*parts, transaction_id=self.log_id())
 
     def fail(self, error: BrokerError) -> None:
@@ -252,7 +251,7 @@ class Transaction(Machine[State, Event]):
             transaction.staged((queue,), [reference])
         for queue, references in acknowledged.items():
             transaction._work.add(len(references))
-            transaction._acknowledged.add(queue, [references])
+            transaction._acknowledged.add(queue, [References(references)])
         transaction._duplicate_ids = duplicate_ids
         transaction.fire(Event.PREPARE)
         return transaction

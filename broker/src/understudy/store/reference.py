@@ -1,4 +1,7 @@
-"""Messages as one queue holds them: a reference to one, small and without its body, or a slice of a run.
+"""Messages as one queue holds them: a slice of a run, or references, small and without their bodies.
+
+What is taken from a queue, delivered, acknowledged and put back together is a ``Part``: a ``RunSlice`` or
+``References``, of one message or several, which have the same methods.
 
 A slice stands for neighbouring messages of one run (``kernel.log``) without an object for each. It is a sequence of
 references: whatever has to look at single messages iterates over it and then owns the references that this makes. The
@@ -10,11 +13,11 @@ Not here: which queue it is in and what state of delivery (``routing``), or the 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NewType, overload
 
-from understudy.kernel import Run
-from understudy.message import Message
+from understudy.kernel import Run, receives
+from understudy.message import LargeMessage, Message
 
 Location = NewType("Location", int)
 """Where a record lies in the log, in one small integer: segment number, offset and length of the
@@ -22,6 +25,8 @@ record. Made by ``pack_location``; meaningless outside of the store, except that
 long as the segment does.
 """
 
+#: References of several deliveries that a consumer keeps together.
+_KEPT_MAX = 64
 _SEGMENT_SHIFT = 64
 _OFFSET_SHIFT = 32
 _FIELD_MASK = 0xFFFF_FFFF
@@ -130,6 +135,11 @@ class RunSlice(Sequence[MessageReference]):
 
     __slots__ = ("begin", "deliveries", "durable", "end", "position", "priority", "run", "shared")
 
+    objects: Sequence[MessageReference] = ()
+    """None: nothing has to be done for a single message when it leaves its queue."""
+    shown: Message | None = None
+    large: LargeMessage | None = None
+
     def __init__(
         self,
         run: Run,
@@ -175,9 +185,89 @@ class RunSlice(Sequence[MessageReference]):
         return run.ids(self.begin, self.end)
 
     @property
+    def durable_ids(self) -> Sequence[int]:
+        """Ids of the messages that are in the log."""
+        run = self.run
+        if not self.durable:
+            return ()
+        if run.consecutive:
+            return range(run.first_id + self.begin, run.first_id + self.end)
+        return run.ids(self.begin, self.end)
+
+    @property
     def expiring_count(self) -> int:
         """Messages that have an expiration."""
         return self.run.expiring_between(self.begin, self.end)
+
+    @property
+    def sums(self) -> tuple[int, int, int, int]:
+        """Messages, their bytes, those whose body is in memory, and the bytes of these."""
+        count, size_bytes = self.end - self.begin, self.run.bytes_between(self.begin, self.end)
+        return count, size_bytes, count, size_bytes
+
+    @property
+    def groups(self) -> Sequence[str]:
+        """Message groups."""
+        return self.run.groups(self.begin, self.end) if self.run.grouped else ()
+
+    def count_delivery(self, step: int = 1) -> None:
+        """They are delivered once more, or -1: were not."""
+        self.deliveries += step
+
+    def receives(self, begin: int, end: int, channel_id: int, consumer_id: int) -> bytes:
+        """Frames that deliver the messages number ``begin`` to ``end``, the last one excluded, as often as counted."""
+        return self.run.receives(self.begin + begin, self.begin + end, channel_id, consumer_id)
+
+    def kept(self) -> RunSlice:
+        """What a consumer keeps of messages that were delivered: itself."""
+        return self
+
+    def join(self, part: Part) -> bool:
+        """Take over what was delivered next, if they are neighbours, as those of a message group given one by one."""
+        if (
+            not isinstance(part, RunSlice)
+            or part.run is not self.run
+            or part.begin != self.end
+            or part.deliveries != self.deliveries
+        ):
+            return False
+        self.end = part.end
+        return True
+
+    def find(self, message_id: int) -> int:
+        """The number of a message in this slice, counted from 0; -1 if it is not in it."""
+        number = self.run.row_of(message_id) - self.begin
+        return number if 0 <= number < self.end - self.begin else -1
+
+    def take_through(self, message_id: int) -> RunSlice | None:
+        """Take the messages up to this one out of the slice; all of them: itself. None: it is not in it."""
+        row = self.run.row_of(message_id)
+        begin, end = self.begin, row + 1
+        if not begin < end <= self.end:
+            return None
+        if end == self.end:
+            return self
+        taken = RunSlice(
+            self.run, begin, end, self.priority, self.position, self.deliveries,
+            durable=self.durable, shared=self.shared,
+        )  # fmt: skip
+        self.begin = end
+        self.position += end - begin
+        return taken
+
+    def last_of(self, release: Callable[[int, int], Iterable[tuple[int, int]]]) -> Sequence[Part]:
+        """Those that no other queue holds.
+
+        Args:
+            release: Given a first id and a count, the ids that no queue holds any more, as ranges.
+        """
+        run, ids = self.run, self.ids
+        parts: list[Part] = []
+        for first, count in ((ids[0], len(ids)),) if run.consecutive else [(each, 1) for each in ids]:
+            for begin_id, end_id in release(first, count):
+                number = run.row_of(begin_id) - self.begin
+                parts.append(self.part(number, number + end_id - begin_id))
+        return parts
 
     @property
     def size_bytes(self) -> int:
@@ -229,8 +319,118 @@ class RunSlice(Sequence[MessageReference]):
         return self.reference(range(self.begin, self.end)[index])
 
 
-def durable_ids(references: Sequence[MessageReference]) -> Sequence[int]:
-    """Ids of the messages that are in the log."""
-    if isinstance(references, RunSlice):
-        return references.ids if references.durable else ()
-    return [reference.message_id for reference in references if reference.durable]
+class References(list[MessageReference]):
+    """Messages as objects, with the methods of a ``RunSlice``."""
+
+    __slots__ = ("_ids", "shown")
+
+    def __init__(self, references: Iterable[MessageReference] = (), shown: Message | None = None) -> None:
+        """
+        Args:
+            references: The messages.
+            shown: What a consumer is sent of the only one, in place of the message that the reference has in memory.
+        """
+        super().__init__(references)
+        self.shown = shown
+        self._ids: tuple[int, int] | None = None
+        """Bounds of the ids of what is kept."""
+
+    @property
+    def objects(self) -> Sequence[MessageReference]:
+        """The references, as something has to be done for each when it leaves its queue."""
+        return self
+
+    @property
+    def ids(self) -> Sequence[int]:
+        """Message ids."""
+        return [reference.message_id for reference in self]
+
+    @property
+    def durable_ids(self) -> Sequence[int]:
+        """Ids of the messages that are in the log."""
+        return [reference.message_id for reference in self if reference.durable]
+
+    @property
+    def expiring_count(self) -> int:
+        """Messages that have an expiration."""
+        return sum([reference.expiration != 0 for reference in self])
+
+    @property
+    def size_bytes(self) -> int:
+        """Of the messages together."""
+        return sum([reference.size_bytes for reference in self])
+
+    @property
+    def sums(self) -> tuple[int, int, int, int]:
+        """As ``RunSlice.sums``."""
+        sizes = [reference.size_bytes for reference in self if reference.message is not None]
+        return len(self), self.size_bytes, len(sizes), sum(sizes)
+
+    @property
+    def groups(self) -> Sequence[str]:
+        """Message groups, of a run only."""
+        return ()
+
+    @property
+    def large(self) -> LargeMessage | None:
+        """The message that a consumer is sent, if that is large and the only one."""
+        message = self.shown
+        return message if isinstance(message, LargeMessage) else None
+
+    def count_delivery(self, step: int = 1) -> None:
+        """They are delivered once more, or -1: were not."""
+        for reference in self:
+            reference.delivery_count += step
+
+    def receives(self, begin: int, end: int, channel_id: int, consumer_id: int) -> bytes:
+        """As ``RunSlice.receives``."""
+        if self.shown is not None:
+            return receives([self.shown.encoded], [self[0].delivery_count], channel_id, consumer_id)
+        part = self[begin:end]
+        messages = [reference.message.encoded for reference in part if reference.message is not None]
+        return receives(messages, [reference.delivery_count for reference in part], channel_id, consumer_id)
+
+    def kept(self) -> References:
+        """As ``RunSlice.kept``; without what was shown."""
+        return References(self)._bounded()
+
+    def _bounded(self) -> References:
+        ids = self.ids
+        self._ids = min(ids), max(ids)
+        return self
+
+    def join(self, part: Part) -> bool:
+        """As ``RunSlice.join``, for a few."""
+        if not isinstance(part, References) or len(self) + len(part) > _KEPT_MAX:
+            return False
+        self += part
+        self._bounded()
+        return True
+
+    def find(self, message_id: int) -> int:
+        """As ``RunSlice.find``."""
+        if self._ids is not None and not self._ids[0] <= message_id <= self._ids[1]:
+            return -1
+        ids = self.ids
+        return ids.index(message_id) if message_id in ids else -1
+
+    def take_through(self, message_id: int) -> References | None:
+        """As ``RunSlice.take_through``."""
+        end = self.find(message_id) + 1
+        if not 0 < end < len(self):
+            return self if end else None
+        taken = References(self[:end])
+        del self[:end]
+        return taken
+
+    def part(self, begin: int, end: int) -> References:
+        """As ``RunSlice.part``."""
+        return References(self[begin:end])
+
+    def last_of(self, release: Callable[[int, int], Iterable[tuple[int, int]]]) -> Sequence[Part]:
+        """As ``RunSlice.last_of``."""
+        return [References([each for each in self if any(release(each.message_id, 1))])]
+
+
+Part = RunSlice | References
+"""Messages of one queue that are taken, delivered, acknowledged or put back together."""

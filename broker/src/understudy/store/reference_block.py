@@ -16,14 +16,14 @@ Not here: the order of blocks (``backlog`` of a follower, ``routing.waiting``), 
 from __future__ import annotations
 
 import zlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from typing import Final, Protocol
 
 from understudy.errors import JournalCorrupt
 from understudy.message import GROUP_ID
 from understudy.properties import NO_PROPERTIES
 from understudy.store.columns import Columns, Rows
-from understudy.store.reference import Location, MessageReference, RunSlice
+from understudy.store.reference import Location, MessageReference, Part, References, RunSlice
 
 #: References in a full block.
 BLOCK_REFERENCES: Final = 1024
@@ -140,7 +140,7 @@ class Block:
 
     def take_slice(
         self, room_bytes: int, overhead_bytes: int, now_ms: int, may_take: GroupsAllowed | None = None
-    ) -> Sequence[MessageReference]:
+    ) -> Part:
         """Take the first ones as long as there is credit before each, but stop before one that needs a look of its own:
         it was put back, has expired, is large, has its body elsewhere, or belongs to a group.
 
@@ -153,17 +153,17 @@ class Block:
         """
         slice_, row = self.run, self.head
         if self.returned is not None and row in self.returned:
-            return ()
+            return References()
         if slice_ is None:
             return self._take_bodies(room_bytes, overhead_bytes, now_ms)
         run, first = slice_.run, slice_.begin
         if may_take is None and run.grouped:
-            return ()
+            return References()
         end = min(run.fitting(first + row, room_bytes, overhead_bytes, now_ms) - first, self.size)
         if self._gone is not None:
             end = self._unbroken(row, end)
         if end == row or (run.grouped and may_take is not None and not may_take(run.groups(first + row, first + end))):
-            return ()
+            return References()
         part = RunSlice(
             run, first + row, first + end, slice_.priority, self.base + row,
             durable=slice_.durable, shared=slice_.shared,
@@ -178,10 +178,10 @@ class Block:
         end = hole if hole >= 0 else end
         return min((each for each in self.returned or () if row <= each < end), default=end)
 
-    def _take_bodies(self, room_bytes: int, overhead_bytes: int, now_ms: int) -> Sequence[MessageReference]:
+    def _take_bodies(self, room_bytes: int, overhead_bytes: int, now_ms: int) -> References:
         """As ``take_slice``, of columns with bodies."""
         columns, row, end = self._columns, self.head, self.size
-        taken: list[MessageReference] = []
+        taken = References()
         if columns is None or columns.bodies is None:
             return taken
         if self._gone is not None:
@@ -221,13 +221,13 @@ class Block:
         self.take(row)
         return reference
 
-    def take_all(self) -> Sequence[MessageReference]:
+    def take_all(self) -> Part:
         """Take what waits."""
         run = self.run
         if run is not None and self.returned is None and self._gone is None:
-            taken: Sequence[MessageReference] = run.part(self.head, self.size)
+            taken: Part = run.part(self.head, self.size)
         else:
-            taken = list(self.references())
+            taken = References(self.references())
         self.count = 0
         self.drop()
         return taken

@@ -12,7 +12,7 @@ from understudy.routing.quarantine import DamagedMessages
 from understudy.routing.queue import Queue
 from understudy.store import read_back
 from understudy.store.quarantine import KnownDamage, Quarantine, QuarantineEntry
-from understudy.store.reference import MessageReference
+from understudy.store.reference import MessageReference, References
 from understudy.testing.damaged_pair import DamagedPairRun
 from understudy.testing.planting import Patch, planted
 from understudy.testing.shared_store_pair import PairRun
@@ -31,8 +31,9 @@ def _neighbour_of_damage_dropped(patch: Patch) -> type[PairRun]:
         level = queue.waiting.first_level()
         neighbour = level.pop() if level is not None else None
         if neighbour is not None:
-            queue.log_acknowledges([neighbour])
-            queue.forget([neighbour])
+            only = References((neighbour,))
+            queue.log_acknowledges(only)
+            queue.forget(only)
 
     old = patch.replace(DamagedMessages, "set_aside", set_aside)
     return DamagedPairRun

@@ -173,7 +173,7 @@ def test_a_message_of_a_group_that_cannot_be_delivered_goes_back(consumers: int)
     queue = world.queue()
     sessions = [consumer(world) for _ in range(consumers)]
     send(world, "a")
-    failure = patch.object(ServerConsumer, "deliver_run" if Way.together else "deliver", side_effect=DiskFailed("gone"))
+    failure = patch.object(ServerConsumer, "deliver", side_effect=DiskFailed("gone"))
     with failure, pytest.raises(DiskFailed):
         send(world, "a", "b", "a")
     assert (queue.delivering_count, queue.message_count, len(queue.waiting)) == (1, 4, 3)

@@ -72,7 +72,7 @@ def test_taking_from_the_middle_leaves_the_others_in_order() -> None:
     level = waiting.level(4)
     second = level.next_from(1)
     assert second is not None
-    level.remove(second)
+    level.remove(second.position)
     assert ids(waiting) == [0, 2, 3, 4]
     after = level.next_from(second.position)
     assert after is not None
@@ -92,7 +92,7 @@ def test_next_from_sees_returned_ones_below_the_base() -> None:
     following = level.next_from(early.position + 1)
     assert following is not None
     assert following.message_id == 2500
-    level.remove(early)
+    level.remove(early.position)
     assert len(waiting) == 500
 
 
@@ -101,7 +101,7 @@ def test_drained_positions_stay_valid_for_what_is_out() -> None:
     level = waiting.level(4)
     seventh = level.next_from(7)
     assert seventh is not None
-    level.remove(seventh)
+    level.remove(seventh.position)
     assert sum(map(len, waiting.drain())) == 9
     waiting.append(reference(100))
     waiting.put_back((seventh,))

@@ -29,10 +29,10 @@ class Broken(FakeCallback):
 
     poison: bytes = b"b"
 
-    def deliver(self, consumer_id: int, message: Message, delivery_count: int) -> int:
+    def sent(self, consumer_id: int, message: Message, delivery_count: int) -> int:
         if message.body == self.poison:
             raise Bug
-        return super().deliver(consumer_id, message, delivery_count)
+        return super().sent(consumer_id, message, delivery_count)
 
 
 @pytest.mark.parametrize("selector", [None, "x IS NULL"], ids=["plain", "selective"])
@@ -91,7 +91,7 @@ def test_a_selector_that_breaks_leaves_the_message_to_the_others() -> None:
 
 def test_an_error_of_the_store_is_no_bug_of_a_connection() -> None:
     class Full(FakeCallback):
-        def deliver(self, consumer_id: int, message: Message, delivery_count: int) -> int:
+        def sent(self, consumer_id: int, message: Message, delivery_count: int) -> int:
             raise DiskFull("no room")
 
     world = World()

@@ -9,7 +9,7 @@ from support.sends import sends_of
 from understudy.kernel import LogPosition, append_sends, keep_sends
 from understudy.message import Message
 from understudy.session.outstanding import Outstanding
-from understudy.store.reference import MessageReference, RunSlice
+from understudy.store.reference import MessageReference, References, RunSlice
 
 STEPS = st.lists(
     st.one_of(
@@ -37,20 +37,20 @@ def test_deliveries_are_settled_in_order_or_one_by_one(steps: list[tuple[str, in
     next_id = 1
     for kind, number in steps:
         if kind == "alone":
-            outstanding.add(references(next_id, 1)[0])
+            outstanding.add(References(references(next_id, 1)))
         elif kind == "list":
-            outstanding.extend(references(next_id, number), number)
+            outstanding.add(References(references(next_id, number)))
         elif kind == "together":
             sends = sends_of([Message(b"m", address="a")] * number)
-            outstanding.extend(RunSlice(keep_sends(sends, 0, number, next_id), 0, number, 4, 10, 1), number)
+            outstanding.add(RunSlice(keep_sends(sends, 0, number, next_id), 0, number, 4, 10, 1))
         elif kind in ("neighbours", "tried before"):
             sends = sends_of([Message(b"m", address="a")] * number)
             run = keep_sends(sends, 0, number, next_id)
             for row in range(number):
                 deliveries = 2 if kind == "tried before" and row == 1 else 1
-                outstanding.extend(RunSlice(run, row, row + 1, 4, 10 + row, deliveries), 1)
+                outstanding.add(RunSlice(run, row, row + 1, 4, 10 + row, deliveries))
         elif kind == "unknown":
-            assert outstanding.take_one(next_id) == ()
+            assert not outstanding.take_one(next_id)
             assert outstanding.take_through(next_id) == []
         elif model:
             message_id = model[number % len(model)]
@@ -79,7 +79,7 @@ def test_what_was_delivered_together_goes_back_with_its_position_and_count() -> 
     sends = sends_of([Message(b"m", address="a", expiration=number) for number in range(5)])
     run = append_sends(sends, 0, 5, 100, 1, (1, 2), 0, LogPosition(1, 0, 10_000, 0, 0, 0))
     shared: dict[int, Message] = {}
-    outstanding.extend(RunSlice(run, 1, 5, 4, 21, 1, durable=False, shared=shared), 4)
+    outstanding.add(RunSlice(run, 1, 5, 4, 21, 1, durable=False, shared=shared))
     outstanding.take_one(102)
     found = outstanding.clear()
     assert [(each.message_id, each.position, each.delivery_count, each.expiration) for each in found] == [

@@ -23,7 +23,7 @@ from understudy.protocols.core import queues, xa
 from understudy.protocols.core.channel import Event, SessionChannel
 from understudy.routing.post_office import Done
 from understudy.selector.work import WORK
-from understudy.store.reference import MessageReference, RunSlice
+from understudy.store.reference import Part
 from understudy.wire.core import packets
 from understudy.wire.core.codec import (
     RECEIVE_OVERHEAD_BYTES,
@@ -31,7 +31,6 @@ from understudy.wire.core.codec import (
     encode,
     encode_null_response,
     encode_receive,
-    encode_receives,
 )
 from understudy.wire.core.codes import code_of
 
@@ -370,29 +369,20 @@ class CoreSession:
 
     # --- callback of the session ---------------------------------------------------------------
 
-    def deliver(self, consumer_id: int, message: Message, delivery_count: int) -> int:
-        """Send one message; the whole frame counts against the consumer's credits (artemis-core s. 6.3)."""
-        frame = encode_receive(message, self._channel_id, consumer_id, delivery_count)
-        self._send(frame)
-        return len(frame)
-
     @property
     def delivery_overhead_bytes(self) -> int:
         return RECEIVE_OVERHEAD_BYTES
 
-    def deliver_run(self, consumer_id: int, references: Sequence[MessageReference]) -> int:
-        """As ``deliver`` for each, in few pieces if nothing has to be kept for a client that comes back."""
+    def deliver(self, consumer_id: int, part: Part) -> int:
+        """Send messages, in few pieces if nothing has to be kept for a client that comes back; the whole frames count
+        against the consumer's credits (artemis-core s. 6.3).
+        """
         charged = 0
+        count = len(part)
         step = 1 if self._counts else _FRAMES_AT_ONCE
-        if isinstance(references, RunSlice):
-            references.deliveries += 1
-        count = len(references)
         for begin in range(0, count, step):
-            part = references[begin : begin + step] if count > step else references
-            if isinstance(part, RunSlice):
-                frames = part.run.receives(part.begin, part.end, self._channel_id, consumer_id)
-            else:
-                frames = encode_receives(part, self._channel_id, consumer_id)
+            end = begin + step
+            frames = part.receives(begin, end if end < count else count, self._channel_id, consumer_id)
             self._send(frames)
             charged += len(frames)
         return charged

@@ -16,12 +16,12 @@ from __future__ import annotations
 
 import struct
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import partial
-from typing import ClassVar, Final, Literal, NamedTuple, Protocol
+from typing import ClassVar, Final, Literal, NamedTuple
 
 from understudy.errors import LimitExceeded, LocalProtocolError, RemoteProtocolError, UnsupportedPacket
-from understudy.kernel import Sends, split_sends
+from understudy.kernel import Sends, receives, split_sends
 from understudy.limits import FRAME_BYTES_BEFORE_LOGIN_MAX, FRAME_BYTES_MAX, FRAME_COST
 from understudy.message import Message
 from understudy.wire.buffer import Reader, Writer
@@ -60,7 +60,6 @@ _NULL_RESPONSE = struct.Struct(">ibqq")
 _ENCODED_SEND_TAIL = struct.Struct(">bqi")
 
 _TYPE_SEND: Final = SessionSend.TYPE
-_TYPE_RECEIVE: Final = ReceiveMessage.TYPE
 _TYPE_NULL_RESPONSE: Final = NullResponse.TYPE
 
 
@@ -105,34 +104,7 @@ def encode(packet: Packet, channel_id: int, version: int = VERSION) -> bytes:
 
 def encode_receive(message: Message, channel_id: int, consumer_id: int, delivery_count: int) -> bytes:
     """The frame of a ``ReceiveMessage``."""
-    encoded = message.encoded
-    return b"".join(
-        (
-            _HEAD.pack(len(encoded) + 21, _TYPE_RECEIVE, channel_id),
-            encoded,
-            _RECEIVE_TAIL.pack(consumer_id, delivery_count),
-        )
-    )
-
-
-class Delivery(Protocol):
-    """A message to be delivered, and its delivery count."""
-
-    message: Message | None
-    delivery_count: int
-
-
-def encode_receives(deliveries: Sequence[Delivery], channel_id: int, consumer_id: int) -> bytes:
-    """The concatenated ``ReceiveMessage`` frames of the deliveries, with the delivery count incremented."""
-    pack_head, pack_tail = _HEAD.pack, _RECEIVE_TAIL.pack
-    parts: list[bytes] = []
-    for delivery in deliveries:
-        count = delivery.delivery_count = delivery.delivery_count + 1
-        message = delivery.message
-        assert message is not None
-        encoded = message.encoded
-        parts += (pack_head(len(encoded) + 21, _TYPE_RECEIVE, channel_id), encoded, pack_tail(consumer_id, count))
-    return b"".join(parts)
+    return receives([message.encoded], [delivery_count], channel_id, consumer_id)
 
 
 def encode_null_response(channel_id: int, correlation_id: int = -1, version: int = VERSION) -> bytes:
