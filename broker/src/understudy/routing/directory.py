@@ -34,7 +34,6 @@ from understudy.routing.filter import parse_filter
 from understudy.routing.queue import Queue
 from understudy.routing.settings import AddressSettings, AddressSettingsRepository
 from understudy.store.records import AddressRecord, QueueRecord
-from understudy.store.reference import References
 
 if TYPE_CHECKING:
     from understudy.routing.post_office import PostOffice
@@ -382,7 +381,7 @@ class Directory:
         queue.forget_waiting()
         scheduled = self._office.scheduled.remove(queue)
         queue.scheduled_count -= len(scheduled)
-        queue.forget(References(scheduled))
+        queue.forget(scheduled)
         address = queue.address
         address.remove_binding(queue.name)
         address.used = True

@@ -402,7 +402,7 @@ class Queue:
         self._office.paging.forget_readers(self)
         scheduled = self._office.scheduled.remove(self)
         self.scheduled_count -= len(scheduled)
-        self._kill(References(scheduled))
+        self._kill(scheduled)
         return count + len(scheduled)
 
     def _kill(self, part: Part) -> None:

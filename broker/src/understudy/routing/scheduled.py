@@ -13,7 +13,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Final
 
 from understudy.ports import Clock, Timer, Timers
-from understudy.store.reference import MessageReference
+from understudy.store.reference import MessageReference, References
 
 if TYPE_CHECKING:
     from understudy.routing.queue import Queue
@@ -48,9 +48,9 @@ class ScheduledDeliveries:
         """Those of one queue, earliest first."""
         return [reference for _, _, owner, reference in sorted(self._heap, key=lambda e: e[:2]) if owner is queue]
 
-    def remove(self, queue: Queue) -> list[MessageReference]:
+    def remove(self, queue: Queue) -> References:
         """Take out those of one queue, which is being deleted."""
-        taken = self.of(queue)
+        taken = References(self.of(queue))
         self._heap = [entry for entry in self._heap if entry[2] is not queue]
         heapq.heapify(self._heap)
         return taken

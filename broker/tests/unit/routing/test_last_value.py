@@ -14,7 +14,6 @@ from understudy.routing import level as levels
 from understudy.routing.queue import Queue
 from understudy.session.session import ServerSession
 from understudy.store.pages import Pages
-from understudy.store.reference import References
 from understudy.testing.sim_disk import SimVolume
 
 
@@ -307,7 +306,7 @@ def test_keys_of_scheduled_messages_that_never_come_are_not_kept() -> None:
     later = {SCHEDULED_DELIVERY: world.clock.now_ms + 100}
     for durable in (True, False):
         world.session().send(value("later", properties=later, durable=durable))
-    queue.forget(References(world.office.scheduled.remove(queue)))
+    queue.forget(world.office.scheduled.remove(queue))
     assert queue.kind is not None
     assert queue.kind.last_values is not None
     assert not queue.kind.last_values._coming
