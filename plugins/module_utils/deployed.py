@@ -7,7 +7,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ansible_collections.understudy.broker.plugins.module_utils.lifecycle import Instance
-from ansible_collections.understudy.broker.plugins.module_utils.management import ManagementClient, NodeState
+from ansible_collections.understudy.broker.plugins.module_utils.management import (
+    DIRECT,
+    Access,
+    ManagementClient,
+    NodeState,
+)
 from ansible_collections.understudy.broker.plugins.module_utils.service import Run, ServiceDefinition, open_service
 from ansible_collections.understudy.broker.plugins.module_utils.waiting import Clock
 
@@ -29,15 +34,15 @@ def open_instance(directory: Path, run: Run, clock: Clock) -> DeployedInstance |
     definition = ServiceDefinition.read(directory)
     if definition is None:
         return None
-    ask = asker(definition.management_url, Path(definition.token_file))
+    ask = asker(definition.management_url, Path(definition.token_file), definition.access)
     return DeployedInstance(definition, Instance(open_service(directory, definition, run), ask, clock))
 
 
-def asker(url: str, token_file: Path) -> Callable[[], NodeState]:
+def asker(url: str, token_file: Path, access: Access = DIRECT) -> Callable[[], NodeState]:
     """A function that asks the broker at ``url`` for its state, reading the token anew each time."""
 
     def ask() -> NodeState:
-        return ManagementClient(url, read_token(token_file)).state()
+        return ManagementClient(url, read_token(token_file), access).state()
 
     return ask
 

@@ -9,12 +9,46 @@ from __future__ import annotations
 
 import http.client
 import json
+import urllib.error
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from urllib.parse import urlsplit
 
+from ansible.module_utils.urls import ConnectionError as TransportError
+from ansible.module_utils.urls import open_url
+
 ANSWER_BYTES_MAX = 8 * 1024 * 1024
-TIMEOUT_S = 5.0
+TIMEOUT_S = 5
+
+
+@dataclass(frozen=True)
+class Access:
+    """How the management interface is reached."""
+
+    timeout_s: int = TIMEOUT_S
+    """Seconds that connecting, and each read, may take."""
+    ca_path: str | None = None
+    """File of certificates that the server's certificate is checked against; None for those of the host."""
+    client_cert: str | None = None
+    """Certificate file of this client, in PEM format; it may contain the key."""
+    client_key: str | None = None
+    """File of the client's private key."""
+    validate_certs: bool = True
+    """Whether the server's certificate is checked."""
+    use_proxy: bool = False
+    """Whether the proxies of the environment are used; a broker is usually asked directly, on loopback."""
+
+    @classmethod
+    def from_record(cls, record: Mapping[str, object]) -> Access:
+        """From options of these names; missing ones and those that are None have the default.
+
+        Raises:
+            TypeError: an unknown name.
+        """
+        return cls(**{name: value for name, value in record.items() if value is not None})  # type: ignore[arg-type]
+
+
+DIRECT = Access()
 
 
 @dataclass(frozen=True)
@@ -104,17 +138,27 @@ def interpret(health: Reply, node: Reply) -> NodeState:
 
 
 class ManagementClient:
-    """Asks one broker over HTTP, straight, whatever proxies the environment names."""
+    """Asks one broker over HTTP or HTTPS, with the means of ``ansible.module_utils.urls``.
 
-    def __init__(self, url: str, token: str, timeout_s: float = TIMEOUT_S) -> None:
+    Redirects are not followed and ``~/.netrc`` is not read, so that the token reaches the named host only.
+    """
+
+    def __init__(self, url: str, token: str, access: Access = DIRECT) -> None:
+        """
+        Args:
+            url: ``http://ADDRESS:PORT`` or ``https://ADDRESS:PORT``.
+            token: bearer token of the instance.
+            access: timeout, certificates and proxies.
+
+        Raises:
+            ValueError: ``url`` is not a management URL.
+        """
         parts = urlsplit(url)
         if parts.scheme not in ("http", "https") or not parts.hostname:
-            raise ValueError(f"{url!r} is no management URL; give http://ADDRESS:PORT")
-        self._secure = parts.scheme == "https"
-        self._host = parts.hostname
-        self._port = parts.port
+            raise ValueError(f"{url!r} is no management URL; give http://ADDRESS:PORT or https://ADDRESS:PORT")
+        self._base = f"{parts.scheme}://{parts.netloc}"
         self._token = token
-        self._timeout_s = timeout_s
+        self._access = access
 
     def state(self) -> NodeState:
         """Ask both questions. The health first: its answer needs no token."""
@@ -124,20 +168,36 @@ class ManagementClient:
         return interpret(health, self._get("/api/v1/node", authorise=True))
 
     def _get(self, path: str, *, authorise: bool) -> Reply:
-        connect = http.client.HTTPSConnection if self._secure else http.client.HTTPConnection
-        connection = connect(self._host, self._port, timeout=self._timeout_s)
         headers = {"Accept": "application/json"}
         if authorise:
             headers["Authorization"] = f"Bearer {self._token}"
+        url = f"{self._base}{path}"
         try:
-            connection.request("GET", path, headers=headers)
-            answer = connection.getresponse()
-            data = answer.read(ANSWER_BYTES_MAX)
-            return Reply(answer.status, _object(data))
-        except (OSError, http.client.HTTPException) as error:
-            return Reply(0, {}, f"http://{self._host}:{self._port}{path}: {error or type(error).__name__}")
-        finally:
-            connection.close()
+            with open_url(
+                url,
+                headers=headers,
+                timeout=self._access.timeout_s,
+                use_proxy=self._access.use_proxy,
+                validate_certs=self._access.validate_certs,
+                ca_path=self._access.ca_path,
+                client_cert=self._access.client_cert,
+                client_key=self._access.client_key,
+                follow_redirects="none",
+                use_netrc=False,
+            ) as answer:
+                return Reply(answer.status, _object(answer.read(ANSWER_BYTES_MAX)))
+        except urllib.error.HTTPError as error:
+            # A status of 400 or more is an answer, too: /health/ready says 503 with the state in the body.
+            with error:
+                return Reply(error.code, _object(error.read(ANSWER_BYTES_MAX)))
+        except (OSError, http.client.HTTPException, TransportError, ValueError) as error:
+            return Reply(0, {}, f"{url}: {_reason(error)}")
+
+
+def _reason(error: Exception) -> str:
+    """The cause in words; ``URLError`` wraps it and some exceptions have no text."""
+    cause = getattr(error, "reason", None) or error
+    return str(cause) or type(cause).__name__
 
 
 def _object(data: bytes) -> Mapping[str, object]:

@@ -14,10 +14,11 @@ import os
 import pwd
 import signal
 import subprocess
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from ansible_collections.understudy.broker.plugins.module_utils.management import DIRECT, Access
 from ansible_collections.understudy.broker.plugins.module_utils.process import (
     ProcessIdentity,
     ProcessTable,
@@ -91,6 +92,8 @@ class ServiceDefinition:
     supervisor: tuple[str, ...]
     management_url: str
     token_file: str
+    access: Access = DIRECT
+    """How the management interface is reached; the key ``management_access``, which may be missing."""
 
     @classmethod
     def read(cls, instance: Path) -> ServiceDefinition | None:
@@ -119,9 +122,16 @@ class ServiceDefinition:
                 supervisor=tuple(map(str, _list(record["supervisor"]))),
                 management_url=str(record["management_url"]),
                 token_file=str(record["token_file"]),
+                access=Access.from_record(_mapping(record.get("management_access", {}))),
             )
         except (KeyError, TypeError) as error:
             raise ServiceError(f"{path} is no service definition: {error}; deploy this host again") from error
+
+
+def _mapping(value: object) -> Mapping[str, object]:
+    if not isinstance(value, Mapping):
+        raise TypeError(f"a mapping was expected, not {type(value).__name__}")
+    return value
 
 
 def _list(value: object) -> list[object]:

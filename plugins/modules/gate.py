@@ -53,6 +53,27 @@ options:
       token_file:
         description: File on this host with the token for O(nodes[].url).
         type: path
+      ca_path:
+        description: Certificates that an https O(nodes[].url) is checked against; by default those of this host.
+        type: path
+      client_cert:
+        description: Certificate that this host shows, in PEM format, with or without its key.
+        type: path
+      client_key:
+        description: Private key of O(nodes[].client_cert), if it is in a file of its own.
+        type: path
+      validate_certs:
+        description: Whether the certificate of an https O(nodes[].url) is checked.
+        type: bool
+        default: true
+      use_proxy:
+        description: Whether the proxies that the environment of the task names are used.
+        type: bool
+        default: false
+      request_timeout_s:
+        description: Seconds that one question may take.
+        type: int
+        default: 5
   timeout_s:
     description: Seconds to wait. With V(0) the condition must hold at once.
     type: int
@@ -108,9 +129,15 @@ from typing import Any
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.understudy.broker.plugins.module_utils.conditions import CONDITIONS, Observed
 from ansible_collections.understudy.broker.plugins.module_utils.deployed import asker, open_instance
-from ansible_collections.understudy.broker.plugins.module_utils.management import NodeState
+from ansible_collections.understudy.broker.plugins.module_utils.management import (
+    TIMEOUT_S,
+    Access,
+    NodeState,
+)
 from ansible_collections.understudy.broker.plugins.module_utils.service import Run, ServiceError
 from ansible_collections.understudy.broker.plugins.module_utils.waiting import Clock, wait_until
+
+ACCESS = ("ca_path", "client_cert", "client_key", "validate_certs", "use_proxy")
 
 
 def observe(node: Mapping[str, Any], run: Run, clock: Clock) -> Observed:
@@ -123,7 +150,8 @@ def observe(node: Mapping[str, Any], run: Run, clock: Clock) -> Observed:
             raise ServiceError(f"{node['name']}: nothing is deployed in {node['directory']}")
         state = deployed.instance.see().broker
     else:
-        state = asker(node["url"], Path(node["token_file"]))()
+        access = Access.from_record({name: node[name] for name in ACCESS} | {"timeout_s": node["request_timeout_s"]})
+        state = asker(node["url"], Path(node["token_file"]), access)()
     return Observed(node["name"], node["pair"], state)
 
 
@@ -149,9 +177,16 @@ def main() -> None:
                     "directory": {"type": "path"},
                     "url": {"type": "str"},
                     "token_file": {"type": "path", "no_log": False},
+                    "ca_path": {"type": "path"},
+                    "client_cert": {"type": "path"},
+                    "client_key": {"type": "path", "no_log": False},
+                    "validate_certs": {"type": "bool", "default": True},
+                    "use_proxy": {"type": "bool", "default": False},
+                    "request_timeout_s": {"type": "int", "default": TIMEOUT_S},
                 },
                 "required_one_of": [("observed", "directory", "url")],
                 "required_together": [("url", "token_file")],
+                "required_by": {"client_key": ("client_cert",)},
             },
             "timeout_s": {"type": "int", "default": 60},
         },

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import ssl
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -33,7 +34,11 @@ class Management:
     state: str = "active"
     following: dict[str, object] | None = None
     peer: dict[str, object] | None = None
+    redirect: str = ""
+    """Where every question is sent on to, if it is."""
     asked: list[str] = field(default_factory=list)
+    use_tls: Callable[[Path], None] = lambda _: None
+    """Speak TLS from now on with the certificate and key of a file, and demand a certificate of the client."""
 
     def node(self) -> dict[str, object]:
         return {
@@ -52,6 +57,12 @@ def management() -> Iterator[Management]:
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
             answers.asked.append(self.path)
+            if answers.redirect:
+                self.send_response(302)
+                self.send_header("Location", answers.redirect)
+                self.send_header("Content-Length", "0")
+                self.end_headers()
+                return
             if self.path == "/health/ready":
                 status, body = (200 if answers.ready else 503), {"ready": answers.ready, "state": answers.state}
             elif self.headers.get("Authorization") != f"Bearer {answers.token}":
@@ -68,6 +79,17 @@ def management() -> Iterator[Management]:
             """Tests are quiet."""
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+
+    def use_tls(certificate: Path) -> None:
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(certificate)
+        context.load_verify_locations(certificate)
+        context.verify_mode = ssl.CERT_REQUIRED
+        server.socket = context.wrap_socket(server.socket, server_side=True)
+        server.handle_error = lambda *_: None  # type: ignore[method-assign]
+        answers.url = answers.url.replace("http:", "https:")
+
+    answers.use_tls = use_tls
     answers.url = f"http://127.0.0.1:{server.server_port}"
     thread = threading.Thread(target=server.serve_forever, daemon=True)
     thread.start()

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import shutil
+import subprocess
+from pathlib import Path
 from typing import Any
 
 import pytest
 from ansible_collections.understudy.broker.plugins.module_utils.management import (
+    Access,
     ManagementClient,
     NodeState,
     Reply,
@@ -45,6 +49,58 @@ def test_proxies_of_the_environment_are_not_used(management: Any, monkeypatch: p
     for name in ("http_proxy", "HTTP_PROXY", "all_proxy"):
         monkeypatch.setenv(name, "http://127.0.0.1:1")
     assert ManagementClient(management.url, "right").state().ready
+    state = ManagementClient("http://broker.invalid:8161", "right", Access(use_proxy=True)).state()
+    assert not state.reachable
+    assert "refused" in state.reason
+
+
+def test_the_login_of_netrc_does_not_replace_the_token(
+    management: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    netrc = tmp_path / "netrc"
+    netrc.write_text("machine 127.0.0.1 login a password b\n")
+    netrc.chmod(0o600)
+    monkeypatch.setenv("NETRC", str(netrc))
+    assert ManagementClient(management.url, "right").state().ready
+
+
+def test_a_redirect_is_not_followed_so_the_token_stays_here(management: Any) -> None:
+    management.redirect = f"{management.url}/elsewhere"
+    state = ManagementClient(management.url, "right").state()
+    assert not state.ready
+    assert "302" in state.reason
+    assert "/elsewhere" not in management.asked
+
+
+@pytest.fixture
+def certificate(tmp_path: Path) -> Path:
+    """A certificate for 127.0.0.1 with its key, signed by itself."""
+    path = tmp_path / "both.pem"
+    command = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=127.0.0.1"]
+    command += ["-addext", "subjectAltName=IP:127.0.0.1", "-keyout", str(tmp_path / "key"), "-out", str(path)]
+    subprocess.run(command, check=True, capture_output=True)
+    path.write_text(path.read_text() + (tmp_path / "key").read_text())
+    return path
+
+
+@pytest.mark.skipif(shutil.which("openssl") is None, reason="needs openssl")
+def test_https_checks_the_server_and_shows_a_client_certificate(management: Any, certificate: Path) -> None:
+    management.use_tls(certificate)
+    unchecked = ManagementClient(management.url, "right").state()
+    assert not unchecked.reachable
+    assert "certificate" in unchecked.reason.lower()
+    known = Access(ca_path=str(certificate))
+    assert not ManagementClient(management.url, "right", known).state().reachable
+    both = Access(ca_path=str(certificate), client_cert=str(certificate))
+    assert ManagementClient(management.url, "right", both).state().ready
+    trusting = Access(validate_certs=False, client_cert=str(certificate))
+    assert ManagementClient(management.url, "right", trusting).state().ready
+
+
+def test_an_unknown_option_of_the_access_is_refused() -> None:
+    assert Access.from_record({"ca_path": None, "timeout_s": 9}) == Access(timeout_s=9)
+    with pytest.raises(TypeError, match="nonsense"):
+        Access.from_record({"nonsense": 1})
 
 
 @pytest.mark.parametrize("url", ["127.0.0.1:8161", "ftp://x", "http://", ""])
