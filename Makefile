@@ -86,6 +86,7 @@ test-all: $(VENV)/.kernel $(VENV)/.spark ## make test, new examples, every inter
 	  "long=EXAMPLES=random $(PYTEST) -m long broker/tests/property broker/tests/integration" \
 	  "fuzz=$(MAKE) --no-print-directory fuzz" \
 	  "interop=$(MAKE) --no-print-directory interop" \
+	  "roles-alone=$(MAKE) --no-print-directory roles-alone" \
 	  "ssh-drill=$(PY) .ci/ssh_hosts.py --check && $(MAKE) --no-print-directory ssh-drill" \
 	  "seeds=$(MAKE) --no-print-directory simulation-long"
 
@@ -178,7 +179,8 @@ bench: $(VENV)/.kernel ## Ratio tables of docs/benchmarks.md
 # --- documentation -----------------------------------------------------------------------------
 
 .PHONY: docs
-docs: $(VENV)/.complete ## Regenerate what is generated: machines, references, the interop page
+docs: $(VENV)/.complete $(COLLECTION) ## Regenerate what is generated: machines, references, variables, the interop page
+	PYTHONPATH=$(SCRATCH)/collections $(PY) .ci/collection_variables.py
 	$(PY) -m understudy.testing.diagrams docs/machines
 	$(PY) -m understudy.config.reference > docs/configuration.md
 	$(PY) -m understudy.testing.client_reference > docs/client-url.md

@@ -98,3 +98,14 @@ ssh: $(VENV)/.complete $(COLLECTION) ## Deploy with security on over real ssh wi
 .PHONY: ssh-drill
 ssh-drill: $(VENV)/.complete $(COLLECTION) ## Deploy a pair over ssh twice, and drill it
 	@$(SSH_HOSTS) tests/ssh/deploy.sh drill
+
+# Each role without the others, as an operator may use it.
+ALONE := $(SCRATCH)/alone
+ALONE_PLAY := $(ANSIBLE) ansible-playbook --inventory localhost, --connection local \
+	--extra-vars alone_directory=$(ALONE) --extra-vars ansible_python_interpreter=$(ROOT)/$(PY)
+
+.PHONY: roles-alone
+roles-alone: $(VENV)/.complete $(COLLECTION) ## Each role of the collection by itself, without the role broker
+	@mkdir -p $(ALONE)
+	@$(ALONE_PLAY) tests/alone/site.yml; outcome=$$?; \
+	$(ALONE_PLAY) tests/alone/uninstall.yml && rm -rf $(ALONE) && exit $$outcome

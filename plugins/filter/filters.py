@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Filters that bring the pure module_utils to the controller's templates."""
+"""Filters: what templates on the controller use of the pure modules."""
 
 from __future__ import annotations
 
@@ -7,46 +7,52 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TypeVar
 
 from ansible.errors import AnsibleFilterError
-from ansible_collections.understudy.broker.plugins.module_utils import credentials, drill, render
-from ansible_collections.understudy.broker.plugins.module_utils import topology as topologies
-
-RELEVANT = (
-    *topologies.DEFAULTS,
-    "broker_advertise_address",
-    "broker_bind_address",
-    "broker_instance_directory",
-    "broker_store_directory",
-    "ansible_host",
-    "ansible_connection",
-)
+from ansible_collections.understudy.broker.plugins.module_utils import credentials, drill
+from ansible_collections.understudy.broker.plugins.plugin_utils import render, sockets
+from ansible_collections.understudy.broker.plugins.plugin_utils import topology as topologies
 
 
-def topology(
-    hosts: Iterable[str],
-    hostvars: Mapping[str, Mapping[str, object]],
-    here: str = "",
-    given: Mapping[str, object] | None = None,
-) -> dict[str, object]:
+def topology(hosts: Iterable[str], hostvars: Mapping[str, Mapping[str, object]]) -> dict[str, object]:
     """Nodes, pairs and faults of the hosts; see topology.yml."""
     names = list(hosts)
-    # Only what a topology is made of is asked for: reading a host variable templates it.
-    variables = {host: {name: hostvars[host][name] for name in RELEVANT if name in hostvars[host]} for host in names}
-    built = topologies.build_topology(names, variables)
-    result = built.as_dict()
-    if here and given is not None:
-        node = next((node for node in built.nodes if node.name == here), None)
-        if node is None:
-            raise AnsibleFilterError(f"{here} is not among the broker hosts {', '.join(sorted(names))}")
-        result["faults"] = [*result["faults"], *map(str, topologies.find_strays(node, given))]  # type: ignore[misc]
-    return result
+    relevant = topologies.relevant_names()
+    variables = {}
+    for host in names:
+        # Only what a topology is made of is read, because reading a host variable templates it.
+        found = hostvars[host]
+        variables[host] = {name: found[name] for name in relevant if name in found}
+    return topologies.build_topology(names, variables).as_dict()
 
 
-def broker_xml(model: Mapping[str, object]) -> str:
-    """The text of broker.xml; see broker_xml.yml."""
+def broker_xml(inputs: Mapping[str, object]) -> dict[str, object]:
+    """The text of broker.xml, its secrets and the origin of each line; see broker_xml.yml."""
     try:
-        return render.broker_xml(model)
+        return render.broker_xml(inputs).as_dict()
     except (KeyError, TypeError, ValueError) as error:
-        raise AnsibleFilterError(f"broker.xml cannot be rendered: {type(error).__name__}: {error}") from error
+        problem = str(error) if isinstance(error, render.Misplaced) else f"{type(error).__name__}: {error}"
+        raise AnsibleFilterError(f"broker.xml cannot be rendered: {problem}") from error
+
+
+def broker_sockets(values: Mapping[str, object], name: str, prefix: str) -> dict[str, object]:
+    """Acceptors, connectors and management socket of one node; see broker_sockets.yml."""
+    try:
+        opened = sockets.open_sockets(name, values, prefix)
+        core, _ = sockets.core_elements(opened)
+    except (AssertionError, KeyError, TypeError, ValueError) as error:
+        raise AnsibleFilterError(f"{prefix}*: {type(error).__name__}: {error}") from error
+    listening = [{"name": each.name, "address": each.address, "port": each.port} for each in opened.acceptors]
+    management = {"name": "management", "address": opened.management_address, "port": opened.management_port}
+    return {
+        "core": core,
+        "listening": [*listening, management],
+        "management_url": opened.management_url,
+        "faults": [f"{prefix}{variable}: {problem}" for variable, problem in opened.faults],
+    }
+
+
+def management_options(address: str, port: int, token_file: str) -> list[str]:
+    """Options of understudy run for the management interface; see management_options.yml."""
+    return sockets.management_options(str(address), int(port), str(token_file))
 
 
 def drill_report(records: list[Mapping[str, object]], messages: int) -> dict[str, object]:
@@ -61,7 +67,7 @@ def credential_faults(
     users: Sequence[Mapping[str, object]],
     roles: Sequence[Mapping[str, object]],
     cluster_user: str,
-    cluster_password: str,
+    cluster_password: str | None,
 ) -> list[str]:
     """Faults of users, roles and the cluster's login; see credential_faults.yml."""
     return _readable(lambda: credentials.find_faults(users, roles, cluster_user, cluster_password))
@@ -97,6 +103,8 @@ class FilterModule:
         return {
             "topology": topology,
             "broker_xml": broker_xml,
+            "broker_sockets": broker_sockets,
+            "management_options": management_options,
             "drill_report": drill_report,
             "credential_faults": credential_faults,
             "users_file": users_file,

@@ -91,11 +91,11 @@ def find_faults(
     users: Sequence[Mapping[str, object]],
     roles: Sequence[Mapping[str, object]],
     cluster_user: str,
-    cluster_password: str,
+    cluster_password: str | None,
 ) -> list[str]:
     """Everything wrong with the users, the roles and the cluster's own login, as sentences without secrets."""
     faults: list[str] = []
-    problem = password_problem(cluster_password)
+    problem = password_problem(cluster_password) if cluster_password is not None else ""
     if problem:
         faults.append(f"broker_cluster_password: {problem}")
     names: set[str] = set()

@@ -1,6 +1,6 @@
 #!/usr/bin/python
 # SPDX-License-Identifier: Apache-2.0
-"""Module configuration: land a file once it has been checked, and show the difference without its secrets."""
+"""Module configuration: write a file once it has been checked, and show the difference without its secrets."""
 
 from __future__ import annotations
 
@@ -27,7 +27,8 @@ options:
     description:
       - Values that must not be shown. They are masked in everything that this module returns or logs, also where the
         content spells them with XML or JSON escapes.
-      - The content of every XML element named like a password, secret or token is masked besides.
+      - The value of every XML element, attribute and URL parameter named like a password, secret or token is masked
+        besides.
     type: list
     elements: str
     default: []
@@ -40,6 +41,19 @@ options:
     description:
       - Files that the checking command must find in the same directory, by name, with their contents. They are written
         for the check only. This is how files that belong together are judged before any of them is replaced.
+    type: dict
+    default: {}
+  beside_present:
+    description:
+      - Names of files in the directory of O(path) that the checking command must find as well, if they exist and
+        O(beside) does not give them.
+    type: list
+    elements: str
+    default: []
+  origins:
+    description:
+      - By line of O(content), the input that it was made from. Where the checking command names a line of the file, as
+        C(FILE:LINE), the input is added to its message.
     type: dict
     default: {}
   apply:
@@ -57,7 +71,7 @@ attributes:
 """
 
 EXAMPLES = r"""
-- name: Land broker.xml
+- name: Write broker.xml
   understudy.broker.configuration:
     path: /opt/understudy/instance/etc/broker.xml
     content: "{{ rendered }}"
@@ -79,7 +93,9 @@ warnings_of_check:
 """
 
 import os
+import re
 import tempfile
+from collections.abc import Mapping
 from pathlib import Path
 
 from ansible.module_utils.basic import AnsibleModule
@@ -97,7 +113,9 @@ def read(path: Path) -> str | None:
 def write_checked(module: AnsibleModule, path: Path, scratch: Path) -> tuple[Path, list[str]]:
     """Write the content into the directory ``scratch`` and check it; the copy's path and what the check printed."""
     copy = scratch / path.name
-    for name, content in {**module.params["beside"], path.name: module.params["content"]}.items():
+    present = {name: read(path.with_name(name)) for name in module.params["beside_present"]}
+    found = {name: content for name, content in present.items() if content is not None}
+    for name, content in {**found, **module.params["beside"], path.name: module.params["content"]}.items():
         with open(scratch / name, "w", encoding="utf-8", opener=private) as target:
             target.write(content)
     command = [argument.replace("%s", str(copy)) for argument in module.params["check"]]
@@ -105,11 +123,22 @@ def write_checked(module: AnsibleModule, path: Path, scratch: Path) -> tuple[Pat
     if not command or (module.check_mode and not os.path.exists(command[0])):
         return copy, []
     code, output, error = module.run_command(command)
-    text = (output + error).replace(str(scratch), str(path.parent))
+    text = name_origins(output + error, str(copy), module.params["origins"])
+    text = text.replace(str(scratch), str(path.parent))
     printed = [line for line in text.splitlines() if line.strip()]
     if code != 0:
         module.fail_json(msg=f"{path} is refused by {command[0]} ({code}): " + "\n".join(printed))
     return copy, printed
+
+
+def name_origins(text: str, file: str, origins: Mapping[str, str]) -> str:
+    """The text with the origin after every ``file:line`` for which there is one."""
+
+    def add(match: re.Match[str]) -> str:
+        origin = origins.get(match[1])
+        return f"{match[0]} ({origin})" if origin else match[0]
+
+    return re.sub(rf"{re.escape(file)}:([0-9]+)", add, text)
 
 
 def private(path: str, flags: int) -> int:
@@ -125,6 +154,8 @@ def main() -> None:
             "secrets": {"type": "list", "elements": "str", "default": [], "no_log": True},
             "check": {"type": "list", "elements": "str", "default": []},
             "beside": {"type": "dict", "default": {}, "no_log": True},
+            "beside_present": {"type": "list", "elements": "str", "default": []},
+            "origins": {"type": "dict", "default": {}},
             "apply": {"type": "bool", "default": True},
         },
         add_file_common_args=True,

@@ -51,6 +51,10 @@ deployed:
   description: Whether an instance is deployed in the directory.
   returned: always
   type: bool
+unit:
+  description: Name of its systemd unit; empty for a supervised process.
+  returned: when deployed
+  type: str
 service:
   description: The process and its keeper.
   returned: when deployed
@@ -128,7 +132,7 @@ def main() -> None:
     try:
         deployed = open_instance(Path(module.params["directory"]), module.run_command, Clock())
         if deployed is not None:
-            result.update(deployed.instance.see().as_dict(), deployed=True)
+            result.update(deployed.instance.see().as_dict(), deployed=True, unit=deployed.definition.unit)
     except ServiceError as error:
         module.fail_json(msg=str(error), **result)
     module.exit_json(changed=False, **result)

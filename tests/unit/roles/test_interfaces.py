@@ -1,68 +1,181 @@
-"""Goal: the declared interface of every role is its real one, and defaults are said once.
+"""Goal: every role has the interface that the table of variables declares, and uses nothing private to another role.
 
-Method: read the YAML of the roles and compare it with itself and with the topology's own defaults.
+Method: read the YAML of the roles and compare it with the table and with itself.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 import yaml
-from ansible_collections.understudy.broker.plugins.module_utils.topology import DEFAULTS
+from ansible_collections.understudy.broker.plugins.plugin_utils.variables import (
+    ENTRY_ROLE,
+    HOST,
+    Role,
+    files,
+    table,
+)
 
-ROLES = Path(__file__).resolve().parents[3] / "roles"
+ROOT = Path(__file__).resolve().parents[3]
+ROLES = ROOT / "roles"
 NAMES = sorted(path.name for path in ROLES.iterdir())
-WITHOUT_DEFAULT = {"broker_advertise_address", "broker_cluster_password"}
-SPELT_OUT = {"broker_install_cache"}
-"""Inputs whose default is a rule too long for a document, described there in words."""
+ALONE = sorted(set(NAMES) - {ENTRY_ROLE})
+SOURCES = sorted(
+    path
+    for folder in ("roles", "playbooks", "inventories", "molecule")
+    for path in (ROOT / folder).rglob("*")
+    if path.suffix in (".yml", ".j2")
+)
 
 
-def load(role: str, path: str) -> dict[str, object]:
-    content = yaml.safe_load((ROLES / role / path).read_text())
-    assert isinstance(content, dict)
+def role_of(name: str) -> Role:
+    return table().roles[name]
+
+
+def load(path: Path) -> list[dict[str, object]]:
+    content = yaml.safe_load(path.read_text())
+    assert isinstance(content, list)
     return content
 
 
-def options(role: str) -> dict[str, dict[str, object]]:
-    return load(role, "meta/argument_specs.yml")["argument_specs"]["main"]["options"]  # type: ignore[index,no-any-return]
+def inclusions() -> Iterator[tuple[Path, str, dict[str, object]]]:
+    """Every inclusion of a role in the role broker: file, role and the inputs that it gives."""
+    for path in sorted((ROLES / ENTRY_ROLE / "tasks").glob("*.yml")):
+        for task in load(path):
+            included = task.get("ansible.builtin.include_role")
+            if isinstance(included, dict):
+                inputs = task["vars"]
+                assert isinstance(inputs, dict)
+                yield path, str(included["name"]).removeprefix("understudy.broker."), inputs
 
 
-@pytest.mark.parametrize("role", NAMES)
-def test_every_input_is_declared_and_every_declared_one_exists(role: str) -> None:
-    defaults = load(role, "defaults/main.yml")
-    assert set(options(role)) - WITHOUT_DEFAULT == set(defaults)
+def test_every_role_is_in_the_table() -> None:
+    assert sorted(table().roles) == NAMES
 
 
-@pytest.mark.parametrize("role", NAMES)
-def test_declared_defaults_are_the_real_ones(role: str) -> None:
-    defaults = load(role, "defaults/main.yml")
-    for name, option in options(role).items():
-        if option.get("required"):
-            assert name in WITHOUT_DEFAULT
-            assert name not in defaults
-        elif name not in SPELT_OUT:
-            assert option["default"] == defaults[name], name
+@pytest.mark.parametrize(("name", "text"), [*files(table())], ids=lambda value: value if len(value) < 60 else "text")
+def test_generated_files_are_current(name: str, text: str) -> None:
+    assert (ROOT / name).read_text() == text, "run `make docs`"
 
 
-@pytest.mark.parametrize("role", NAMES)
-def test_every_input_is_described_and_secrets_are_marked(role: str) -> None:
-    for name, option in options(role).items():
-        assert option["description"], name
-        assert option["type"], name
-        assert bool(option.get("no_log")) is bool(re.search(r"_(password|token)$", name)), name
+@pytest.mark.parametrize("name", NAMES)
+def test_every_input_is_described_and_secrets_are_marked(name: str) -> None:
+    for variable in role_of(name).variables:
+        assert variable.name.startswith(f"{name}_"), variable.name
+        assert all(variable.description), variable.name
+        assert variable.secret is bool(re.search(r"_(password|token)$", variable.name)), variable.name
 
 
-def test_the_topology_assumes_the_same_defaults_as_the_role() -> None:
-    defaults = load("broker", "defaults/main.yml")
-    assert {name: defaults[name] for name in DEFAULTS} == dict(DEFAULTS)
+@pytest.mark.parametrize("path", SOURCES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_private_names_are_used_in_their_own_role_only(path: Path) -> None:
+    """``__role_name`` belongs to the role with the longest name that it begins with."""
+    parts = path.relative_to(ROOT).parts
+    here = parts[1] if parts[0] == "roles" else ""
+    for name in re.findall(r"\b__(broker_\w+)", path.read_text()):
+        owner = max((role for role in NAMES if name.startswith(f"{role}_")), key=len)
+        assert owner == here, f"__{name} is private to the role {owner}"
 
 
-@pytest.mark.parametrize("role", NAMES)
-def test_tasks_use_no_facts_and_no_batch(role: str) -> None:
-    for path in (ROLES / role).rglob("*.yml"):
+@pytest.mark.parametrize("name", ALONE)
+def test_a_role_that_stands_alone_names_its_own_variables_only(name: str) -> None:
+    known = {str(each["name"]) for each in role_of(name).outputs} | {f"{name}_"}
+    for variable in role_of(name).variables:
+        # Messages may name the variable of the role broker.
+        known |= {variable.name, variable.given_by}
+    roles = "|".join(NAMES)
+    for path in (each for each in (ROLES / name).rglob("*") if each.suffix in (".yml", ".j2")):
+        if path.parts[-2] == "meta":
+            continue
+        for word in re.findall(rf"(?<![\w.])(?:{roles})_\w+", path.read_text()):
+            assert word in known or word in table().roles, f"{path.name}: {word}"
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_no_default_hands_on_a_variable_of_another_role(name: str) -> None:
+    for variable in role_of(name).variables:
+        for word in re.findall(r"\bbroker_\w+", str(variable.default)):
+            assert word in {each.name for each in role_of(name).variables}, f"{variable.name}: {word}"
+
+
+@pytest.mark.parametrize("name", ALONE)
+def test_the_facts_that_a_role_sets_are_those_that_it_declares(name: str) -> None:
+    found = set()
+    for path in (ROLES / name / "tasks").glob("*.yml"):
+        for task in load(path):
+            facts = task.get("ansible.builtin.set_fact", {})
+            assert isinstance(facts, dict)
+            found |= set(facts)
+    assert found == {str(each["name"]) for each in role_of(name).outputs}
+
+
+def test_the_role_broker_gives_every_input_that_is_marked_so() -> None:
+    given: dict[str, set[str]] = {name: set() for name in ALONE}
+    for path, name, inputs in inclusions():
+        declared = {variable.name for variable in role_of(name).variables if variable.given_by}
+        assert set(inputs) <= declared, path.name
+        given[name] |= set(inputs)
+    for name in ALONE:
+        optional = {variable.name for variable in role_of(name).variables if not variable.given_by}
+        declared = {variable.name for variable in role_of(name).variables} - optional
+        assert given[name] == declared, name
+
+
+def test_the_role_broker_uses_the_judged_node_and_not_the_variables_it_was_read_from() -> None:
+    """A value of a play that the inventory does not have would otherwise be used here and not at the partner."""
+    judged = {variable.name for variable in table().topology}
+    for path in sorted((ROLES / ENTRY_ROLE).rglob("*.yml")):
+        if path.parts[-2] not in ("tasks", "vars"):
+            continue
+        for template in re.findall(r"\{\{.*?\}\}", path.read_text(), re.DOTALL):
+            used = set(re.findall(r"(?<![\w.])broker_\w+", re.sub(r"'[^']*'", "", template)))
+            assert not used & judged, f"{path.name}: {used & judged}"
+
+
+def test_only_topology_inputs_have_elements_or_agree_in_a_pair() -> None:
+    for role in table().roles.values():
+        for variable in role.variables:
+            if variable.xml:
+                assert role.name == ENTRY_ROLE
+                assert variable.scope != HOST
+            if role.name != ENTRY_ROLE:
+                assert variable.scope == HOST, variable.name
+
+
+def test_every_phase_has_a_tag_of_its_name_which_its_inclusions_hand_on() -> None:
+    tags = {}
+    for task in load(ROLES / ENTRY_ROLE / "tasks/main.yml"):
+        tags[task["ansible.builtin.import_tasks"]] = task["tags"]
+    for path in sorted((ROLES / ENTRY_ROLE / "tasks").glob("*.yml")):
+        if path.name not in tags:
+            continue
+        assert tags[path.name] == ["always"] or f"broker_{path.stem}" in tags[path.name]
+        for task in load(path):
+            included = task.get("ansible.builtin.include_role")
+            if isinstance(included, dict):
+                assert included["apply"] == {"tags": tags[path.name]}, path.name
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_tasks_use_no_facts_and_no_batch(name: str) -> None:
+    for path in (ROLES / name).rglob("*.yml"):
         text = path.read_text()
         for word in ("ansible_facts", "ansible_play_batch", "ignore_errors", "failed_when: false", "no_log: false"):
-            assert word not in text, f"{path}: {word}"
+            assert word not in text or "argument_specs" in path.name, f"{path}: {word}"
         assert not re.search(r"no_log: .*\{\{", text), f"{path}: no_log must not depend on anything"
+
+
+@pytest.mark.parametrize("name", ALONE)
+def test_the_example_of_a_role_uses_only_this_role_and_its_inputs(name: str) -> None:
+    text = (ROLES / name / "README.md").read_text()
+    (example,) = re.findall(r"```yaml\n(.*?)```", text, re.DOTALL)
+    (play,) = yaml.safe_load(example)
+    (role,) = play["roles"]
+    assert role["role"] == f"understudy.broker.{name}"
+    inputs = {variable.name: variable for variable in role_of(name).variables}
+    assert set(role["vars"]) <= set(inputs)
+    assert {each.name for each in inputs.values() if each.required} <= set(role["vars"])
+    for output in role_of(name).outputs:
+        assert f"`{output['name']}`" in text

@@ -1,7 +1,7 @@
 """Goal: the broker may write every directory its configuration can name, and systemd notices one that stands still.
 
-Method: the unit is rendered with the role's own variables; the elements that name directories are those of the broker's
-generated page.
+Method: the unit is rendered with the variables of the role and nothing else; the elements that name directories are
+those of the broker's generated page.
 """
 
 from __future__ import annotations
@@ -33,21 +33,12 @@ def trusted(value: object) -> object:
 
 def unit(**inputs: object) -> dict[str, list[str]]:
     """The settings of the rendered unit, each with its values."""
-    variables: dict[str, object] = {
-        "inventory_hostname": "east-1",
-        "broker_root": "/srv/understudy",
-        "broker_instance_directory": INSTANCE,
-        "broker_user": "broker",
-        "broker_group": "broker",
-        "broker_python": "python3",
-        "broker_config_extra": {},
-        "__broker_running": False,
-        "__broker_store_made": {"mount_point": ""},
-        "__broker_topology_node": {"store_directory": STORE, "unit": "understudy.service", "management_options": []},
-    }
+    variables: dict[str, object] = {"inventory_hostname": "east-1", "role_path": str(ROLE)}
     for name in ("defaults", "vars"):
         variables.update(yaml.safe_load((ROLE / name / "main.yml").read_text()))
-    variables.update(inputs)
+    # The filter of the command is not known outside Ansible.
+    variables.update({"__broker_service_command": ["/srv/understudy"], "broker_service_store": STORE})
+    variables.update({"broker_service_instance": INSTANCE, **inputs})
     templar = Templar(DataLoader(), {name: trusted(value) for name, value in variables.items()})
     text = templar.template(trust_as_template((ROLE / "templates" / "understudy.service.j2").read_text()))
     settings: dict[str, list[str]] = {}
@@ -74,7 +65,7 @@ def test_every_directory_that_the_configuration_can_name_is_writable() -> None:
     inside = {f"{noun}-directory": path for noun, path in subdirectories(Path(STORE)).items()}
     elsewhere = named_directories() - set(inside)
     assert elsewhere == {"journal-retention-directory"}, "an element that neither the store nor the unit knows of"
-    settings = unit(broker_config_extra={"journal-retention-directory": "/archive/kept"})
+    settings = unit(broker_service_retention="/archive/kept")
     for path in [*inside.values(), f"{INSTANCE}/log", f"{INSTANCE}/run", "/archive/kept"]:
         assert covered(path, settings), path
     for path in ("/archive", INSTANCE, f"{INSTANCE}/etc", "/srv/understudy", "/"):
@@ -86,7 +77,7 @@ def test_every_directory_that_the_configuration_can_name_is_writable() -> None:
     [("kept", f"{INSTANCE}/kept"), ("/archive/kept", "/archive/kept"), ("/with space/50%", "/with space/50%")],
 )
 def test_the_directory_of_retained_segments(given: str, path: str) -> None:
-    settings = unit(broker_config_extra={"journal-retention-directory": given})
+    settings = unit(broker_service_retention=given)
     assert path in settings["ReadWritePaths"]
     assert path in settings["RequiresMountsFor"]
 
@@ -99,7 +90,7 @@ def test_without_retention_there_is_nothing_more() -> None:
 
 def test_the_mount_point_of_the_store_is_asserted_at_every_start() -> None:
     assert "AssertPathIsMountPoint" not in unit()
-    settings = unit(__broker_store_made={"mount_point": "/srv/50%"})
+    settings = unit(broker_service_mount_point="/srv/50%")
     assert settings["AssertPathIsMountPoint"] == ["/srv/50%"]
     assert settings["RequiresMountsFor"] == [STORE, INSTANCE]
 
@@ -111,13 +102,18 @@ def test_a_broker_that_stands_still_is_noticed() -> None:
     assert unit(broker_service_watchdog_s=0)["WatchdogSec"] == ["0"]
 
 
-def test_the_role_that_makes_the_store_makes_it_at_the_same_place() -> None:
-    for role in ("broker_store", "broker_service"):
-        defaults = yaml.safe_load((ROOT / "roles" / role / "defaults" / "main.yml").read_text())
-        assert (
-            defaults[f"{role}_retention"]
-            == "{{ broker_config_extra['journal-retention-directory'] | default('', true) }}"
-        )
-    tasks = yaml.safe_load((ROOT / "roles" / "broker_store" / "tasks" / "main.yml").read_text())
+@pytest.mark.parametrize(
+    ("element", "directory"),
+    [("", ""), ("kept", "kept"), ({"#text": "/archive", "@period": "7"}, "/archive"), ({"@unit": "DAYS"}, "")],
+)
+def test_store_and_service_get_the_directory_of_the_element(element: object, directory: str) -> None:
+    variables = yaml.safe_load((ROOT / "roles/broker/vars/main.yml").read_text())
+    names = {name: trusted(value) for name, value in variables.items()}
+    templar = Templar(DataLoader(), {**names, "broker_config_extra": {"journal-retention-directory": element}})
+    assert templar.template(trust_as_template("{{ __broker_retention }}")) == directory
+    for phase, name in (("store", "broker_store_retention"), ("service", "broker_service_retention")):
+        (task,) = yaml.safe_load((ROOT / f"roles/broker/tasks/{phase}.yml").read_text())
+        assert task["vars"][name] == "{{ __broker_retention }}"
+    tasks = yaml.safe_load((ROOT / "roles/broker_store/tasks/main.yml").read_text())
     made = [task["ansible.builtin.file"]["path"] for task in tasks if "retained" in task["name"]]
     assert made == ["{{ [broker_store_instance, broker_store_retention] | path_join }}"]

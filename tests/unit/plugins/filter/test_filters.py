@@ -20,28 +20,69 @@ class Variables(dict[str, object]):
         raise AssertionError("all variables were read")
 
 
+class HostVariables(dict[str, Variables]):
+    """hostvars, which computes all variables of a host whenever the host is looked up."""
+
+    lookups = 0
+
+    def __getitem__(self, name: str) -> Variables:
+        self.lookups += 1
+        return super().__getitem__(name)
+
+
 FILTERS = FilterModule().filters()
-HOSTVARS = {"a": Variables(broker_advertise_address="10.0.0.1", ansible_facts={}, secret="x")}
 
 
-def test_only_topology_variables_are_read() -> None:
-    result = FILTERS["topology"](["a"], HOSTVARS)  # type: ignore[operator]
+def hostvars(**changes: object) -> HostVariables:
+    return HostVariables(a=Variables(broker_advertise_address="10.0.0.1", ansible_facts={}, secret="x", **changes))
+
+
+def test_only_topology_variables_are_read_and_each_host_once() -> None:
+    given = hostvars()
+    result = FILTERS["topology"](["a"], given)  # type: ignore[operator]
     assert result["faults"] == []
-    assert result["nodes"]["a"]["connector"] == {"name": "a", "url": "tcp://10.0.0.1:61616"}
+    connectors = result["nodes"]["a"]["core"]["connectors"]["connector"]
+    assert connectors == [{"@name": "a", "#text": "tcp://10.0.0.1:61616"}]
+    assert given.lookups == 1
 
 
-def test_strays_are_faults() -> None:
-    result = FILTERS["topology"](["a"], HOSTVARS, "a", {"broker_port": 1})  # type: ignore[operator]
-    assert any("a: broker_port: is 1 in this play" in fault for fault in result["faults"])
-
-
-def test_a_host_outside_the_brokers_is_an_error() -> None:
-    with pytest.raises(AnsibleFilterError, match="b is not among the broker hosts a"):
-        FILTERS["topology"](["a"], HOSTVARS, "b", {})  # type: ignore[operator]
+def test_a_topology_holds_no_secret() -> None:
+    given = hostvars(broker_cluster_password="cluster-secret", broker_management_token="token-secret")
+    assert "-secret" not in str(FILTERS["topology"](["a"], given))  # type: ignore[operator]
 
 
 def test_incomplete_models_and_records_are_errors() -> None:
-    with pytest.raises(AnsibleFilterError, match=r"broker\.xml cannot be rendered: KeyError"):
-        FILTERS["broker_xml"]({})  # type: ignore[operator]
+    with pytest.raises(AnsibleFilterError, match=r"broker_config_extra: must be a mapping, not list"):
+        FILTERS["broker_xml"]({"extra": [1]})  # type: ignore[operator]
+    with pytest.raises(AnsibleFilterError, match=r"broker_network_\*: KeyError"):
+        FILTERS["broker_sockets"]({}, "a", "broker_network_")  # type: ignore[operator]
     with pytest.raises(AnsibleFilterError, match="records are incomplete: KeyError"):
         FILTERS["drill_report"]([{}], 1)  # type: ignore[operator]
+
+
+def test_sockets_are_named_for_the_role_that_tries_them() -> None:
+    values = {
+        "advertise_address": "a.example",
+        "bind_address": "10.0.0.1",
+        "port": 61616,
+        "port_offset": 10,
+        "management_address": "127.0.0.1",
+        "management_port": 8161,
+        "acceptors": [{"name": "more", "port": 5000}, {"name": "none"}],
+    }
+    result = FILTERS["broker_sockets"](values, "east-1", "broker_network_")  # type: ignore[operator]
+    assert [(each["name"], each["port"]) for each in result["listening"]] == [
+        ("core", 61626),
+        ("more", 5010),
+        ("management", 8171),
+    ]
+    assert result["faults"] == ["broker_network_acceptors: lacks the port of 'none' at [1]"]
+    assert result["core"]["connectors"] == {"connector": [{"@name": "east-1", "#text": "tcp://a.example:61626"}]}
+
+
+@pytest.mark.parametrize(("address", "remote"), [("127.0.0.1", False), ("::1", False), ("10.0.0.1", True)])
+def test_management_beyond_the_machine_is_allowed_explicitly(address: str, remote: bool) -> None:
+    options = FILTERS["management_options"](address, 8161, "/t")  # type: ignore[operator]
+    shown = f"[{address}]" if ":" in address else address
+    assert options[:4] == ["--http", f"{shown}:8161", "--http-token-file", "/t"]
+    assert ("--http-allow-remote" in options) is remote

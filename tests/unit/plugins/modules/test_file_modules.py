@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import socket
 import sys
 import tarfile
 from pathlib import Path
@@ -15,6 +16,7 @@ from ansible_collections.understudy.broker.plugins.modules import (
     configuration,
     ledger_info,
     release,
+    sockets_info,
     store,
     store_info,
     wheelhouse,
@@ -93,6 +95,23 @@ class TestConfiguration:
         assert list(tmp_path.iterdir()) == [path]
         assert result["warnings_of_check"][0].startswith(f"{tmp_path}/users ")
         assert "hash-of-app" not in json.dumps(result)
+
+    def test_files_that_are_there_are_judged_where_no_content_is_given(self, tmp_path: Path, run_module: Any) -> None:
+        (tmp_path / "users").write_text("present\n")
+        text = "import pathlib, sys; print(len(pathlib.Path(sys.argv[1]).with_name('users').read_text()))"
+        arguments = self.arguments(tmp_path / "broker.xml", check=[sys.executable, "-c", text, "%s"])
+        names = ["users", "missing"]
+        result = run_module(configuration, check_mode=True, **arguments, beside_present=names)
+        assert result["warnings_of_check"] == ["8"]
+        result = run_module(configuration, check_mode=True, **arguments, beside_present=names, beside={"users": "new"})
+        assert result["warnings_of_check"] == ["3"]
+
+    def test_a_refusal_names_the_input_of_the_line(self, tmp_path: Path, run_module: Any) -> None:
+        path = tmp_path / "broker.xml"
+        text = "import sys; print(f'{sys.argv[1]}:12 core/x: no; {sys.argv[1]}:1'); sys.exit(2)"
+        arguments = self.arguments(path, check=[sys.executable, "-c", text, "%s"], origins={"12": "broker_x[3].y"})
+        message = run_module(configuration, **arguments)["msg"]
+        assert f"{path}:12 (broker_x[3].y) core/x: no; {path}:1" in message
 
     def test_what_a_content_check_prints_is_passed_on(self, tmp_path: Path, run_module: Any) -> None:
         command = [sys.executable, "-c", "print('warning: x')", "%s"]
@@ -300,3 +319,26 @@ class TestLedgerInfo:
     def test_a_damaged_ledger_is_a_failure(self, path: Path, run_module: Any) -> None:
         path.write_text("nonsense\n")
         assert "line 1 is no ledger row" in run_module(ledger_info, path=str(path), timeout_s=0)["msg"]
+
+
+class TestSocketsInfo:
+    """Module sockets_info, on loopback."""
+
+    def test_a_socket_that_another_process_holds_is_found(self, run_module: Any) -> None:
+        with socket.socket() as holder:
+            holder.bind(("127.0.0.1", 0))
+            holder.listen(1)
+            port = holder.getsockname()[1]
+            entries = [{"name": "core", "address": "127.0.0.1", "port": port}]
+            result = run_module(sockets_info, check_mode=True, sockets=entries)
+            assert result["in_use"] == [f"core 127.0.0.1:{port}"]
+        result = run_module(sockets_info, sockets=entries)
+        assert (result["in_use"], result["absent"], result["changed"]) == ([], [], False)
+
+    def test_an_address_of_another_host_is_a_warning(self, run_module: Any) -> None:
+        entries = [
+            {"name": "floating", "address": "192.0.2.1", "port": 61616},
+            {"name": "named", "address": "no such host", "port": 61616},
+        ]
+        result = run_module(sockets_info, sockets=entries)
+        assert result["absent"] == ["floating 192.0.2.1:61616", "named no such host:61616"]

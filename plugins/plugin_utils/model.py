@@ -1,39 +1,22 @@
-"""What the inventory says a cluster is: nodes, pairs, and the faults found in the saying.
+"""The cluster that an inventory describes: nodes, pairs, and the faults that were found.
 
-Plain frozen records without behaviour beyond their own derived names; ``topology.py`` fills and judges them. Nothing
-here knows Ansible, files or the network.
+Frozen records; ``topology.py`` fills and judges them. Nothing here knows Ansible, files or the network.
 """
 
 from __future__ import annotations
 
-import ipaddress
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
+from typing import Any
+
+from ansible_collections.understudy.broker.plugins.plugin_utils.elements import core_of
+from ansible_collections.understudy.broker.plugins.plugin_utils.sockets import Sockets
 
 PRIMARY = "primary"
 BACKUP = "backup"
-ROLES = (PRIMARY, BACKUP)
 
 PRIMARY_ONLY = "primary_only"
 SHARED_STORE = "shared_store"
-POLICIES = (PRIMARY_ONLY, SHARED_STORE)
-
-
-def tcp_url(address: str, port: int) -> str:
-    """``tcp://`` URL of a broker socket; an IPv6 address gets its brackets."""
-    return f"tcp://[{address}]:{port}" if ":" in address else f"tcp://{address}:{port}"
-
-
-def http_url(address: str, port: int) -> str:
-    """``http://`` URL of a management socket; an IPv6 address gets its brackets."""
-    return f"http://[{address}]:{port}" if ":" in address else f"http://{address}:{port}"
-
-
-def is_loopback(address: str) -> bool:
-    """Whether only this machine can reach the address; a name is taken as reachable unless it is localhost."""
-    try:
-        return ipaddress.ip_address(address).is_loopback
-    except ValueError:
-        return address == "localhost"
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,72 +31,65 @@ class Fault:
         return f"{self.host}: {self.variable}: {self.problem}"
 
 
-@dataclass(frozen=True, slots=True)
-class Connector:
-    """How others reach a node; the name is the inventory name of the node."""
-
-    name: str
-    url: str
-
-
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Node:
-    """One broker process, as the inventory variables of its host describe it."""
+    """One broker process, as the inventory variables of its host describe it.
+
+    ``values`` holds the judged value of every variable of the table with scope pair or node. The properties are those
+    that the rules and the playbooks use; a variable that is only rendered needs none.
+    """
 
     name: str
     """Inventory name of the host; also the broker's name and the name of its connector."""
-    cluster_name: str
-    pair: str
-    """Empty for a node that has no partner."""
-    ha_policy: str
-    ha_role: str
-    failback: bool
-    failure_domain: str
-    advertise_address: str
-    bind_address: str
-    port: int
-    management_address: str
-    management_port: int
-    root: str
-    instance_directory: str
-    store_directory: str
-    store_is_given: bool
-    """The inventory names the store; False means the default inside the instance directory."""
-    uid: int
-    """Number of the system user; 0 leaves it to the host."""
-    gid: int
-    """Number of its group; 0 leaves it to the host."""
-    gate_timeout_s: int
-    """How long the node may take to reach a state."""
     machine: str
     """Nodes with the same value share one operating system, so their sockets and directories must differ."""
+    values: Mapping[str, Any]
+    """By name of the variable without ``broker_``."""
+    given: frozenset[str]
+    """Full names of the variables that the inventory sets."""
+    sockets: Sockets
 
     @property
-    def connector(self) -> Connector:
-        return Connector(self.name, tcp_url(self.advertise_address, self.port))
+    def cluster_name(self) -> str:
+        return str(self.values["cluster_name"])
 
     @property
-    def acceptor_url(self) -> str:
-        return tcp_url(self.bind_address, self.port)
+    def pair(self) -> str:
+        """Empty for a node that has no partner."""
+        return str(self.values["pair"])
+
+    @property
+    def ha_policy(self) -> str:
+        return str(self.values["ha_policy"])
+
+    @property
+    def ha_role(self) -> str:
+        return str(self.values["ha_role"])
+
+    @property
+    def failback(self) -> bool:
+        return bool(self.values["failback"])
+
+    @property
+    def failure_domain(self) -> str:
+        return str(self.values["failure_domain"])
+
+    @property
+    def root(self) -> str:
+        return str(self.values["root"])
+
+    @property
+    def instance_directory(self) -> str:
+        return str(self.values["instance_directory"])
+
+    @property
+    def store_directory(self) -> str:
+        return str(self.values["store_directory"])
 
     @property
     def unit(self) -> str:
         """Name of the systemd unit."""
         return f"understudy-{self.name}.service"
-
-    @property
-    def management_url(self) -> str:
-        return http_url(self.management_address, self.management_port)
-
-    @property
-    def management_options(self) -> list[str]:
-        """Options of ``understudy run`` for the management interface; leaving the machine takes a word of its own."""
-        options = ["--http", self.management_url.removeprefix("http://"), "--http-token-file", self.token_file]
-        return options if is_loopback(self.management_address) else [*options, "--http-allow-remote"]
-
-    @property
-    def token_file(self) -> str:
-        return f"{self.instance_directory}/etc/management.token"
 
     @property
     def command(self) -> str:
@@ -174,19 +150,21 @@ class Topology:
 
     def client_url_of(self, node: Node) -> str:
         """What clients connect with: the whole pair, or the node where there is none."""
-        return next((pair.client_url for pair in self.pairs if pair.name == node.pair), node.connector.url)
+        return next(
+            (pair.client_url for pair in self.pairs if pair.name == node.pair), node.sockets.connector.client_url
+        )
 
     def _node_dict(self, node: Node) -> dict[str, object]:
+        core, origins = core_of(node, [other.sockets.connector for other in self.cluster_of(node)])
         return {
-            **asdict(node),
+            **node.values,
+            "name": node.name,
+            "core": core,
+            "origins": origins,
             "client_url": self.client_url_of(node),
-            "acceptor_url": node.acceptor_url,
-            "connector": asdict(node.connector),
-            "remote_connectors": [asdict(other.connector) for other in self.cluster_of(node)],
             "peers": [other.name for other in self.peers_of(node)],
-            "management_options": node.management_options,
-            "management_url": node.management_url,
-            "token_file": node.token_file,
+            "management_socket": {"address": node.sockets.management_address, "port": node.sockets.management_port},
+            "management_url": node.sockets.management_url,
             "command": node.command,
             "start_gate": node.start_gate,
             "unit": node.unit,

@@ -8,7 +8,7 @@ from __future__ import annotations
 import itertools
 
 import pytest
-from ansible_collections.understudy.broker.plugins.module_utils.topology import build_topology, find_strays
+from ansible_collections.understudy.broker.plugins.plugin_utils.topology import build_topology
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -113,7 +113,7 @@ def test_a_node_by_itself_needs_only_its_address() -> None:
     (node,) = topology.nodes
     assert topology.faults == ()
     assert topology.pairs == ()
-    assert (node.port, node.management_port, node.ha_policy) == (61616, 8161, "primary_only")
+    assert (node.sockets.core.port, node.sockets.management_port, node.ha_policy) == (61616, 8161, "primary_only")
     assert node.store_directory == "/opt/understudy/instance/data"
     assert node.start_gate == "active"
 
@@ -129,15 +129,9 @@ def test_pairs_name_the_primary_first() -> None:
 def test_ipv6_addresses_get_brackets() -> None:
     hosts = {"solo": {"broker_advertise_address": "2001:db8::1", "broker_management_address": "::1"}}
     (node,) = build_topology(hosts, hosts).nodes
-    assert node.connector.url == "tcp://[2001:db8::1]:61616"
-    assert node.management_options[:2] == ["--http", "[::1]:8161"]
-    assert "--http-allow-remote" not in node.management_options
-
-
-def test_management_beyond_the_machine_is_asked_for_in_so_many_words() -> None:
-    hosts = {"solo": {"broker_advertise_address": "10.0.0.1", "broker_management_address": "10.0.0.1"}}
-    (node,) = build_topology(hosts, hosts).nodes
-    assert node.management_options[-1] == "--http-allow-remote"
+    assert node.sockets.connector.url == "tcp://[2001:db8::1]:61616"
+    assert node.sockets.core.url == "tcp://[2001:db8::1]:61616"
+    assert node.sockets.management_url == "http://[::1]:8161"
 
 
 @pytest.mark.parametrize(
@@ -220,9 +214,43 @@ def test_two_pairs_of_separate_machines_may_mount_at_the_same_path() -> None:
     assert faults(hosts) == []
 
 
-def test_a_value_that_only_this_play_sees_is_a_fault() -> None:
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        (
+            {"broker_acceptors": [{"name": "more", "port": 61616}]},
+            "p0-1: broker_acceptors[0]: the socket",
+        ),
+        ({"broker_acceptors": {"name": "x"}}, "p0-1: broker_acceptors: is a dict; give a list"),
+        ({"broker_connectors": [{"name": "p0-0", "address": "b"}]}, "p0-1: broker_connectors: names 'p0-0', which is"),
+        ({"broker_cluster_connection": {"static-connectors": {}}}, "sets 'static-connectors', which follows"),
+        ({"broker_port_offset": 65000}, "p0-1: broker_port: is 61616 with the offset 65000"),
+    ],
+)
+def test_each_rule_about_sockets_names_the_entry(changes: dict[str, object], expected: str) -> None:
     hosts = pair_inventory()
-    node = build_topology(hosts, hosts).nodes[0]
-    assert find_strays(node, {"broker_port": 61616, "broker_pair": "pair0", "unknown": 1}) == []
-    (fault,) = find_strays(node, {"broker_port": 61617})
-    assert str(fault).startswith("p0-0: broker_port: is 61617 in this play but 61616 in the inventory")
+    hosts["p0-1"] = {**hosts["p0-1"], **changes}
+    assert any(expected in fault for fault in faults(hosts)), faults(hosts)
+
+
+def test_nodes_of_one_machine_are_kept_apart_by_the_offset() -> None:
+    hosts = pair_inventory()
+    for number, variables in enumerate(hosts.values()):
+        variables.update(LOCAL, broker_root=f"/srv/{number}", broker_advertise_address="10.0.0.1")
+        variables["broker_port_offset"] = 100 * number
+        variables["broker_acceptors"] = [{"name": "more", "port": 5000}]
+    assert faults(hosts) == []
+    (pair,) = build_topology(hosts, hosts).pairs
+    assert pair.client_url.startswith("(tcp://10.0.0.1:61616,tcp://10.0.0.1:61716)")
+
+
+def test_connectors_of_other_nodes_are_rendered_as_they_were_judged_there() -> None:
+    hosts = pair_inventory()
+    hosts["p0-1"]["broker_connector_parameters"] = {"sslEnabled": True, "trustStorePath": "/t"}
+    topology = build_topology(hosts, hosts)
+    node: dict[str, dict[str, dict[str, object]]] = topology.as_dict()["nodes"]["p0-0"]  # type: ignore[index]
+    assert node["core"]["connectors"]["connector"] == [
+        {"@name": "p0-0", "#text": "tcp://10.0.0.1:61616"},
+        {"@name": "p0-1", "#text": "tcp://10.0.0.2:61616?sslEnabled=true;trustStorePath=/t"},
+    ]
+    assert "tcp://10.0.0.2:61616?sslEnabled=true&trustStorePath=/t" in topology.pairs[0].client_url

@@ -10,40 +10,26 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
-from ansible_collections.understudy.broker.plugins.module_utils.model import (
+from ansible_collections.understudy.broker.plugins.plugin_utils.model import (
     BACKUP,
-    POLICIES,
     PRIMARY,
     PRIMARY_ONLY,
-    ROLES,
     SHARED_STORE,
     Fault,
     Node,
     Pair,
     Topology,
 )
+from ansible_collections.understudy.broker.plugins.plugin_utils.sockets import WILDCARDS, open_sockets
+from ansible_collections.understudy.broker.plugins.plugin_utils.variables import PAIR, Unusable, table
 
-DEFAULTS: Mapping[str, object] = {
-    "broker_cluster_name": "understudy",
-    "broker_pair": "",
-    "broker_ha_policy": PRIMARY_ONLY,
-    "broker_ha_role": PRIMARY,
-    "broker_failback": True,
-    "broker_failure_domain": "",
-    "broker_port": 61616,
-    "broker_management_address": "127.0.0.1",
-    "broker_management_port": 8161,
-    "broker_root": "/opt/understudy",
-    "broker_uid": 0,
-    "broker_gid": 0,
-    "broker_gate_timeout_s": 90,
-}
-"""The value of each input the inventory leaves out; a unit test holds roles/broker/defaults to the same values."""
+MACHINE_VARIABLES = ("ansible_host", "ansible_connection")
 
-ID_MAX = 2**32 - 2
-"""Largest number of a user or group; the next one means no change to chown(2)."""
 
-WILDCARDS = ("0.0.0.0", "::", "*")
+def relevant_names() -> frozenset[str]:
+    """Every inventory variable that a topology is made of, or that it refuses."""
+    names = [variable.name for variable in table().topology] + [name for name, _ in table().refusals()]
+    return frozenset((*names, *MACHINE_VARIABLES))
 
 
 def build_topology(hosts: Iterable[str], variables: Mapping[str, Mapping[str, object]]) -> Topology:
@@ -51,8 +37,7 @@ def build_topology(hosts: Iterable[str], variables: Mapping[str, Mapping[str, ob
 
     Args:
         hosts: inventory names of all broker hosts.
-        variables: inventory variables of each host; anything but ``broker_*``, ``ansible_host`` and
-            ``ansible_connection`` is left unread.
+        variables: inventory variables of each host; what ``relevant_names`` does not name is left unread.
     """
     faults: list[Fault] = []
     nodes = tuple(_read_node(host, variables[host], faults) for host in sorted(set(hosts)))
@@ -61,104 +46,36 @@ def build_topology(hosts: Iterable[str], variables: Mapping[str, Mapping[str, ob
     return Topology(nodes=nodes, pairs=_pairs(nodes), faults=tuple(dict.fromkeys(faults)))
 
 
-def find_strays(node: Node, given: Mapping[str, object]) -> list[Fault]:
-    """Inputs that reached this play by a way the other hosts cannot see (play or task variables, role parameters).
-
-    Such a value would be rendered here and not at the partner, so it is a fault, never an override.
-    """
-    seen: dict[str, object] = {
-        "broker_advertise_address": node.advertise_address,
-        "broker_bind_address": node.bind_address,
-        "broker_instance_directory": node.instance_directory,
-        "broker_store_directory": node.store_directory,
-        **{name: getattr(node, name.removeprefix("broker_")) for name in DEFAULTS},
-    }
-    return [
-        Fault(
-            node.name,
-            name,
-            f"is {value!r} in this play but {seen[name]!r} in the inventory; set it in the inventory, "
-            "where every host of the cluster can see it",
-        )
-        for name, value in given.items()
-        if name in seen and str(value) != str(seen[name])
-    ]
-
-
 def _read_node(host: str, variables: Mapping[str, object], faults: list[Fault]) -> Node:
-    def text(name: str, default: str = "") -> str:
-        value = variables.get(name)
-        return str(DEFAULTS.get(name, default) if value is None else value).strip()
-
-    def directory(name: str, default: str) -> str:
-        path = text(name, default)
-        if not path.startswith("/") or "/../" in f"{path}/":
-            faults.append(Fault(host, name, f"is {path!r}; give an absolute path without '..'"))
-        return path.rstrip("/") or "/"
-
-    def port(name: str) -> int:
-        value = text(name)
-        if value.isascii() and value.isdigit() and 1 <= int(value) <= 65535:
-            return int(value)
-        faults.append(Fault(host, name, f"is {value!r}; give a port from 1 to 65535"))
-        return int(str(DEFAULTS[name]))
-
-    def choice(name: str, allowed: tuple[str, ...]) -> str:
-        value = text(name)
-        if value in allowed:
-            return value
-        faults.append(Fault(host, name, f"is {value!r}; give one of {', '.join(allowed)}"))
-        return str(DEFAULTS[name])
-
-    def boolean(name: str) -> bool:
-        value = text(name).lower()
-        if value in ("true", "yes", "on", "1"):
-            return True
-        if value not in ("false", "no", "off", "0"):
-            faults.append(Fault(host, name, f"is {value!r}; give true or false"))
-        return False
-
-    def seconds(name: str) -> int:
-        value = text(name)
-        if value.isascii() and value.isdigit() and int(value) > 0:
-            return int(value)
-        faults.append(Fault(host, name, f"is {value!r}; give a number of seconds above 0"))
-        return int(str(DEFAULTS[name]))
-
-    def number(name: str) -> int:
-        value = text(name)
-        if value.isascii() and value.isdigit() and int(value) <= ID_MAX:
-            return int(value)
-        faults.append(
-            Fault(host, name, f"is {value!r}; give a number from 1 to {ID_MAX}, or 0 to leave it to the host")
-        )
-        return 0
-
-    advertise_address = text("broker_advertise_address")
-    root = directory("broker_root", "")
-    instance_directory = directory("broker_instance_directory", f"{root}/instance")
+    values: dict[str, object] = {}
+    by_name: dict[str, object] = {}
+    for variable in table().topology:
+        given = variables.get(variable.name)
+        value = variable.default_for(by_name) if given is None else given
+        try:
+            value = variable.read(value)
+        except Unusable as problem:
+            faults.append(Fault(host, variable.name, str(problem)))
+            value = _usable_default(variable.default_for(by_name), variable.read)
+        values[variable.key] = by_name[variable.name] = value
+    faults.extend(Fault(host, name, reason) for name, reason in table().refusals() if variables.get(name) is not None)
+    sockets = open_sockets(host, values)
+    faults.extend(Fault(host, f"broker_{name}", reason) for name, reason in sockets.faults)
     return Node(
         name=host,
-        cluster_name=text("broker_cluster_name"),
-        pair=text("broker_pair"),
-        ha_policy=choice("broker_ha_policy", POLICIES),
-        ha_role=choice("broker_ha_role", ROLES),
-        failback=boolean("broker_failback"),
-        failure_domain=text("broker_failure_domain"),
-        advertise_address=advertise_address,
-        bind_address=text("broker_bind_address", advertise_address),
-        port=port("broker_port"),
-        management_address=text("broker_management_address"),
-        management_port=port("broker_management_port"),
-        root=root,
-        instance_directory=instance_directory,
-        store_directory=directory("broker_store_directory", f"{instance_directory}/data"),
-        store_is_given=variables.get("broker_store_directory") is not None,
-        uid=number("broker_uid"),
-        gid=number("broker_gid"),
-        gate_timeout_s=seconds("broker_gate_timeout_s"),
         machine=_machine(host, variables),
+        values=values,
+        given=frozenset(name for name in by_name if variables.get(name) is not None),
+        sockets=sockets,
     )
+
+
+def _usable_default(default: object, read: Callable[[object], object]) -> object:
+    """What stands in for an unusable value, so that the remaining rules can be judged."""
+    try:
+        return read(default)
+    except Unusable:
+        return default
 
 
 def _machine(host: str, variables: Mapping[str, object]) -> str:
@@ -172,7 +89,7 @@ def _pairs(nodes: tuple[Node, ...]) -> tuple[Pair, ...]:
     for name, members in _by_pair(nodes).items():
         primaries = [node for node in members if node.ha_role == PRIMARY]
         backups = [node for node in members if node.ha_role == BACKUP]
-        urls = ",".join(node.connector.url for node in (*primaries, *backups))
+        urls = ",".join(node.sockets.connector.client_url for node in (*primaries, *backups))
         pairs.append(
             Pair(
                 name=name,
@@ -195,19 +112,41 @@ def _by_pair(nodes: tuple[Node, ...]) -> dict[str, list[Node]]:
 def addresses_are_usable(nodes: tuple[Node, ...]) -> Iterator[Fault]:
     """Others must be able to connect to what a node advertises."""
     for node in nodes:
-        if not node.advertise_address:
+        address = node.sockets.connector.address
+        if not address:
             yield Fault(
                 node.name, "broker_advertise_address", "is missing; give the address that clients and peers use"
             )
-        elif node.advertise_address in WILDCARDS:
+        elif address in WILDCARDS:
             yield Fault(
                 node.name,
                 "broker_advertise_address",
-                f"is the wildcard {node.advertise_address}; no client can connect to that, give one address "
+                f"is the wildcard {address}; no client can connect to that, give one address "
                 "(broker_bind_address may be a wildcard)",
             )
         if not node.cluster_name:
             yield Fault(node.name, "broker_cluster_name", "is empty; give the name of the cluster")
+
+
+def a_cluster_connection_has_generated_parts(nodes: tuple[Node, ...]) -> Iterator[Fault]:
+    """Its name and its static connectors follow from the topology and cannot be given."""
+    for node in nodes:
+        for name in ("@name", "static-connectors"):
+            if name in node.values["cluster_connection"]:
+                yield Fault(node.name, "broker_cluster_connection", f"sets {name!r}, which follows from the topology")
+
+
+def connectors_have_names_of_their_own(nodes: tuple[Node, ...]) -> Iterator[Fault]:
+    """A further connector must not be named like a node of the cluster, whose connector has that name."""
+    for node in nodes:
+        members = {other.name for other in nodes if other.cluster_name == node.cluster_name and other is not node}
+        for endpoint in node.sockets.connectors:
+            if endpoint.name in members:
+                yield Fault(
+                    node.name,
+                    "broker_connectors",
+                    f"names {endpoint.name!r}, which is the connector of that host; give another name",
+                )
 
 
 def a_primary_alone_has_no_partner(nodes: tuple[Node, ...]) -> Iterator[Fault]:
@@ -231,7 +170,7 @@ def a_primary_alone_has_no_partner(nodes: tuple[Node, ...]) -> Iterator[Fault]:
 
 
 def every_pair_is_complete(nodes: tuple[Node, ...]) -> Iterator[Fault]:
-    """One primary, one or more backups, one cluster, one mind about failback."""
+    """One primary, one or more backups, and the same value of every variable with scope pair."""
     for node in nodes:
         if node.ha_policy == SHARED_STORE and not node.pair:
             yield Fault(node.name, "broker_pair", f"is missing; {SHARED_STORE} nodes belong to a named pair")
@@ -250,9 +189,9 @@ def every_pair_is_complete(nodes: tuple[Node, ...]) -> Iterator[Fault]:
         if len(primaries) == len(members):
             yield Fault(members[0].name, "broker_pair", f"{name!r} has no backup; give it a node with role {BACKUP}")
         for node in members[1:]:
-            yield from _same(members[0], node, "broker_cluster_name", name)
-            yield from _same(members[0], node, "broker_ha_policy", name)
-            yield from _same(members[0], node, "broker_failback", name)
+            for variable in table().topology:
+                if variable.scope == PAIR:
+                    yield from _same(members[0], node, variable.name, name)
 
 
 def a_shared_store_is_shared(nodes: tuple[Node, ...]) -> Iterator[Fault]:
@@ -263,7 +202,7 @@ def a_shared_store_is_shared(nodes: tuple[Node, ...]) -> Iterator[Fault]:
     for name, members in _by_pair(nodes).items():
         sharing = [node for node in members if node.ha_policy == SHARED_STORE]
         for node in sharing:
-            if not node.store_is_given:
+            if "broker_store_directory" not in node.given:
                 yield Fault(
                     node.name,
                     "broker_store_directory",
@@ -312,12 +251,14 @@ def nothing_is_used_twice(nodes: tuple[Node, ...]) -> Iterator[Fault]:
     """Advertised sockets are unique everywhere; bound sockets and directories on each machine."""
     owners: dict[tuple[str, ...], str] = {}
     for node in nodes:
-        advertised = ("advertised", node.advertise_address, str(node.port))
+        connector, where = node.sockets.connector, node.machine
+        advertised = ("advertised", connector.address, str(connector.port))
         yield from _claim(owners, node, advertised, "broker_advertise_address", "advertised address and port")
-        where = node.machine
-        bound = ("socket", where, node.bind_address, str(node.port))
-        yield from _claim(owners, node, bound, "broker_bind_address", "socket")
-        management = ("socket", where, node.management_address, str(node.management_port))
+        for acceptor in node.sockets.acceptors:
+            variable = "broker_bind_address" if acceptor is node.sockets.core else acceptor.origin
+            bound = ("socket", where, acceptor.address, str(acceptor.port))
+            yield from _claim(owners, node, bound, variable, "socket")
+        management = ("socket", where, node.sockets.management_address, str(node.sockets.management_port))
         yield from _claim(owners, node, management, "broker_management_port", "socket")
         yield from _claim(owners, node, ("root", where, node.root), "broker_root", "directory")
         instance = ("instance", where, node.instance_directory)
@@ -334,7 +275,7 @@ def _claim(
 
 def _same(first: Node, other: Node, variable: str, pair: str) -> Iterator[Fault]:
     field = variable.removeprefix("broker_")
-    expected, found = getattr(first, field), getattr(other, field)
+    expected, found = first.values[field], other.values[field]
     if expected != found:
         yield Fault(
             other.name,
@@ -345,6 +286,8 @@ def _same(first: Node, other: Node, variable: str, pair: str) -> Iterator[Fault]
 
 RULES: tuple[Callable[[tuple[Node, ...]], Iterator[Fault]], ...] = (
     addresses_are_usable,
+    a_cluster_connection_has_generated_parts,
+    connectors_have_names_of_their_own,
     a_primary_alone_has_no_partner,
     every_pair_is_complete,
     a_shared_store_is_shared,

@@ -1,0 +1,221 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Acceptors, connectors and management socket of one node, from addresses, ports and URL parameters.
+
+The URLs are those of the Artemis manual ("Configuring the transport"): ``tcp://host:port?name=value;name=value`` with
+percent-encoded values. Pure: no Ansible, no network.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from urllib.parse import quote
+
+CORE = "core"
+"""Name of the acceptor that every node has."""
+DEFAULT_PORT = 61616
+PORT_MAX = 65535
+WILDCARDS = ("0.0.0.0", "::", "*")
+
+
+def tcp_url(address: str, port: int, parameters: Mapping[str, object] | None = None, *, separator: str = ";") -> str:
+    """``tcp://`` URL of a socket; an IPv6 address gets its brackets, a list as parameter is joined with commas."""
+    base = f"tcp://{_host(address)}:{port}"
+    query = separator.join(f"{quote(str(name))}={_parameter(value)}" for name, value in (parameters or {}).items())
+    return f"{base}?{query}" if query else base
+
+
+def http_url(address: str, port: int) -> str:
+    """``http://`` URL of a management socket."""
+    return f"http://{_host(address)}:{port}"
+
+
+def _host(address: str) -> str:
+    return f"[{address}]" if ":" in address else address
+
+
+def _parameter(value: object) -> str:
+    if isinstance(value, (list, tuple)):
+        return ",".join(_parameter(each) for each in value)
+    text = str(value).lower() if isinstance(value, bool) else str(value)
+    # Braces stay, because ${name} in broker.xml stands for a property of the start.
+    return quote(text, safe="/,:${}")
+
+
+def is_loopback(address: str) -> bool:
+    """Whether only this machine can reach the address; a name is taken as reachable unless it is localhost."""
+    try:
+        return ipaddress.ip_address(address).is_loopback
+    except ValueError:
+        return address == "localhost"
+
+
+def management_options(address: str, port: int, token_file: str) -> list[str]:
+    """Options of ``understudy run`` for the management interface; an address beyond this machine must be allowed."""
+    options = ["--http", http_url(address, port).removeprefix("http://"), "--http-token-file", token_file]
+    return options if is_loopback(address) else [*options, "--http-allow-remote"]
+
+
+@dataclass(frozen=True)
+class Endpoint:
+    """A named socket: an acceptor's or a connector's."""
+
+    name: str
+    address: str
+    port: int
+    parameters: Mapping[str, object] = field(default_factory=dict)
+    origin: str = ""
+    """Where it comes from in the inputs, for errors."""
+
+    @property
+    def url(self) -> str:
+        """As in broker.xml."""
+        return tcp_url(self.address, self.port, self.parameters)
+
+    @property
+    def client_url(self) -> str:
+        """As clients take it, who know ``&`` only between parameters."""
+        return tcp_url(self.address, self.port, self.parameters, separator="&")
+
+
+@dataclass(frozen=True)
+class Sockets:
+    """All sockets of a node, with the port offset added, and what is wrong with the inputs."""
+
+    acceptors: tuple[Endpoint, ...]
+    connector: Endpoint
+    connectors: tuple[Endpoint, ...]
+    """Further connectors; that of the node itself and those of other nodes are not among them."""
+    management_address: str
+    management_port: int
+    faults: tuple[tuple[str, str], ...]
+    """Input without prefix, and the problem."""
+
+    @property
+    def core(self) -> Endpoint:
+        """The acceptor that every node has."""
+        return self.acceptors[0]
+
+    @property
+    def management_url(self) -> str:
+        return http_url(self.management_address, self.management_port)
+
+
+def open_sockets(name: str, values: Mapping[str, object], prefix: str = "broker_") -> Sockets:
+    """The sockets that the values describe.
+
+    Args:
+        name: Name of the node's own connector.
+        values: ``advertise_address``, ``bind_address``, ``port``, ``port_offset``, ``acceptors``, ``connectors``,
+            ``connector_parameters``, ``management_address`` and ``management_port``.
+        prefix: What precedes these names in the inputs, for errors.
+    """
+    faults: list[tuple[str, str]] = []
+    offset = int(str(values.get("port_offset", 0)))
+
+    def port(variable: str, given: object) -> int:
+        number = int(str(given)) + offset
+        if 1 <= number <= PORT_MAX:
+            return number
+        shown = f"{given} with the offset {offset}" if offset else f"{given}"
+        faults.append((variable, f"is {shown}; give a port from 1 to {PORT_MAX}"))
+        return int(str(given))
+
+    bind_address, core_port = str(values["bind_address"]), port("port", values["port"])
+    core = Endpoint(CORE, bind_address, core_port, {}, f"{prefix}port")
+    others: list[Endpoint] = []
+    for index, entry in enumerate(_entries(values, "acceptors")):
+        origin = f"{prefix}acceptors[{index}]"
+        parameters = _parameters(entry, faults, "acceptors", index)
+        if entry.get("name") == CORE:
+            if entry.get("port") is not None or entry.get("address") is not None:
+                problem = f"has an address or port for the acceptor core; set {prefix}bind_address and {prefix}port"
+                faults.append(("acceptors", problem))
+            core = Endpoint(CORE, bind_address, core_port, parameters, origin)
+            continue
+        if not _is_number(entry.get("port")):
+            faults.append(("acceptors", f"lacks the port of {entry.get('name')!r} at [{index}]"))
+            continue
+        number = port("acceptors", entry["port"])
+        others.append(
+            Endpoint(str(entry["name"]), str(entry.get("address") or bind_address), number, parameters, origin)
+        )
+    connectors = tuple(_connectors(values, prefix, faults))
+    faults.extend(("acceptors", problem) for problem in _repeated([core, *others]))
+    own = Endpoint(
+        name, str(values["advertise_address"]), core_port, _mapping(values, "connector_parameters"), f"{prefix}port"
+    )
+    faults.extend(("connectors", problem) for problem in _repeated([own, *connectors]))
+    return Sockets(
+        acceptors=(core, *others),
+        connector=own,
+        connectors=connectors,
+        management_address=str(values["management_address"]),
+        management_port=port("management_port", values["management_port"]),
+        faults=tuple(faults),
+    )
+
+
+def _connectors(values: Mapping[str, object], prefix: str, faults: list[tuple[str, str]]) -> Iterator[Endpoint]:
+    for index, entry in enumerate(_entries(values, "connectors")):
+        number = entry.get("port", DEFAULT_PORT)
+        if not _is_number(number) or not 1 <= int(str(number)) <= PORT_MAX:
+            faults.append(("connectors", f"has the port {number!r} at [{index}]; give a port from 1 to {PORT_MAX}"))
+            continue
+        parameters = _parameters(entry, faults, "connectors", index)
+        origin = f"{prefix}connectors[{index}]"
+        yield Endpoint(str(entry.get("name")), str(entry.get("address")), int(str(number)), parameters, origin)
+
+
+def _entries(values: Mapping[str, object], key: str) -> Sequence[Mapping[str, object]]:
+    entries = values.get(key) or []
+    assert isinstance(entries, list)
+    return entries
+
+
+def _mapping(values: Mapping[str, object], key: str) -> Mapping[str, object]:
+    found = values.get(key) or {}
+    assert isinstance(found, Mapping)
+    return found
+
+
+def _parameters(
+    entry: Mapping[str, object], faults: list[tuple[str, str]], variable: str, index: int
+) -> Mapping[str, object]:
+    parameters = entry.get("parameters") or {}
+    if isinstance(parameters, Mapping):
+        return parameters
+    faults.append((variable, f"has parameters at [{index}] that are no mapping"))
+    return {}
+
+
+def _is_number(value: object) -> bool:
+    text = str(value)
+    return not isinstance(value, bool) and text.isascii() and text.isdigit()
+
+
+def _repeated(endpoints: Sequence[Endpoint]) -> Iterator[str]:
+    seen: set[str] = set()
+    for endpoint in endpoints:
+        if endpoint.name in seen:
+            yield f"names {endpoint.name!r} twice"
+        seen.add(endpoint.name)
+
+
+def core_elements(sockets: Sockets, remote: Sequence[Endpoint] = ()) -> tuple[dict[str, object], dict[str, str]]:
+    """The elements ``connectors`` and ``acceptors`` as structured YAML, and where each entry comes from.
+
+    Args:
+        sockets: Of the node.
+        remote: Connectors of other nodes.
+    """
+    connectors = [sockets.connector, *remote, *sockets.connectors]
+    groups = {"connectors": ("connector", connectors), "acceptors": ("acceptor", list(sockets.acceptors))}
+    elements: dict[str, object] = {}
+    origins: dict[str, str] = {}
+    for group, (name, endpoints) in groups.items():
+        elements[group] = {name: [{"@name": each.name, "#text": each.url} for each in endpoints]}
+        for index, each in enumerate(endpoints):
+            origins[f"{group}.{name}[{index}]"] = each.origin
+    return elements, origins
