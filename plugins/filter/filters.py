@@ -37,8 +37,8 @@ def broker_sockets(values: Mapping[str, object], name: str, prefix: str) -> dict
     """Acceptors, connectors and management socket of one node; see broker_sockets.yml."""
     try:
         opened = sockets.open_sockets(name, values, prefix)
-        core, _ = sockets.core_elements(opened)
-    except (AssertionError, KeyError, TypeError, ValueError) as error:
+        core = sockets.core_elements(opened)[0]
+    except (KeyError, TypeError, ValueError) as error:
         raise AnsibleFilterError(f"{prefix}*: {type(error).__name__}: {error}") from error
     listening = [{"name": each.name, "address": each.address, "port": each.port} for each in opened.acceptors]
     management = {"name": "management", "address": opened.management_address, "port": opened.management_port}

@@ -76,13 +76,14 @@ def bind_error(address: str, port: int) -> int:
     """
     wanted = None if address == "*" else address
     found = socket.getaddrinfo(wanted, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
-    for family, kind, protocol, _, name in found:
+    for each in found:
+        family, kind, protocol = each[:3]
         with socket.socket(family, kind, protocol) as tried:
             tried.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             if family == socket.AF_INET6:
                 tried.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
             try:
-                tried.bind(name)
+                tried.bind(each[4])
                 tried.listen(1)
             except OSError as error:
                 return error.errno or errno.EINVAL

@@ -170,13 +170,15 @@ def _connectors(values: Mapping[str, object], prefix: str, faults: list[tuple[st
 
 def _entries(values: Mapping[str, object], key: str) -> Sequence[Mapping[str, object]]:
     entries = values.get(key) or []
-    assert isinstance(entries, list)
+    if not isinstance(entries, list):
+        raise TypeError(f"{key} must be a list, not {type(entries).__name__}")
     return entries
 
 
 def _mapping(values: Mapping[str, object], key: str) -> Mapping[str, object]:
     found = values.get(key) or {}
-    assert isinstance(found, Mapping)
+    if not isinstance(found, Mapping):
+        raise TypeError(f"{key} must be a mapping, not {type(found).__name__}")
     return found
 
 

@@ -28,7 +28,7 @@ MACHINE_VARIABLES = ("ansible_host", "ansible_connection")
 
 def relevant_names() -> frozenset[str]:
     """Every inventory variable that a topology is made of, or that it refuses."""
-    names = [variable.name for variable in table().topology] + [name for name, _ in table().refusals()]
+    names = [variable.name for variable in table().topology] + [refusal[0] for refusal in table().refusals()]
     return frozenset((*names, *MACHINE_VARIABLES))
 
 

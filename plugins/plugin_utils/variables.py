@@ -163,7 +163,7 @@ class Role:
     @property
     def variables(self) -> tuple[Variable, ...]:
         """The inputs that exist; reserved ones are left out."""
-        return tuple(each for _, group in self.sections for each in group if each.available)
+        return tuple(each for section in self.sections for each in section[1] if each.available)
 
 
 @dataclass(frozen=True)
@@ -183,8 +183,8 @@ class Table:
         for old, new in self.renamed.items():
             yield old, f"is a former name; set {new} instead"
         for role in self.roles.values():
-            for _, group in role.sections:
-                for variable in group:
+            for section in role.sections:
+                for variable in section[1]:
                     if not variable.available:
                         yield variable.name, "is not available in this version; remove it"
                     elif variable.given_by == "-":

@@ -96,7 +96,7 @@ def test_the_directories_are_those_that_the_module_makes() -> None:
 
 
 def test_rows_are_whole() -> None:
-    names = [each.name for role in table().roles.values() for _, group in role.sections for each in group]
+    names = [each.name for role in table().roles.values() for section in role.sections for each in section[1]]
     shared = {"broker_config_extra"}
     assert sorted(set(names) | shared) == sorted(set(names))
     assert [name for name in names if names.count(name) > 1 and name not in shared] == []
@@ -134,7 +134,7 @@ def test_former_reserved_and_inner_names_are_refused(name: str, value: object, p
 
 
 def test_reserved_names_are_documented_and_not_declared() -> None:
-    reserved = [each for _, group in table().roles["broker"].sections for each in group if each.since == NOT_YET]
+    reserved = [each for section in table().roles["broker"].sections for each in section[1] if each.since == NOT_YET]
     texts = dict(variables.files(table()))
     for variable in reserved:
         assert variable.name in texts["docs/operations/variables.md"]
