@@ -1,6 +1,6 @@
-"""Conditions of a cluster that a play can wait for: pure judgements over what the nodes say of themselves.
+"""Conditions of a cluster that a play can wait for: pure functions over the states that nodes report.
 
-Each names what is missing, so that a gate that runs out of time can say why.
+Each returns what is missing, so that a gate that runs out of time can report the reason.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ def _say(node: Observed) -> str:
     return f"{node.name} is {node.state.state}{reason}"
 
 
-def _each(nodes: Sequence[Observed], good: Callable[[NodeState], bool], wish: str) -> list[str]:
-    return [f"{_say(node)}, {wish}" for node in nodes if not good(node.state)]
+def _each(nodes: Sequence[Observed], good: Callable[[NodeState], bool], missing: str) -> list[str]:
+    return [f"{_say(node)}, {missing}" for node in nodes if not good(node.state)]
 
 
 def active(nodes: Sequence[Observed]) -> list[str]:

@@ -1,4 +1,4 @@
-"""The arithmetic of a drill: one row per round, percentiles over the rounds, and what was broken.
+"""The arithmetic of a drill: one row per round, percentiles over the rounds, and which invariants were broken.
 
 Takes what the play collected (moments of the kill and of the failback, the gaps in the producer's confirmations, and
 the verdict of ``understudy ledger check --json``). Pure.

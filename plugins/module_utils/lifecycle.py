@@ -1,8 +1,7 @@
-"""One act on one broker instance, and the gate that belongs to it.
+"""One action on one broker instance, and the state that is waited for afterwards (the gate).
 
-``LIFECYCLE`` maps a wanted state to what has to be done about the present one; ``Instance`` does it and waits. Act and
-gate are one call because Ansible can order tasks only by host lists: with a task each, all hosts act before the first
-gate is asked.
+``Instance`` compares the wanted state with the present one, acts, and waits. Action and gate are one call because
+Ansible orders tasks by host lists: with a task for each, all hosts would act before the first gate is evaluated.
 """
 
 from __future__ import annotations
@@ -58,7 +57,7 @@ class Outcome:
     failed: bool
     message: str
     acted_at_ms: int | None
-    """Wall clock just before the last act; None if there was nothing to do."""
+    """Wall clock just before the last action; None if there was nothing to do."""
     elapsed_ms: int
     seen: Seen
 
@@ -72,7 +71,7 @@ GATES: dict[str, Callable[[Seen], bool]] = {
 
 
 class Instance:
-    """One instance: its process (``service``) and its voice (``ask``)."""
+    """One instance: its process (``service``) and the management interface (``ask``)."""
 
     def __init__(self, service: Service, ask: Callable[[], NodeState], clock: Clock) -> None:
         self._service = service
@@ -80,7 +79,7 @@ class Instance:
         self._clock = clock
 
     def see(self) -> Seen:
-        """Process first: a broker that is not there need not be asked."""
+        """The process first: a broker that does not run is not asked."""
         service = self._service.status()
         if not service.running:
             return Seen(service, NodeState(False, False, "stopped", reason=service.last_exit))
@@ -137,9 +136,9 @@ class Instance:
         else:
             reason = f" ({seen.broker.reason})" if seen.broker.reason else ""
             problem = f"not {gate} within {timeout_s:g} s: the broker says {seen.broker.state}{reason}"
-        return problem + self.last_words(seen.service.backend)
+        return problem + self.log_tail(seen.service.backend)
 
-    def last_words(self, backend: str) -> str:
+    def log_tail(self, backend: str) -> str:
         """The end of the log, to go into a message of failure; empty if there is none."""
         lines = self._service.last_lines(LOG_LINES)
         return "\n".join([f"\nThe last lines of {LOGS[backend]}:", *lines]) if lines else ""

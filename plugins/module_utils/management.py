@@ -1,8 +1,7 @@
-"""What a broker says about itself: the HTTP management contract, from the asking side.
+"""The state that a broker reports over its HTTP management interface: the client side.
 
-``ManagementClient`` does the asking; ``NodeState`` is the answer, built by a pure function from the two replies. A
-broker that does not answer is an answer too (``reachable`` False with the reason), because a stopped node is the most
-usual thing to meet.
+``ManagementClient`` sends two requests; ``NodeState`` is built by a pure function from the two replies. A broker that
+does not answer is a state, too (``reachable`` False with the reason), because a stopped node is a usual case.
 """
 
 from __future__ import annotations

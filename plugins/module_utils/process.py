@@ -1,8 +1,8 @@
-"""Which process a recorded pid means, and signals that reach that process only.
+"""The process that a recorded pid stands for, and signals that reach that process only.
 
 A pid alone is recycled by the kernel; a pid with its start time and the boot it was started in is not. Every signal
-goes through a pidfd opened *before* the start time is compared, so nothing can slip in between. Processes are never
-looked up by name.
+goes through a pidfd opened *before* the start time is compared, so the process cannot be exchanged in between.
+Processes are never looked up by name.
 """
 
 from __future__ import annotations

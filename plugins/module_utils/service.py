@@ -1,7 +1,7 @@
 """How a broker's process is started, stopped and killed: under systemd, or under the supervisor of this collection.
 
-Both back ends offer ``status``, ``start``, ``stop``, ``kill`` and ``last_lines`` of the log. The acts only ask; waiting
-is the caller's business. ``run/hold`` in the instance directory means "down on purpose" to both: the supervisor ends
+Both back ends offer ``status``, ``start``, ``stop``, ``kill`` and ``last_lines`` of the log. They do not wait for the
+effect; the caller does. ``run/hold`` in the instance directory means "down on purpose" to both: the supervisor ends
 when it sees it, and the unit has ``ConditionPathExists=!`` on it, so that neither undoes a kill.
 
 The service definition ``etc/service.json`` is the one place that says how an instance is run; the modules read it and
@@ -50,7 +50,7 @@ class ServiceError(Exception):
 
 @dataclass(frozen=True)
 class ServiceStatus:
-    """Whether the broker's process runs, and what its keeper thinks about it."""
+    """Whether the broker's process runs, and what systemd or the supervisor reports about it."""
 
     backend: str
     running: bool
@@ -330,7 +330,7 @@ def set_hold(path: Path) -> None:
 
 
 def exit_in_words(record: object) -> str:
-    """The supervisor's record of an exit, for people."""
+    """The supervisor's record of an exit, in words."""
     if not isinstance(record, dict):
         return ""
     status = record.get("status")

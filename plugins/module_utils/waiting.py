@@ -1,4 +1,4 @@
-"""Bounded waiting: ask, and ask again, until an answer is good or the time is over.
+"""Bounded waiting: repeat a question until the answer is good or the time is over.
 
 The clock and the pause are arguments, so tests wait in no time.
 """

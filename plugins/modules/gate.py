@@ -9,8 +9,8 @@ module: gate
 short_description: Wait until brokers meet a condition, and fail if they do not in time
 description:
   - Asks the named brokers until the condition holds, or until the time is over. Changes nothing.
-  - A failure names every node that stands in the way and what it says of itself, and shows the last lines of the log of
-    each such node on this host.
+  - A failure names every node that does not meet the condition and the state it reports, and shows the last lines of
+    the log of each such node on this host.
 version_added: 0.1.0
 author:
   - The Understudy authors (@understudy)
@@ -27,7 +27,9 @@ options:
     required: true
     choices: [active, passive_following, ready, paired, one_active_per_pair]
   nodes:
-    description: The nodes to ask. Each is asked in the first of the ways below that it names.
+    description:
+      - The nodes to ask. Of O(nodes[].observed), O(nodes[].directory) and O(nodes[].url) the first that is given is
+        used.
     type: list
     elements: dict
     required: true
@@ -104,7 +106,7 @@ met:
   returned: always
   type: bool
 missing:
-  description: What stood in the way when last asked.
+  description: What was missing at the last question.
   returned: always
   type: list
   elements: str
@@ -141,7 +143,7 @@ ACCESS = ("ca_path", "client_cert", "client_key", "validate_certs", "use_proxy")
 
 
 def observe(node: Mapping[str, Any], run: Run, clock: Clock) -> Observed:
-    """The state of one node, by the first way it names."""
+    """The state of one node, from the first source that is given."""
     if node["observed"] is not None:
         state = NodeState.from_dict(node["observed"])
     elif node["directory"] is not None:
@@ -155,10 +157,10 @@ def observe(node: Mapping[str, Any], run: Run, clock: Clock) -> Observed:
     return Observed(node["name"], node["pair"], state)
 
 
-def last_words(node: Mapping[str, Any], run: Run, clock: Clock) -> str:
+def log_tail(node: Mapping[str, Any], run: Run, clock: Clock) -> str:
     """The end of the log of a node on this host, for a message of failure."""
     deployed = open_instance(Path(node["directory"]), run, clock) if node["directory"] is not None else None
-    words = deployed.instance.last_words(deployed.definition.backend) if deployed is not None else ""
+    words = deployed.instance.log_tail(deployed.definition.backend) if deployed is not None else ""
     return f"\n{node['name']}:{words}" if words else ""
 
 
@@ -217,7 +219,7 @@ def main() -> None:
     if not waited.met and not module.check_mode:
         problem = f"{condition} does not hold after {waited.elapsed_ms} ms: {'; '.join(missing)}"
         unready = {seen.name for seen in waited.answer if not seen.state.ready or CONDITIONS[condition]([seen])}
-        logs = [last_words(node, module.run_command, clock) for node in nodes if node["name"] in unready]
+        logs = [log_tail(node, module.run_command, clock) for node in nodes if node["name"] in unready]
         module.fail_json(msg=problem + "".join(logs), **result)
     module.exit_json(changed=False, **result)
 

@@ -1,6 +1,6 @@
 #!/usr/bin/python
 # SPDX-License-Identifier: Apache-2.0
-"""Module instance: start, stop, kill or restart a broker, and wait for what it then should be."""
+"""Module instance: start, stop, kill or restart a broker, and wait for a state."""
 
 from __future__ import annotations
 
@@ -8,9 +8,10 @@ DOCUMENTATION = r"""
 module: instance
 short_description: Start, stop, kill or restart a broker instance and wait for a named state
 description:
-  - One call is the act and its gate, so that a play over many hosts goes on only when this node has arrived.
+  - One call performs the action and waits for its result, so that a play over many hosts goes on only when this node
+    has reached the state.
   - Works for both service back ends, a systemd unit and a supervised process; the instance itself says which.
-  - A process is found by the process id and start time that its keeper recorded, never by name.
+  - A process is found by the process id and start time that systemd or the supervisor recorded, never by name.
 version_added: 0.1.0
 author:
   - The Understudy authors (@understudy)
@@ -28,14 +29,14 @@ options:
     choices: [started, stopped, killed, restarted]
   wait_for:
     description:
-      - What to wait for after the act.
+      - What to wait for after the action.
       - V(active) means that it serves, V(passive) that it follows and has read all of the store, V(ready) either of
         the two, V(stopped) that no process is left and nothing will start one.
       - Defaults to V(ready) after O(state=started) and O(state=restarted), else to V(stopped).
     type: str
     choices: [active, passive, ready, stopped]
   timeout_s:
-    description: Seconds for act and gate together.
+    description: Seconds for the action and the waiting together.
     type: int
     default: 60
 extends_documentation_fragment:
@@ -61,7 +62,7 @@ EXAMPLES = r"""
     wait_for: active
     timeout_s: 90
 
-- name: Cut its power
+- name: Kill it, as a power cut would
   understudy.broker.instance:
     directory: /opt/understudy/instance
     state: killed
@@ -69,19 +70,19 @@ EXAMPLES = r"""
 
 RETURN = r"""
 acted_at_ms:
-  description: Wall clock in milliseconds just before the act; null if there was nothing to do.
+  description: Wall clock in milliseconds just before the action; null if there was nothing to do.
   returned: always
   type: int
 elapsed_ms:
-  description: Milliseconds that act and gate took.
+  description: Milliseconds that the action and the waiting took.
   returned: always
   type: int
 service:
-  description: The process and its keeper, as M(understudy.broker.node_info) returns it.
+  description: The process and what runs it, as M(understudy.broker.node_info) returns it.
   returned: when deployed
   type: dict
 broker:
-  description: What the broker says of itself, as M(understudy.broker.node_info) returns it.
+  description: The state that the broker reports, as M(understudy.broker.node_info) returns it.
   returned: when deployed
   type: dict
 """
@@ -96,7 +97,7 @@ from ansible_collections.understudy.broker.plugins.module_utils.waiting import C
 
 
 def end_undeployed(module: AnsibleModule) -> None:
-    """Where there is nothing, down is reached already and up cannot be; in check mode a deployment may yet come."""
+    """Without an instance it is stopped already and cannot be started; in check mode it may be deployed before."""
     directory, state = module.params["directory"], module.params["state"]
     nothing = {"acted_at_ms": None, "elapsed_ms": 0}
     if state in ("stopped", "killed"):

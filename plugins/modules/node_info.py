@@ -1,16 +1,16 @@
 #!/usr/bin/python
 # SPDX-License-Identifier: Apache-2.0
-"""Module node_info: what a broker on this host is and does."""
+"""Module node_info: the state of a broker on this host."""
 
 from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: node_info
-short_description: Tell what a broker instance is and what it is doing
+short_description: Return the service, the release and the state of a broker instance
 description:
   - Reads the service definition of an instance, looks whether its process runs, and asks the broker itself through
     its management interface.
-  - A host without an instance, a stopped broker and one that does not answer are answers, not failures.
+  - A host without an instance, a stopped broker and a broker that does not answer are results, not failures.
 version_added: 0.1.0
 author:
   - The Understudy authors (@understudy)
@@ -56,19 +56,19 @@ unit:
   returned: when deployed
   type: str
 service:
-  description: The process and its keeper.
+  description: The process, and the systemd unit or supervisor that runs it.
   returned: when deployed
   type: dict
   contains:
     backend: {description: V(systemd) or V(process)., type: str}
-    running: {description: Whether the broker's process is there., type: bool}
+    running: {description: Whether the broker's process exists., type: bool}
     kept: {description: Whether something would start it again., type: bool}
     pid: {description: Its process id., type: int}
     restarts: {description: Automatic restarts since it was last started on purpose., type: int}
     held: {description: Whether it is down on purpose., type: bool}
     last_exit: {description: How the process last ended., type: str}
 broker:
-  description: What the broker says of itself.
+  description: The state that the broker reports.
   returned: always
   type: dict
   contains:

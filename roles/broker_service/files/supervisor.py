@@ -9,8 +9,8 @@ after a crash, waiting longer each time. It ends, and starts nothing any more, w
 * the broker ended by itself with 0 (a clean stop) or 2 (bad configuration: trying again cannot help);
 * it gets SIGTERM or SIGINT itself: it stops the broker cleanly first.
 
-What it is not: a judge of health. It asks the broker nothing; a broker that fences itself exits, and is restarted
-like after any other failure. Standard library only, so any python3 of the host can run it whatever the releases are.
+It does not check the health of the broker: a broker that has lost its store exits by itself and is restarted as after
+any other failure. Standard library only, so any python3 of the host can run it whatever the releases are.
 """
 
 import fcntl
@@ -45,7 +45,7 @@ def restart_delay_s(failures, restart):
 
 
 class Supervisor:
-    """One broker process, its record on disk, and the wish to go on."""
+    """One broker process, its record on disk, and whether it is to be started again."""
 
     def __init__(self, instance):
         self.run = os.path.join(instance, "run")
