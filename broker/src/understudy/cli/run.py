@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import asyncio
-import importlib
 import json
 import logging
 import os
-import signal
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
 
 import click
 import uvloop
@@ -26,18 +22,14 @@ from understudy.config.instance_files import ROLES_FILE, TOKEN_FILE, USERS_FILE
 from understudy.config.model import Configuration, LoadedConfig
 from understudy.config.password_codec import KEY_VARIABLE
 from understudy.config.reader import read_broker_xml
-from understudy.errors import BrokerError, ConfigError, DiskFailed
-from understudy.runtime import interpreter
-from understudy.runtime.critical_analyzer import CriticalAnalyzer
-from understudy.runtime.descriptors import Descriptors, raise_soft_limit
-from understudy.runtime.environment import SystemClock, SystemEntropy, system_environment
+from understudy.errors import ConfigError
+from understudy.runtime.environment import SystemClock, SystemEntropy
 from understudy.runtime.file_modes import check_directories, check_files
 from understudy.runtime.logs import configure_logs
 from understudy.runtime.management_listener import ManagementListener
 from understudy.runtime.node import BrokerNode
-from understudy.runtime.node_view import LiveNodeView
 from understudy.runtime.reloading import ConfigurationFiles
-from understudy.runtime.systemd import Watchdog, notify
+from understudy.runtime.server import Server
 from understudy.runtime.volatile_store import VolatileStore
 from understudy.security.authorization import (
     NO_USERS,
@@ -48,13 +40,7 @@ from understudy.security.authorization import (
     security_policy,
 )
 
-if TYPE_CHECKING:
-    from understudy.runtime.http import ManagementServer
-
 log = logging.getLogger(__name__)
-
-#: How long a starting node has the process to itself before management is loaded beside it.
-HEAD_START_S: Final = 0.2
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,80 +187,25 @@ def _volatile_store(directory: Path) -> VolatileStore:
 async def _serve(
     configuration: Configuration, place: Instance, allow_remote: bool, read: Callable[[], LoadedConfig]
 ) -> int:
-    loop = asyncio.get_running_loop()
     security = _security(configuration, place.config.parent)
     _check_modes(configuration, place)
     listener = _listen_for_management(place, allow_remote)
-    node = _node(configuration, security, place)
-    files = _watched(node, security, place, read)
+    server = Server()
+    # a volatile store begins anew at each start, so what was seen of the one before says nothing
+    seen = str(place.directory) if configuration.persistence_enabled else None
+    hosted = server.add(configuration, security, instance_directory=seen, listener=listener)
+    hosted.files = _watched(hosted.node, security, place, read)
+    if place.greets:
+        hosted.on_started = partial(_print_first_commands, configuration, place)
     _write_run_files(place, configuration)
-    stopping: list[asyncio.Task[None]] = []
-
-    def stop(reason: str, failover: bool = False) -> None:
-        # the second time it does not wait for clients any longer
-        if len(stopping) < 2:
-            log.info("stopping", extra={"reason": reason})
-            notify("STOPPING=1")
-            stopping.append(loop.create_task(node.stop(failover=failover)))
-
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, stop, "signal")
-    collector = interpreter.Collector(loop)
-    watchdog = Watchdog(loop)
-    watchdog.start()
-    analyzer = CriticalAnalyzer(
-        node.environment.critical_paths,
-        configuration.critical_analyzer_policy,
-        timeout_ms=configuration.critical_analyzer_timeout_ms,
-        check_period_ms=configuration.critical_analyzer_check_period_ms,
-        shut_down=lambda reason: node.life.fail(DiskFailed(reason)),
-    )
-    if configuration.critical_analyzer:
-        analyzer.start(loop)
-    files.start()
-    interpreter.start_up()
-    starting = loop.create_task(node.start())
-    management: asyncio.Task[ManagementServer] | None = None
     try:
-        await asyncio.wait({starting}, timeout=HEAD_START_S)
-        if starting.done():
-            starting.result()
-        if listener is not None:
-            management = loop.create_task(_start_management(node, listener))
-            management.add_done_callback(partial(_management_started, stop))
-        await starting
-        interpreter.settle()
-        collector.start()
-        if node.state != "stopped":
-            notify(f"READY=1\nSTATUS={node.state}")
-            kernel = LiveNodeView(node).kernel
-            log.info("started", extra={"state": node.state, "kernel": kernel.active, "kernel_reason": kernel.reason})
-            if place.greets:
-                _print_first_commands(configuration, place)
-        error = await node.wait_ended()
-    except BrokerError as failure:
-        log.error("node did not start", extra={"code": failure.code, "error": str(failure)})
-        error = failure
+        clean = await server.run()
     finally:
-        collector.stop()
-        watchdog.stop()
-        analyzer.stop()
-        files.stop()
-        unmanaged = management is not None and not await _stop_management(management)
-        if listener is not None:
-            listener.close()
         _remove_run_files(place)
         if not configuration.persistence_enabled:
             _volatile_store(place.directory).remove()
-    log.info("stopped", extra={"clean": error is None and not unmanaged})
-    return 1 if error is not None or unmanaged else 0
-
-
-def _node(configuration: Configuration, security: SecurityPolicy, place: Instance) -> BrokerNode:
-    environment = system_environment(asyncio.get_running_loop(), Descriptors(raise_soft_limit()))
-    # a volatile store begins anew at each start, so what was seen of the one before says nothing
-    seen = str(place.directory) if configuration.persistence_enabled else None
-    return BrokerNode(configuration, environment, security, instance_directory=seen)
+    log.info("stopped", extra={"clean": clean})
+    return 0 if clean else 1
 
 
 def _print_first_commands(configuration: Configuration, place: Instance) -> None:
@@ -304,35 +235,6 @@ def _listen_for_management(place: Instance, allow_remote: bool) -> ManagementLis
     listener = ManagementListener(host.strip("[]"), int(port), token, allow_remote=allow_remote)
     listener.listen()
     return listener
-
-
-async def _start_management(node: BrokerNode, listener: ManagementListener) -> ManagementServer:
-    """Load and start what answers. A node without management is spared the time and 15 MiB; in every other
-    it is loaded in a thread, so that clients are served meanwhile.
-    """
-    loop = asyncio.get_running_loop()
-    module = await loop.run_in_executor(None, importlib.import_module, "understudy.runtime.http")
-    server: ManagementServer = module.ManagementServer(LiveNodeView(node), listener)
-    await server.start()
-    interpreter.keep_what_exists()
-    return server
-
-
-def _management_started(stop: Callable[[str, bool], None], management: asyncio.Task[ManagementServer]) -> None:
-    """A node without management stops, and its backup takes over, whatever failover-on-shutdown says."""
-    if management.exception() is not None:
-        log.error("management did not start", exc_info=management.exception())
-        stop("no management", True)
-
-
-async def _stop_management(management: asyncio.Task[ManagementServer]) -> bool:
-    """Whether there was one to stop."""
-    try:
-        server = await management
-    except Exception:  # logged where it began
-        return False
-    await server.stop()
-    return True
 
 
 def _security(configuration: Configuration, folder: Path) -> SecurityPolicy:
