@@ -346,13 +346,11 @@ class QueueControl(Control):
 
     def reset_group(self, group: str) -> None:
         """Remove the assignment of a message group to a consumer."""
-        self.queue.group_owners.pop(self.queue.group_key(group), None)
-        self.queue.prompt()
+        self.queue.close_group(self.queue.group_key(group))
 
     def reset_groups(self) -> None:
         """Remove the assignments of all message groups."""
-        self.queue.group_owners.clear()
-        self.queue.prompt()
+        self.queue.close_groups()
 
 
 def _any(steps: Generator[None, None, int]) -> Generator[None, None, bool]:

@@ -521,6 +521,12 @@ class Queue:
             self._look_from_the_start()
             self.prompt()
 
+    def close_groups(self) -> None:
+        """Take all message groups from their owners."""
+        self.group_owners.clear()
+        self._look_from_the_start()
+        self.prompt()
+
     def group_key(self, group: str) -> str:
         """Under which its owner is kept: the group itself, or its bucket when there are buckets or
         too many groups.

@@ -4,7 +4,9 @@ and together.
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Iterator
+from typing import Any, cast
 from unittest.mock import patch
 
 import pytest
@@ -14,8 +16,12 @@ from hypothesis import strategies as st
 from support.routing import FakeCallback, World, callback_of, text
 from support.sends import sends_of
 from understudy.errors import DiskFailed
+from understudy.management.queue_control import QueueControl
 from understudy.message import GROUP_ID
+from understudy.routing import delivery
+from understudy.routing import queue as queue_module
 from understudy.routing.message_groups import BUCKET_KEY, bucket_key
+from understudy.routing.queue import Queue
 from understudy.session.consumer import ServerConsumer
 from understudy.session.session import ServerSession
 
@@ -198,3 +204,80 @@ def test_messages_of_a_group_whose_owner_takes_none_are_kept_without_the_others(
     owner.receive_consumer_credits(0, -1)
     world.turn()
     assert [body for body, _ in firsts(owner)] == [b"a"] * 3
+
+
+def test_a_message_of_another_owner_among_others_is_left_for_it() -> None:
+    """A consumer that can take all that came together does not get it because it owns the group of the first one."""
+    world = World()
+    world.queue()
+    owner, other = consumer(world), consumer(world)
+    send(world, "a", "b")
+    owner.receive_consumer_credits(0, 0)
+    send(world, *"bbabbab")
+    assert [body for body, _ in firsts(other)] == [b"b"] * 6
+    owner.receive_consumer_credits(0, -1)
+    world.turn()
+    assert [body for body, _ in firsts(owner)] == [b"a"] * 3
+
+
+def passed_over() -> tuple[World, Queue, ServerSession, ServerSession]:
+    """A queue with two messages of a group whose owner takes none, and another consumer that has looked at them."""
+    world = World()
+    queue = world.queue()
+    owner, other = consumer(world), consumer(world)
+    send(world, "a", "b")
+    owner.acknowledge(0, callback_of(owner).delivered[0][1].message_id)
+    owner.receive_consumer_credits(0, 0)
+    send(world, *"bbaba")
+    world.turn()
+    assert [body for body, _ in firsts(other)] == [b"b"] * 4
+    return world, queue, owner, other
+
+
+def test_messages_of_an_owner_that_leaves_go_to_a_consumer_that_passed_over_them() -> None:
+    world, queue, owner, other = passed_over()
+    owner.close(failed=False)
+    world.turn()
+    assert [body for body, _ in firsts(other)][4:] == [b"a", b"a"]
+    assert set(queue.group_owners) == {"a", "b"}
+
+
+@pytest.mark.parametrize("operation", ["reset_group", "reset_groups"])
+def test_messages_of_a_group_that_is_reset_go_to_a_consumer_that_passed_over_them(operation: str) -> None:
+    world, queue, _, other = passed_over()
+    control = QueueControl(*cast("tuple[Any, Any]", (None, None)), queue)
+    control.reset_group("a") if operation == "reset_group" else control.reset_groups()
+    world.turn()
+    assert [body for body, _ in firsts(other)][4:] == [b"a", b"a"]
+
+
+def test_a_rebalance_frees_the_groups() -> None:
+    world = World()
+    world.queue(group_rebalance=True)
+    first, second = consumer(world), consumer(world)
+    send(world, "a", "b")
+    assert [[body for body, _ in firsts(each)] for each in (first, second)] == [[b"a"], [b"b"]]
+    consumer(world)
+    send(world, "b")
+    assert [[body for body, _ in firsts(each)] for each in (first, second)] == [[b"a", b"b"], [b"b"]]
+
+
+def test_groups_beyond_the_most_share_an_owner_also_when_they_come_together() -> None:
+    """Which of them has a name of its own depends on how many there are before it."""
+    bucket = zlib.crc32(b"h") % 1024
+    like = next(name for number in range(100_000) if zlib.crc32((name := f"g{number}").encode()) % 1024 == bucket)
+    world = World()
+    with patch.object(queue_module, "GROUPS_MAX", 2), patch.object(delivery, "GROUPS_MAX", 2):
+        queue = world.queue()
+        owner, other = consumer(world), consumer(world)
+        send(world, "a", "b", "h")
+        assert [body for body, _ in firsts(owner)] == [b"a", b"h"]
+        owner.receive_consumer_credits(0, 0)
+        queue.close_group("a")
+        queue.close_group("b")
+        send(world, "n", like)
+        assert [body for body, _ in firsts(other)] == [b"b", b"n"]
+        owner.receive_consumer_credits(0, -1)
+        world.turn()
+        send(world, like)
+    assert [body for body, _ in firsts(owner)] == [b"a", b"h", like.encode(), like.encode()]
