@@ -1,0 +1,92 @@
+"""Blocks of a level that are made of messages that came alone, and what is kept of those that were looked at."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Callable
+
+import pytest
+
+from support.sends import sends_of
+from understudy.kernel import LogPosition, append_sends, keep_sends
+from understudy.message import Message
+from understudy.routing.level import Level
+from understudy.store.reference import MessageReference, RunSlice
+
+Add = Callable[[Level, int], None]
+
+
+def add_durable(level: Level, message_id: int, size: int = 10) -> None:
+    sends = sends_of([Message(b"x" * size, address="a", durable=True)])
+    position = LogPosition(7, 100 * message_id, 1 << 40, 0, 0, 0)
+    run = append_sends(sends, 0, 1, message_id, 1, (1,), 0, position)
+    level.add_run(RunSlice(run, 0, 1, 4, -1))
+
+
+def add_transient(level: Level, message_id: int) -> None:
+    sends = sends_of([Message(b"x" * 10, address="a")])
+    level.add_run(RunSlice(keep_sends(sends, 0, 1, message_id), 0, 1, 4, -1))
+
+
+def filled(count: int, *, add: Add = add_durable, step: int = 1) -> Level:
+    level = Level(4)
+    for number in range(count):
+        add(level, 1 + number * step)
+    return level
+
+
+def objects() -> int:
+    gc.collect()
+    return sum(isinstance(each, MessageReference | Message) for each in gc.get_objects())
+
+
+@pytest.mark.parametrize("add", [add_durable, add_transient])
+@pytest.mark.parametrize("step", [1, 3])
+def test_messages_that_come_alone_wait_without_objects_in_few_blocks(add: Add, step: int) -> None:
+    before = objects()
+    level = filled(10_000, add=add, step=step)
+    assert len(level.blocks) < 40
+    assert objects() == before
+    taken: list[int] = []
+    parts = 0
+    while level.count:
+        part = level.take_plain(1 << 30, 25, 0)
+        taken += part.ids
+        parts += 1
+    assert taken == [1 + number * step for number in range(10_000)]
+    assert parts < 40
+
+
+def test_a_queue_that_was_looked_through_keeps_no_objects() -> None:
+    level = filled(5_000)
+    before = objects()
+    position = -1
+    while (reference := level.next_from(position)) is not None:
+        position = reference.position + 1
+    del reference
+    assert position == 5_000
+    assert objects() - before < 2 * 2 * 1024, "those of the first block and of the last"
+
+
+def test_what_cannot_be_joined_is_still_in_few_blocks() -> None:
+    level = Level(4)
+    for number in range(3_000):
+        (add_durable if number % 2 else add_transient)(level, number + 1)
+    assert len(level.blocks) < 300
+    assert [each.message_id for each in level] == list(range(1, 3_001))
+    assert sum(reference.durable for reference in level) == 1_500
+
+
+def test_long_messages_are_not_joined_to_long_buffers() -> None:
+    level = Level(4)
+    for number in range(200):
+        add_durable(level, number + 1, size=20_000)
+    assert max(block.run.size_bytes for block in level.blocks if block.run is not None) <= 64 * 1024
+    assert [each.message_id for each in level] == list(range(1, 201))
+
+
+def test_a_joined_run_gives_each_message_its_own_place_in_the_log() -> None:
+    level = filled(200, step=2)
+    assert [each.location and each.location >> 32 & 0xFFFF_FFFF for each in level] == [
+        100 * (1 + 2 * number) for number in range(200)
+    ]
