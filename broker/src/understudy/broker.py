@@ -1,7 +1,7 @@
-"""An active broker: the rooms put together, nothing decided here.
+"""An active broker: creates and connects the objects of all packages; contains no logic of its own.
 
-Made at activation from the recovered store, dropped at deactivation. ``runtime.node`` owns it,
-gives it connections and turns it.
+Created at activation from the recovered store, dropped at deactivation. ``runtime.node`` owns it,
+passes connections to it and runs its turns.
 """
 
 from __future__ import annotations
@@ -195,14 +195,14 @@ class Broker:
         deploy(self.post_office, configuration.addresses, configuration.diverts)
 
     def make_handler(self, prefixes: AddressPrefixes, connection: Connection) -> CoreConnection:
-        """The handler of a new connection that has shown the CORE magic, at an acceptor with these prefixes."""
+        """Create the handler of a new CORE connection, at an acceptor with these prefixes."""
         return CoreConnection(self.services, connection, prefixes)
 
     def stop_accepting(self, *, critical: bool = False) -> None:
-        """Refuse new sessions; the present ones go on until they are closed.
+        """Refuse new sessions; present ones continue until they are closed.
 
         Args:
-            critical: Because of an error, which clients are told.
+            critical: The node stops because of an error; the reason is sent to clients.
         """
         self.services.accepting = False
         self.services.critical_stop = critical

@@ -1,4 +1,4 @@
-"""``understudy accept-store``: let a node start with a store that is behind what it has seen, or another one.
+"""``understudy accept-store``: let a node start with an older or another store than it has used.
 
 Exit codes: 0 accepted, 1 the store cannot be read, 2 usage or configuration.
 """
@@ -28,10 +28,10 @@ from understudy.store.seen import SeenPosition, position_of
 )
 @click.option("--property", "properties", multiple=True, metavar="NAME=VALUE", help="Value for ${NAME} in broker.xml.")
 def accept_store(instance: Path, config: Path | None, properties: tuple[str, ...]) -> None:
-    """Accept the store as it is now, although this node has seen a later state of it.
+    """Accept the present store, although this node has used a later state of it.
 
-    A node refuses a store that is behind what it has seen: messages that it confirmed are missing there. Run this on
-    each node of the pair, as the user of the broker, while the node is stopped.
+    A node refuses a store that is older than the one it has used, because confirmed messages are missing there. Run
+    it on each node of the pair, as the user of the broker, while the node is stopped.
     """
     configuration = read_configuration(config or instance / "etc" / "broker.xml", instance, properties).configuration
     disk = RealDisk()

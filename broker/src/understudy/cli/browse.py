@@ -1,4 +1,4 @@
-"""``understudy browse``: look at the messages of a queue without taking them."""
+"""``understudy browse``: show the messages of a queue without consuming them."""
 
 from __future__ import annotations
 

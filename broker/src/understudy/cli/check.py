@@ -1,6 +1,6 @@
-"""What ``understudy run --check`` says beyond broker.xml: whether a node with security enabled could be logged in to.
+"""Checks of ``understudy run --check`` in addition to broker.xml: whether clients could log in to the node.
 
-Not here: starting anything. The same files are read again at every start.
+Nothing is started. The same files are read again at every start.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""``understudy consume``: receive and acknowledge messages, and say so in a ledger."""
+"""``understudy consume``: receive and acknowledge messages, and record them in a ledger."""
 
 from __future__ import annotations
 
@@ -35,14 +35,14 @@ from understudy.ledger import LedgerWriter
 
 @dataclass(frozen=True, slots=True)
 class Intake:
-    """What to receive."""
+    """Options of a run: which messages to receive, and when to end."""
 
     queue: str
     filter: str | None
     count: int | None
     idle_timeout_s: float | None
     until: Path | None
-    """Silence ends the intake only once this file exists."""
+    """The idle timeout ends the run only once this file exists."""
     ack: str
     batch: int
     consumer: str

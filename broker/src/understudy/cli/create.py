@@ -22,7 +22,7 @@ _PASSWORD_CHARACTERS_MIN = 8
 @click.command()
 @click.argument("directory", type=click.Path(path_type=Path, file_okay=False))
 @click.option("--name", help="Name of the node; default: the name of the directory.")
-@click.option("--host", default="127.0.0.1", show_default=True, help="Address the acceptor binds and clients are told.")
+@click.option("--host", default="127.0.0.1", show_default=True, help="Address of the acceptor, announced to clients.")
 @click.option("--port", default=61616, show_default=True, type=click.IntRange(1, 65535), help="Port of the acceptor.")
 @click.option("--data", default="data", show_default=True, help="Directory of the store, relative to DIRECTORY.")
 @click.option("--user", default="admin", show_default=True, help="The first user; it gets every permission.")

@@ -1,6 +1,6 @@
-"""``understudy data``: looking into a store's log from outside. Strictly read-only, but for ``compact``.
+"""``understudy data``: offline tools for the log of a store. Strictly read-only, except ``compact``.
 
-Safe beside a running broker; what it is writing at that moment shows as the open end of the log.
+They can be used while a broker runs; a record that it is writing appears as the open end of the log.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _JSON = click.option("--json", "as_json", is_flag=True, help="JSON instead of te
 
 @click.group()
 def data() -> None:
-    """Look into the journal of a broker, running or not; only compact changes one."""
+    """Inspect the journal of a broker, running or not; only compact changes it."""
 
 
 data.add_command(compact_store)

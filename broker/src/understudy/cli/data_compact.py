@@ -1,6 +1,6 @@
-"""``understudy data compact``: give back the room of dead records. The one data command that writes.
+"""``understudy data compact``: free the space of dead records. The only data command that writes.
 
-Exit codes: 0 done (or, with --dry-run, said), 1 refused or not brought to its end, 2 usage, 3 the journal
+Exit codes: 0 done (or planned, with --dry-run), 1 refused or not completed, 2 usage, 3 the journal
 is damaged or cannot be read.
 """
 
@@ -39,7 +39,7 @@ from understudy.units import format_bytes
     type=click.IntRange(0, 75),
     default=75,
     show_default=True,
-    help="Copy what lives in segments of which less than this lives; 0 copies nothing.",
+    help="Copy live records of segments with a smaller live part than this; 0 copies nothing.",
 )
 @click.option(
     "--retain",
@@ -47,7 +47,7 @@ from understudy.units import format_bytes
     type=click.Path(file_okay=False, resolve_path=True),
     help="Move dropped segments there (journal-retention-directory) instead of removing them.",
 )
-@click.option("--dry-run", is_flag=True, help="Only read, and say what would be done.")
+@click.option("--dry-run", is_flag=True, help="Only read, and print what would be done.")
 @click.option("--json", "as_json", is_flag=True, help="JSON instead of text.")
 @click.pass_context
 def compact_store(
@@ -61,8 +61,8 @@ def compact_store(
 ) -> None:
     """Compact the journal in DIRECTORY, of a broker that is not running.
 
-    Drops segments in which nothing lives and copies what lives in sparse ones to the end. Takes the
-    store's lock and refuses while a broker has it. May be interrupted at any moment and begun again.
+    Drops segments without live records and copies the live records of sparse ones to the end. Takes the
+    lock of the store and refuses while a broker holds it. May be interrupted at any time and restarted.
     """
     disk = open_store(directory)
     try:
@@ -104,7 +104,7 @@ def _compact(
     try:
         if not lock.open() or not lock.try_primary():
             raise DiskFailed(f"{lock_directory}: a broker has the lock of this store", hint="stop it first")
-        # a node that believes to own the store finds out
+        # a node that believes to own the store notices that it does not
         lock.touch()
         console = Console(stderr=True)
         shown = not quiet and sys.stderr.isatty()

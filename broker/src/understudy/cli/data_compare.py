@@ -1,4 +1,4 @@
-"""``understudy data compare``: which copy of a store is newest, where they split, what to do.
+"""``understudy data compare``: which copy of a store is newest, where copies diverge, and what to do.
 
 Exit codes: 0 all are identical or one the beginning of the other, 1 some went different ways or one
 is damaged, 2 usage (also: not of one node), 3 one cannot be read.
@@ -85,7 +85,7 @@ def _plain(comparison: Comparison) -> dict[str, object]:
 
 
 def plan_of(comparison: Comparison) -> list[str]:
-    """What to do, in words, step by step."""
+    """Recommended steps, as text."""
     copies, plan = comparison.copies, list[str]()
     plan += [
         f"{copy.directory} is damaged ({copy.problem.file} at offset {copy.problem.offset}: {copy.problem.message})."
@@ -125,7 +125,7 @@ def plan_of(comparison: Comparison) -> list[str]:
 
 
 def _to_start(comparison: Comparison) -> int | None:
-    """The newest copy, the soundest of several; None if they contradict each other."""
+    """The newest copy, of several the least damaged one; None if they contradict each other."""
     newest = comparison.newest
     for pair in comparison.pairs:
         if pair.left in newest and pair.right in newest and pair.relation is not Relation.IDENTICAL:
@@ -144,7 +144,7 @@ def _steps(
     if pair.relation is Relation.UNKNOWN:
         return [
             (
-                f"{other} has no record in common with {base}: one begins behind the end of the other. Nothing proves"
+                f"{other} has no record in common with {base}: one begins after the end of the other. Nothing proves"
                 " that it is an older state of the same log; keep it until you know."
             )
         ]

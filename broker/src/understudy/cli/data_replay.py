@@ -1,6 +1,6 @@
-"""``understudy data replay``: what was sent once is sent again, out of a retention directory.
+"""``understudy data replay``: send the messages of a retention directory again.
 
-Exit codes: 0 done, 1 the broker refused or something is not there any more, 2 usage, 3 broker unreachable,
+Exit codes: 0 done, 1 the broker refused or a body does not exist any more, 2 usage, 3 broker unreachable,
 4 timed out.
 """
 
@@ -40,7 +40,7 @@ from understudy.store.transfer import ExportedMessage
     type=click.Path(exists=True, file_okay=False, resolve_path=True),
     help="large-messages-directory of the broker: bodies that it still needs are read there.",
 )
-@click.option("--dry-run", is_flag=True, help="Look and count; send and make nothing.")
+@click.option("--dry-run", is_flag=True, help="Only read and count; send and create nothing.")
 @click.option("--rate", type=click.FloatRange(min=0, min_open=True), help="Messages per second; default: no limit.")
 @click.option("--json", "as_json", is_flag=True, help="Print the summary as JSON.")
 @click.pass_context
@@ -85,7 +85,7 @@ def replay_messages(
 
 @dataclass(frozen=True, slots=True)
 class _Chosen:
-    """Which messages are wanted."""
+    """Selects messages by the options of the command."""
 
     start_ms: int | None
     stop_ms: int | None
@@ -103,7 +103,7 @@ class _Chosen:
 
 
 class _Replay:
-    """What goes out, the same each time it is asked."""
+    """The messages to send; the same at each iteration."""
 
     def __init__(
         self, disk: Disk, directory: str, large_directory: str | None, chosen: _Chosen, target: str | None

@@ -1,6 +1,6 @@
-"""``understudy data salvage``: what a damaged journal still holds, shown first, then written into a new one.
+"""``understudy data salvage``: list the intact records of a damaged journal, and write them to a new one.
 
-Exit codes: 0 nothing is lost, 1 something is lost (the list says what) or the new journal could not be written,
+Exit codes: 0 nothing is lost, 1 records are lost (listed) or the new journal could not be written,
 2 usage, 3 the journal cannot be read at all.
 """
 

@@ -1,7 +1,7 @@
 """``understudy data export`` and ``import``: messages out of a journal, into a broker.
 
-Exit codes: 0 done, 1 the broker refused or something could not be read whole, 2 usage or a file that
-is no export, 3 broker unreachable, 4 timed out.
+Exit codes: 0 done, 1 the broker refused or a message could not be read, 2 usage or a file that
+is not an export, 3 broker unreachable, 4 timed out.
 """
 
 from __future__ import annotations
@@ -154,7 +154,7 @@ def export_messages(
 
 @dataclass(frozen=True, slots=True)
 class _Chosen:
-    """Which messages are wanted; empty sets want all."""
+    """Selects messages by queue and address; empty sets select all."""
 
     queues: frozenset[str]
     addresses: frozenset[str]
@@ -166,7 +166,7 @@ class _Chosen:
 
 
 class _Writing:
-    """The lines of an export; what is there only in part is left out and said."""
+    """Writes the lines of an export; incomplete messages are omitted and reported."""
 
     def __init__(self, file: TextIO, disk: Disk, large_directory: str) -> None:
         self._file = file
@@ -206,7 +206,7 @@ class _Writing:
         held: list[LiveMessage],
         queues: dict[int, QueueRecord],
     ) -> None:
-        """A prepared transaction and what it holds."""
+        """Write a prepared transaction and its messages."""
         kind, xid = Kind.BRANCH, None
         with suppress(StoreError):
             kind, xid = decode_name(transaction.xid or b"")
@@ -221,7 +221,7 @@ class _Writing:
         self.messages(held, transaction_id)
 
     def _body(self, live: LiveMessage) -> LargeReader:
-        """Its body, read once and found whole."""
+        """The body of a message, after reading it once to check it."""
         large = large_body_of(live.record.encoded)
         reader = LargeReader(self._disk, f"{self._large_directory}/{large.file_id}.large", large)
         try:
@@ -230,7 +230,7 @@ class _Writing:
         except BaseException:
             reader.pause()
             raise
-        # it stays open: a broker that runs may remove it meanwhile
+        # kept open: a running broker may remove it meanwhile
         reader.restart()
         return reader
 

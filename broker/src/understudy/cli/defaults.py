@@ -1,4 +1,4 @@
-"""What the commands use when an option is not given. Imports nothing that takes time to load."""
+"""Default values of options. Imports no module that is slow to load."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from typing import Final
 
 from understudy.errors import ConfigError
 
-#: Where clients look for a broker unless ``--url`` says otherwise: the acceptor of a default instance.
+#: Default of ``--url``: the acceptor of a default instance.
 DEFAULT_URL: Final = "tcp://127.0.0.1:61616"
-#: Where a node's management listens unless ``--http`` says otherwise.
+#: Default of ``--http``.
 DEFAULT_HTTP: Final = "127.0.0.1:8161"
 
 

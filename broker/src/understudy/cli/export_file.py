@@ -1,8 +1,8 @@
-"""A file of ``understudy data export`` as ``import`` reads it: checked whole before anything is sent.
+"""Reads a file of ``understudy data export`` for ``import``: the whole file is checked before anything is sent.
 
-Nothing of it is held but the queues and counts, neither messages nor bodies, so its size does not matter.
+Only queues and counts are kept in memory, neither messages nor bodies, so the size of the file does not matter.
 
-Not here: what a line says (``store.transfer``), sending (``sending``).
+Not here: the format of a line (``store.transfer``), sending (``sending``).
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class ExportFile:
 
     def __init__(self, path: Path) -> None:
         """Raises:
-        ConfigError: it is no export, or cut short; every line has been looked at.
+        ConfigError: it is not an export, or it is truncated; every line is checked.
         """
         self.path = path
         self.queues: dict[str, ExportedQueue] = {}
@@ -52,7 +52,7 @@ class ExportFile:
         body: BodyCheck | None = None
         for number, _, line in self._lines(self._digest.update):
             if end is not None:
-                raise ConfigError(f"line {number}: lines behind the end", file=str(path))
+                raise ConfigError(f"line {number}: lines after the end", file=str(path))
             if isinstance(line, ExportedPiece) != (body is not None):
                 raise ConfigError(
                     f"line {number}: the body of a large message is not complete, or not one's", file=str(path)
@@ -103,11 +103,11 @@ class ExportFile:
 
     @property
     def fingerprint(self) -> str:
-        """Of its contents, wherever it lies and whatever it is called."""
+        """Digest of its contents, independent of its name."""
         return self._digest.hexdigest()
 
     def _lines(self, note: Callable[[bytes], object] = lambda raw: None) -> Iterator[tuple[int, int, Line]]:
-        """Number, offset behind it, and line."""
+        """Number of the line, offset after it, and its contents."""
         header: ExportHeader | None = None
         number = offset = 0
         with self.path.open("rb") as file:
@@ -129,7 +129,7 @@ class ExportFile:
                 return
             if isinstance(line, ExportedMessage):
                 queue = self.queues[line.queue]
-                # straight into its queue: others of the address have their own copy
+                # directly to its queue: other queues of the address have their own copies
                 message = line.to_send(f"{queue.address}::{queue.name}")
                 body = None if line.large is None else _ExportedBody(self.path, offset, line.large, line.compressed)
                 yield Outgoing(message, body)

@@ -68,7 +68,7 @@ def read_remaining(path: Path) -> frozenset[tuple[str, int]]:
 
 @click.group()
 def ledger() -> None:
-    """Judge what producers and consumers saw."""
+    """Check the ledgers of producers and consumers."""
 
 
 @ledger.command("check")

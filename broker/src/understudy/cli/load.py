@@ -1,7 +1,6 @@
-"""What ``produce``, ``consume`` and ``browse`` share: connecting, ledger files, progress, signals.
+"""Code shared by ``produce``, ``consume`` and ``browse``: connections, ledger files, progress, signals.
 
-Options shown to people go to stderr (progress) and stdout (the summary), so that ``--json`` output
-can be piped.
+Progress is written to stderr and the summary to stdout, so that ``--json`` output can be piped.
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ from understudy.ledger import ORIGIN_PROPERTY, LedgerWriter, digest_of
 T = TypeVar("T")
 F = TypeVar("F", bound=Callable[..., Any])
 
-#: Properties by which a ledger knows a message again.
+#: Properties that identify a message in ledgers.
 LEDGER_PRODUCER: Final = "ledger_producer"
 LEDGER_NUMBER: Final = "ledger_number"
 #: Between two lines of progress where there is no terminal.
@@ -71,7 +70,7 @@ def read_password(password_file: Path | None) -> str | None:
 
 
 def default_identity(role: str) -> str:
-    """A name that no other process on any host has at the same time."""
+    """A name that is unique among the running processes of all hosts."""
     return f"{role}-{socket.gethostname()}-{os.getpid()}"
 
 
@@ -181,7 +180,7 @@ class Meter:
             self._bar.stop()
 
     def add(self, count: int = 1) -> None:
-        """``count`` more outcomes, now."""
+        """Count outcomes."""
         moment_s = time.monotonic()
         if self.count:
             self.longest_gap_ms = max(self.longest_gap_ms, (moment_s - self._last_s) * 1000)
@@ -200,7 +199,7 @@ class Meter:
         return self.count / lasted_s if lasted_s > 0 else 0.0
 
     def show(self, failovers: int) -> None:
-        """Paint if it is time to."""
+        """Update the progress if it is due."""
         moment_s = time.monotonic()
         pause_s = _PAINT_S if self._bar is not None else PROGRESS_LINE_S
         if moment_s - self._shown_s < pause_s or self._quiet:

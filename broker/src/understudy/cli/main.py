@@ -47,7 +47,7 @@ class LazyGroup(click.Group):
         if place is None:
             return None
         module, _, attribute = place.partition(":")
-        # what importing makes stays: looking for garbage in it is a fifth of the time to start
+        # imported objects remain: searching them for garbage is a fifth of the time to start
         gc.disable()
         try:
             command = getattr(importlib.import_module(module), attribute)
@@ -60,7 +60,7 @@ class LazyGroup(click.Group):
 @click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, prog_name="understudy")
 def cli() -> None:
-    """A highly available message broker: run it, look at it, talk to it, prove what it did."""
+    """A highly available message broker: run and inspect it, send and receive messages, audit ledgers."""
 
 
 def exit_code_of(error: BrokerError) -> int:
@@ -75,7 +75,7 @@ def exit_code_of(error: BrokerError) -> int:
 def main() -> None:
     """Run the command line; errors raised on purpose end as one line and an exit code."""
     if not __debug__:
-        # asserts guard against our own bugs; without them a wrong broker would go on serving
+        # without assertions the broker would continue after an internal error
         sys.exit("understudy does not run under python -O: its assertions are part of its safety")
     try:
         cli(prog_name="understudy")

@@ -1,4 +1,4 @@
-"""``understudy produce``: send messages, every one confirmed, and say so in a ledger."""
+"""``understudy produce``: send messages, each confirmed, and record them in a ledger."""
 
 from __future__ import annotations
 
@@ -40,13 +40,13 @@ _LAST_CONFIRMATIONS_S: Final = 10.0
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """What to send."""
+    """Options of a run: which messages to send, and when to end."""
 
     address: str
     routing: str
     count: int | None
     until: Path | None
-    """After ``count`` messages the load goes on until this file exists."""
+    """After ``count`` messages the run continues until this file exists."""
     rate: float | None
     producer: str
     start_number: int

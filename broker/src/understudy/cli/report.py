@@ -109,5 +109,5 @@ def _time(at_ms: int) -> str:
 
 
 def _text(line: str, style: str = "") -> Text:
-    """Names come from clients: no markup, nothing a terminal would obey."""
+    """Names come from clients: without markup and terminal control characters."""
     return Text("".join(one if one.isprintable() else "\ufffd" for one in line), style=style)

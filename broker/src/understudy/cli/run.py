@@ -1,4 +1,4 @@
-"""``understudy run``: one broker node in the foreground, until it is told to stop or must."""
+"""``understudy run``: one broker node in the foreground, until it is stopped or fails."""
 
 from __future__ import annotations
 
@@ -45,14 +45,14 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Instance:
-    """Where one node keeps what is not its store."""
+    """Paths of the files of one node, except its store."""
 
     directory: Path
     config: Path
     http: str
     token_file: Path | None
     greets: bool = False
-    """Whether the node prints the first commands to try once it serves."""
+    """Whether the node prints example commands once it is active."""
 
     @property
     def pid_file(self) -> Path:
@@ -159,7 +159,7 @@ def read_configuration(
         config: Its broker.xml.
         directory: Instance directory, base of relative paths.
         properties: ``NAME=VALUE`` for ``${NAME}`` in the file.
-        quarantine: Whether damaged records are set aside, whatever the file says.
+        quarantine: Whether damaged records are quarantined, regardless of the file.
 
     Raises:
         ConfigError: the file cannot be read or used.
@@ -191,7 +191,7 @@ async def _serve(
     _check_modes(configuration, place)
     listener = _listen_for_management(place, allow_remote)
     server = Server()
-    # a volatile store begins anew at each start, so what was seen of the one before says nothing
+    # a volatile store is empty at each start, so a recorded position does not apply to it
     seen = str(place.directory) if configuration.persistence_enabled else None
     hosted = server.add(configuration, security, instance_directory=seen, listener=listener)
     hosted.files = _watched(hosted.node, security, place, read)
@@ -262,7 +262,7 @@ def _user_texts(folder: Path) -> UserTexts:
 def _watched(
     node: BrokerNode, security: SecurityPolicy, place: Instance, read: Callable[[], LoadedConfig]
 ) -> ConfigurationFiles:
-    """The files of a node whose changes it takes while it runs."""
+    """The files of a node that are reloaded while it runs."""
     folder = place.config.parent
 
     def read_users() -> Callable[[], None]:

@@ -38,24 +38,24 @@ class Outgoing:
 
     message: Message
     body: Iterable[bytes] | None = None
-    """Of a large message, which is sent piece by piece; iterated again after a failover."""
+    """Body of a large message, which is sent in pieces; iterated again after a failover."""
 
 
 @dataclass(frozen=True, slots=True)
 class SendPlan:
-    """What to send."""
+    """Messages to send, and options."""
 
     queues: Mapping[str, ExportedQueue]
-    """To make before, if they are missing."""
+    """Queues to create before, if they are missing."""
     messages: Callable[[], Iterator[Outgoing]]
-    """The same in the same order each time."""
+    """The messages; the same in the same order at each call."""
     total: int
     addresses: Mapping[str, int]
-    """Messages for each: duplicate ids count per address."""
+    """Number of messages for each address, because duplicate ids are cached per address."""
     source: str
-    """What is sent, so that the progress of something else is not taken for it."""
+    """Identity of the input, to recognise the progress file of another one."""
     rate: float | None
-    """Messages a second; None for no limit."""
+    """Messages per second; None for no limit."""
     dry_run: bool
 
 
@@ -83,7 +83,7 @@ class _Progress:
                 raise ConfigError("is no progress of an import", file=str(file), hint="remove it") from error
 
     def confirm(self, number: int) -> None:
-        """That message, counted from 0, is safe."""
+        """The broker has confirmed the message with this number, from 0."""
         self._done.add(number)
         while self.confirmed in self._done:
             self._done.remove(self.confirmed)

@@ -37,7 +37,7 @@ FILE_BYTES_MAX: Final = 64 * 1024
 #: A process may seem to have started this much after it wrote its pid file: the kernel tells
 #: start times in hundredths since a boot time in whole seconds.
 START_TOLERANCE_MS: Final = 2_000
-#: Between two looks at a node that was told to stop over HTTP.
+#: Period of the check of a node that is being stopped over HTTP.
 STOP_POLL_MS: Final = 100
 
 

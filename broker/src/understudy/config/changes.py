@@ -1,9 +1,9 @@
-"""A changed broker.xml beside the configuration of a running node: what counts at once, what needs a restart.
+"""Comparison of a changed broker.xml with the configuration of a running node: changes that need a restart.
 
-As in Artemis a running broker takes addresses with their queues, address settings, security settings and
-diverts from a changed file. Everything else keeps its value until the node is started again.
+As in Artemis, a running broker applies changed addresses with their queues, address settings, security settings and
+diverts. Everything else keeps its value until the node is restarted.
 
-Not here: reading the file (``reader``), applying what changed (``routing.deployment``, ``management``).
+Not here: reading the file (``reader``), applying the changes (``routing.deployment``, ``management``).
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any, Final
 from understudy.config.model import Configuration
 from understudy.config.schema import CORE
 
-#: Fields of ``Configuration`` that a running node takes, and the elements they come from.
+#: Fields of ``Configuration`` that a running node applies, and their elements.
 RELOADED: Final = {
     "addresses": "addresses",
     "address_settings": "address-settings",
@@ -35,18 +35,18 @@ _NAMES: Final = {element.field: element.name for element in CORE.children}
 
 @dataclass(frozen=True, slots=True)
 class ConfigurationChange:
-    """What a changed file means for a running node."""
+    """Effects of a changed file on a running node."""
 
     configuration: Configuration
-    """That of the node, with what it takes from the file."""
+    """Configuration of the node with the changes that apply at once."""
     applied: tuple[str, ...]
-    """Elements that changed and count at once."""
+    """Changed elements that apply at once."""
     restart: tuple[str, ...]
-    """Elements that changed and keep their value until a restart; entries of lists by name."""
+    """Changed elements that keep their value until a restart; entries of lists by name."""
 
 
 def changes(running: Configuration, read: Configuration) -> ConfigurationChange:
-    """Compare the configuration of a node with what its file says now."""
+    """Compare the configuration of a node with its changed file."""
     taken = {name: getattr(read, name) for name in RELOADED}
     applied = tuple(element for name, element in RELOADED.items() if getattr(running, name) != taken[name])
     restart = tuple(

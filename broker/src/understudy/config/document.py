@@ -1,12 +1,12 @@
-"""broker.xml as a tree of checked nodes: everything that can be judged from the schema alone.
+"""broker.xml as a tree of nodes that are checked against the schema.
 
 Reads with lxml, entities, network, DTDs and huge trees off, and at most ``CONFIG_BYTES_MAX``
 bytes. Elements may be in the ``urn:activemq`` namespaces, as Artemis writes them, or in none.
-Every complaint is a ``ConfigError`` with the element's path, the file and the line; elements the
-schema knows but this version does not serve become one ``ConfigWarning`` each.
+Every error is a ``ConfigError`` with the path of the element, the file and the line; elements that are
+known but not supported by this version become one ``ConfigWarning`` each.
 
-Not here: what the values mean together (``reader``). Invariant: a ``Node`` holds only children,
-attributes and values its schema row allows.
+Not here: checks that involve several values (``reader``). Invariant: a ``Node`` has only children,
+attributes and values that its schema row allows.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ NAMESPACES: Final = ("", "urn:activemq", "urn:activemq:core")
 _XSI: Final = "http://www.w3.org/2001/XMLSchema-instance"
 _XML: Final = "http://www.w3.org/XML/1998/namespace"
 _XINCLUDE: Final = "http://www.w3.org/2001/XInclude"
-#: Attributes that tell one entry of a list from the next, in the order they are looked for.
+#: Attributes that identify an entry of a list, in order of preference.
 _NAMING: Final = ("name", "match", "type", "key", "from", "class-name")
-#: Several places of a misplaced element are all named up to this many.
+#: Maximum number of places named for a misplaced element.
 _PLACES_NAMED_MAX: Final = 3
 
 
@@ -43,7 +43,7 @@ class Node:
     """With the naming attribute: ``core/acceptors/acceptor[@name='artemis']``."""
     line: int
     value: Value | None = None
-    """Of an element that is no container."""
+    """Value of an element that is not a container."""
     attributes: dict[str, Value] = field(default_factory=dict)
     children: list[Node] = field(default_factory=list)
 
@@ -59,13 +59,13 @@ class Node:
         return (child for child in self.children if child.element.name == name)
 
     def text(self, name: str) -> str | None:
-        """Text of the only child of a name, or None."""
+        """Text of the only child with a name, or None."""
         child = self.child(name)
         return None if child is None else str(child.value)
 
 
 class Document:
-    """One file while it is read: where complaints and warnings get their file and line."""
+    """One file being read; adds file and line to errors and warnings."""
 
     def __init__(self, file: str, properties: Mapping[str, str]) -> None:
         self.file = file
@@ -77,18 +77,18 @@ class Document:
         """The checked ``core`` element of ``data``.
 
         Raises:
-            ConfigError: the bytes are no XML, too many, or not what the schema allows.
+            ConfigError: the bytes are not XML, too many, or not allowed by the schema.
         """
         root = self._parse_xml(data)
         core = self._find_core(root)
         return self._check(core, CORE, CORE.name, Support.IMPLEMENTED)
 
     def error(self, message: str, path: str, line: int | None, *, hint: str | None = None) -> ConfigError:
-        """A complaint about a place in this file."""
+        """An error at a place in this file."""
         return ConfigError(message, path=path, file=self.file, line=line, hint=hint)
 
     def error_at(self, node: Node, message: str, *, hint: str | None = None) -> ConfigError:
-        """A complaint about a checked element."""
+        """An error about a checked element."""
         return self.error(message, node.path, node.line, hint=hint)
 
     def warn(self, key: str, message: str, path: str, line: int) -> None:
@@ -111,9 +111,9 @@ class Document:
         try:
             root = etree.fromstring(data, parser)
         except etree.XMLSyntaxError as error:
-            raise self.error(f"no well-formed XML: {error.msg}", "", error.lineno) from None
+            raise self.error(f"not well-formed XML: {error.msg}", "", error.lineno) from None
         except ValueError as error:
-            raise self.error(f"no well-formed XML: {error}", "", None) from None
+            raise self.error(f"not well-formed XML: {error}", "", None) from None
         if root.getroottree().docinfo.internalDTD is not None:
             raise self.error("a DOCTYPE is not allowed", "", 1, hint="entities and DTDs are never read")
         return root
@@ -275,7 +275,7 @@ class Document:
             raise self.error(str(error), path, line, hint=hint) from None
 
     def _substitute(self, text: str, path: str, line: int) -> str:
-        """``${name}`` and ``${name:default}`` replaced once; what comes in is not looked at again."""
+        """Replace ``${name}`` and ``${name:default}`` once; values are not expanded again."""
         parts: list[str] = []
         rest = text
         while True:
@@ -299,7 +299,7 @@ class Document:
 
 
 def _is_switched_off(node: Node) -> bool:
-    """Whether a refused element says nothing but its default, or a refused container ``enabled`` false."""
+    """Whether a refused element has its default value, or a refused container has ``enabled`` false."""
     element = node.element
     if is_container(element):
         enabled = node.child("enabled")
@@ -308,7 +308,7 @@ def _is_switched_off(node: Node) -> bool:
 
 
 def nearest(name: str, known: Iterable[str]) -> str | None:
-    """A hint naming the known word most like a mistyped one; None when nothing is like it."""
+    """A hint with the most similar known name; None if there is none."""
     found = difflib.get_close_matches(name, list(known), n=1, cutoff=0.6)
     return f"did you mean {found[0]!r}?" if found and found[0] != name else None
 

@@ -1,8 +1,8 @@
-"""What a row of the configuration schema is: element, attribute, kind of value, how well we support it.
+"""Rows of the configuration schema: elements, attributes, kinds of values and their support.
 
-Not here: the rows themselves (``schema`` and the tables it puts together), reading a document
-(``document``), or what a value means (``reader``, ``model``). Invariant: a row is immutable and
-complete, so the reference manual, the checks and the defaults can never disagree.
+Not here: the rows themselves (``schema`` and its tables), reading a document
+(``document``), and the meaning of values (``reader``, ``model``). Invariant: a row is immutable and
+complete, so the documentation, the checks and the defaults have one source.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ LONG_MAX: Final = 2**63 - 1
 
 
 class Kind(Enum):
-    """How a value is written."""
+    """Kind of a value."""
 
     CONTAINER = "elements"
     TEXT = "text"
@@ -40,15 +40,15 @@ class Kind(Enum):
 
 
 class Support(Enum):
-    """What this version does with an element; everything but ``IMPLEMENTED`` is reported."""
+    """Support of an element in this version; all except ``IMPLEMENTED`` are reported."""
 
     IMPLEMENTED = "yes"
     NOT_YET = "not yet"
-    """Read and checked, then left aside with a warning."""
+    """Checked, then ignored with a warning."""
     NO_EFFECT = "no effect"
     """Tunes something that this broker does not have; a warning says why."""
     REFUSED = "refused"
-    """Leaving it aside would be unsafe, so a value other than the default is an error."""
+    """Ignoring it would be unsafe, so a value other than the default is an error."""
 
 
 _UNIT_SUFFIXES: Final = {
@@ -95,7 +95,7 @@ class Element:
     kind: Kind
     doc: str
     default: str | None = None
-    """Text that means the same as leaving the element out; None when there is none."""
+    """Value of an absent element; None if there is none."""
     support: Support = Support.IMPLEMENTED
     note: str = ""
     """Why it has no effect or is refused."""
@@ -109,7 +109,7 @@ class Element:
     maximum: int = LONG_MAX
     choices: tuple[str, ...] = ()
     by_name: dict[str, Element] = field(init=False, repr=False, compare=False)
-    """Children by every name they answer to."""
+    """Children by canonical and alternative names."""
 
     def __post_init__(self) -> None:
         index = {name: child for child in self.children for name in (child.name, *child.aliases)}
@@ -123,14 +123,14 @@ class Element:
         return field_name(self.name, self.kind)
 
     def walk(self, path: str = "") -> Iterator[tuple[str, Element]]:
-        """This element and everything below, each with its path, in document order."""
+        """This element and all elements in it, each with its path, in document order."""
         here = f"{path}/{self.name}" if path else self.name
         yield here, self
         for child in self.children:
             yield from child.walk(here)
 
     def with_support(self, support: Support, note: str = "") -> Element:
-        """A copy in which this element and everything below is supported like that."""
+        """A copy in which this element and all elements in it have this support."""
         children = tuple(child.with_support(support) for child in self.children)
         return replace(self, support=support, note=note, children=children)
 
@@ -139,7 +139,7 @@ def parse_value(text: str, row: Element | Attribute) -> Value:
     """The value of ``text`` as the row's kind.
 
     Raises:
-        ValueError: it is none; the message says what was wanted.
+        ValueError: invalid text; the message says what was expected.
     """
     kind = row.kind
     if kind in (Kind.TEXT, Kind.PATH):
@@ -198,7 +198,7 @@ def container(
     required: bool = False,
     aliases: tuple[str, ...] = (),
 ) -> Element:
-    """A row for an element that holds others."""
+    """A row for an element that contains others."""
     return Element(
         name,
         Kind.CONTAINER,
@@ -249,15 +249,15 @@ def named(doc: str, name: str = "name") -> Attribute:
 
 
 def not_yet(*rows: Element) -> tuple[Element, ...]:
-    """The rows, known but left aside with a warning in this version."""
+    """The rows, marked as ignored with a warning in this version."""
     return tuple(each.with_support(Support.NOT_YET) for each in rows)
 
 
 def no_effect(why: str, *rows: Element) -> tuple[Element, ...]:
-    """The rows, which tune something that this broker does not have."""
+    """The rows, marked as settings for something that this broker does not have."""
     return tuple(each.with_support(Support.NO_EFFECT, why) for each in rows)
 
 
 def refused(why: str, *rows: Element) -> tuple[Element, ...]:
-    """The rows, whose values other than the default cannot be left aside safely."""
+    """The rows, marked as refused if they have a value other than the default."""
     return tuple(each.with_support(Support.REFUSED, why) for each in rows)

@@ -36,7 +36,7 @@ _PERMISSIONS: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """The node's part in a shared-store pair."""
+    """Role of the node in a shared-store pair."""
 
     backup: bool
     """True: the node starts as the backup of its partner."""
@@ -48,11 +48,11 @@ class Pair:
 
 @dataclass(frozen=True, slots=True)
 class InstanceOptions:
-    """What distinguishes one new instance from another."""
+    """Options of a new instance."""
 
     name: str
     host: str = "127.0.0.1"
-    """Host name or address that the acceptor binds and that clients are told; IPv6 without brackets."""
+    """Host name or address that the acceptor binds and that is announced to clients; IPv6 without brackets."""
     port: int = 61616
     data: str = "data"
     """Directory of the store; a relative one starts at the instance directory."""
@@ -109,11 +109,11 @@ def _server(options: InstanceOptions) -> Iterator[str]:
         ("paging-directory", "paging"),
     ):
         yield f"    <{element}>{escape(options.data)}/{leaf}</{element}>"
-    yield "    <!-- Producers wait when the disk of the store is fuller than this, in percent. -->"
+    yield "    <!-- Producers are blocked while the disk of the store is fuller than this, in percent. -->"
     yield "    <max-disk-usage>90</max-disk-usage>"
     yield ""
     if options.role is None:
-        yield "    <!-- No login: every client that reaches an acceptor may do everything. For loopback only. -->"
+        yield "    <!-- No login: every client that connects has all permissions. For loopback only. -->"
         yield "    <security-enabled>false</security-enabled>"
     else:
         yield f"    <!-- Users are in {USERS_FILE}, their roles in {ROLES_FILE}, beside this file. -->"
@@ -127,7 +127,7 @@ def _transports(options: InstanceOptions) -> Iterator[str]:
     yield "    <acceptors>"
     yield f'      <acceptor name="artemis">{url}</acceptor>'
     yield "    </acceptors>"
-    yield "    <!-- What clients and the other node of a pair are told to connect to. -->"
+    yield "    <!-- Addresses announced to clients and to the other node of a pair. -->"
     yield "    <connectors>"
     yield f'      <connector name="self">{url}</connector>'
     if options.pair is not None:

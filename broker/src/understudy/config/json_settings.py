@@ -1,8 +1,8 @@
-"""Address settings and security settings as JSON values: what management takes and the log keeps.
+"""Address settings and security settings as JSON values, as used by management and stored in the log.
 
 The names of an address setting are those of ``AddressSettings`` in Artemis' management
-(``redeliveryDelay``); each stands for one element of ``address-setting``, whose schema row says which
-values are allowed. A security setting has a list of roles for each permission (``{"send": ["a"]}``).
+(``redeliveryDelay``); each corresponds to one element of ``address-setting``, whose schema row defines the
+allowed values. A security setting has a list of roles for each permission (``{"send": ["a"]}``).
 
 Not here: which settings are in force (``routing.settings``, ``security.settings``).
 """
@@ -24,7 +24,7 @@ from understudy.config.schema import element_at
 from understudy.config.wildcard import check_match, is_wild, literal_of
 
 _ROWS: Final = element_at("core/address-settings/address-setting").children
-#: Elements whose JSON name is not their own in camel case.
+#: Elements whose JSON name is not the camel-case form of the name.
 _NAMES: Final = {
     "address-full-policy": "addressFullMessagePolicy",
     "page-full-policy": "pageFullMessagePolicy",
@@ -53,11 +53,11 @@ def json_name(field: str) -> str:
 
 
 def parse_address_setting(match: str, values: Mapping[str, object]) -> AddressSettingsConfiguration:
-    """The address setting that JSON values describe; null leaves a value to less specific matches.
+    """Parse an address setting; null inherits a value from less specific matches.
 
     Raises:
         ValueError: an unknown name, a value of the wrong type or out of range, or a setting that this version
-            cannot honour. The text names it.
+            does not support. The text names it.
     """
     found: dict[str, Any] = {}
     for name, value in values.items():
@@ -97,7 +97,7 @@ def _value_of(name: str, row: Element, value: object) -> object:
 
 
 def without_effect(values: Mapping[str, object]) -> list[str]:
-    """Names of the given settings that this version leaves aside, as it does in broker.xml."""
+    """Names of the given settings that this version ignores, as in broker.xml."""
     return [
         name
         for name, value in values.items()
@@ -107,15 +107,15 @@ def without_effect(values: Mapping[str, object]) -> list[str]:
 
 
 def check_setting_match(match: str, wildcards: WildcardConfiguration) -> None:
-    """Raises ValueError for what cannot be the match of an address setting."""
+    """Check the match of an address setting. Raises ValueError."""
     complaint = None if literal_of(match, wildcards) else check_match(match, wildcards)
     if complaint is not None:
         raise ValueError(f"match {match!r}: {complaint}")
 
 
 def check_security_match(match: str, wildcards: WildcardConfiguration) -> None:
-    """Raises ValueError for what cannot be the match of a security setting: an address, a wildcard, or
-    ``address::queue``.
+    """Check the match of a security setting: an address, a wildcard, or ``address::queue``.
+    Raises ValueError.
     """
     address, separator, queue = match.partition("::")
     if not separator:
@@ -125,19 +125,19 @@ def check_security_match(match: str, wildcards: WildcardConfiguration) -> None:
 
 
 def parse_security_setting(match: str, values: Mapping[str, object]) -> SecuritySettingConfiguration:
-    """The security setting that lists of roles by permission describe.
+    """Parse a security setting from lists of roles by permission.
 
     Raises:
-        ValueError: an unknown permission, or roles that are no list of texts.
+        ValueError: an unknown permission, or roles that are not a list of strings.
     """
     permissions: dict[Permission, frozenset[str]] = {}
     for name, roles in values.items():
         if not isinstance(roles, list) or not all(isinstance(role, str) for role in roles):
-            raise ValueError(f"roles of permission {name!r} are no list of texts")
+            raise ValueError(f"roles of permission {name!r} are not a list of strings")
         permissions[Permission(name)] = frozenset(roles)
     return SecuritySettingConfiguration(match, permissions)
 
 
 def security_values(permissions: Mapping[Permission, frozenset[str]]) -> dict[str, object]:
-    """What ``parse_security_setting`` reads."""
+    """Roles by permission as JSON values, as read by ``parse_security_setting``."""
     return {permission.value: sorted(roles) for permission, roles in permissions.items() if roles}

@@ -1,4 +1,4 @@
-"""The configuration of one broker as frozen dataclasses: what ``reader`` makes of broker.xml.
+"""The configuration of one broker as frozen dataclasses, made from broker.xml by ``reader``.
 
 Field names are the element names with underscores and the unit last (``journal-file-size`` is
 ``journal_file_size_bytes``); defaults come from ``schema`` and from nowhere else, so a
@@ -30,14 +30,14 @@ DEFAULT_CLUSTER_PASSWORD: Final = _CORE.text("cluster-password")
 
 
 class RoutingType(IntEnum):
-    """How an address hands a message to its queues; the numbers are those of the CORE protocol."""
+    """How an address routes a message to its queues; the numbers are those of the CORE protocol."""
 
     MULTICAST = 0
     ANYCAST = 1
 
 
 class AddressFullPolicy(Enum):
-    """What a full address does."""
+    """Behaviour of a full address."""
 
     DROP = "DROP"
     FAIL = "FAIL"
@@ -46,14 +46,14 @@ class AddressFullPolicy(Enum):
 
 
 class PageFullPolicy(Enum):
-    """What an address does that may not page any further."""
+    """Behaviour of an address that has reached its page limit."""
 
     DROP = "DROP"
     FAIL = "FAIL"
 
 
 class DiskFullPolicy(Enum):
-    """What an address does when the disk is full."""
+    """Behaviour of an address when the disk is full."""
 
     DROP = "DROP"
     FAIL = "FAIL"
@@ -61,7 +61,7 @@ class DiskFullPolicy(Enum):
 
 
 class CriticalAnalyzerPolicy(StrEnum):
-    """What is done about a thread that is stuck."""
+    """Reaction to a thread that hangs."""
 
     LOG = "LOG"
     HALT = "HALT"
@@ -72,7 +72,7 @@ _CRITICAL_ANALYZER_POLICY: Final = CriticalAnalyzerPolicy(_CORE.text("critical-a
 
 
 class SlowConsumerPolicy(Enum):
-    """What is done about a slow consumer."""
+    """Reaction to a slow consumer."""
 
     KILL = "KILL"
     NOTIFY = "NOTIFY"
@@ -88,7 +88,7 @@ class SlowConsumerUnit(Enum):
 
 
 class ConfigDeletionPolicy(Enum):
-    """What happens to a resource that has gone from the file."""
+    """Treatment of a resource that was removed from the file."""
 
     OFF = "OFF"
     FORCE = "FORCE"
@@ -107,7 +107,7 @@ _LOAD_BALANCING: Final = MessageLoadBalancing(_CLUSTER.text("message-load-balanc
 
 
 class Permission(Enum):
-    """What a role may do on the addresses that match (manual, security)."""
+    """Permissions of roles on the addresses that match (manual, security)."""
 
     SEND = "send"
     CONSUME = "consume"
@@ -125,7 +125,7 @@ class Permission(Enum):
 
 @dataclass(frozen=True, slots=True)
 class AcceptorConfiguration:
-    """Where the node listens."""
+    """An address on which the node listens."""
 
     name: str
     host: str
@@ -174,7 +174,7 @@ class ConnectorConfiguration:
 
 @dataclass(frozen=True, slots=True)
 class QueueConfiguration:
-    """A queue made at activation. None means: as the address settings say."""
+    """A queue created at activation. None means: according to the address settings."""
 
     name: str
     address: str
@@ -201,7 +201,7 @@ class QueueConfiguration:
 
 @dataclass(frozen=True, slots=True)
 class AddressConfiguration:
-    """An address made at activation."""
+    """An address created at activation."""
 
     name: str
     routing_types: frozenset[RoutingType]
@@ -335,11 +335,11 @@ class AddressSettingsConfiguration:
 
 @dataclass(frozen=True, slots=True)
 class ResourceLimits:
-    """What one user may hold; -1 is no limit."""
+    """Limits of the resources of one user; -1 is no limit."""
 
     max_sessions: int = -1
     max_queues: int = -1
-    """Queues that the user's clients made."""
+    """Queues created by clients of the user."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -401,7 +401,7 @@ class ClusterConnectionConfiguration:
 
 
 class Role(StrEnum):
-    """What a server is configured to be; what it is doing now is the policy's state."""
+    """Configured role of a server; its present state is that of the policy."""
 
     PRIMARY_ONLY = "primary-only"
     PRIMARY = "primary"
@@ -410,7 +410,7 @@ class Role(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class HighAvailabilityPolicy:
-    """What the server is to its partner: alone, or one half of a shared-store pair (artemis-ha s. 1, 2)."""
+    """HA policy: a single server, or one of a shared-store pair (artemis-ha s. 1, 2)."""
 
     role: Role = Role.PRIMARY_ONLY
     failover_on_shutdown: bool = _PRIMARY.boolean("failover-on-shutdown")
@@ -418,9 +418,9 @@ class HighAvailabilityPolicy:
     wait_for_activation: bool = _PRIMARY.boolean("wait-for-activation")
     """Primary: started is reported only once active."""
     allow_failback: bool = _BACKUP.boolean("allow-failback")
-    """Backup: yields to its primary."""
+    """Backup: becomes passive when its primary returns."""
     restart_backup: bool = _BACKUP.boolean("restart-backup")
-    """Backup: after yielding it goes on as a backup."""
+    """Backup: after a failback it continues as a backup."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -552,7 +552,7 @@ class Configuration:
 
 @dataclass(frozen=True, slots=True)
 class ConfigWarning:
-    """Something in the file that this version leaves aside."""
+    """Warning about an element that this version ignores."""
 
     message: str
     path: str
@@ -566,7 +566,7 @@ class ConfigWarning:
 
 @dataclass(frozen=True, slots=True)
 class LoadedConfig:
-    """What reading a file gave."""
+    """Result of reading a file."""
 
     configuration: Configuration
     warnings: tuple[ConfigWarning, ...] = ()

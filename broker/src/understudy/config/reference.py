@@ -1,7 +1,7 @@
 """docs/configuration.md, written from the schema: ``python -m understudy.config.reference``.
 
-Not here: any name, default or meaning; they are in the schema. The only module of the room that
-prints.
+Not here: names, defaults and descriptions, which are in the schema. The only module of this package
+that prints.
 """
 
 from __future__ import annotations

@@ -56,7 +56,7 @@ _QUEUE_ATTRIBUTES: Final = (
         maximum=_INT,
     ),
     Attribute("delay-before-dispatch", MS, "Longest wait for them; -1 means no limit.", "-1"),
-    Attribute("ring-size", LONG, "Messages kept; the oldest make room. -1 is no limit.", "-1"),
+    Attribute("ring-size", LONG, "Maximum number of messages; the oldest are removed. -1 is no limit.", "-1"),
     Attribute("enabled", BOOLEAN, "Whether messages are routed to it.", "true"),
 )
 

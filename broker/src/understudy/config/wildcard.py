@@ -1,10 +1,10 @@
-"""Wildcard matches over addresses: what fits, and which match is the more specific.
+"""Wildcards in addresses: matching, and which of several matches is more specific.
 
 A match is made of words between delimiters; ``*`` stands for one word, ``#`` for any number of
-words, none too (manual, wildcard syntax). Wildcards stand for whole words only. Matches of settings
+words, including none (manual, wildcard syntax). A wildcard matches whole words only. Matches of settings
 have ``#`` at the end only; a queue's address may have it anywhere.
 
-Not here: routing by wildcard, and what the matches are for.
+Not here: routing by wildcard, and the objects to which matches belong.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ _HEX: Final = frozenset("0123456789abcdefABCDEF-")
 
 
 def check_match(match: str, wildcards: WildcardConfiguration = DEFAULT_WILDCARDS) -> str | None:
-    """What is wrong with a match, or None.
+    """Reason why a match is invalid, or None.
 
-    ``#`` anywhere but at the end is refused as in Artemis; a wildcard inside a longer word too,
-    because it would match nothing while looking as if it did.
+    ``#`` is refused except at the end, as in Artemis; so is a wildcard inside a longer word, which
+    would match nothing.
     """
     words = match.split(wildcards.delimiter)
     if not match:
@@ -36,7 +36,7 @@ def check_match(match: str, wildcards: WildcardConfiguration = DEFAULT_WILDCARDS
 
 
 def is_wild(match: str, wildcards: WildcardConfiguration = DEFAULT_WILDCARDS) -> bool:
-    """Whether a match has a wildcard in it."""
+    """Whether a match contains a wildcard."""
     if wildcards.any_words not in match and wildcards.single_word not in match:
         return False
     words = match.split(wildcards.delimiter)
@@ -44,13 +44,13 @@ def is_wild(match: str, wildcards: WildcardConfiguration = DEFAULT_WILDCARDS) ->
 
 
 def prefix_of(match: str, wildcards: WildcardConfiguration = DEFAULT_WILDCARDS) -> str:
-    """What every address that fits a match begins with: its first word, empty if that is a wildcard."""
+    """Prefix of all addresses that match: the first word, empty if that is a wildcard."""
     first = match.split(wildcards.delimiter, 1)[0]
     return "" if first in (wildcards.any_words, wildcards.single_word) else first
 
 
 def literal_of(match: str, wildcards: WildcardConfiguration = DEFAULT_WILDCARDS) -> str | None:
-    """The address that a match between literal markers stands for; None for any other match."""
+    """The literal address of a match between literal markers; None for any other match."""
     markers = wildcards.literal_markers
     if markers and len(match) > 1 and match[0] == markers[0] and match[-1] == markers[1]:
         return match[1:-1]
@@ -58,8 +58,8 @@ def literal_of(match: str, wildcards: WildcardConfiguration = DEFAULT_WILDCARDS)
 
 
 def looked_up_name(address: str, wildcards: WildcardConfiguration = DEFAULT_WILDCARDS) -> str:
-    """The name under which the settings of an address are looked up: behind the ``uuid-namespace`` if it is a UUID, as
-    clients name temporary queues.
+    """The name under which the settings of an address are looked up: if the address is a UUID, as clients name
+    temporary queues, it is preceded by the ``uuid-namespace``.
     """
     if wildcards.uuid_namespace and _is_uuid(address):
         return f"{wildcards.uuid_namespace}{wildcards.delimiter}{address}"
@@ -72,8 +72,8 @@ def _is_uuid(name: str) -> bool:
 
 
 def matches(match: str, address: str, wildcards: WildcardConfiguration = DEFAULT_WILDCARDS) -> bool:
-    """Whether an address fits a match. Without going back: each part between two ``#`` is found where it comes
-    first, so the cost is at most the product of both lengths, however many wildcards there are.
+    """Whether an address matches. There is no backtracking: each part between two ``#`` is found at its first
+    occurrence, so the cost is at most the product of both lengths for any number of wildcards.
     """
     pattern = match.split(wildcards.delimiter)
     words = address.split(wildcards.delimiter)
@@ -94,7 +94,7 @@ def matches(match: str, address: str, wildcards: WildcardConfiguration = DEFAULT
 
 
 def _parts(pattern: list[str], wildcards: WildcardConfiguration) -> list[list[str]]:
-    """What stands before, between and behind each ``#``."""
+    """The parts before, between and after each ``#``."""
     parts: list[list[str]] = [[]]
     for word in pattern:
         if word == wildcards.any_words:
@@ -105,7 +105,7 @@ def _parts(pattern: list[str], wildcards: WildcardConfiguration) -> list[list[st
 
 
 def _fit(part: list[str], words: list[str], start: int, wildcards: WildcardConfiguration) -> bool:
-    """Whether the words from there on are those of a part without ``#``."""
+    """Whether the words from ``start`` on match a part without ``#``."""
     single = wildcards.single_word
     return all(want in (single, words[start + place]) for place, want in enumerate(part))
 

@@ -37,7 +37,7 @@ class ManagementListener:
         if not allow_remote and not is_loopback(host):
             raise ConfigError(
                 f"management would listen on {host}, which is not loopback",
-                hint="allow it explicitly, and only behind TLS or on a trusted network",
+                hint="allow it explicitly, and only with a TLS proxy or on a trusted network",
             )
         if port > PORT_MAX:
             raise ConfigError(f"management cannot listen on {host}:{port}: a port is at most {PORT_MAX}")

@@ -29,7 +29,7 @@ def test_an_error_names_path_file_and_line() -> None:
 
 @pytest.mark.parametrize("data", [b"", b"plain text", b"<core>", b"<core></cor>", b"<core>\xff\xfe</core>", b"\x00"])
 def test_no_xml_is_a_config_error(data: bytes) -> None:
-    assert "no well-formed XML" in str(fails(data))
+    assert "not well-formed XML" in str(fails(data))
 
 
 def test_a_syntax_error_names_its_line() -> None:
