@@ -60,7 +60,7 @@ def test_a_dry_run_says_and_changes_nothing(journal: Path) -> None:
     assert same(before, everything(str(journal)))
 
 
-def test_it_gives_room_back_and_keeps_every_message(journal: Path) -> None:
+def test_compaction_frees_space_and_keeps_every_message(journal: Path) -> None:
     before = recover(RealDisk(), str(journal)).state
     report = compacted(journal)
     assert report["size_bytes_after"] < report["size_bytes_before"] // 2
@@ -75,7 +75,7 @@ def test_it_gives_room_back_and_keeps_every_message(journal: Path) -> None:
     assert "are now" in output
 
 
-def test_it_refuses_while_somebody_has_the_store(journal: Path) -> None:
+def test_compaction_is_refused_while_the_store_is_locked(journal: Path) -> None:
     lock = RealFileLock(str(journal / "serverlock.1"))
     assert lock.try_acquire()
     before = everything(str(journal))
@@ -98,7 +98,7 @@ def test_locks_elsewhere(journal: Path, tmp_path: Path) -> None:
     assert run("compact", str(journal), "--lock-directory", str(locks))[0] == 0
 
 
-def test_dropped_segments_are_retained_where_asked(journal: Path, tmp_path: Path) -> None:
+def test_dropped_segments_are_moved_to_the_retention_directory(journal: Path, tmp_path: Path) -> None:
     # not those that were prepared and never used
     before = {path.name for path in journal.glob("segment-*") if any(path.read_bytes()[4096:4120])}
     kept = tmp_path / "kept"
@@ -172,7 +172,7 @@ def messages_of(path: Path) -> list[tuple[str, int, str]]:
     return [(message["queue"], message["id"], message["body"]) for message in found]
 
 
-def test_damage_in_a_snapshot_is_said_with_its_place(journal: Path) -> None:
+def test_damage_in_a_snapshot_is_reported_with_its_position(journal: Path) -> None:
     compacted(journal)
     newest = max(journal.glob("snapshot-*"))
     content = bytearray(newest.read_bytes())

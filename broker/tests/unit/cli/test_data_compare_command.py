@@ -145,7 +145,7 @@ def same(before: dict[str, tuple[bytes, os.stat_result]], after: dict[str, tuple
     )
 
 
-def test_nothing_that_reads_changes_anything(copies: dict[str, str], tmp_path: Path) -> None:
+def test_commands_that_read_do_not_change_the_store(copies: dict[str, str], tmp_path: Path) -> None:
     before = {name: everything(directory) for name, directory in copies.items()}
     left, right = copies["left"], copies["right"]
     for arguments in (

@@ -75,7 +75,7 @@ def test_force_replaces_the_configuration_keeps_the_old_one_and_the_store(tmp_pa
         (["--name", "a${b}"], "secret\n", "b"),
     ],
 )
-def test_what_cannot_be_used_is_refused_and_nothing_is_written(
+def test_invalid_options_are_refused_and_nothing_is_written(
     tmp_path: Path, arguments: list[str], given: str | None, complaint: str
 ) -> None:
     done = invoke(str(tmp_path / "node"), *arguments, given=given)

@@ -40,7 +40,7 @@ def test_a_clean_ledger(tmp_path: Path) -> None:
     assert "no promise was broken" in result.output
 
 
-def test_what_could_not_be_judged_is_exit_code_3(tmp_path: Path) -> None:
+def test_unresolved_messages_give_exit_code_3(tmp_path: Path) -> None:
     code, result = invoke(write(tmp_path / "p", SENT, CONFIRMED), write(tmp_path / "c", DELIVERED))
     assert code == 3
     assert "1 messages unresolved" in result.output
@@ -65,7 +65,7 @@ def test_json_is_the_report(tmp_path: Path) -> None:
     assert json.loads(result.stdout) == check([SENT, CONFIRMED, DRAINED], window_ms=9).to_json() | {"torn": torn}
 
 
-def test_a_torn_tail_is_said(tmp_path: Path) -> None:
+def test_an_incomplete_last_line_is_reported(tmp_path: Path) -> None:
     code, result = invoke(write(tmp_path / "p", SENT, tail='{"kind"'))
     assert code == 0
     assert "half-written" in result.output

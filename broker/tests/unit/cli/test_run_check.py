@@ -73,7 +73,7 @@ def test_a_users_file_that_cannot_be_used_names_file_and_line(tmp_path: Path) ->
         (f"app = {HASH}\n", "ops = app\n", SETTING, "security-setting '#': no user of artemis-users.properties has"),
     ],
 )
-def test_what_leaves_users_without_access_is_a_warning(
+def test_users_without_access_give_a_warning(
     tmp_path: Path, users_text: str, roles_text: str, settings: str, warning: str
 ) -> None:
     users(tmp_path, users_text)

@@ -43,7 +43,7 @@ def test_addresses_settings_security_and_diverts_are_taken() -> None:
     assert change.restart == ()
 
 
-def test_everything_else_keeps_its_value_and_is_named() -> None:
+def test_changes_that_need_a_restart_are_named_and_not_applied() -> None:
     read = replace(
         RUNNING,
         name="other",

@@ -93,7 +93,7 @@ def test_a_wrong_frame_is_refused(data: bytes, text: str) -> None:
     assert text in str(fails(data))
 
 
-def test_a_misplaced_element_is_told_where_it_belongs() -> None:
+def test_the_error_of_a_misplaced_element_names_its_place() -> None:
     error = fails(core("<dead-letter-address>DLQ</dead-letter-address>"))
     assert "misplaced element 'dead-letter-address'" in str(error)
     assert "it belongs in core/address-settings/address-setting" in str(error)
@@ -131,7 +131,7 @@ def test_a_default_may_hold_colons_and_be_empty() -> None:
     assert parse(core("<cluster-user>${u:}</cluster-user>")).text("cluster-user") == ""
 
 
-def test_what_comes_in_is_not_looked_at_again() -> None:
+def test_values_of_properties_are_not_expanded_again() -> None:
     assert parse(core("<name>${a}</name>"), a="${a}<b>").text("name") == "${a}<b>"
 
 

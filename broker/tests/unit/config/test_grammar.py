@@ -121,7 +121,7 @@ def test_two_children_of_one_name_are_a_mistake_in_the_schema() -> None:
         (lambda each: refused("why", each), Support.REFUSED),
     ],
 )
-def test_support_holds_for_everything_below(make: object, support: Support) -> None:
+def test_support_applies_to_all_children(make: object, support: Support) -> None:
     tree = container("a", "A.", container("b", "B.", row("c", Kind.TEXT, None, "C.")))
     (changed,) = make(tree)  # type: ignore[operator]
     assert isinstance(changed, Element)

@@ -41,7 +41,7 @@ def test_blocks_are_those_of_the_published_vectors(key: str, plain: str, encrypt
 
 
 @pytest.mark.parametrize(("key", "password", "masked"), ARTEMIS)
-def test_what_artemis_masked_is_read_and_ours_is_the_same(key: str | None, password: str, masked: str) -> None:
+def test_passwords_are_masked_and_unmasked_as_by_artemis(key: str | None, password: str, masked: str) -> None:
     codec = PasswordCodec(key)
     assert codec.mask(password) == f"ENC({masked})"
     assert codec.unmask(f"ENC({masked})") == codec.unmask(masked) == password
@@ -56,7 +56,7 @@ def test_every_password_comes_back(password: str, key: str | None) -> None:
 @pytest.mark.parametrize(
     "text", ["", "-", "ENC()", "ENC(xyz)", "ENC(0x12)", "ENC(1_2)", "ENC(12)", "ENC(٣)", "1" * 20_000]
 )
-def test_what_was_not_masked_is_refused_without_showing_it(text: str) -> None:
+def test_a_text_that_was_not_masked_is_refused_without_showing_it(text: str) -> None:
     with pytest.raises(ValueError, match="masked password") as caught:
         PasswordCodec().unmask(text)
     assert text not in str(caught.value) or not text
@@ -117,7 +117,7 @@ def test_a_masked_cluster_password_is_unmasked() -> None:
         ("<password-codec>com.example.Codec</password-codec>", "core/password-codec"),
     ],
 )
-def test_what_cannot_be_unmasked_is_an_error_of_its_element(body: str, path: str) -> None:
+def test_a_password_that_cannot_be_unmasked_is_an_error_of_its_element(body: str, path: str) -> None:
     with pytest.raises(ConfigError) as caught:
         read(body)
     assert path in str(caught.value)

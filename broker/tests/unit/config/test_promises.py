@@ -72,7 +72,7 @@ def test_an_implemented_value_is_read_outside_the_configuration(path: str, read_
     assert not forgotten, "wire them, or mark them not_yet in the schema"
 
 
-def test_what_is_read_through_methods_is() -> None:
+def test_values_read_through_methods_are_used() -> None:
     assert {"store_directories", "wildcards"} <= {
         node.attr
         for path in (SOURCE / "runtime", SOURCE / "broker.py")

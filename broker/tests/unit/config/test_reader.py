@@ -465,7 +465,7 @@ def test_wrong_diverts(inside: str, text: str) -> None:
 # --- settings --------------------------------------------------------------------------------
 
 
-def test_address_settings_keep_what_is_not_said_open() -> None:
+def test_absent_address_settings_are_none() -> None:
     body = """<address-settings><address-setting match="orders.#">
       <dead-letter-address>DLQ</dead-letter-address><expiry-address/><max-delivery-attempts>-1</max-delivery-attempts>
       <redelivery-delay>5s</redelivery-delay><max-size-bytes>10M</max-size-bytes>
@@ -569,7 +569,7 @@ def test_the_example_in_the_module_text_is_true() -> None:
     assert loaded.configuration.name == "you"
 
 
-def test_what_the_journal_is_told() -> None:
+def test_journal_elements_are_read() -> None:
     found = read(
         """
         <journal-min-files>4</journal-min-files>
@@ -606,7 +606,7 @@ def test_what_the_journal_is_told() -> None:
         ("journal-file-open-timeout", "9", "ready before it is needed"),
     ],
 )
-def test_what_the_journal_has_no_use_for_says_why(element: str, value: str, why: str) -> None:
+def test_journal_elements_without_effect_give_a_warning_with_the_reason(element: str, value: str, why: str) -> None:
     (warning,) = read(f"<{element}>{value}</{element}>").warnings
     assert why in warning.message
 

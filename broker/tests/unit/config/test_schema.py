@@ -161,7 +161,7 @@ def test_a_misspelt_child_is_an_error_with_a_hint(path: str, row: Element) -> No
 
 
 @over(REPORTED)
-def test_what_is_left_aside_is_named_once(path: str, row: Element) -> None:
+def test_an_ignored_element_gives_one_warning(path: str, row: Element) -> None:
     body = minimal(row) + (minimal(row) if row.repeated else "")
     required = "".join(
         minimal(child) for child in element_at(parent_of(path)).children if child.required and child.name != row.name
@@ -175,7 +175,7 @@ def test_what_is_left_aside_is_named_once(path: str, row: Element) -> None:
 
 
 @over(REFUSED)
-def test_what_would_be_unsafe_to_leave_aside_is_an_error(path: str, row: Element) -> None:
+def test_an_element_that_is_unsafe_to_ignore_is_an_error(path: str, row: Element) -> None:
     if row.kind is Kind.CONTAINER:
         body = minimal(row)
     else:
@@ -189,7 +189,7 @@ def test_what_would_be_unsafe_to_leave_aside_is_an_error(path: str, row: Element
 
 
 @over(REFUSED)
-def test_what_is_refused_may_say_that_it_is_off(path: str, row: Element) -> None:
+def test_a_refused_element_may_have_its_default_value(path: str, row: Element) -> None:
     if row.kind is not Kind.CONTAINER and row.default is not None:
         data, _ = around(parent_of(path), f"{opening(row)}{row.default}</{row.name}>")
         parse(data)

@@ -237,7 +237,7 @@ def test_backup_that_may_not_restart_ends_after_failback(time: ManualTime) -> No
     assert two.ended == [None]
 
 
-def test_a_primary_that_asked_and_died_does_not_leave_the_pair_passive(time: ManualTime) -> None:
+def test_a_primary_that_requested_the_store_and_died_does_not_leave_the_pair_passive(time: ManualTime) -> None:
     _, one, two = pair(time)
     one.crash()
     time.advance(1_000)
@@ -421,7 +421,7 @@ def test_lock_timeout(time: ManualTime) -> None:
     assert isinstance(third.ended[0], LockTimedOut)
 
 
-def test_second_backup_queues_behind_the_first(time: ManualTime) -> None:
+def test_a_second_backup_waits_for_the_first(time: ManualTime) -> None:
     store, one, two = pair(time)
     third = Node(store, time, Role.BACKUP)
     third.life.start()

@@ -401,7 +401,7 @@ def test_logins_permissions_connections_and_sessions_are_counted() -> None:
         (4 * 86_400_000 + 3_600_000, "4 days 1 hour"),
     ],
 )
-def test_durations_are_told_in_the_two_units_that_matter(duration_ms: int, expected: str) -> None:
+def test_durations_are_shown_in_their_two_largest_units(duration_ms: int, expected: str) -> None:
     assert duration_text(duration_ms) == expected
 
 

@@ -133,6 +133,6 @@ def test_a_stop_request(body: object, failover: bool) -> None:
 
 
 @pytest.mark.parametrize("body", [None, [], "x", 1, {"failover": 1}, {"failover": None}, {"fail_over": True}])
-def test_a_stop_request_that_is_none(body: object) -> None:
+def test_a_malformed_stop_request_is_refused(body: object) -> None:
     with pytest.raises(ValueError, match="failover"):
         parse_stop(body)

@@ -55,7 +55,7 @@ def test_a_class_is_refused() -> None:
     assert "is not supported" in refused
 
 
-def test_subscribers_are_told() -> None:
+def test_subscribers_are_notified_of_diverts() -> None:
     node = ManagedWorld()
     session = node.world.session()
     node.world.queue("n", address="activemq.notifications", routing_type=RoutingType.MULTICAST, durable=False)

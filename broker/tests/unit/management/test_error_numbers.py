@@ -8,7 +8,7 @@ from understudy.errors import BrokerError, DiskFull, QueueExists
 from understudy.management.error_numbers import NUMBERS, numbered
 
 
-def test_what_scripts_look_for() -> None:
+def test_errors_have_the_numbers_of_artemis() -> None:
     assert numbered(QueueExists(), "queue 'q' already exists") == "AMQ229019: queue 'q' already exists"
     assert numbered(DiskFull(), "no room") == "no room", "what has no number of its own is not given one"
 

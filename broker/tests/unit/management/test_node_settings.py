@@ -37,7 +37,7 @@ def in_force(node: ManagedWorld, address: str) -> Any:
     return json.loads(node.ask("broker", "getAddressSettingsAsJSON", address))
 
 
-def test_what_was_set_is_answered_and_in_force() -> None:
+def test_added_settings_are_returned_and_apply_at_once() -> None:
     node = ManagedWorld()
     node.world.queue("q")
     assert add(node, "q", redeliveryDelay=500, addressFullMessagePolicy="FAIL", redeliveryMultiplier=2.5) == {
@@ -79,7 +79,7 @@ def test_a_paging_limit_counts_for_an_address_that_exists() -> None:
     assert len(callback_of(session).errors) == 1
 
 
-def test_producers_that_wait_for_room_go_on_when_a_limit_is_raised() -> None:
+def test_blocked_producers_get_credits_when_a_limit_is_raised() -> None:
     node = ManagedWorld()
     node.world.queue("q")
     add(node, "q", maxSizeBytes=10, addressFullMessagePolicy="BLOCK")
@@ -102,7 +102,7 @@ def test_fewer_duplicate_ids_are_kept_when_the_settings_say_so() -> None:
     assert bytes([4]) in address.duplicate_ids
 
 
-def test_listeners_are_told_of_addresses_whose_settings_changed() -> None:
+def test_listeners_are_called_for_addresses_whose_settings_changed() -> None:
     node = ManagedWorld()
     seen: list[str] = []
     node.world.queue("q")
@@ -150,9 +150,7 @@ def test_they_are_found_after_a_restart_before_those_of_the_configuration() -> N
         ("q", {"deadLetterAddress": "x" * 70_000}, "limit"),
     ],
 )
-def test_what_cannot_be_used_is_refused_and_changes_nothing(
-    match: str, values: dict[str, object], complaint: str
-) -> None:
+def test_invalid_settings_are_refused_and_change_nothing(match: str, values: dict[str, object], complaint: str) -> None:
     node = ManagedWorld()
     before = node.world.store.last_sequence
     assert complaint in node.refused("broker", "addAddressSettings", match, json.dumps(values))
@@ -161,7 +159,7 @@ def test_what_cannot_be_used_is_refused_and_changes_nothing(
 
 
 @pytest.mark.parametrize("text_of_it", ["[]", "{", "null"])
-def test_what_is_no_json_object_is_refused(text_of_it: str) -> None:
+def test_a_body_that_is_not_a_json_object_is_refused(text_of_it: str) -> None:
     assert "JSON" in ManagedWorld().refused("broker", "addAddressSettings", "q", text_of_it)
 
 

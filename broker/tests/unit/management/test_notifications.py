@@ -42,7 +42,7 @@ class Listener:
         return [str(each.properties["_AMQ_NotifType"]) for each in self.take()]
 
 
-def test_nothing_is_made_while_no_queue_is_bound() -> None:
+def test_no_notification_is_created_while_no_queue_is_bound() -> None:
     node = ManagedWorld()
     node.world.queue("q")
     node.world.session().close(failed=False)
@@ -182,7 +182,7 @@ def test_a_slow_consumer_is_published() -> None:
     assert slow.properties["_AMQ_ConsumerName"] == 3
 
 
-def test_one_that_cannot_be_sent_is_no_error_of_what_it_tells() -> None:
+def test_a_notification_that_cannot_be_sent_does_not_fail_the_event() -> None:
     world = World({ADDRESS: {"max_size_bytes": 1, "address_full_policy": "FAIL"}})
     node = ManagedWorld(world=world)
     Listener(node)
@@ -207,7 +207,7 @@ def test_clients_without_permission_see_nothing_of_it() -> None:
     assert not node.notifications.wanted
 
 
-def test_what_has_no_value_is_told_as_null() -> None:
+def test_absent_values_are_null_in_notifications() -> None:
     """A user or a client id that there is not, and the filter of what goes; what comes leaves the filter out."""
     node = ManagedWorld()
     security = FakeSecurity()
@@ -225,7 +225,7 @@ def test_what_has_no_value_is_told_as_null() -> None:
     assert "_AMQ_Client_ID" not in came
 
 
-def test_the_filter_told_of_a_consumer_is_its_own() -> None:
+def test_the_notification_of_a_consumer_has_its_own_filter() -> None:
     node = ManagedWorld()
     node.world.queue("q", filter="x = 1")
     listener = Listener(node)
@@ -246,7 +246,7 @@ def test_browsers_are_not_published() -> None:
     assert listener.kinds() == []
 
 
-def test_notifications_go_behind_everything_else() -> None:
+def test_notifications_have_priority_zero() -> None:
     node = ManagedWorld()
     listener = Listener(node)
     node.world.queue("q")

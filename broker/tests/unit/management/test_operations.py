@@ -34,7 +34,7 @@ def test_overloads_go_by_number_and_type(values: list[object], expected: str) ->
 
 
 @pytest.mark.parametrize("values", [[], [None], [True], [1.5], ["a", 1], ["a", None], [2**31], [[1]]])
-def test_wrong_parameters_are_told_what_there_is(values: list[object]) -> None:
+def test_the_error_of_wrong_parameters_lists_the_forms(values: list[object]) -> None:
     with pytest.raises(ManagementError, match=r"'move' does not take .*move\(String name\), move\(int number\)"):
         ROWS.find("move", values)
 
@@ -61,7 +61,7 @@ def test_attributes_are_getters_without_parameters() -> None:
             ROWS.find_attribute(name)
 
 
-def test_what_looks_needs_view_and_the_rest_edit() -> None:
+def test_reading_operations_need_view_and_all_others_edit() -> None:
     assert ROWS.find("getSize", []).permission() is Permission.VIEW
     assert ROWS.find("isPaused", []).permission() is Permission.VIEW
     assert ROWS.find("move", ["a"]).permission() is Permission.EDIT

@@ -107,7 +107,7 @@ def test_removing_by_selector_id_and_all() -> None:
     whole(node, queue)
 
 
-def test_what_consumers_hold_is_left_alone() -> None:
+def test_messages_being_delivered_are_left_alone() -> None:
     node, queue = loaded(3)
     session = node.world.session()
     session.create_consumer(0, "q")
@@ -326,7 +326,7 @@ def test_a_copy_is_a_message_of_its_own() -> None:
     assert (copy["address"], copy["n"]) == ("r", 0)
 
 
-def test_what_consumers_hold_as_json_is_a_list_by_consumer() -> None:
+def test_messages_being_delivered_as_json_are_listed_by_consumer() -> None:
     node, _ = loaded(2)
     assert json.loads(node.ask("queue.q", "listDeliveringMessagesAsJSON")) == []
     session = node.world.session()

@@ -101,7 +101,9 @@ def test_attributes() -> None:
         ("acceptor.missing", "getName", (), "no resource 'acceptor.missing'"),
     ],
 )
-def test_what_is_unknown_is_named(resource: str, operation: str, values: tuple[object, ...], text: str) -> None:
+def test_the_error_of_an_unknown_name_contains_it(
+    resource: str, operation: str, values: tuple[object, ...], text: str
+) -> None:
     assert text in ManagedWorld().refused(resource, operation, *values)
 
 

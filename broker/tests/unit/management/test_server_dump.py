@@ -34,7 +34,7 @@ def test_a_summary_is_logged_at_once_and_at_every_interval(caplog: pytest.LogCap
 
 
 @pytest.mark.parametrize("interval_ms", [0, -1])
-def test_without_an_interval_there_is_none(caplog: pytest.LogCaptureFixture, interval_ms: int) -> None:
+def test_without_an_interval_no_summary_is_logged(caplog: pytest.LogCaptureFixture, interval_ms: int) -> None:
     caplog.set_level(logging.INFO)
     node = ManagedWorld()
     ServerDump(node.services, node.world.clock, interval_ms)

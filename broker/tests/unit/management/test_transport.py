@@ -6,7 +6,7 @@ from understudy.config.model import AcceptorConfiguration, ConnectorConfiguratio
 from understudy.management.transport import MASK, acceptor_parameters, connector_parameters, described
 
 
-def test_parameters_are_texts_and_passwords_are_masked() -> None:
+def test_parameters_are_strings_and_passwords_are_masked() -> None:
     given = {"sslEnabled": True, "keyStorePassword": "secret", "batchDelay": 5}
     shown = acceptor_parameters(AcceptorConfiguration("a", "h", 1, parameters=given))
     assert shown == {

@@ -87,7 +87,7 @@ def assert_dropped(node: CoreNode, victim: Client, caplog: pytest.LogCaptureFixt
 
 @pytest.mark.parametrize("window", [-1, 1 << 20])
 @pytest.mark.parametrize("request_of", [send, create_queue, close])
-def test_a_bug_in_an_answer(
+def test_an_internal_error_in_a_response_ends_the_connection(
     request_of: Callable[[Client], None], window: int, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     node = CoreNode(automatic=False)
@@ -103,7 +103,9 @@ def test_a_bug_in_an_answer(
     assert_dropped(node, victim, caplog)
 
 
-def test_a_bug_on_the_way_to_the_queue(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+def test_an_internal_error_in_routing_confirms_nothing_to_the_producer(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
     """The producer is not told anything, not even by a connection that goes on without its answer."""
     node = CoreNode(automatic=False)
     victim, other = two_clients(node)
@@ -129,7 +131,7 @@ def test_a_bug_on_the_way_to_the_queue(monkeypatch: pytest.MonkeyPatch, caplog: 
 
 
 @pytest.mark.parametrize("method", [(SessionChannel, "_confirm"), (CoreConnection, "_reattached")])
-def test_a_bug_in_what_the_channel_itself_says(
+def test_an_internal_error_in_a_packet_of_the_channel_ends_the_connection(
     method: tuple[type, str], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     node = CoreNode(automatic=False)

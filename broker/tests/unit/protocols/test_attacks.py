@@ -376,7 +376,7 @@ def test_a_full_name_reaches_only_queues_of_its_address() -> None:
     node.user("consumer").ask(p.CreateConsumer(1, "orders::secret", None, False, True, 0), p.ExceptionResponse)
 
 
-def test_a_run_of_messages_is_asked_about_one_by_one() -> None:
+def test_the_permission_of_each_message_of_a_run_is_checked() -> None:
     """What comes together is routed together, but no message slips in behind a permitted one."""
     node = Secured()
     sender = node.user("sender")
@@ -404,7 +404,7 @@ def test_each_permission_gives_only_itself() -> None:
     assert "orders" in node.world.office.directory.queues
 
 
-def test_a_shared_queue_is_not_asked_for_without_permission() -> None:
+def test_a_shared_queue_request_without_permission_discloses_nothing() -> None:
     """Its name with another filter would tell that it exists."""
     node = Secured()
     for filter_text in (None, "a = 1"):

@@ -26,7 +26,7 @@ def test_every_packet_has_one_row_with_its_number() -> None:
     assert len(ROW.findall(PAGE.read_text())) == len(known)
 
 
-def test_what_clients_send_in_a_session_is_carried_out() -> None:
+def test_every_packet_that_clients_send_in_a_session_is_served() -> None:
     sent = {name for name, (_, direction) in ROWS.items() if direction in "CB"} - SETUP
     assert sent == {packet.__name__ for packet in SESSION_PACKETS}
 

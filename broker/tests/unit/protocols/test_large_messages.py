@@ -232,7 +232,7 @@ def test_an_announcement_that_is_no_header_is_an_error_of_its_pieces() -> None:
     assert client.node.files() == []
 
 
-def test_a_commit_behind_a_large_message_waits_for_it() -> None:
+def test_a_commit_after_a_large_message_waits_for_it() -> None:
     client = Client(auto_commit=False)
     client.large(body_of("m"))
     client.send(packets.Commit(9))
@@ -272,7 +272,7 @@ def test_an_end_in_the_middle_leaves_nothing(goodbye: str) -> None:
     assert not client.connection.congested()
 
 
-def test_a_breach_of_protocol_behind_a_large_message_closes_the_connection() -> None:
+def test_a_protocol_error_after_a_large_message_closes_the_connection() -> None:
     client = Client()
     client.large(body_of("m"))
     client.send(packets.ClusterConnect("u", "p"))
@@ -281,7 +281,7 @@ def test_a_breach_of_protocol_behind_a_large_message_closes_the_connection() -> 
     assert client.socket.closed
 
 
-def test_a_bug_behind_a_large_message_costs_the_connection(
+def test_an_internal_error_after_a_large_message_closes_the_connection(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     client = Client()
@@ -365,7 +365,7 @@ def large_commands(body: bytes, correlation_id: int = 1) -> list[packets.Packet]
 
 @pytest.mark.parametrize("noticed", [True, False])
 @pytest.mark.parametrize("sent", [1, 3, 6, 7, 8])
-def test_a_send_goes_on_after_a_reattachment(sent: int, noticed: bool) -> None:
+def test_a_large_send_continues_after_a_reattachment(sent: int, noticed: bool) -> None:
     cut = Cut()
     commands = [*large_commands(body_of("m")), small("behind", 2)]
     cut.send(*commands[:sent])
@@ -388,7 +388,7 @@ def test_a_send_goes_on_after_a_reattachment(sent: int, noticed: bool) -> None:
     assert [message.body for _, message, _ in seen_by(reader).delivered] == [b"behind"]
 
 
-def test_a_delivery_goes_on_after_a_reattachment() -> None:
+def test_a_large_delivery_continues_after_a_reattachment() -> None:
     cut = Cut()
     cut.send(*large_commands(body_of("m")))
     cut.node.settle()

@@ -73,7 +73,7 @@ def test_the_answer_waits_for_the_check_and_pings_do_not() -> None:
     assert kinds(client) == [packets.NullResponse]
 
 
-def test_what_comes_behind_a_login_is_carried_out_in_order_behind_it() -> None:
+def test_frames_after_a_login_are_handled_in_order_after_it() -> None:
     node = secured()
     client = node.client()
     client.send(create(), 1)
@@ -117,7 +117,7 @@ def test_wrong_passwords_from_its_address_keep_no_second_session_out() -> None:
     assert "too many failed logins" in (refusal.message or "")
 
 
-def test_other_sessions_of_the_connection_go_on() -> None:
+def test_other_sessions_of_the_connection_continue() -> None:
     node = secured()
     client = node.client()
     client.send(create(), 1)
@@ -175,7 +175,7 @@ def test_a_long_check_is_no_reason_to_drop_the_client() -> None:
     client.handler.check()
 
 
-def test_a_socket_is_not_read_while_much_waits_behind_its_login() -> None:
+def test_a_socket_is_not_read_while_too_many_bytes_wait_for_its_login() -> None:
     node = secured()
     client = node.client()
     client.send(create(), 1)
@@ -188,7 +188,7 @@ def test_a_socket_is_not_read_while_much_waits_behind_its_login() -> None:
     assert kinds(client) == [packets.CreateSessionResponse, packets.NullResponse, packets.NullResponse]
 
 
-def test_a_breach_of_protocol_behind_a_login_ends_the_connection_then() -> None:
+def test_a_protocol_error_after_a_login_ends_the_connection_when_it_is_handled() -> None:
     node = secured()
     client = node.client()
     client.send(create(), 1)

@@ -52,7 +52,7 @@ def test_a_cut_connection_is_replaced_without_loss_or_repetition() -> None:
     assert queue.message_count == 0, "what was delivered before the cut can be acknowledged after it"
 
 
-def test_nothing_is_delivered_to_a_connection_that_is_gone() -> None:
+def test_no_message_is_delivered_to_a_lost_connection() -> None:
     node, client = loaded("a")
     client.lose()
     node.world.session().send(text("b"))
@@ -117,7 +117,7 @@ def test_received_packets_are_confirmed_once_durable() -> None:
     ]  # fmt: skip
 
 
-def test_what_is_below_the_window_is_confirmed_by_the_periodic_check() -> None:
+def test_packets_below_the_window_are_confirmed_by_the_periodic_check() -> None:
     _, client = loaded()
     client.received()
     client.handler.check()
@@ -248,7 +248,7 @@ def test_a_session_without_a_reattachment_in_time_ends() -> None:
     assert node.client().reattach() == [REFUSED]
 
 
-def test_a_client_that_never_times_out_is_not_waited_for_for_ever() -> None:
+def test_a_client_without_ttl_is_not_waited_for_without_limit() -> None:
     node, client = loaded()
     client.send(packets.Ping(-1), 0)
     client.lose()
@@ -288,7 +288,7 @@ def test_detached_sessions_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     assert node.services.session_count() == 1
 
 
-def test_what_is_kept_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_frames_kept_for_a_reattachment_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(resend, "RESEND_BYTES_OF_SESSION_MAX", 400)
     node, client = loaded(*(f"message {number}" for number in range(20)))
     received = client.received()

@@ -70,7 +70,7 @@ def queue(kind: Any = packets.CreateQueueV2, name: str = "new", **fields: Any) -
     ],
     ids=lambda packet: type(packet).__name__,
 )
-def test_what_is_created_is_answered_if_wanted(packet: packets.Packet) -> None:
+def test_a_creation_is_answered_if_a_response_is_required(packet: packets.Packet) -> None:
     _, client = connected()
     assert answer(client, packet) == packets.NullResponse(-1)
     _, client = connected()
@@ -141,7 +141,7 @@ def test_a_queue_with_consumers_is_not_deleted() -> None:
     assert answer(client, packets.DeleteQueue(Q)) == packets.NullResponse(-1)
 
 
-def test_the_first_consumer_too_many_is_told_so(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_first_consumer_above_the_limit_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     node, client = connected()
     node.world.queue("one", max_consumers=1)
     client.send(packets.CreateConsumer(0, "one", None, False, False, 0))
@@ -179,7 +179,7 @@ def test_queries_are_answered_in_the_form_of_the_version(version: int, queue_kin
     assert type(answer(client, packets.CreateConsumer(0, Q, None, False, True, 0))) is queue_kind
 
 
-def test_a_shared_queue_that_is_not_durable_goes_with_its_last_consumer() -> None:
+def test_a_non_durable_shared_queue_is_deleted_with_its_last_consumer() -> None:
     node, client = connected()
     second = node.client()
     second.create_session("1" * 36, window=-1)
@@ -207,7 +207,7 @@ def test_deleting_a_shared_queue_under_its_consumers_happens_once() -> None:
 # --- permissions --------------------------------------------------------------------------------------
 
 
-def test_what_sending_would_make_needs_its_own_permissions() -> None:
+def test_auto_creation_by_a_send_needs_its_own_permissions() -> None:
     for denied, address in (
         (Permission.CREATE_ADDRESS, "new"),
         (Permission.CREATE_DURABLE_QUEUE, "new"),
@@ -245,7 +245,7 @@ def markers(received: list[packets.Packet]) -> list[int | str]:
     ]
 
 
-def test_the_marker_comes_behind_what_the_session_itself_sent() -> None:
+def test_the_forced_delivery_marker_comes_after_messages_of_the_session() -> None:
     node = CoreNode(automatic=False)
     node.world.queue()
     node.sync()
@@ -337,7 +337,7 @@ def test_a_client_id_that_came_back_after_a_failover_is_taken() -> None:
     assert code(other, packets.UniqueAddMetadata("jms-client-id", "me", True)) == ErrorCode.DUPLICATE_METADATA
 
 
-def test_too_much_metadata_is_refused_and_only_if_asked_told() -> None:
+def test_too_much_metadata_is_refused_and_answered_only_if_required() -> None:
     _, client = connected()
     for number in range(limits.METADATA_PER_SESSION_MAX):
         client.send(packets.AddMetadataV2(str(number), "v", False))
@@ -405,7 +405,7 @@ def test_the_farewell_has_the_form_of_the_version(version: int, kind: type[packe
     assert [type(packet) for packet in client.received()] == [kind]
 
 
-def test_a_killed_connection_is_told_and_ends_with_its_sessions() -> None:
+def test_a_killed_connection_is_notified_and_ends_with_its_sessions() -> None:
     node, client = connected()
     client.consume()
     client.send_message("a")

@@ -91,7 +91,7 @@ def connect(acceptor: Acceptor) -> tuple[ServerConnection, Transport]:
     return connection, transport
 
 
-def test_a_bug_costs_the_peer_that_met_it_its_connection_and_sessions(caplog: pytest.LogCaptureFixture) -> None:
+def test_an_internal_error_ends_the_connection_and_sessions_of_its_peer(caplog: pytest.LogCaptureFixture) -> None:
     handlers: list[Handler] = []
     acceptor = make(handlers)
     connection, transport = connect(acceptor)
@@ -105,7 +105,7 @@ def test_a_bug_costs_the_peer_that_met_it_its_connection_and_sessions(caplog: py
     assert not acceptor.connections
 
 
-def test_the_oldest_that_has_not_logged_in_makes_room() -> None:
+def test_the_oldest_connection_without_login_is_evicted() -> None:
     handlers: list[Handler] = []
     acceptor = make(handlers, connections_allowed=3)
     known, silent, second = connect(acceptor), connect(acceptor), connect(acceptor)
@@ -127,7 +127,7 @@ def test_no_connection_that_has_logged_in_is_dropped() -> None:
     assert len(acceptor.connections) == 2
 
 
-def test_those_before_a_login_have_a_limit_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_connections_without_login_have_their_own_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "CONNECTIONS_BEFORE_LOGIN_MAX", 5)
     acceptor = make([])
     transports = [connect(acceptor)[1] for _ in range(12)]

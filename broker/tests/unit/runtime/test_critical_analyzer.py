@@ -50,14 +50,14 @@ def test_only_what_takes_longer_than_the_timeout_is_stuck() -> None:
     assert watched.analyzer.stuck(100 * SECOND_NS + 1) == {"writer": 90 * SECOND_NS}
 
 
-def test_it_is_said_once_with_every_stack(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_stuck_path_is_logged_once_with_every_stack(caplog: pytest.LogCaptureFixture) -> None:
     watched = Watched(Policy.LOG)
     watched.writer.since_ns = SECOND_NS
     for second in (12, 20, 30):
         watched.look(second * SECOND_NS)
     assert [record.levelno for record in caplog.records] == [logging.CRITICAL]
     assert "stuck: writer for 11 s" in caplog.text
-    assert "test_it_is_said_once_with_every_stack" in caplog.text
+    assert "test_a_stuck_path_is_logged_once_with_every_stack" in caplog.text
     watched.writer.since_ns = 40 * SECOND_NS
     watched.look(60 * SECOND_NS)
     assert len(caplog.records) == 2, "another time is another thing"

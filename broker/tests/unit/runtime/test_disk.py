@@ -106,7 +106,7 @@ def test_within_a_directory_no_descriptor_is_left(tmp_path: Path) -> None:
     assert os.listdir("/proc/self/fd") == before
 
 
-def test_within_a_directory_that_is_not_there_paths_are_looked_up(tmp_path: Path) -> None:
+def test_within_a_missing_directory_paths_are_looked_up(tmp_path: Path) -> None:
     directory = f"{tmp_path}/d"
     with RealDisk().within(directory) as here:
         assert here.list(directory) == []
@@ -211,7 +211,7 @@ def test_a_pipe_is_not_waited_for(tmp_path: Path) -> None:
         RealDisk().open(str(tmp_path / "segment"), read_only=True)
 
 
-def test_what_is_made_is_private(tmp_path: Path) -> None:
+def test_created_files_and_directories_are_private(tmp_path: Path) -> None:
     RealDisk().make_directory(str(tmp_path / "journal"))
     RealDisk().open(str(tmp_path / "journal" / "segment"), create=True).close()
     assert (tmp_path / "journal").stat().st_mode & 0o777 == 0o700

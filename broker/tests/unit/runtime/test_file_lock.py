@@ -14,7 +14,7 @@ from understudy.errors import DiskFailed
 from understudy.runtime.file_lock import RealFileLock
 
 
-def test_one_holder(tmp_path: Path) -> None:
+def test_a_lock_has_one_holder(tmp_path: Path) -> None:
     path = str(tmp_path / "lock")
     first, second = RealFileLock(path), RealFileLock(path)
     assert not first.verify()
@@ -72,12 +72,12 @@ def test_a_replaced_or_removed_file_is_noticed(tmp_path: Path) -> None:
     lock.release()
 
 
-def test_what_cannot_be_asked_is_an_error(tmp_path: Path) -> None:
+def test_a_lock_file_that_cannot_be_opened_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(DiskFailed, match="none"):
         RealFileLock(str(tmp_path / "none" / "lock")).try_acquire()
 
 
-def test_a_taken_lock_is_asked_for_with_one_descriptor_and_a_replaced_file_is_found(
+def test_a_held_lock_is_requested_with_one_descriptor_and_a_replaced_file_is_found(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = tmp_path / "lock"
@@ -98,7 +98,7 @@ def test_a_taken_lock_is_asked_for_with_one_descriptor_and_a_replaced_file_is_fo
     waiting.release()
 
 
-def test_a_lock_that_is_free_is_asked_for_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_free_lock_is_requested_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A take-over waits for each request."""
     asked: list[int] = []
     asking = fcntl.fcntl

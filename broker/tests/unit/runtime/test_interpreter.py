@@ -74,7 +74,7 @@ def test_growth_counts_from_the_least_since() -> None:
     assert rig.check(3 * GROWTH_BYTES) == 1
 
 
-def test_it_stops() -> None:
+def test_the_collector_stops() -> None:
     rig = Rig(0)
     rig.collector.stop()
     assert rig.loop.check is None

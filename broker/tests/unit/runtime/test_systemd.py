@@ -12,7 +12,9 @@ import pytest
 from understudy.runtime.systemd import Watchdog, notify
 
 
-def test_notify_reaches_the_manager_and_is_silent_without_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_notify_reaches_the_manager_and_does_nothing_without_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.delenv("NOTIFY_SOCKET", raising=False)
     notify("READY=1")
     address = tmp_path / "notify"

@@ -14,7 +14,7 @@ def make_worker(loop: asyncio.AbstractEventLoop, threads: int) -> ThreadWorker:
     return ThreadWorker(loop, Turn(loop, LoopTimers(loop)), threads)
 
 
-def test_work_is_done_elsewhere_and_told_on_the_loop() -> None:
+def test_work_runs_on_a_thread_and_its_result_is_delivered_on_the_loop() -> None:
     async def run() -> None:
         loop = asyncio.get_running_loop()
         worker = make_worker(loop, 2)

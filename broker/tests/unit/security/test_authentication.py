@@ -81,7 +81,7 @@ def test_a_hash_survives_being_written() -> None:
     assert not read.verify("secret")
 
 
-def test_the_same_password_has_another_hash_for_each_user() -> None:
+def test_equal_passwords_have_different_hashes() -> None:
     entropy = CountingEntropy()
     assert PasswordHash.make("x", entropy, CHEAP).digest != PasswordHash.make("x", entropy, CHEAP).digest
 
@@ -198,7 +198,7 @@ def test_the_right_password_gives_the_principal_with_its_roles() -> None:
         ("Alice", "pw"),
     ],
 )
-def test_anything_else_fails(user: str | None, password: str | None) -> None:
+def test_logins_with_wrong_credentials_fail(user: str | None, password: str | None) -> None:
     found = authenticator(alice="pw")
     for _ in range(2):
         with pytest.raises(AuthenticationFailed):

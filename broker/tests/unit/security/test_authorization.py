@@ -185,7 +185,7 @@ def test_the_policy_of_a_configuration() -> None:
         security.authenticate("ada", "other")
 
 
-def test_the_policy_of_a_configuration_refuses_plain_passwords_unless_told() -> None:
+def test_the_policy_of_a_configuration_refuses_plain_passwords_by_default() -> None:
     with pytest.raises(ConfigError, match="users:1: user 'ada'"):
         security_policy(
             Configuration(),

@@ -67,7 +67,7 @@ def test_a_wrong_password_now_and_then_refuses_nothing() -> None:
         ("?", "?"),
     ],
 )
-def test_what_one_host_usually_has_counts_together(host: str, network: str) -> None:
+def test_failures_of_an_ipv6_network_are_counted_together(host: str, network: str) -> None:
     assert network_of(host) == network
 
 

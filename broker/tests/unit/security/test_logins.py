@@ -181,7 +181,7 @@ def test_a_guess_now_and_then_keeps_no_user_out() -> None:
     assert all(isinstance(outcome, Principal) for outcome in outcomes)
 
 
-def test_a_client_that_left_is_neither_told_nor_checked() -> None:
+def test_a_cancelled_login_is_neither_answered_nor_checked() -> None:
     rig = Rig()
     running = rig.ask("ann", "ann")
     waiting = rig.ask("ben", "ben")

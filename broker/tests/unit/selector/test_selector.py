@@ -202,7 +202,7 @@ def test_selected(text: str) -> None:
 
 
 @pytest.mark.parametrize("text", NOT_SELECTED)
-def test_not_selected(text: str) -> None:
+def test_messages_that_are_not_selected(text: str) -> None:
     assert not parse_selector(text).matches(message())
 
 
@@ -261,7 +261,7 @@ def test_not_selected(text: str) -> None:
         ("five = \x00", 8),
     ],
 )
-def test_what_is_none_names_the_position(text: str, position: int) -> None:
+def test_an_invalid_selector_names_the_position(text: str, position: int) -> None:
     with pytest.raises(InvalidSelector, match=rf"at position {position}$"):
         parse_selector(text)
 
@@ -351,7 +351,7 @@ def test_the_work_of_likes_is_limited() -> None:
         assert not parse_selector(text).matches(Message(properties={"x": longer})), "unknown"
 
 
-def test_whole_numbers_beyond_any_double_do_no_harm() -> None:
+def test_integers_too_large_for_a_double_raise_no_error() -> None:
     product = " * ".join(["9223372036854775807"] * 900)
     assert parse_selector(f"{product} > five").matches(message())
     assert parse_selector(f"{product} + 0.5 > five").matches(message())

@@ -48,7 +48,7 @@ def test_no_numbers(text: str) -> None:
         tokenize(text, 0, False)
 
 
-def test_an_exponent_without_digits_is_none() -> None:
+def test_an_exponent_without_digits_is_refused() -> None:
     with pytest.raises(InvalidSelector, match="no number"):
         tokenize("1e+", 0, False)
 
@@ -59,7 +59,7 @@ def test_strings_and_quoted_identifiers() -> None:
     assert (second.kind, second.value) == ("identifier", 'c"-d')
 
 
-def test_hyphens_belong_to_a_name_only_when_asked() -> None:
+def test_hyphens_belong_to_a_name_only_with_the_prefix() -> None:
     assert kinds("a-b") == ["identifier", "-", "identifier"]
     assert kinds("a-b", hyphens=True) == ["identifier"]
 

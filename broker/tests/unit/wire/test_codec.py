@@ -96,7 +96,7 @@ def test_length_is_judged_at_its_fourth_byte(length: int, error: type[Exception]
     assert decoder.pending_bytes == 0
 
 
-def test_a_bad_length_behind_good_frames_names_its_place() -> None:
+def test_a_bad_length_after_valid_frames_names_its_offset() -> None:
     ping = encode(p.Ping(1), 0)
     decoder = FrameDecoder("server")
     assert len(decoder.receive_data(ping)) == 1
@@ -180,7 +180,7 @@ def test_small_pieces_of_a_large_frame_cost_their_own_size(monkeypatch: pytest.M
     assert sum(looks) < 2 * len(raw)
 
 
-def test_what_cannot_be_said_is_our_own_fault() -> None:
+def test_a_value_that_cannot_be_encoded_is_a_local_protocol_error() -> None:
     for packet, channel_id, version in (
         (p.Ping(2**63), 0, 136),
         (p.Ping(1), 2**63, 136),

@@ -46,7 +46,7 @@ def test_errors_to_codes(error: BaseException, code: int) -> None:
 
 
 @pytest.mark.parametrize("code", ErrorCode)
-def test_every_code_makes_an_error_that_says_what_the_peer_said(code: ErrorCode) -> None:
+def test_every_code_makes_an_error_with_the_text_of_the_peer(code: ErrorCode) -> None:
     found = error_of(code, "AMQ229017: queue does not exist")
     assert isinstance(found, errors.BrokerError)
     assert str(found) == "AMQ229017: queue does not exist"
@@ -58,7 +58,7 @@ def test_every_error_class_has_a_code(cls: type[errors.BrokerError]) -> None:
     assert code_of(cls.__new__(cls)) in ErrorCode
 
 
-def test_what_crosses_the_wire_comes_back_as_itself() -> None:
+def test_errors_have_the_same_class_after_encoding_and_decoding() -> None:
     for cls in (
         errors.QueueNotFound,
         errors.QueueExists,
