@@ -35,6 +35,7 @@ from understudy.ids import NodeId
 from understudy.limits import JOURNAL_BACKLOG_BYTES_PAUSE
 from understudy.ports import Clock, Disk, LogWriter
 from understudy.store.batch import BATCH_BYTES_MAX, SMALL_BATCH_BYTES, Batch, Seal, Sync
+from understudy.store.journal_life import JournalEvent, JournalLife, JournalState
 from understudy.store.log_chain import newest_epoch
 from understudy.store.operation_context import OperationContext
 from understudy.store.records import HEADER_BYTES, SEAL_FIXED_BYTES, RecordType, SealRecord
@@ -138,10 +139,9 @@ class Journal:
         self._sealed_bytes = 0
         self._stalled_until_ms: int | None = None
         """Set while a batch waits for room within its segment: when it is written again."""
-        self._closing: Callable[[], None] | None = None
+        self._life = JournalLife(self)
         self._asked_at_close = False
-        self._closed = False
-        self._finishing = False
+        """The segment of the seal was asked for once more when the journal was to be closed."""
         self._segment = Segment(
             number, max(self._segment_bytes, position + SEAL_FIXED_BYTES + 8), Readiness.READY, file
         )
@@ -227,7 +227,7 @@ class Journal:
             if isinstance(self.failure, StoreError):
                 raise self.failure
             raise DiskFailed(f"journal of {self._directory} has failed: {self.failure}")
-        if self._closing is not None:
+        if self._life.state is not JournalState.OPEN:
             raise StoreError(f"journal of {self._directory} is closed")
         if self.parts and self.offset + length - self._begin > BATCH_BYTES_MAX:
             self._close_batch()
@@ -399,7 +399,7 @@ class Journal:
         finally:
             # a bug in what was released is not the log's
             if isinstance(item, Seal) and item.following is None:
-                self._finish_close()
+                self._life.fire(JournalEvent.SEALED)
             else:
                 if self._queue or self.parts:
                     self.flush()
@@ -424,7 +424,7 @@ class Journal:
 
     def _may_write_again(self, item: Batch | Seal) -> bool:
         """Whether a full disk loses nothing: all bytes since the last sync are in the batch, and nothing is closed."""
-        return self._closing is None and self._sync is Sync.ALWAYS and item.segment.file is not None
+        return self._life.state is JournalState.OPEN and self._sync is Sync.ALWAYS and item.segment.file is not None
 
     def _stall(self, item: Batch | Seal, error: DiskFull) -> None:
         """The disk is full where room was reserved: a file system that copies on write. The item goes first again."""
@@ -449,14 +449,13 @@ class Journal:
         self.room = -1
         self.spares.stop()
         self._context.fail(error)
-        if self._closing is not None:
-            self._finish_close()
+        self._life.fire(JournalEvent.FAIL)
         self._on_failure(error)
 
     def _prepared(self) -> None:
         """One of the spares was made, or there is no room for it."""
-        if self._closing is not None:
-            self._close_when_idle()
+        if self._life.state is JournalState.DRAINING:
+            self.drain()
         self.flush()
 
     # --- removing and closing -------------------------------------------------------------------
@@ -498,7 +497,7 @@ class Journal:
         """Let go of retained segments whose time is over; now and then."""
         retention = self._retention
         moment_ms = self._clock.monotonic_ms()
-        if retention is None or moment_ms < self._prune_at_ms or self.failure is not None or self._closing is not None:
+        if retention is None or moment_ms < self._prune_at_ms or self._life.state is not JournalState.OPEN:
             return
         self._prune_at_ms = moment_ms + PRUNE_EVERY_MS
         self._housekeeper.run(lambda: retention.prune(self._clock.wall_ms()), lambda error: None)
@@ -507,46 +506,40 @@ class Journal:
         """Write what was appended, seal, remove the unused spare, then ``done``. After a failure,
         or when the disk is so full that no segment is left, nothing more is written.
         """
-        assert self._closing is None, "journal closed twice"
-        self._closing = done
         self.room = -1
         self.spares.stop()
         # once more at once, and then what waits for room is given up
         self._stalled_until_ms = None
-        if self.failure is not None:
-            self._finish_close()
-            return
-        self._close_when_idle()
+        self._life.fire(JournalEvent.CLOSE, done)
 
-    def _close_when_idle(self) -> None:
-        """Queue the seal once no segment is in the way of what is queued already."""
-        if self.spares.preparing or self._closed or self.failure is not None:
+    # --- store.journal_life.ClosableJournal -----------------------------------------------------
+
+    def drain(self) -> None:
+        """Seal once no segment is in the way of what is queued already; give up if there is no space for one."""
+        if self.spares.preparing:
             return
-        if self._segment.readiness is not Readiness.READY:
-            if not self.spares.no_space or not self._asked_at_close:
-                self._asked_at_close = True
-                self.spares.prepare_next()
-                return
+        if self._segment.readiness is Readiness.READY:
+            self._life.fire(JournalEvent.DRAINED)
+        elif not self.spares.no_space or not self._asked_at_close:
+            self._asked_at_close = True
+            self.spares.prepare_next()
+        else:
             # what is in memory was never confirmed and cannot be any more
             self.failure = DiskFull(f"no room for {self._directory} to be closed cleanly")
             self._context.fail(self.failure)
-            self._finish_close()
-            return
-        self._closed = True
+            self._life.fire(JournalEvent.FAIL)
+
+    def seal_last(self) -> None:
+        """The last batch and the seal of the segment go out."""
         self._close_batch()
         self._queue_seal(None)
         self.flush()
 
-    def _finish_close(self) -> None:
-        if not self._finishing:
-            self._finishing = True
-            # what is being removed must have ended when another node may have the store
-            self._housekeeper.run(lambda: None, lambda error: self._close_files())
+    def close_files(self) -> None:
+        """Begin nothing before the housekeeper has ended: another node may have the store after this."""
+        self._housekeeper.run(lambda: None, lambda error: self._close_files())
 
     def _close_files(self) -> None:
-        done = self._closing
-        assert done is not None
-
         def work() -> None:
             if self._segment.file is not None:
                 self._segment.file.close()
@@ -558,6 +551,6 @@ class Journal:
                 self._disk.sync_directory(self._directory)
 
         # an unused spare that cannot be removed is harmless: the next activation does it
-        self._writer.run(work, lambda error: done())
+        self._writer.run(work, lambda error: self._life.fire(JournalEvent.FILES_CLOSED))
         self._housekeeper.close()
         self._writer.close()
