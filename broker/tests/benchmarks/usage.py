@@ -16,12 +16,21 @@ def cpu_seconds(node: Node) -> float:
 
 
 def thread_seconds(node: Node) -> dict[str, float]:
-    """CPU time of each thread so far. The first is the loop's; the others are in the order in which they started."""
+    """CPU time of each thread so far, to the microsecond where the kernel counts it (``schedstat``). The first is the
+    loop's; the others are in the order in which they started.
+    """
     tasks = sorted(int(each.name) for each in (_proc(node) / "task").iterdir())
     return {
-        f"thread {number}" if number else "loop": _stat_seconds(_proc(node) / "task" / str(task) / "stat")
+        f"thread {number}" if number else "loop": _task_seconds(_proc(node) / "task" / str(task))
         for number, task in enumerate(tasks)
     }
+
+
+def _task_seconds(task: Path) -> float:
+    try:
+        return int((task / "schedstat").read_text().split()[0]) / 1e9
+    except (OSError, ValueError, IndexError):
+        return _stat_seconds(task / "stat")
 
 
 def resident_mib(node: Node) -> float:

@@ -287,7 +287,7 @@ class FrameDecoder:
                 data, missing = bytes(pending) + data, 0
             else:
                 # copy only the missing part of the first frame, not everything after it
-                pending += data[:missing]
+                pending += memoryview(data)[:missing]
             self._pending = bytearray()
         try:
             if self._expects_magic:
@@ -392,4 +392,5 @@ class FrameDecoder:
         else:
             self._wanted_bytes = 4
         if left:
-            self._pending += data[offset:] if offset else data
+            # a slice of bytes would be one copy more: in a stream of large frames nearly all are cut
+            self._pending += memoryview(data)[offset:]
