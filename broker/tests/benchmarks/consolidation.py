@@ -90,7 +90,7 @@ class _Result:
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """CPU time in a broker through which messages pass behind one that stays, in seconds."""
+    """CPU time in a broker through which messages pass beside others that stay, in seconds."""
 
     old_messages: int
     """Messages that stay."""
@@ -131,7 +131,7 @@ def measure_share(old_messages: int, window_ms: int) -> Share:
 
 
 @click.command()
-@click.option("--share", "old", default="", help="Only the share of CPU time, behind so many messages, as 0,1,100000.")
+@click.option("--share", "old", default="", help="Only the share of CPU time, beside so many messages, as 0,1,100000.")
 @click.option("--window-ms", default=8_000, show_default=True, help="Load of each measurement of the share.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object instead of tables.")
 def consolidation(*, old: str, window_ms: int, as_json: bool) -> None:
