@@ -18,7 +18,8 @@ import socket
 import sys
 import tempfile
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from types import FrameType
@@ -29,7 +30,7 @@ import uvloop
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks.content import DUPLICATE, PLAIN, PROPERTIES, Content, Shape
+from benchmarks.content import DUPLICATE, JMS, PLAIN, PROPERTIES, Content, Shape
 from benchmarks.core_link import CoreLink
 from benchmarks.goals import CALLS_MAX, MODULES_MAX, Goal
 from benchmarks.load import Producer, RunFailed
@@ -46,6 +47,8 @@ WARMUP: Final = 200
 #: Messages of a batch, and batches.
 BATCH: Final = 100
 BATCHES: Final = 10
+#: Of messages that are gathered in one turn.
+PRODUCERS: Final = 16
 
 _HEAD_BYTES: Final = 13
 _EXCEPTION, _NULL_RESPONSE, _RECEIVE, _ACKNOWLEDGE = 20, 21, 75, 41
@@ -173,6 +176,20 @@ class Client:
         polls, self._counter.polls = self._counter.polls, 0
         return Count(case, messages, calls, polls)
 
+    @contextmanager
+    def loop_held(self) -> Iterator[None]:
+        """The loop of the broker stands still meanwhile."""
+        release = threading.Event()
+
+        def hold() -> None:
+            self._loop.call_soon_threadsafe(release.wait, 60)
+
+        self._on_loop(hold)
+        try:
+            yield
+        finally:
+            release.set()
+
     def _on_loop(self, call: Callable[[], None]) -> None:
         done = threading.Event()
 
@@ -198,6 +215,25 @@ def lone_sends(client: Client, name: str, shape: Shape) -> Count:
             _responses(connected, 1)
 
         return client.count(name, send, OPERATIONS, WARMUP, OPERATIONS)
+
+
+def gathered_sends(client: Client, name: str, shape: Shape) -> Count:
+    """``PRODUCERS`` that each send one message, all of which the broker reads before the same turn."""
+    queue = f"gathered.{shape.name}"
+    client.link.declare([queue])
+    producers = [client.link.producer(queue, Content(shape)) for _ in range(PRODUCERS)]
+    with ExitStack() as stack:
+        for producer in producers:
+            stack.enter_context(producer.socket).settimeout(60)
+
+        def send(number: int) -> None:
+            with client.loop_held():
+                for index, producer in enumerate(producers):
+                    producer.socket.sendall(patched(producer, number * PRODUCERS + index))
+            for producer in producers:
+                _responses(producer.socket, 1)
+
+        return client.count(name, send, PRODUCERS * OPERATIONS, WARMUP, OPERATIONS)
 
 
 def lone_acknowledgements(client: Client, name: str) -> Count:
@@ -247,6 +283,8 @@ CASES: Final[dict[str, Callable[[Client, str], Count]]] = {
     "send": lambda client, name: lone_sends(client, name, PLAIN),
     "send-properties": lambda client, name: lone_sends(client, name, PROPERTIES),
     "send-duplicate-id": lambda client, name: lone_sends(client, name, DUPLICATE),
+    "gathered": lambda client, name: gathered_sends(client, name, PLAIN),
+    "gathered-jms": lambda client, name: gathered_sends(client, name, JMS),
     "acknowledge": lone_acknowledgements,
     "batch": lambda client, name: batches(client, name, PLAIN),
     "batch-properties": lambda client, name: batches(client, name, PROPERTIES),
@@ -279,7 +317,7 @@ def calls(cases: str, listed: bool, as_json: bool) -> None:
         typical = sum(not call.native for call in count.typical())
         table.add_row(
             count.case, f"{count.per_message(native=False):.1f}",
-            "" if count.case.startswith("batch") else str(typical), f"{count.per_message(native=True):.1f}",
+            "" if count.case.startswith(("batch", "gathered")) else str(typical), f"{count.per_message(native=True):.1f}",
             str(len(count.modules())), f"{count.polls / count.messages:.1f}",
         )  # fmt: skip
     console.print(table)
