@@ -199,8 +199,8 @@ impl Sends {
 }
 
 /// Whether any of these messages belongs to a message group.
-pub fn any_grouped(rows: &[Row]) -> bool {
-    rows.iter().any(|row| row.traits & GROUPED != 0)
+pub fn any_grouped<'a>(mut rows: impl Iterator<Item = &'a Row>) -> bool {
+    rows.any(|row| row.traits & GROUPED != 0)
 }
 
 #[pymethods]
@@ -249,6 +249,14 @@ impl Sends {
         }
     }
 
+    /// `duplicate_id` of `count` rows from `row` on, or of those that there are.
+    fn duplicate_ids<'py>(&self, py: Python<'py>, row: usize, count: usize) -> Vec<Bound<'py, PyBytes>> {
+        self.rows(row, count)
+            .iter()
+            .map(|row| PyBytes::new(py, self.duplicate(row)))
+            .collect()
+    }
+
     /// The message as its client encoded it.
     fn encoded<'py>(&self, py: Python<'py>, row: usize) -> PyResult<Bound<'py, PyBytes>> {
         let row = self.row(row)?;
@@ -266,27 +274,42 @@ impl Sends {
         self.rows(row, count).iter().map(|each| each.stop - each.start).sum()
     }
 
-    /// How many messages from `row` on can be taken together; see the twin.
-    fn alike(&self, row: usize, bytes_max: usize, routing_type: u32, room_bytes: i64) -> PyResult<usize> {
+    /// How many messages from `row` on can be taken together, their bytes, and their kind; see the twin.
+    fn alike(
+        &self,
+        row: usize,
+        bytes_max: usize,
+        routing_type: u32,
+        room_bytes: i64,
+        room_count: i64,
+    ) -> PyResult<(usize, usize, u32)> {
         let first = self.row(row)?;
         let kind = first.traits & ALIKE;
         let wanted = routing_type.saturating_add(1);
         let mut room_bytes = room_bytes;
-        let taken = self.rows(row, usize::MAX).iter().take_while(|each| {
+        let mut size_bytes = 0;
+        let mut count = 0;
+        for each in self.rows(row, usize::try_from(room_count).unwrap_or(0)) {
             let routing = each.traits >> ROUTING_SHIFT & ROUTING_MASK;
-            let fits = room_bytes > 0;
-            room_bytes = room_bytes.saturating_sub((each.stop - each.start) as i64);
-            fits && each.traits & (ALIKE | SPECIAL) == kind
-                && (routing == 0 || routing == wanted)
-                && each.stop - each.start <= bytes_max
-                && each.address == first.address
-        });
-        Ok(taken.count())
+            let bytes = each.stop - each.start;
+            if each.traits & (ALIKE | SPECIAL) != kind
+                || (routing != 0 && routing != wanted)
+                || bytes > bytes_max
+                || each.address != first.address
+                || room_bytes <= 0
+            {
+                break;
+            }
+            room_bytes = room_bytes.saturating_sub(bytes as i64);
+            size_bytes += bytes;
+            count += 1;
+        }
+        Ok((count, size_bytes, kind))
     }
 
     /// Whether any of these messages belongs to a message group.
     fn grouped(&self, row: usize, count: usize) -> bool {
-        any_grouped(self.rows(row, count))
+        any_grouped(self.rows(row, count).iter())
     }
 
     /// Offsets in `data` of these messages: start, message id, end.

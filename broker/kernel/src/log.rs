@@ -82,24 +82,58 @@ pub struct Run {
     joined: Option<Box<Joined>>,
 }
 
-/// Expirations of messages, how many are not 0, and the least of those.
-fn expirations_of(rows: &[Row]) -> (Vec<i64>, usize, i64) {
-    let expiring = rows.iter().filter(|row| row.expiration != 0);
-    match expiring.clone().map(|row| row.expiration).min() {
-        Some(earliest) => {
-            let all = rows.iter().map(|row| row.expiration).collect();
-            (all, expiring.count(), earliest)
-        }
-        None => (Vec::new(), 0, 0),
-    }
+/// Some messages of one read, as Python names them: the messages, the first row, how many.
+type Part<'py> = (Bound<'py, Sends>, usize, usize);
+
+/// Rows of several reads, in order.
+struct Chosen<'a> {
+    parts: Vec<(&'a Sends, &'a [Row])>,
+    count: usize,
 }
 
-/// Group ids of messages, if any has one.
-fn groups_of(rows: &[Row], grouped: bool) -> Vec<(usize, usize)> {
-    if grouped {
-        rows.iter().map(|row| row.group).collect()
-    } else {
-        Vec::new()
+impl<'a> Chosen<'a> {
+    fn of(parts: &'a [Part<'_>]) -> Self {
+        let parts: Vec<_> = parts
+            .iter()
+            .map(|(sends, row, count)| (sends.get(), sends.get().rows(*row, *count)))
+            .collect();
+        let count = parts.iter().map(|(_, rows)| rows.len()).sum();
+        Chosen { parts, count }
+    }
+
+    /// Keep the first rows only.
+    fn truncate(&mut self, count: usize) {
+        let mut left = count;
+        for (_, rows) in &mut self.parts {
+            *rows = &rows[..left.min(rows.len())];
+            left -= rows.len();
+        }
+        self.count = count;
+    }
+
+    fn rows(&self) -> impl Iterator<Item = &'a Row> + Clone + '_ {
+        self.parts.iter().flat_map(|(_, rows)| rows.iter())
+    }
+
+    /// Expirations, how many are not 0, and the least of those.
+    fn expirations(&self) -> (Vec<i64>, usize, i64) {
+        let expiring = self.rows().filter(|row| row.expiration != 0);
+        match expiring.clone().map(|row| row.expiration).min() {
+            Some(earliest) => {
+                let all = self.rows().map(|row| row.expiration).collect();
+                (all, expiring.count(), earliest)
+            }
+            None => (Vec::new(), 0, 0),
+        }
+    }
+
+    /// Group ids, if any row has one.
+    fn groups(&self, grouped: bool) -> Vec<(usize, usize)> {
+        if grouped {
+            self.rows().map(|row| row.group).collect()
+        } else {
+            Vec::new()
+        }
     }
 }
 
@@ -318,41 +352,38 @@ impl Run {
 /// Segment, offset, room, sequence, batch, seed: `LogPosition` of the twin.
 type LogPosition = (u64, usize, i64, u64, u32, u32);
 
-/// Records of messages, or of as many as there is room for, perhaps none; see the twin.
+/// Records of the messages of these parts, or of as many as there is room for, perhaps none; see the twin.
 #[pyfunction]
-#[pyo3(signature = (sends, row, count, first_id, address_id, queue_ids, transaction_id, position))]
-#[allow(clippy::too_many_arguments)]
+#[pyo3(signature = (parts, first_id, address_id, queue_ids, transaction_id, position))]
 pub fn append_sends(
     py: Python<'_>,
-    sends: &Bound<'_, Sends>,
-    row: usize,
-    count: usize,
+    parts: Vec<Part<'_>>,
     first_id: i64,
     address_id: u64,
     queue_ids: Vec<u64>,
     transaction_id: u64,
     position: LogPosition,
 ) -> PyResult<Run> {
-    let sends = sends.get();
     let (segment, offset, mut room, sequence, batch, seed) = position;
-    let first = sends.row(row)?;
+    let (sends, row, _) = parts.first().ok_or_else(|| PyIndexError::new_err("no messages"))?;
+    let first = *sends.get().row(*row)?;
     let duplicate_bytes = first.duplicate_bytes();
     let queues_end = RECORD_HEAD_BYTES + QUEUE_ID_BYTES * queue_ids.len();
     let head_bytes = queues_end + duplicate_bytes;
-    let rows = sends.rows(row, count);
+    let mut chosen = Chosen::of(&parts);
     let mut starts = Column::new();
     let mut size = 0;
-    for row in rows {
+    for row in chosen.rows() {
         let length = row.stop - row.start + head_bytes;
         if row.duplicate_bytes() != duplicate_bytes || (offset + size + length) as i64 > room {
             break;
         }
-        starts.push(size, rows.len());
+        starts.push(size, chosen.count);
         room -= SEAL_BYTES;
         size += length;
     }
-    let rows = &rows[..starts.as_slice().len()];
-    check_ids(first_id, rows.len())?;
+    chosen.truncate(starts.as_slice().len());
+    check_ids(first_id, chosen.count)?;
     // all fields but the length, sequence, message id, expiration and checksum are those of every record
     let mut head = vec![0; queues_end];
     head[16..20].copy_from_slice(&batch.to_le_bytes());
@@ -368,33 +399,37 @@ pub fn append_sends(
     {
         place.copy_from_slice(&queue_id.to_le_bytes());
     }
-    let data = sends.bytes(py);
     let records = PyBytes::new_with(py, size, |buffer| {
         let mut out = Writer { buffer, at: 0 };
         let mut sequence = sequence;
-        for (message_id, row) in (first_id..).zip(rows) {
-            let begin = out.at;
-            let length = narrow(row.stop - row.start + head_bytes)?;
-            sequence = sequence
-                .checked_add(1)
-                .ok_or_else(|| PyOverflowError::new_err("sequence"))?;
-            head[4..8].copy_from_slice(&length.to_le_bytes());
-            head[8..16].copy_from_slice(&sequence.to_le_bytes());
-            head[24..32].copy_from_slice(&message_id.to_le_bytes());
-            head[48..56].copy_from_slice(&row.expiration.to_le_bytes());
-            out.put(&head);
-            out.put(sends.duplicate(row));
-            out.put_message(data, row, message_id);
-            let crc = crc::update(seed, &out.buffer[begin + CRC_BYTES..out.at]);
-            out.buffer[begin..begin + CRC_BYTES].copy_from_slice(&crc.to_le_bytes());
+        let mut message_id = first_id;
+        for (sends, rows) in &chosen.parts {
+            let data = sends.bytes(py);
+            for row in *rows {
+                let begin = out.at;
+                let length = narrow(row.stop - row.start + head_bytes)?;
+                sequence = sequence
+                    .checked_add(1)
+                    .ok_or_else(|| PyOverflowError::new_err("sequence"))?;
+                head[4..8].copy_from_slice(&length.to_le_bytes());
+                head[8..16].copy_from_slice(&sequence.to_le_bytes());
+                head[24..32].copy_from_slice(&message_id.to_le_bytes());
+                head[48..56].copy_from_slice(&row.expiration.to_le_bytes());
+                out.put(&head);
+                out.put(sends.duplicate(row));
+                out.put_message(data, row, message_id);
+                let crc = crc::update(seed, &out.buffer[begin + CRC_BYTES..out.at]);
+                out.buffer[begin..begin + CRC_BYTES].copy_from_slice(&crc.to_le_bytes());
+                message_id += 1;
+            }
         }
         Ok(())
     })?;
-    let grouped = any_grouped(rows);
-    let (expirations, expiring, earliest_ms) = expirations_of(rows);
+    let grouped = any_grouped(chosen.rows());
+    let (expirations, expiring, earliest_ms) = chosen.expirations();
     Ok(Run {
         data: records.unbind(),
-        count: rows.len(),
+        count: chosen.count,
         first_id,
         grouped,
         expiring,
@@ -402,41 +437,44 @@ pub fn append_sends(
         head_bytes,
         segment,
         offset,
-        size_bytes: size - rows.len() * head_bytes,
+        size_bytes: size - chosen.count * head_bytes,
         starts,
         end: size,
         expirations,
-        groups: groups_of(rows, grouped),
+        groups: chosen.groups(grouped),
         joined: None,
     })
 }
 
 /// Messages which the log does not get; see the twin.
 #[pyfunction]
-#[pyo3(signature = (sends, row, count, first_id))]
-pub fn keep_sends(py: Python<'_>, sends: &Bound<'_, Sends>, row: usize, count: usize, first_id: i64) -> PyResult<Run> {
-    let sends = sends.get();
-    let rows = sends.rows(row, count);
-    check_ids(first_id, rows.len())?;
+#[pyo3(signature = (parts, first_id))]
+pub fn keep_sends(py: Python<'_>, parts: Vec<Part<'_>>, first_id: i64) -> PyResult<Run> {
+    let chosen = Chosen::of(&parts);
+    check_ids(first_id, chosen.count)?;
     let mut starts = Column::new();
     let mut size = 0;
-    for row in rows {
-        starts.push(size, rows.len());
+    for row in chosen.rows() {
+        starts.push(size, chosen.count);
         size += row.stop - row.start;
     }
-    let data = sends.bytes(py);
     let messages = PyBytes::new_with(py, size, |buffer| {
         let mut out = Writer { buffer, at: 0 };
-        for (message_id, row) in (first_id..).zip(rows) {
-            out.put_message(data, row, message_id);
+        let mut message_id = first_id;
+        for (sends, rows) in &chosen.parts {
+            let data = sends.bytes(py);
+            for row in *rows {
+                out.put_message(data, row, message_id);
+                message_id += 1;
+            }
         }
         Ok(())
     })?;
-    let grouped = any_grouped(rows);
-    let (expirations, expiring, earliest_ms) = expirations_of(rows);
+    let grouped = any_grouped(chosen.rows());
+    let (expirations, expiring, earliest_ms) = chosen.expirations();
     Ok(Run {
         data: messages.unbind(),
-        count: rows.len(),
+        count: chosen.count,
         first_id,
         grouped,
         expiring,
@@ -448,7 +486,7 @@ pub fn keep_sends(py: Python<'_>, sends: &Bound<'_, Sends>, row: usize, count: u
         starts,
         end: size,
         expirations,
-        groups: groups_of(rows, grouped),
+        groups: chosen.groups(grouped),
         joined: None,
     })
 }

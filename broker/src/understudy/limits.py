@@ -73,6 +73,9 @@ CLOSE_TIMEOUT_MS = 10_000
 #: Each message, acknowledgement and grant of credits costs 1, every other frame ``FRAME_COST``.
 TURN_COST_MAX = 256
 FRAME_COST = 8
+#: Messages of all connections that wait within a turn to be appended to the log together: with so many they are
+#: appended at once. Bytes.
+GATHERED_BYTES_MAX = 64 * 1024
 #: Logins whose password check waits for its turn, per node and per host (login).
 LOGINS_WAITING_MAX = 10_000
 LOGINS_WAITING_OF_HOST_MAX = 2_000

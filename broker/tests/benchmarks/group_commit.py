@@ -197,7 +197,7 @@ async def _store(
         if not messages:
             return
         turned = time.perf_counter()
-        store.store_run(prepared, 0, messages, first_id + sent, address.address_id, (queue.queue_id,))
+        store.store_run([(prepared, 0, messages)], messages, first_id + sent, address.address_id, (queue.queue_id,))
         sent += messages
         store.context.when_durable(store.last_sequence, confirm, messages)
         store.flush()

@@ -10,7 +10,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 from functools import cache
-from itertools import accumulate, takewhile
+from itertools import accumulate, pairwise, takewhile
 from struct import pack
 from types import ModuleType
 from typing import Any
@@ -227,14 +227,17 @@ def is_ordinary(message: Message, bytes_max: int, routing_type: int) -> bool:
     return True
 
 
-def expected_alike(found: list[Message], row: int, bytes_max: int, routing_type: int, room_bytes: int) -> int:
+def expected_alike(
+    found: list[Message], row: int, bytes_max: int, routing_type: int, room_bytes: int, room_count: int
+) -> tuple[int, int]:
     def shared(message: Message) -> Any:
         return message.address, message.durable, message.priority, len(duplicate_id_of(message))
 
     first = shared(found[row])
     fitting = takewhile(lambda each: shared(each) == first and is_ordinary(each, bytes_max, routing_type), found[row:])
-    sizes = accumulate((len(each.encoded) for each in fitting), initial=0)
-    return sum(before < room_bytes for before in [*sizes][:-1])
+    sizes = [*accumulate((len(each.encoded) for each in fitting), initial=0)]
+    count = min(sum(before < room_bytes for before in sizes[:-1]), room_count)
+    return count, sizes[count]
 
 
 def repeats_a_name(message: Message) -> bool:
@@ -283,8 +286,12 @@ def check_rows(kernel: Kernel, data: bytes, start: int, limit_bytes: int, count_
         for bytes_max in (1 << 30, len(message.encoded), len(message.encoded) - 1):
             for routing_type in (0, 1):
                 for room_bytes in (0, len(message.encoded), 2 * len(message.encoded) + 1, 1 << 62):
-                    arguments = (row, bytes_max, routing_type, room_bytes)
-                    assert sends.alike(*arguments) == expected_alike(found, *arguments)
+                    for room_count in (1, 1 << 62):
+                        arguments = (row, bytes_max, routing_type, room_bytes, room_count)
+                        *expected, kind = sends.alike(*arguments)
+                        assert tuple(expected) == expected_alike(found, *arguments)
+                        assert kind & 1 == message.durable
+        assert sends.duplicate_ids(row, 2) == [duplicate_id_of(each) for each in found[row : row + 2]]
 
 
 def check_twins(data: bytes, start: int = 0, limit_bytes: int = LIMIT_BYTES, count_max: int = 256) -> None:
@@ -450,7 +457,7 @@ def test_a_message_with_a_name_twice_is_never_taken_as_what_it_is_not(
     sends = kernel[0].split_sends(data, 0, LIMIT_BYTES, 1)
     (message,) = (message for message, _, _ in expected_messages(data, 0, LIMIT_BYTES, 1))
     for routing_type in (0, 1):
-        if sends.alike(0, 1 << 30, routing_type, 1 << 62):
+        if sends.alike(0, 1 << 30, routing_type, 1 << 62, 1)[0]:
             assert is_ordinary(message, 1 << 30, routing_type)
             assert sends.duplicate_id(0) == duplicate_id_of(message)
     if NATIVE is not None:
@@ -502,7 +509,7 @@ positions = st.builds(
 @needs_native
 @given(
     batches | alike_batches, st.integers(0, 5), st.integers(0, 50), ids, ids, st.lists(ids, max_size=5).map(tuple),
-    st.just(0) | ids, positions,
+    st.just(0) | ids, positions, st.lists(st.integers(0, 30), max_size=4), st.booleans(), st.booleans(),
 )  # fmt: skip
 def test_runs_are_the_same(
     data: bytes,
@@ -513,19 +520,32 @@ def test_runs_are_the_same(
     queue_ids: tuple[int, ...],
     transaction_id: int,
     position: LogPosition,
+    cuts: list[int],
+    reverse: bool,
+    beyond: bool,
 ) -> None:
     assert NATIVE is not None
     sends, native = frames.split_sends(data, 0, LIMIT_BYTES, 256), NATIVE.split_sends(data, 0, LIMIT_BYTES, 256)
     assert sends is not None
     row %= sends.count
-    count = min(count, sends.alike(row, 1 << 30, 1, 1 << 62))
+    count = sends.alike(row, 1 << 30, 1, 1 << 62, count)[0]
     position = position._replace(room=position.offset + position.room)
-    arguments = (row, count, first_id)
-    assert view_of_run(NATIVE.keep_sends(native, *arguments)) == view_of_run(log.keep_sends(sends, *arguments))
-    arguments += (address_id, queue_ids, transaction_id, position)  # type: ignore[assignment]
-    found = NATIVE.append_sends(native, *arguments)
-    assert view_of_run(found) == view_of_run(log.append_sends(sends, *arguments))
+    # parts of several reads, in the order of their rows or not, some with fewer messages than they name
+    cuts = sorted(min(cut, count) for cut in cuts)
+    bounds = list(pairwise((0, *cuts, count)))
+    extents = [(row + begin, end - begin) for begin, end in (bounds[::-1] if reverse else bounds)]
+    if beyond:
+        extents.append((sends.count - 1 if count else row, 5 if count == sends.count - row else 0))
+    extents = [each for each in extents if each[1]] or [(row, 0)]
+    native_parts, parts = ([(each, *extent) for extent in extents] for each in (native, sends))
+    assert view_of_run(NATIVE.keep_sends(native_parts, first_id)) == view_of_run(log.keep_sends(parts, first_id))
+    arguments = (first_id, address_id, queue_ids, transaction_id, position)
+    found = NATIVE.append_sends(native_parts, *arguments)
+    assert view_of_run(found) == view_of_run(log.append_sends(parts, *arguments))
     assert type(found.grouped) is bool
+    whole = [(native, row, count)]
+    if not (reverse or beyond):
+        assert view_of_run(found) == view_of_run(NATIVE.append_sends(whole, *arguments))
 
 
 @needs_native
@@ -549,13 +569,13 @@ def test_the_same_joined_run_from_either_kernel(
             (both[1], NATIVE.split_sends, NATIVE.append_sends, NATIVE.keep_sends),
         ):
             sends = split(data, 0, LIMIT_BYTES, 256)
-            taken = sends.alike(0, 1 << 30, 1, 1 << 62) if sends is not None else 0
+            taken = sends.alike(0, 1 << 30, 1, 1 << 62, 256)[0] if sends is not None else 0
             if not taken:
                 continue
             if segment:
-                run = append(sends, 0, taken, next_id, 5, (7,), 0, LogPosition(segment, offset, 1 << 40, 0, 0, 0))
+                run = append([(sends, 0, taken)], next_id, 5, (7,), 0, LogPosition(segment, offset, 1 << 40, 0, 0, 0))
             else:
-                run = keep(sends, 0, taken, next_id)
+                run = keep([(sends, 0, taken)], next_id)
             end = min(run.count, begin + count)
             if begin < end:
                 each.append((run, begin, end))
@@ -581,8 +601,8 @@ def test_the_same_joined_run_from_either_kernel(
 @pytest.mark.parametrize("kernel", KERNELS)
 def test_runs_that_cannot_be_joined(kernel: Kernel) -> None:
     sends = kernel[0].split_sends(corpus()[0], 0, LIMIT_BYTES, 256)
-    run = kernel[1].keep_sends(sends, 1, 50, 9)
-    logged = kernel[1].append_sends(sends, 1, 2, 11, 1, (1,), 0, LogPosition(1, 0, 1 << 40, 0, 0, 0))
+    run = kernel[1].keep_sends([(sends, 1, 50)], 9)
+    logged = kernel[1].append_sends([(sends, 1, 2)], 11, 1, (1,), 0, LogPosition(1, 0, 1 << 40, 0, 0, 0))
     for parts in ([], [(run, 0, 3)], [(run, 1, 1)], [(run, 0, 2), (run, 0, 2)], [(run, 0, 2), (logged, 0, 1)]):
         with pytest.raises(ValueError, match=r"row|rising"):
             kernel[1].join_runs(parts)
@@ -591,7 +611,7 @@ def test_runs_that_cannot_be_joined(kernel: Kernel) -> None:
 @pytest.mark.parametrize("kernel", KERNELS)
 def test_rows_that_a_run_has_not(kernel: Kernel) -> None:
     sends = kernel[0].split_sends(corpus()[0], 0, LIMIT_BYTES, 256)
-    run = kernel[1].keep_sends(sends, 1, 50, 9)
+    run = kernel[1].keep_sends([(sends, 1, 50)], 9)
     assert run.count == 2
     for read in (run.encoded, run.size, run.place):
         with pytest.raises(IndexError):
@@ -601,9 +621,9 @@ def test_rows_that_a_run_has_not(kernel: Kernel) -> None:
     with pytest.raises(IndexError):
         run.bytes_between(0, 3)
     assert run.receives(2, 2, 1, 1) == run.receives(5, 2, 1, 1) == b""
-    assert kernel[1].keep_sends(sends, 3, 50, 9).count == 0
+    assert kernel[1].keep_sends([(sends, 3, 50)], 9).count == 0
     with pytest.raises(IndexError):
-        kernel[1].append_sends(sends, 3, 1, 9, 1, (1,), 0, LogPosition(1, 0, 5_000, 1, 0, 0))
+        kernel[1].append_sends([(sends, 3, 1)], 9, 1, (1,), 0, LogPosition(1, 0, 5_000, 1, 0, 0))
 
 
 class Log:
@@ -645,12 +665,14 @@ def test_records_are_those_of_the_store(kernel: Kernel) -> None:
     def check(data: bytes, transaction_id: int, both: bool) -> None:
         sends = kernel[0].split_sends(data, 0, LIMIT_BYTES, 256)
         queue_ids = (told.queue_id, told.other_id) if both else (told.queue_id,)
-        count = sends.alike(0, 1 << 30, 1, 1 << 62)
+        count = sends.alike(0, 1 << 30, 1, 1 << 62, 256)[0]
         if not count or not sends.durable(0):
             return
         position = told.position(4 * len(data) + 200 * count)
         first_id = told.store.next_ids(count)
-        run = kernel[1].append_sends(sends, 0, count, first_id, told.address_id, queue_ids, transaction_id, position)
+        run = kernel[1].append_sends(
+            [(sends, 0, count)], first_id, told.address_id, queue_ids, transaction_id, position
+        )
         assert run.count == count
 
         def store() -> None:

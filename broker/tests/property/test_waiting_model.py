@@ -123,9 +123,9 @@ class Model:
         first_id = len(self.keys) + 1
         if durable:
             position = LogPosition(7, 1000 * first_id, 1 << 40, 0, 0, 0)
-            run = append_sends(sends, 0, count, first_id, 1, (1,), 0, position)
+            run = append_sends([(sends, 0, count)], first_id, 1, (1,), 0, position)
         else:
-            run = keep_sends(sends, 0, count, first_id)
+            run = keep_sends([(sends, 0, count)], first_id)
         here = kind != "durable elsewhere"
         paged = durable and kind.startswith("paged")
         for message_id, expiration in enumerate(expirations, start=first_id):

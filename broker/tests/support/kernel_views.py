@@ -38,10 +38,12 @@ def view_of_sends(sends: Sends | None) -> Any:
         [list(sends.extents(row, 2)) for row in rows],
         [[sends.grouped(row, width) for width in (0, 1, 2, count)] for row in rows],
         [[sends.bytes_of(row, width) for width in (0, 1, 2, count)] for row in rows],
-        [[sends.alike(row, 1 << 30, routing_type, 1 << 62) for routing_type in (0, 1)] for row in rows],
-        [[sends.alike(row, 1 << 30, 1, room_bytes) for room_bytes in (-1, 0, 1, 100, 300)] for row in rows],
-        [sends.alike(row, sends.size(row), 1, 1 << 62) for row in rows],
-        [sends.alike(row, sends.size(row) - 1, 1, 1 << 62) for row in rows],
+        [sends.duplicate_ids(row, width) for row in range(count + 1) for width in (0, 1, 2, count)],
+        [[sends.alike(row, 1 << 30, routing_type, 1 << 62, 1 << 62) for routing_type in (0, 1)] for row in rows],
+        [[sends.alike(row, 1 << 30, 1, room_bytes, 1 << 62) for room_bytes in (-1, 0, 1, 100, 300)] for row in rows],
+        [[sends.alike(row, 1 << 30, 1, 1 << 62, room_count) for room_count in (-1, 0, 1, 2)] for row in rows],
+        [sends.alike(row, sends.size(row), 1, 1 << 62, 1 << 62) for row in rows],
+        [sends.alike(row, sends.size(row) - 1, 1, 1 << 62, 1 << 62) for row in rows],
     )
 
 

@@ -15,7 +15,7 @@ from typing import Any
 
 from understudy.config.model import Permission, RoutingType
 from understudy.errors import BrokerError, DiskFull, NotAuthorized
-from understudy.kernel import LogPosition, Run, Sends, append_sends
+from understudy.kernel import LogPosition, Part, Run, append_sends
 from understudy.message import LargeMessage, Message
 from understudy.routing.configuration import QueueConfiguration
 from understudy.routing.post_office import PostOffice
@@ -124,12 +124,12 @@ class FakeStore:
         self._last_id = 0
         self._offset = 0
 
-    unwritten = False
-
     def flush(self, *, gather: bool) -> bool:
+        self._close_gathered()
         return False
 
     def next_id(self) -> int:
+        self._close_gathered()
         self._last_id += 1
         return self._last_id
 
@@ -137,29 +137,43 @@ class FakeStore:
         self._last_id += count
         return self._last_id - count + 1
 
+    def hold_room(self, length: int) -> int:
+        assert self.context.gathered is None
+        # what is durable once it is appended has nothing to wait for
+        return 0 if self.automatic else 1 << 30
+
     def store_run(
         self,
-        sends: Sends,
-        row: int,
+        parts: Sequence[Part],
         count: int,
         first_id: int,
         address_id: int,
         queue_ids: tuple[int, ...],
         transaction_id: int = 0,
+        held: int = 0,
     ) -> list[Run]:
         position = LogPosition(1, self._offset, sys.maxsize, self.last_sequence, 0, 0)
-        run = append_sends(sends, row, count, first_id, address_id, queue_ids, transaction_id, position)
+        run = append_sends(parts, first_id, address_id, queue_ids, transaction_id, position)
+        assert run.count == count
         self._offset += len(run.data)
-        for number, reference in enumerate(RunSlice(run, 0, count, sends.priority(row), -1), start=row):
+        duplicate_ids = [each for sends, row, number in parts for each in sends.duplicate_ids(row, number)]
+        sends, row, _ = parts[0]
+        for duplicate_id, reference in zip(
+            duplicate_ids, RunSlice(run, 0, count, sends.priority(row), -1), strict=True
+        ):
             assert reference.message is not None
-            duplicate_id = sends.duplicate_id(number)
             self.store_message(
                 reference.message, address_id, queue_ids, tx_id=transaction_id, duplicate_id=duplicate_id
             )
             self.bodies[reference.location or 0] = self.bodies.pop(self.last_sequence)
         return [run]
 
+    def _close_gathered(self) -> None:
+        if self.context.gathered is not None:
+            self.context.gathered.close()
+
     def _append(self) -> int:
+        self._close_gathered()
         self.last_sequence += 1
         self.context.appended = self.last_sequence
         if self.automatic:
@@ -168,6 +182,7 @@ class FakeStore:
 
     def sync(self) -> None:
         """Everything appended becomes durable."""
+        self._close_gathered()
         self.context.advance(self.last_sequence)
 
     def store_address(self, record: Any) -> int:
@@ -175,6 +190,7 @@ class FakeStore:
         return self._append()
 
     def delete_address(self, address_id: int) -> int:
+        self._close_gathered()
         del self.addresses[address_id]
         return self._append()
 
@@ -189,6 +205,7 @@ class FakeStore:
         return self._append()
 
     def delete_queue(self, queue_id: int) -> int:
+        self._close_gathered()
         del self.queues[queue_id]
         self.references.pop(queue_id, None)
         for records in self.transactions.values():

@@ -20,11 +20,11 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Final, Literal
 
 from understudy.errors import ConfigError
-from understudy.kernel.log import QUEUE_ID_BYTES, RECORD_HEAD_BYTES, LogPosition
+from understudy.kernel.log import QUEUE_ID_BYTES, RECORD_HEAD_BYTES, LogPosition, Part
 
 #: Version of the functions; ``INTERFACE`` in ``broker/kernel/src/lib.rs`` must be equal. It changes whenever the
 #: arguments or the result of a function change.
-INTERFACE: Final = 5
+INTERFACE: Final = 6
 #: Environment variable that forces a kernel.
 VARIABLE: Final = "UNDERSTUDY_KERNEL"
 #: What the native module must have.
@@ -151,6 +151,7 @@ __all__ = [
     "WHY",
     "Kernel",
     "LogPosition",
+    "Part",
     "Run",
     "Sends",
     "acknowledge_record",

@@ -154,6 +154,10 @@ class Sends:
         """
         return self._duplicates.get(row, b"")
 
+    def duplicate_ids(self, row: int, count: int) -> list[bytes]:
+        """``duplicate_id`` of ``count`` rows from ``row`` on, or of those that there are."""
+        return [self.duplicate_id(each) for each in range(row, min(row + count, len(self._starts)))]
+
     def encoded(self, row: int) -> bytes:
         """The message as its client encoded it."""
         return self.data[self._starts[row] : self._stops[row]]
@@ -167,31 +171,40 @@ class Sends:
         end = row + count
         return sum(self._stops[row:end]) - sum(self._starts[row:end])
 
-    def alike(self, row: int, bytes_max: int, routing_type: int, room_bytes: int) -> int:
-        """How many messages from ``row`` on can be taken together: of the address, durability and priority of the first
+    def alike(
+        self, row: int, bytes_max: int, routing_type: int, room_bytes: int, room_count: int
+    ) -> tuple[int, int, int]:
+        """The messages from ``row`` on that can be taken together: of the address, durability and priority of the first
         one, with duplicate ids of the same length or none, without schedule and names that only a broker writes, of at
-        most ``bytes_max`` bytes each, sent to this routing type or to any, and with fewer than ``room_bytes`` bytes in
-        all those before it.
+        most ``bytes_max`` bytes each, sent to this routing type or to any, with fewer than ``room_bytes`` bytes in all
+        those before it, and at most ``room_count``.
+
+        Returns:
+            How many, their bytes, and their kind: a number that is the same for messages of the same durability,
+            priority and length of duplicate id.
         """
         address, kind = self._addresses[row], self._traits[row] & _ALIKE
         wanted = routing_type + 1
         starts, stops, addresses, traits = self._starts, self._stops, self._addresses, self._traits
-        size = len(starts)
+        size = min(len(starts), row + max(room_count, 0))
+        size_bytes = 0
         end = row
         while end < size:
             trait = traits[end]
             routing = trait >> _ROUTING_SHIFT & _ROUTING_MASK
+            length = stops[end] - starts[end]
             if (
                 trait & (_ALIKE | _SPECIAL) != kind
                 or (routing and routing != wanted)
-                or stops[end] - starts[end] > bytes_max
+                or length > bytes_max
                 or addresses[end] != address
                 or room_bytes <= 0
             ):
                 break
-            room_bytes -= stops[end] - starts[end]
+            room_bytes -= length
+            size_bytes += length
             end += 1
-        return end - row
+        return end - row, size_bytes, kind
 
     def grouped(self, row: int, count: int) -> bool:
         """Whether any of these messages belongs to a message group."""

@@ -34,6 +34,10 @@ _SESS_RECEIVE_MSG: Final = 75
 RECEIVE_OVERHEAD_BYTES: Final = 25
 
 
+Part = tuple[Sends, int, int]
+"""Some messages of one read: the messages, the first row, how many."""
+
+
 class LogPosition(NamedTuple):
     """Where the next record of the log goes."""
 
@@ -188,71 +192,77 @@ class Run:
 
 
 def append_sends(
-    sends: Sends,
-    row: int,
-    count: int,
+    parts: Sequence[Part],
     first_id: int,
     address_id: int,
     queue_ids: Sequence[int],
     transaction_id: int,
     position: LogPosition,
 ) -> Run:
-    """Records of ``count`` messages from ``row`` on, or of as many as there is room for, perhaps none.
+    """Records of the messages of these parts, in order, or of as many as there is room for, perhaps none.
 
     Args:
-        sends: The messages, which are alike (``Sends.alike``) and durable.
-        row: The first one.
-        count: How many.
-        first_id: Id of the first one.
+        parts: At least one; all messages are alike (``Sends.alike``) and durable.
+        first_id: Id of the first message.
         address_id: Of their address.
         queue_ids: Of their queues.
         transaction_id: Transaction they belong to; 0 for none.
         position: Where the log ends.
     """
     segment, offset, room, sequence, batch, seed = position
-    priority = sends.priority(row)
-    data, pack, pack_id = sends.data, _REST.pack, _ID.pack
-    parts: list[bytes] = []
+    first, first_row, _ = parts[0]
+    priority = first.priority(first_row)
+    pack, pack_id = _REST.pack, _ID.pack
+    records: list[bytes] = []
     starts = [0]
     size = 0
     message_id = first_id
-    duplicate_bytes = len(sends.duplicate_id(row))
+    duplicate_bytes = len(first.duplicate_id(first_row))
     queues = Struct(f"<{len(queue_ids)}Q").pack(*queue_ids)
     head_bytes = RECORD_HEAD_BYTES + len(queues) + duplicate_bytes
-    for start, header, stop in sends.extents(row, count):
-        length = stop - start + head_bytes
-        if offset + size + length > room:
+    chosen: list[Part] = []
+    for sends, row, count in parts:
+        data = sends.data
+        taken = 0
+        for start, header, stop in sends.extents(row, count):
+            length = stop - start + head_bytes
+            if offset + size + length > room:
+                break
+            sequence += 1
+            room -= 4
+            rest = pack(
+                length, sequence, batch, _MESSAGE_ADD, 0, 0, message_id, transaction_id, address_id,
+                sends.expiration(row + taken), 0, priority, 0, duplicate_bytes, len(queue_ids),
+            ) + queues  # fmt: skip
+            if duplicate_bytes:
+                rest += sends.duplicate_id(row + taken)
+            encoded = b"".join((data[start:header], pack_id(message_id), data[header + 8 : stop]))
+            records += (crc32(encoded, crc32(rest, seed)).to_bytes(4, "little"), rest, encoded)
+            size += length
+            starts.append(size)
+            message_id += 1
+            taken += 1
+        chosen.append((sends, row, taken))
+        if taken < min(count, sends.count - row):
             break
-        sequence += 1
-        room -= 4
-        number = row + len(starts) - 1
-        rest = pack(
-            length, sequence, batch, _MESSAGE_ADD, 0, 0, message_id, transaction_id, address_id,
-            sends.expiration(number), 0, priority, 0, duplicate_bytes, len(queue_ids),
-        ) + queues  # fmt: skip
-        if duplicate_bytes:
-            rest += sends.duplicate_id(number)
-        encoded = b"".join((data[start:header], pack_id(message_id), data[header + 8 : stop]))
-        parts += (crc32(encoded, crc32(rest, seed)).to_bytes(4, "little"), rest, encoded)
-        size += length
-        starts.append(size)
-        message_id += 1
-    return _run(sends, row, starts, b"".join(parts), first_id, head_bytes, segment, offset)
+    return _run(chosen, starts, b"".join(records), first_id, head_bytes, segment, offset)
 
 
-def keep_sends(sends: Sends, row: int, count: int, first_id: int) -> Run:
-    """``count`` messages from ``row`` on, which the log does not get; see ``append_sends``."""
-    data, pack_id = sends.data, _ID.pack
-    parts: list[bytes] = []
+def keep_sends(parts: Sequence[Part], first_id: int) -> Run:
+    """The messages of these parts, which the log does not get; see ``append_sends``."""
+    pack_id = _ID.pack
+    messages: list[bytes] = []
     starts = [0]
     size = 0
     message_id = first_id
-    for start, header, stop in sends.extents(row, count):
-        parts += (data[start:header], pack_id(message_id), data[header + 8 : stop])
-        size += stop - start
-        starts.append(size)
-        message_id += 1
-    return _run(sends, row, starts, b"".join(parts), first_id, 0, 0, 0)
+    for sends, row, count in parts:
+        data = sends.data
+        for start, header, stop in sends.extents(row, count):
+            messages += (data[start:header], pack_id(message_id), data[header + 8 : stop])
+            size += stop - start
+            starts.append(size)
+            message_id += 1
+    return _run(parts, starts, b"".join(messages), first_id, 0, 0, 0)
 
 
 def join_runs(parts: Sequence[tuple[Run, int, int]]) -> Run:
@@ -298,15 +308,17 @@ def join_runs(parts: Sequence[tuple[Run, int, int]]) -> Run:
 
 
 def _run(
-    sends: Sends, row: int, starts: list[int], data: bytes, first_id: int, head_bytes: int, segment: int, offset: int
+    parts: Sequence[Part], starts: list[int], data: bytes, first_id: int, head_bytes: int, segment: int, offset: int
 ) -> Run:
-    rows = range(row, row + len(starts) - 1)
+    rows = [(sends, each) for sends, row, count in parts for each in range(row, min(row + count, sends.count))]
     return Run(
         data,
         starts,
         first_id,
-        expirations=[sends.expiration(each) for each in rows],
-        groups=[sends.group(each) for each in rows] if sends.grouped(row, len(rows)) else None,
+        expirations=[sends.expiration(row) for sends, row in rows],
+        groups=[sends.group(row) for sends, row in rows]
+        if any(sends.grouped(row, count) for sends, row, count in parts)
+        else None,
         head_bytes=head_bytes,
         place=(segment, offset),
     )

@@ -45,7 +45,6 @@ class Address:
         "_sole",
         "_turns",
         "address_id",
-        "alters_messages",
         "auto_created",
         "bindings",
         "counts_messages",
@@ -68,6 +67,7 @@ class Address:
         "pages",
         "pause_stored",
         "paused",
+        "plain_queues",
         "retroactive_resource",
         "routing_types",
         "settings",
@@ -97,7 +97,10 @@ class Address:
         self.linked: list[Address] = []
         """Wildcard addresses that cover this one: their bindings get its messages too."""
         self.diverts: tuple[Divert, ...] = ()
-        """Which take or copy its messages; kept by ``divert.Diverts``."""
+        """Which take or copy its messages; see ``divert_by``."""
+        self.plain_queues: tuple[Queue, ...] = ()
+        """The ordinary queues that get every message that may be sent here, as it is, and nothing else does; none if
+        that depends."""
         self._anycast: list[tuple[str, list[Binding]]] = []
         """Of this address and of each wildcard address that covers it, with the name of that."""
         self._multicast: list[Binding] = []
@@ -145,7 +148,13 @@ class Address:
         else:
             # if by nothing else, by the node's global-max-size
             self.limited = True
-        self.alters_messages = (
+        self._find_plain_queues()
+
+    @property
+    def alters_messages(self) -> bool:
+        """Whether a message may not be routed as it comes; see ``altered``."""
+        settings = self.settings
+        return (
             settings.no_expiry
             or settings.enable_ingress_timestamp
             or (max(settings.expiry_delay, settings.min_expiry_delay, settings.max_expiry_delay) >= 0)
@@ -300,16 +309,6 @@ class Address:
         self.message_count -= count
         self.paged_count -= count
 
-    @property
-    def plain_queues(self) -> tuple[Queue, ...]:
-        """The ordinary queues that get every message that may be sent here, and nothing else does; none if that
-        depends.
-        """
-        sole = self._sole
-        if not sole or self.diverts or sole[0].kind is not None:
-            return ()
-        return sole if len(sole) == 1 or all(queue.kind is None for queue in sole) else ()
-
     # -- bindings -------------------------------------------------------------------------------
 
     @property
@@ -325,10 +324,22 @@ class Address:
         del self.bindings[name]
         self.refresh()
 
+    def divert_by(self, diverts: tuple[Divert, ...]) -> None:
+        """From now on these take or copy its messages; called by ``divert.Diverts``."""
+        self.diverts = diverts
+        self._find_plain_queues()
+
+    def _find_plain_queues(self) -> None:
+        sole = self._sole
+        if not sole or self.diverts or self.alters_messages or any(queue.kind is not None for queue in sole):
+            sole = ()
+        self.plain_queues = sole
+
     def refresh(self) -> None:
-        """Recompute the routes after a change here or in a linked wildcard address."""
+        """Recompute the routes after a change here, of one of the queues, or in a linked wildcard address."""
         if not self.linked and len(self.bindings) <= 1:
             self._refresh_simple()
+            self._find_plain_queues()
             return
         every = list(self.bindings.values())
         for wildcard in self.linked:
@@ -342,6 +353,7 @@ class Address:
         alone = len(self.routing_types) == 1 and all(len(bindings) == 1 for _, bindings in self._anycast)
         if alone and all(_takes_everything(each) and each.routing_type in self.routing_types for each in every):
             self._sole = tuple(binding.queue for binding in every)
+        self._find_plain_queues()
 
     def _refresh_simple(self) -> None:
         """``refresh`` for an address with at most one binding, as nearly all are: a start makes each of them."""

@@ -257,7 +257,7 @@ class Diverts:
                 and matches(divert.configuration.address, address.name, directory.settings.wildcards)
             )
         ]
-        address.diverts = tuple(sorted(found, key=lambda divert: not divert.configuration.exclusive))
+        address.divert_by(tuple(sorted(found, key=lambda divert: not divert.configuration.exclusive)))
 
     def address_deleted(self, name: str) -> None:
         """The record of an address is gone, and with it the diverts that it kept."""

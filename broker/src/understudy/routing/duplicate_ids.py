@@ -59,15 +59,29 @@ class DuplicateIdCache:
             taken.add(duplicate_id)
         return len(ids)
 
-    def extend(self, ids: Sequence[bytes], last_sequence: int) -> None:
-        """Remember ids that are not in here yet, of neighbouring records of the log up to ``last_sequence``."""
+    def take(self, ids: Sequence[bytes], first_sequence: int) -> int:
+        """Remember those of these ids, from the first on, that are new and differ from each other.
+
+        Args:
+            ids: Of neighbouring records of the log.
+            first_sequence: Of the first record.
+
+        Returns:
+            How many were new.
+        """
         order, sequences = self._order, self._sequences
         if order is None:
             order = self._order = deque()
-        order.extend(ids)
-        sequences.update(zip(ids, range(last_sequence - len(ids) + 1, last_sequence + 1), strict=True))
+        taken = 0
+        for duplicate_id in ids:
+            if duplicate_id in sequences:
+                break
+            sequences[duplicate_id] = first_sequence + taken
+            taken += 1
+        order.extend(ids if taken == len(ids) else ids[:taken])
         for _ in range(len(order) - max(self.capacity, 0)):
             del sequences[order.popleft()]
+        return taken
 
     def add(self, duplicate_id: bytes, sequence: int) -> None:
         """Remember an id that is not in here yet."""

@@ -1,10 +1,11 @@
-"""The short way in for plain messages, a run of them at a time.
+"""The short way in for plain messages, a batch of them at a time.
 
 Most messages need nothing of what ``PostOffice.send`` looks after: they go to the same ordinary queues as every other
-message of their address, now or with their transaction. A client that sends without waiting has many of them in one
-read of its socket; they are taken here together: the address is looked up once, the log gets them in one pass, and one
-entry of the operation context releases them all. Queues, log, answers and their order are those of the same messages
-sent one by one. An address with limits takes them like that until it holds its maximum.
+message of their address, now or with their transaction. Those that come in one read of a socket are taken together,
+and durable ones for one queue are gathered over all connections that are read before the next turn (ADR 0038). What
+must be known at once is decided for each part when it comes: limits, duplicate ids, counts, its place in the log. Ids,
+records and the entry of the operation context are made once for the batch. Queues, log, answers and their order are
+those of the same messages sent one by one. An address with limits takes them like that until it holds its maximum.
 
 Not here: everything that is not plain (``post_office``), what an open transaction holds (``staging``).
 """
@@ -15,8 +16,11 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Final
 
 from understudy.config.model import AddressFullPolicy
-from understudy.kernel import Run, Sends, keep_sends
+from understudy.errors import BrokerError
+from understudy.kernel import QUEUE_ID_BYTES, RECORD_HEAD_BYTES, Part, Run, Sends, keep_sends
+from understudy.limits import GATHERED_BYTES_MAX
 from understudy.message import Message
+from understudy.store.operation_context import tell_owner
 from understudy.store.reference import RunSlice
 
 if TYPE_CHECKING:
@@ -24,10 +28,12 @@ if TYPE_CHECKING:
     from understudy.routing.order import BatchTransaction, Order
     from understudy.routing.post_office import PostOffice
     from understudy.routing.queue import Queue
-    from understudy.store.operation_context import OperationContext
 
 Answered = Callable[[Sequence[int]], None]
 """Answers the requests with these correlation ids: their messages are safe."""
+
+Answer = tuple[Answered, Sequence[int]]
+"""Requests that wait, and what answers them."""
 
 Arrival = tuple[RunSlice, ...]
 """A run on its way to its queues: a slice for each."""
@@ -36,146 +42,245 @@ Arrival = tuple[RunSlice, ...]
 #: for a segment of their own. Clients send what is longer than 100 KiB as large messages.
 _PLAIN_BYTES_MAX: Final = 256 * 1024
 _UNLIMITED: Final = 1 << 62
+#: A record takes so much of its segment beside itself, for its offset in the seal.
+_SEAL_BYTES: Final = 4
 
 
-def take_plain(
-    office: PostOffice,
-    sends: Sends,
-    row: int,
-    order: Order,
-    answered: Answered | None,
-    transaction: BatchTransaction | None = None,
-) -> tuple[int, int]:
-    """Take the plain messages from ``row`` on, which are all for one address.
+class PlainSends:
+    """Takes plain messages, of all sessions of a node. Implements ``GatheredRecords``.
 
-    Args:
-        office: Where they are routed.
-        sends: In the order in which they came.
-        row: The first one.
-        order: Of the session.
-        answered: Called when they are durable, or taken by the transaction, with their correlation ids; None if no
-            answer is wanted.
-        transaction: They become visible with it.
-
-    Returns:
-        How many were taken and their bytes; the next one, if any, has to go the long way.
-
-    Raises:
-        StoreError: the journal has failed.
+    Invariants while it is ``OperationContext.gathered``: the log holds room for the messages of the batch, and they
+    are its next records, so that their sequences are known. Whatever appends a record, gives an id or has a call wait
+    in the context closes the batch first. A batch ends with its turn at the latest: the flush of the log closes it.
     """
-    address = office.directory.addresses.get(sends.address(row) or "")
-    if address is None or address.alters_messages or office.store.full:
-        return 0, 0
-    queues = address.plain_queues
-    if not queues:
-        return 0, 0
-    room_bytes = room_count = _UNLIMITED
-    if address.limited:
-        room_bytes, room_count = _room(office, address, queues)
-    if transaction is not None:
-        room_count = min(room_count, transaction.room(len(queues)))
-    longest_bytes = min(_PLAIN_BYTES_MAX, office.store.settings.segment_bytes // 4)
-    count = sends.alike(row, longest_bytes, queues[0].routing_type, room_bytes)
-    if count > room_count:
-        count = max(room_count, 0)
-    durable_ids: tuple[int, ...] = ()
-    if sends.durable(row):
-        if len(queues) == 1:
-            durable_ids = (queues[0].queue_id,) if queues[0].durable else ()
-        else:
-            durable_ids = tuple([queue.queue_id for queue in queues if queue.durable])
-    if transaction is not None or not durable_ids:
-        # these meet the limit of memory one by one
-        holder, most_bytes = queues[0].address, count * _PLAIN_BYTES_MAX
-        if (
-            holder.counts_messages
-            or holder.memory_bytes + most_bytes > holder.memory_max_bytes
-            or office.memory_bytes + most_bytes * len(queues) > office.memory_max_bytes
-        ) and not _stay_in_memory(office, sends, row, count, queues):
+
+    __slots__ = ("_address", "_answers", "_bytes", "_count", "_durable_ids", "_head_bytes", "_held_bytes", "_kind",
+                 "_longest_bytes", "_marked", "_office", "_parts", "_queues", "_room_bytes")  # fmt: skip
+
+    def __init__(self, office: PostOffice) -> None:
+        self._office = office
+        self._longest_bytes = min(_PLAIN_BYTES_MAX, office.store.settings.segment_bytes // 4)
+        """Of a message that is taken."""
+        self._address: Address
+        """Of the batch, like everything from here on."""
+        self._queues: tuple[Queue, ...] = ()
+        """Those of its address (``Address.plain_queues``)."""
+        self._kind = 0
+        """Of its messages (``Sends.alike``)."""
+        self._durable_ids: tuple[int, ...] = ()
+        """Ids of the queues that need them in the log."""
+        self._marked = False
+        """Whether they have duplicate ids."""
+        self._head_bytes = 0
+        """What a record takes in its segment beside the message."""
+        self._held_bytes = 0
+        """Room that the log holds for it; 0: it does not wait for further messages."""
+        self._room_bytes = 0
+        """What is left of that."""
+        self._parts: list[Part] = []
+        self._answers: list[Answer] = []
+        self._count = 0
+        self._bytes = 0
+
+    def take(
+        self,
+        sends: Sends,
+        row: int,
+        order: Order,
+        answered: Answered | None,
+        transaction: BatchTransaction | None = None,
+    ) -> tuple[int, int]:
+        """Take the plain messages from ``row`` on, which are all for one address.
+
+        Args:
+            sends: In the order in which they came.
+            row: The first one.
+            order: Of the session.
+            answered: Called when they are durable, or taken by the transaction, with their correlation ids; None if no
+                answer is wanted.
+            transaction: They become visible with it.
+
+        Returns:
+            How many were taken and their bytes; the next one, if any, has to go the long way.
+
+        Raises:
+            StoreError: the journal has failed.
+        """
+        office = self._office
+        address = office.directory.addresses.get(sends.address(row) or "")
+        if address is None or not address.plain_queues or office.store.full:
             return 0, 0
-    if count and sends.duplicate_id(row):
-        ids = [sends.duplicate_id(number) for number in range(row, row + count)]
-        count = address.duplicate_ids.unseen(ids)
-    if not count:
-        return 0, 0
-    return count, _take(office, address, queues, durable_ids, sends, row, count, order, answered, transaction)
-
-
-def _take(
-    office: PostOffice,
-    address: Address,
-    queues: tuple[Queue, ...],
-    durable_ids: tuple[int, ...],
-    sends: Sends,
-    row: int,
-    count: int,
-    order: Order,
-    answered: Answered | None,
-    transaction: BatchTransaction | None,
-) -> int:
-    """Take ``count`` messages from ``row`` on, which are plain, for these queues; those of ``durable_ids`` need them in
-    the log. Returns their bytes.
-    """
-    store = office.store
-    transaction_id = transaction.log_id() if transaction is not None and durable_ids else 0
-    first_id = store.next_ids(count)
-    if durable_ids:
-        runs = store.store_run(sends, row, count, first_id, address.address_id, durable_ids, transaction_id)
-    else:
-        runs = [keep_sends(sends, row, count, first_id)]
-    if sends.duplicate_id(row):
-        duplicate_ids = [sends.duplicate_id(number) for number in range(row, row + count)]
-        if durable_ids and transaction is None:
-            address.duplicate_ids.extend(duplicate_ids, store.last_sequence)
-        else:
-            for duplicate_id in duplicate_ids:
-                office.remember(address, duplicate_id, transaction, logged=bool(durable_ids))
-    address.messages_routed += count
-    priority = sends.priority(row)
-    arrivals: list[Arrival] = []
-    size_bytes = 0
-    for run in runs:
-        size_bytes += run.size_bytes
-        if len(queues) == 1:
-            arrivals.append((RunSlice(run, 0, run.count, priority, -1),))
-        else:
-            arrivals.append(_shared_slices(run, queues, priority))
-    if len(queues) == 1:
-        queue = queues[0]
-        # a queue of a wildcard address is counted there
-        holder = queue.address
-        holder.size_bytes += size_bytes
-        holder.memory_bytes += size_bytes
-        holder.message_count += count
-        office.memory_bytes += size_bytes
-        office.memory_count += count
-        queue.incoming += count
-    else:
-        _charge(office, queues, runs, size_bytes, count)
-    context = office.context
-    ids = sends.correlation_ids if count == sends.count else sends.correlation_ids[row : row + count]
-    if transaction is not None:
-        for arrival in arrivals:
-            transaction.staged_run(queues, arrival)
+        queues = address.plain_queues
+        room_bytes = room_count = _UNLIMITED
+        if address.limited:
+            room_bytes, room_count = _room(office, address, queues)
+        if transaction is not None:
+            room_count = min(room_count, transaction.room(len(queues)))
+        count, size_bytes, kind = sends.alike(row, self._longest_bytes, queues[0].routing_type, room_bytes, room_count)
+        if not count:
+            return 0, 0
+        context = office.context
+        joins = (
+            context.gathered is self
+            and queues is self._queues
+            and kind == self._kind
+            and size_bytes + count * self._head_bytes <= self._room_bytes
+            and transaction is None
+        )
+        if not joins and not self._begin(address, kind, sends, row, count, size_bytes, transaction):
+            return 0, 0
+        waits = self._held_bytes > 0
+        if self._marked:
+            ids, seen = sends.duplicate_ids(row, count), address.duplicate_ids
+            new = seen.take(ids, context.appended + 1) if waits else seen.unseen(ids)
+            if new < count:
+                if not new:
+                    return 0, 0
+                count, size_bytes = new, sends.bytes_of(row, new)
+        self._parts.append((sends, row, count))
+        self._count += count
+        self._bytes += size_bytes
         if answered is not None:
-            _answer(context, order, answered, ids)
-        return size_bytes
-    if durable_ids:
-        order.sequence = context.appended
-    elif order.sequence > context.durable:
-        # behind whatever else the session waits for; the end of the log keeps the order whole
-        order.sequence = context.appended
-    context.when_durable(order.sequence, arrive_together, office, queues, arrivals, answered, ids)
-    return size_bytes
+            correlation_ids = sends.correlation_ids
+            self._answers.append(
+                (answered, correlation_ids if count == sends.count else correlation_ids[row : row + count])
+            )
+        address.messages_routed += count
+        if len(queues) == 1:
+            queue = queues[0]
+            # a queue of a wildcard address is counted there
+            holder = queue.address
+            holder.size_bytes += size_bytes
+            holder.memory_bytes += size_bytes
+            holder.message_count += count
+            office.memory_bytes += size_bytes
+            office.memory_count += count
+            queue.incoming += count
+        if waits:
+            self._room_bytes -= size_bytes + count * self._head_bytes
+            context.appended += count
+            order.sequence = context.appended
+            if self._bytes >= GATHERED_BYTES_MAX:
+                self.close()
+        else:
+            self._append(order, transaction)
+        return count, size_bytes
+
+    def _begin(
+        self,
+        address: Address,
+        kind: int,
+        sends: Sends,
+        row: int,
+        count: int,
+        size_bytes: int,
+        transaction: BatchTransaction | None,
+    ) -> bool:
+        """Close the batch that is open, and begin one with these messages. It waits for further ones if they are
+        durable, for one queue, in no transaction, and all fit in what is left of the segment. False: these would meet
+        the limit of memory one after the other, which is for the long way.
+        """
+        office = self._office
+        context = office.context
+        if context.gathered is not None:
+            context.gathered.close()
+        self._parts, self._answers = [], []
+        self._count = self._bytes = self._held_bytes = 0
+        self._address, self._kind = address, kind
+        self._queues = queues = address.plain_queues
+        self._marked = bool(sends.duplicate_id(row))
+        if not sends.durable(row):
+            self._durable_ids = ()
+        elif len(queues) == 1:
+            self._durable_ids = (queues[0].queue_id,) if queues[0].durable else ()
+        else:
+            self._durable_ids = tuple([queue.queue_id for queue in queues if queue.durable])
+        if transaction is not None or not self._durable_ids:
+            return _stay_in_memory(office, queues, count, size_bytes)
+        if len(queues) == 1:
+            own_bytes = RECORD_HEAD_BYTES + QUEUE_ID_BYTES + len(sends.duplicate_id(row))
+            self._head_bytes = own_bytes + _SEAL_BYTES
+            room_bytes = office.store.hold_room(own_bytes + sends.size(row))
+            if size_bytes + count * self._head_bytes <= room_bytes:
+                self._held_bytes = self._room_bytes = room_bytes
+                context.gathered = self
+        return True
+
+    def close(self) -> None:
+        """Append what was gathered; see ``GatheredRecords``."""
+        context = self._office.context
+        context.gathered = None
+        if not self._count:
+            return
+        answers = self._answers
+        try:
+            self._append(None, None)
+        except BrokerError:
+            raise
+        except Exception as bug:
+            # none of these sessions may go on as if its messages were safe
+            context.appended = self._office.store.last_sequence
+            _tell_owners(bug, answers)
+
+    def _append(self, order: Order | None, transaction: BatchTransaction | None) -> None:
+        """Give the messages of the batch their ids and the log their records, and have them wait until they are safe.
+
+        Args:
+            order: Of the session whose messages these are; None if they are those of several.
+            transaction: They become visible with it.
+        """
+        office, queues, durable_ids = self._office, self._queues, self._durable_ids
+        store, context = office.store, office.context
+        parts, answers, count, size_bytes = self._parts, self._answers, self._count, self._bytes
+        address, held_bytes, promised = self._address, self._held_bytes, context.appended
+        # keeps no bytes that were read
+        self._parts, self._answers, self._count = [], [], 0
+        sends, row, _ = parts[0]
+        transaction_id = transaction.log_id() if transaction is not None and durable_ids else 0
+        first_id = store.next_ids(count)
+        if durable_ids:
+            runs = store.store_run(parts, count, first_id, address.address_id, durable_ids, transaction_id, held_bytes)
+            assert not held_bytes or context.appended == promised, f"{context.appended} appended, {promised} promised"
+        else:
+            runs = [keep_sends(parts, first_id)]
+        if self._marked and not held_bytes:
+            ids = sends.duplicate_ids(row, count)
+            if durable_ids and transaction is None:
+                address.duplicate_ids.take(ids, store.last_sequence - count + 1)
+            else:
+                for duplicate_id in ids:
+                    office.remember(address, duplicate_id, transaction, logged=bool(durable_ids))
+        priority = sends.priority(row)
+        arrivals: list[Arrival] = []
+        for run in runs:
+            if len(queues) == 1:
+                arrivals.append((RunSlice(run, 0, run.count, priority, -1),))
+            else:
+                arrivals.append(_shared_slices(run, queues, priority))
+        if len(queues) > 1:
+            _charge(office, queues, runs, size_bytes, count)
+        if transaction is not None:
+            for arrival in arrivals:
+                transaction.staged_run(queues, arrival)
+            if not answers:
+                return
+            arrivals = []
+        sequence = context.appended
+        if order is not None:
+            # messages that are not in the log, and answers for a transaction, come behind whatever else the session
+            # waits for; the end of the log keeps the order whole
+            if (durable_ids and transaction is None) or order.sequence > context.durable:
+                order.sequence = sequence
+            sequence = order.sequence
+        context.when_durable(sequence, arrive_together, office, queues, arrivals, answers)
 
 
-def _answer(context: OperationContext, order: Order, answered: Answered, correlation_ids: Sequence[int]) -> None:
-    """Answer these requests behind what the session waits for (``PostOffice.answer``)."""
-    if order.sequence > context.durable:
-        order.sequence = context.appended
-        context.when_durable(order.sequence, answered, correlation_ids)
-    else:
-        answered(correlation_ids)
+def _tell_owners(bug: Exception, answers: Sequence[Answer]) -> None:
+    """Report a bug to all whose requests are not answered because of it; raises it if there are none."""
+    if not answers:
+        raise bug
+    for answered, _ in answers:
+        tell_owner(bug, answered)
 
 
 def _room(office: PostOffice, address: Address, queues: tuple[Queue, ...]) -> tuple[int, int]:
@@ -189,13 +294,10 @@ def _room(office: PostOffice, address: Address, queues: tuple[Queue, ...]) -> tu
     return room_bytes, room_count
 
 
-def _stay_in_memory(office: PostOffice, sends: Sends, row: int, count: int, queues: tuple[Queue, ...]) -> bool:
-    """Whether none of ``count`` messages from ``row`` on has to leave memory at once (``PostOffice.arrive``,
-    ``StagedSends.add``).
-    """
+def _stay_in_memory(office: PostOffice, queues: tuple[Queue, ...], count: int, size_bytes: int) -> bool:
+    """Whether none of ``count`` messages has to leave memory at once (``PostOffice.arrive``, ``StagedSends.add``)."""
     holder = queues[0].address
-    size_bytes = sends.bytes_of(row, count)
-    holders = len({queue.address for queue in queues})
+    holders = 1 if len(queues) == 1 else len({queue.address for queue in queues})
     if (
         holder.memory_bytes + size_bytes > holder.memory_max_bytes
         or office.memory_bytes + size_bytes * holders > office.memory_max_bytes
@@ -225,32 +327,42 @@ def _shared_slices(run: Run, queues: tuple[Queue, ...], priority: int) -> Arriva
 
 
 def arrive_together(
-    office: PostOffice,
-    queues: tuple[Queue, ...],
-    arrivals: Iterable[Arrival],
-    answered: Answered | None = None,
-    correlation_ids: Sequence[int] = (),
+    office: PostOffice, queues: tuple[Queue, ...], arrivals: Iterable[Arrival], answers: Sequence[Answer] = ()
 ) -> None:
-    """Released: visible to consumers (``PostOffice.arrive``), and their producer may know."""
+    """Released: visible to consumers (``PostOffice.arrive``), and their producers may know. A bug in one answer keeps
+    none of the others back.
+    """
     address = queues[0].address
-    for arrival in arrivals:
-        if (
-            address.memory_bytes > address.memory_max_bytes
-            or office.memory_bytes > office.memory_max_bytes
-            or (address.counts_messages and office.holds_too_many(address))
-            or queues[0].kind is not None
-            or (len(queues) > 1 and any(queue.kind is not None for queue in queues))
-        ):
-            for references in zip(*arrival, strict=True):
-                office.arrive(queues, list(references), None)
-            continue
-        if office.memory_bytes > office.paging.bodies_max_bytes and all(part.durable for part in arrival):
-            office.paging.page_out_run(queues, arrival)
-            continue
-        for queue, part in zip(queues, arrival, strict=True):
-            queue.add_run(part)
-    if answered is not None:
-        answered(correlation_ids)
+    left: Exception | None = None
+    try:
+        for arrival in arrivals:
+            if (
+                address.memory_bytes > address.memory_max_bytes
+                or office.memory_bytes > office.memory_max_bytes
+                or (address.counts_messages and office.holds_too_many(address))
+                or queues[0].kind is not None
+                or (len(queues) > 1 and any(queue.kind is not None for queue in queues))
+            ):
+                for references in zip(*arrival, strict=True):
+                    office.arrive(queues, list(references), None)
+            elif office.memory_bytes > office.paging.bodies_max_bytes and all(part.durable for part in arrival):
+                office.paging.page_out_run(queues, arrival)
+            else:
+                for queue, part in zip(queues, arrival, strict=True):
+                    queue.add_run(part)
+        for answered, correlation_ids in answers:
+            try:
+                answered(correlation_ids)
+            except BrokerError:
+                raise
+            except Exception as bug:
+                left = left or tell_owner(bug, answered)
+    except BrokerError:
+        raise
+    except Exception as bug:
+        _tell_owners(bug, answers)
+    if left is not None:
+        raise left
 
 
 def discard_together(office: PostOffice, queues: tuple[Queue, ...], arrival: Arrival) -> None:

@@ -129,7 +129,6 @@ class PostOffice:
             Sweep(timers, message_expiry_scan_period_ms, self._expire_overdue),
             Sweep(timers, address_queue_scan_period_ms, self.auto_deletion.sweep),
         ]
-        self._addresses = self.directory.addresses
 
     def restore(self, state: StoreState) -> int:
         """Take over what the log says; once, before anything else. Returns the references."""
@@ -179,7 +178,7 @@ class PostOffice:
         store = self.store
         if not again:
             self.now_ms = self.clock.wall_ns() // 1_000_000
-        elif not self.dirty and not self.starved and not store.unwritten:
+        elif not self.dirty and not self.starved and self.context.appended == self.context.durable:
             return False
         self.steps_end = WORK.steps + SELECTOR_STEPS_PER_TURN
         try:
@@ -336,7 +335,7 @@ class PostOffice:
             return
         properties = message.properties
         routing_type = properties.get(ROUTING_TYPE)
-        address = self._addresses.get(message.address or "")
+        address = self.directory.addresses.get(message.address or "")
         only: NamedQueue | None = None
         if address is None or (routing_type is not None and routing_type not in address.routing_types):
             address, only = self._find(message.address or "", routing_type, order)
@@ -555,7 +554,7 @@ class PostOffice:
             name, queue_name = fqqn
             queue = self.directory.queues.get(queue_name)
             only = NamedQueue(queue if queue is not None and queue.address.name == name else None)
-            known = self._addresses.get(name)
+            known = self.directory.addresses.get(name)
             if known is not None and (wanted is None or known.has_queues):
                 return known, only
         address = self.directory.for_send(name, wanted, order.permit, order.user)

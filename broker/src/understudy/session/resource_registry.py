@@ -1,4 +1,4 @@
-"""The XA branches of a node: under way, in doubt, and decided by an operator.
+"""What the sessions of a node share: above all its XA branches, under way, in doubt, and decided by an operator.
 
 Branches that were not prepared are rolled back when they are too old (``transaction-timeout``); a
 prepared one waits for its transaction manager without limit, through restarts and takeovers, unless an
@@ -17,6 +17,7 @@ from understudy.ids import Xid
 from understudy.limits import TRANSACTION_MESSAGES_OF_NODE_MAX, XA_BRANCHES_MAX
 from understudy.ports import Clock, Timers
 from understudy.routing.address import Address
+from understudy.routing.plain_sends import PlainSends
 from understudy.routing.post_office import Done, Order, PostOffice
 from understudy.routing.queue import Queue
 from understudy.routing.sweep import Sweep
@@ -56,6 +57,8 @@ class ResourceRegistry:
         self.timeout_ms = timeout_ms
         self.work = Work("node", TRANSACTION_MESSAGES_OF_NODE_MAX)
         """What all open transactions hold, those of sessions that use no XA included."""
+        self.plain_sends = PlainSends(office)
+        """Takes the plain messages of all sessions."""
         self._office = office
         self._clock = clock
         self._branches: dict[Xid, Branch] = {}

@@ -18,7 +18,7 @@ from understudy.kernel import Sends
 from understudy.limits import PRODUCERS_PER_SESSION_MAX
 from understudy.message import Message
 from understudy.routing.configuration import split_fqqn
-from understudy.routing.plain_sends import take_plain
+from understudy.routing.plain_sends import PlainSends
 from understudy.routing.post_office import Done, PostOffice
 from understudy.selector.work import WORK
 from understudy.session.callback import RunAnswers, SessionCallback
@@ -46,11 +46,14 @@ class SendTarget(ProducerCredits):
 class SendRequests:
     """The sending side of one session."""
 
-    __slots__ = ("_callback", "_office", "_session", "_targets", "producers")
+    __slots__ = ("_callback", "_office", "_plain_sends", "_session", "_targets", "producers")
 
-    def __init__(self, session: ServerSession, office: PostOffice, callback: SessionCallback) -> None:
+    def __init__(
+        self, session: ServerSession, office: PostOffice, plain_sends: PlainSends, callback: SessionCallback
+    ) -> None:
         self._session = session
         self._office = office
+        self._plain_sends = plain_sends
         self._callback = callback
         self._targets: dict[str, SendTarget] = {}
         self.producers: dict[int, ServerProducer] = {}
@@ -94,14 +97,15 @@ class SendRequests:
             they may between two turns (``selector.work``): the others go on in the next one.
         """
         session, office, targets = self._session, self._office, self._targets
-        order, transaction = session.order, session.sending_transaction
+        order, take = session.order, self._plain_sends.take
+        transaction = None if session.auto_commit_sends else session.sending_transaction
         answered = answers.answer_run if answers is not None else None
         while row < sends.count:
             target = targets.get(sends.address(row) or "")
             if target is None or target.permitted_until_ms < office.now_ms:
                 # the next one goes the long way, which asks for permission
                 break
-            taken, size_bytes = take_plain(office, sends, row, order, answered, transaction)
+            taken, size_bytes = take(sends, row, order, answered, transaction)
             target.used_bytes += size_bytes
             if not taken:
                 # what is not plain seldom comes alone: asking again for each would cost every one of them

@@ -123,7 +123,8 @@ class ServerSession:
         self.queues = QueueRequests(self, post_office, registry)
         self.order = Order(self.queues.permit, security.user)
         """In which its requests are answered."""
-        self.sends = (PreparedSends if prefixes or validated_users else SendRequests)(self, post_office, callback)
+        kind = PreparedSends if prefixes or validated_users else SendRequests
+        self.sends = kind(self, post_office, resources.plain_sends, callback)
         self.send: Callable[..., None] = self.sends.send
         """``SendRequests.send``, without a step between: it is most of what a session does."""
         self.work = Work("session", TRANSACTION_MESSAGES_OF_SESSION_MAX, resources.work)

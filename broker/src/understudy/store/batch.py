@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from array import array
+from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum, auto
-from typing import Final
+from functools import partial
+from typing import Final, NamedTuple
 
 from understudy.store.records import SealRecord
 from understudy.store.spare_segments import Segment
@@ -27,8 +29,7 @@ class Sync(Enum):
     """When it holds more than messages, acknowledgements and transactions; else it is only written."""
 
 
-@dataclass(slots=True)
-class Batch:
+class Batch(NamedTuple):
     """Bytes to be written and synced together."""
 
     segment: Segment
@@ -37,8 +38,10 @@ class Batch:
     size_bytes: int
     last_sequence: int
     sync: bool = True
-    digest: int = 0
-    """Of its segment before it; set when it is handed to the writer."""
+
+
+#: ``Batch(...)`` without the Python-level call.
+batch_of: Callable[[tuple[Segment, int, list[bytes], int, int, bool]], Batch] = partial(tuple.__new__, Batch)
 
 
 @dataclass(slots=True)

@@ -34,7 +34,7 @@ from understudy.errors import DiskFailed, DiskFull, LockLost, StoreError
 from understudy.ids import NodeId
 from understudy.limits import JOURNAL_BACKLOG_BYTES_PAUSE
 from understudy.ports import Clock, Disk, LogWriter
-from understudy.store.batch import BATCH_BYTES_MAX, SMALL_BATCH_BYTES, Batch, Seal, Sync
+from understudy.store.batch import BATCH_BYTES_MAX, SMALL_BATCH_BYTES, Batch, Seal, Sync, batch_of
 from understudy.store.journal_life import JournalEvent, JournalLife, JournalState
 from understudy.store.log_chain import newest_epoch
 from understudy.store.operation_context import OperationContext
@@ -189,7 +189,8 @@ class Journal:
         self.use = use
         """Hot: message ids in the segment."""
         self.room = 0
-        """Hot: a record that would end behind this needs ``make_room`` first; 4 less per record."""
+        """Hot: a record that would end behind this needs ``make_room`` first; 4 less per record. -1 while records are
+        gathered (``OperationContext.gathered``), and when nothing may be appended any more."""
         self._first_sequence = sequence
         self._first_ms = self._clock.wall_ms()
         self._set_room(0)
@@ -229,6 +230,11 @@ class Journal:
             raise DiskFailed(f"journal of {self._directory} has failed: {self.failure}")
         if self._life.state is not JournalState.OPEN:
             raise StoreError(f"journal of {self._directory} is closed")
+        if self._context.gathered is not None:
+            # there is no room while records are gathered, so that every append comes here first
+            self._context.gathered.close()
+            if self.offset + length <= self.room:
+                return
         if self.parts and self.offset + length - self._begin > BATCH_BYTES_MAX:
             self._close_batch()
         self._set_room(length)
@@ -257,7 +263,7 @@ class Journal:
             self._gather_until = 2 * self.sequence - self._batched if small else 0
             self._batched = self.sequence
             sync = self._must_sync or self.offset - self.batch > BATCH_BYTES_MAX
-            self._queue.append(Batch(self._segment, self._begin, self.parts, size_bytes, self.sequence, sync))
+            self._queue.append(batch_of((self._segment, self._begin, self.parts, size_bytes, self.sequence, sync)))
             self._queued_bytes += size_bytes
             if self._queued_bytes > JOURNAL_BACKLOG_BYTES_PAUSE:
                 self.congested = True
@@ -334,6 +340,8 @@ class Journal:
         Returns:
             Whether it waits for the next turn.
         """
+        if self._context.gathered is not None:
+            self._context.gathered.close()
         if self._under_way is not None or self.failure is not None:
             return False
         if self._stalled_until_ms is not None and self._clock.monotonic_ms() < self._stalled_until_ms:
@@ -347,7 +355,6 @@ class Journal:
                 self._gather_until = 0
                 return True
             self._close_batch()
-            self._set_room(0)
         item = self._queue[0]
         if item.segment.readiness is not Readiness.READY:
             return False
@@ -362,7 +369,6 @@ class Journal:
         self._under_way = item
         file = item.segment.file
         assert file is not None
-        item.digest = file.digest
         self._writer.submit(file if item.sync else UnsyncedFile(file), item.offset, item.parts, self._written)
         return False
 
@@ -429,7 +435,7 @@ class Journal:
     def _stall(self, item: Batch | Seal, error: DiskFull) -> None:
         """The disk is full where room was reserved: a file system that copies on write. The item goes first again."""
         if isinstance(item, Batch) and item.segment.file is not None:
-            item.segment.file.take_back(item.offset, item.digest)
+            item.segment.file.take_back(item.offset)
         self._queue.appendleft(item)
         if self._stalled_until_ms is None:
             log.error("the journal waits for room", extra={"error": str(error)})
@@ -506,6 +512,8 @@ class Journal:
         """Write what was appended, seal, remove the unused spare, then ``done``. After a failure,
         or when the disk is so full that no segment is left, nothing more is written.
         """
+        if self._context.gathered is not None:
+            self._context.gathered.close()
         self.room = -1
         self.spares.stop()
         # once more at once, and then what waits for room is given up

@@ -1,8 +1,8 @@
 """Messages that came together, appended to the log in one pass.
 
 What ``MessageStore.store_message`` does for any message, done for several that go to the same queues and need nothing
-special (no schedule or file of their own). Not here: which messages these are
-(``routing.plain_sends``), the bytes of their records (``kernel.log``).
+special (no schedule or file of their own), and room in the log for those that are appended later in the same turn. Not
+here: which messages these are (``routing.plain_sends``), the bytes of their records (``kernel.log``).
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from functools import partial
 
-from understudy.kernel import QUEUE_ID_BYTES, RECORD_HEAD_BYTES, LogPosition, Run, Sends, append_sends
+from understudy.kernel import LogPosition, Part, Run, append_sends
 from understudy.store.journal import Journal
 from understudy.store.operation_context import OperationContext
 from understudy.store.state import StoreState, TransactionRecord
@@ -19,31 +19,54 @@ from understudy.store.state import StoreState, TransactionRecord
 _position: Callable[[tuple[int, int, int, int, int, int]], LogPosition] = partial(tuple.__new__, LogPosition)
 
 
+def hold_room(journal: Journal, length: int) -> int:
+    """Keep the rest of the segment, or of the batch, for records that ``append_run`` appends later.
+
+    Until then the journal has no room, so that every append goes through ``Journal.make_room``, which closes
+    ``OperationContext.gathered``.
+
+    Args:
+        journal: With nothing gathered.
+        length: Of the first record. Bytes.
+
+    Returns:
+        The room that is held, at least ``length``. Each record takes its length and 4 bytes more. Bytes.
+
+    Raises:
+        StoreError: the journal has failed or is closed.
+    """
+    if journal.offset + length > journal.room:
+        journal.make_room(length)
+    held = journal.room - journal.offset
+    journal.room = -1
+    return held
+
+
 def append_run(
     journal: Journal,
     context: OperationContext,
     state: StoreState,
-    sends: Sends,
-    row: int,
+    parts: Sequence[Part],
     count: int,
     first_id: int,
     address_id: int,
     queue_ids: Sequence[int],
     transaction_id: int = 0,
+    held: int = 0,
 ) -> list[Run]:
-    """Append one record for each of ``count`` messages from ``row`` on, whose ids begin at ``first_id``.
+    """Append one record for each of the messages of these parts, whose ids begin at ``first_id``.
 
     Args:
         journal: Gets the records.
         context: Is told of them.
         state: Likewise.
-        sends: The messages, which are alike (``Sends.alike``) and durable.
-        row: The first one.
+        parts: The messages, which are alike (``Sends.alike``) and durable.
         count: How many.
         first_id: Id of the first one.
         address_id: Of the address they were sent to.
         queue_ids: At least one.
         transaction_id: Transaction they belong to; 0 for none.
+        held: What ``hold_room`` gave, since when nothing was appended; 0: it was not called.
 
     Returns:
         One run for each segment or batch that got some of them.
@@ -51,40 +74,57 @@ def append_run(
     Raises:
         StoreError: the journal has failed; what was appended before is never released.
     """
+    if held:
+        journal.room = journal.offset + held
     runs: list[Run] = []
-    taken = 0
-    head_bytes = RECORD_HEAD_BYTES + QUEUE_ID_BYTES * len(queue_ids) + len(sends.duplicate_id(row))
+    left, taken = parts, 0
     transaction: TransactionRecord | None = None
     while taken < count:
-        length = sends.size(row + taken) + head_bytes
-        if journal.offset + length > journal.room:
-            journal.make_room(length)
         position = _position(
             (journal.number, journal.offset, journal.room, journal.sequence, journal.batch, journal.seed)
         )
-        run = append_sends(
-            sends, row + taken, count - taken, first_id + taken, address_id, queue_ids, transaction_id, position
-        )
+        run = append_sends(left, first_id + taken, address_id, queue_ids, transaction_id, position)
+        added = run.count
+        if not added:
+            journal.make_room(run.head_bytes + left[0][0].size(left[0][1]))
+            continue
+        size = len(run.data)
         journal.parts.append(run.data)
         journal.offsets.frombytes(run.offsets())
-        journal.offset += len(run.data)
-        journal.room -= 4 * run.count
-        journal.sequence += run.count
+        journal.offset += size
+        journal.room -= 4 * added
+        journal.sequence += added
         context.appended = journal.sequence
-        taken += run.count
-        journal.use.note_range(run.first_id, first_id + taken - 1)
+        use, begin_id = journal.use, first_id + taken
+        taken += added
+        use.message_id_max = max(use.message_id_max, first_id + taken - 1)
+        if not use.message_id_min or begin_id < use.message_id_min:
+            use.message_id_min = begin_id
         runs.append(run)
         if transaction_id and transaction is None:
             # its first record may be this one
             transaction = state.transaction(transaction_id, run.segment)
+        if taken < count:
+            left = _behind(parts, taken)
     for queue_id in queue_ids:
         state.live.add_range(queue_id, first_id, count)
         if transaction is not None:
             transaction.added_ids.extend(queue_id, range(first_id, first_id + count))
-    if sends.duplicate_id(row):
-        ids = [sends.duplicate_id(number) for number in range(row, row + count)]
+    if parts[0][0].duplicate_id(parts[0][1]):
+        ids = [duplicate_id for sends, row, number in parts for duplicate_id in sends.duplicate_ids(row, number)]
         if transaction is not None:
             transaction.duplicate_ids += [(address_id, duplicate_id) for duplicate_id in ids]
         else:
             state.remember_duplicates(address_id, ids)
     return runs
+
+
+def _behind(parts: Sequence[Part], taken: int) -> list[Part]:
+    """What is left of these parts without their first messages."""
+    left: list[Part] = []
+    for sends, row, count in parts:
+        gone = min(taken, count)
+        taken -= gone
+        if gone < count:
+            left.append((sends, row + gone, count - gone))
+    return left

@@ -33,7 +33,7 @@ from understudy.store.follower import Follower
 from understudy.store.forwarding import Forwarding
 from understudy.store.journal import Journal
 from understudy.store.large_messages import LargeMessages
-from understudy.store.message_run import append_run
+from understudy.store.message_run import append_run, hold_room
 from understudy.store.operation_context import OperationContext
 from understudy.store.quarantine import DIRECTORY_NAME, Quarantine
 from understudy.store.read_back import ReadBack
@@ -117,7 +117,6 @@ class MessageStore:
         self._marked = state.sequence
         """Sequence of the last record that says nothing new: the mark of a quiet log, at first the epoch's."""
         self._last_id = first_id_of_epoch(self.epoch) - 1
-        self._live = state.live
         self._epochs = {segment: use.epoch for segment, use in state.segments.items()}
         self._segment_began = True
         self._forwarding = Forwarding()
@@ -145,8 +144,10 @@ class MessageStore:
         )
         self.read_back = ReadBack(disk, directory, self._journal, self._epochs, self._forwarding)
         self.read_message, self.reader = self.read_back.read, self.read_back.reader
+        self.hold_room = partial(hold_room, self._journal)
+        """Keep room for messages that are recorded later; see ``message_run.hold_room``."""
         self.store_run = partial(append_run, self._journal, context, state)
-        """Record messages that came together; see ``append_run``."""
+        """Record messages that came together; see ``message_run.append_run``."""
         self.fail = self._journal.fail
         """Told that something of the store cannot be used any more: nothing is confirmed from then on."""
         self._consolidator = self._make_consolidator(housekeeper, clock)
@@ -234,6 +235,9 @@ class MessageStore:
 
     def next_id(self) -> int:
         """A new id for a message, queue, address or transaction, never used again."""
+        if self.context.gathered is not None:
+            # ids rise with the log
+            self.context.gathered.close()
         self._last_id += 1
         return self._last_id
 
@@ -375,7 +379,7 @@ class MessageStore:
             use.note(message_id)
         block = message_id >> 6
         bit = 1 << (message_id & 63)
-        live_queues = self._live.queues
+        live_queues = self.state.live.queues
         for queue_id in queue_ids:
             masks = live_queues.get(queue_id)
             if masks is None:
@@ -414,7 +418,7 @@ class MessageStore:
         if tx_id:
             self.state.transaction(tx_id, journal.number).acknowledges.extend(queue_id, message_ids)
         else:
-            self._live.remove(queue_id, message_ids)
+            self.state.live.remove(queue_id, message_ids)
 
     def store_delivery_count(self, queue_id: int, message_id: int, count: int) -> None:
         """Record how often a message of the queue was delivered, up to ``StoreSettings.delivery_count_max``."""
@@ -477,11 +481,6 @@ class MessageStore:
         return sequence
 
     # --- turns, disk, end -----------------------------------------------------------------------
-
-    @property
-    def unwritten(self) -> bool:
-        """Whether there are records that the writer was not given yet."""
-        return bool(self._journal.parts)
 
     def flush(self, *, gather: bool = False) -> bool:
         """Hand the collected records to the writer if it is free; once per turn.

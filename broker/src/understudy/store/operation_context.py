@@ -19,22 +19,32 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 from functools import partial
-from typing import Any
+from typing import Any, Protocol
 
 from understudy.errors import BrokerError
+
+
+class GatheredRecords(Protocol):
+    """Records that were promised the next sequences of the log and are not in it yet (ADR 0038)."""
+
+    def close(self) -> None:
+        """Append them, and have what waits for them wait in the context."""
+        ...
 
 
 class OperationContext:
     """The sequence that is durable, and the calls that wait for a later one."""
 
-    __slots__ = ("_waiting", "appended", "durable", "failure", "released")
+    __slots__ = ("_waiting", "appended", "durable", "failure", "gathered", "released")
 
     def __init__(self, durable: int = 0) -> None:
         """Everything up to the sequence ``durable`` is on the medium already."""
         self.durable = durable
         """Highest sequence that is durable."""
         self.appended = durable
-        """Highest sequence that was appended; kept by the journal."""
+        """Highest sequence that was appended or promised to ``gathered``; kept by the journal."""
+        self.gathered: GatheredRecords | None = None
+        """Closed before a further record is appended, a call waits here or an id is given: they come behind it."""
         self.failure: BaseException | None = None
         """Why nothing is released any more."""
         self.released = 0
@@ -60,6 +70,8 @@ class OperationContext:
         if sequence <= self.durable:
             call(*args)
             return
+        if self.gathered is not None:
+            self.gathered.close()
         waiting = self._waiting
         if waiting and sequence < waiting[-1][0]:
             sequence = waiting[-1][0]
@@ -85,7 +97,7 @@ class OperationContext:
             except BrokerError:
                 raise
             except Exception as error:  # a bug in one answer keeps none of the others back
-                bug = bug or _tell_owner(error, call, args)
+                bug = bug or tell_owner(error, call, *args)
             # a released call may itself fail the context: the others must then stay unheard
             if self.failure is not None:
                 break
@@ -96,12 +108,15 @@ class OperationContext:
         """Release nothing any more; the first error is kept."""
         if self.failure is None:
             self.failure = error
+            self.gathered = None
             self._waiting.clear()
 
 
-def _tell_owner(bug: Exception, call: Callable[..., None], args: tuple[Any, ...]) -> Exception | None:
-    """Report a bug to the object that the call was for; returns what is left to report."""
-    for each in (call, *args):
+def tell_owner(bug: Exception, *objects: object) -> Exception | None:
+    """Report a bug to the first of these objects that has ``met_bug``, or that is bound to one that has; returns what
+    is left to report.
+    """
+    for each in objects:
         while isinstance(each, partial):
             each = each.func
         met_bug = getattr(getattr(each, "__self__", each), "met_bug", None)

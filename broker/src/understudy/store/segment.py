@@ -169,7 +169,7 @@ class SegmentFile:
     could not write, so a second sync would only seem to have kept it.
     """
 
-    __slots__ = ("_failure", "_file", "_path", "_position", "_seed", "_skim", "digest", "skimmed")
+    __slots__ = ("_before", "_digest", "_failure", "_file", "_path", "_position", "_seed", "_skim", "skimmed")
 
     def __init__(self, file: File, path: str, written: bytes, seed: int) -> None:
         """Wraps a file whose first bytes are ``written``: the header, for a first segment EPOCH. ``seed`` is that of
@@ -180,7 +180,8 @@ class SegmentFile:
         """What its records say, once it is sealed; None for the first segment of an epoch, and after a full disk."""
         self._file = file
         self._path = path
-        self.digest = crc32(written)
+        self._digest = self._before = crc32(written)
+        """Of everything written, and without what was written last."""
         self._seed = seed
         self._position = len(written)
         self._failure: DiskFailed | None = None
@@ -206,19 +207,20 @@ class SegmentFile:
         if self._failure is not None:
             raise self._failure
         data = b"".join(buffers)
+        self._before = self._digest
         try:
             self._file.write(offset, (data,))
         except DiskFailed as failure:
             self._failure = failure
             raise
-        self.digest = digest_records(data, self.digest, self._seed)
+        self._digest = digest_records(data, self._before, self._seed)
         self._position += len(data)
         if self._skim is not None:
             self._skim.take(data)
 
-    def take_back(self, offset: int, digest: int) -> None:
-        """What was written behind ``offset`` met a full disk and is written again; ``digest`` is that of before."""
-        self._position, self.digest = offset, digest
+    def take_back(self, offset: int) -> None:
+        """What was written last, behind ``offset``, met a full disk and is written again."""
+        self._position, self._digest = offset, self._before
         # some of it may have been taken already
         self._skim = None
 
@@ -270,14 +272,14 @@ class SegmentFile:
         if self._skim is not None:
             self._skim.finish()
             self.skimmed, self._skim = self._skim, None
-        at, digest = self._position, self.digest
+        at = self._position
         if sys.byteorder == "big":
             offsets = offsets[:]
             offsets.byteswap()
         complete = SealRecord(
             record.closed,
             len(offsets),
-            self.digest,
+            self._digest,
             record.first_sequence,
             record.last_sequence,
             record.first_ms,
@@ -297,7 +299,7 @@ class SegmentFile:
             self.truncate(self._position)
             self.sync()
         except DiskFull:
-            self.take_back(at, digest)
+            self.take_back(at)
             raise
 
 

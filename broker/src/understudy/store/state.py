@@ -109,13 +109,6 @@ class SegmentUse:
         if message_id < self.message_id_min or not self.message_id_min:
             self.message_id_min = message_id
 
-    def note_range(self, first_id: int, last_id: int) -> None:
-        """Messages with ids from ``first_id`` to ``last_id`` were added in it."""
-        if last_id > self.message_id_max:
-            self.message_id_max = last_id
-        if first_id < self.message_id_min or not self.message_id_min:
-            self.message_id_min = first_id
-
 
 @dataclass(slots=True)
 class LateChanges:

@@ -21,6 +21,9 @@ from understudy.testing.xa_workload import BranchConsumerJob, BranchProducerJob
 _NOTICED_S: Final = 5.0
 #: Share of the seeds with clients that work in XA branches.
 _BRANCHES_CHANCE: Final = 0.2
+#: Seeds with producers in step, and the time of a step, at whose end their bytes arrive.
+_IN_STEP_CHANCE: Final = 0.2
+_STEP_S: Final = 0.01
 
 _URL: Final = (
     f"(tcp://a:{PORT},tcp://b:{PORT})?ha=true&initialConnectAttempts=-1&reconnectAttempts=-1&retryInterval=200"
@@ -98,7 +101,24 @@ def draw_plan(seed: int) -> Plan:
         ),
         heal_s=end_s + stream.uniform(0.0, 3.0),
     )
-    return _with_damage(random.Random(f"{seed}/damage"), _with_branches(random.Random(f"{seed}/branches"), plan), end_s)
+    plan = _with_branches(random.Random(f"{seed}/branches"), plan)
+    plan = _in_step(random.Random(f"{seed}/in step"), plan)
+    return _with_damage(random.Random(f"{seed}/damage"), plan, end_s)
+
+
+def _in_step(stream: random.Random, plan: Plan) -> Plan:
+    """The plan; in a share of the seeds with further producers that wait for each confirmation and stay in step, so
+    that what they send is gathered in one turn (ADR 0038).
+    """
+    if stream.random() >= _IN_STEP_CHANCE:
+        return plan
+    count, pause_s = stream.randint(20, 60), stream.choice((0.0, 0.05, 0.2))
+    further = tuple(
+        ProducerJob(name=f"s{number}", queue=QUEUE, count=count, size_bytes=stream.randint(1, 2_000), pause_s=pause_s)
+        for number in range(stream.randint(2, 4))
+    )
+    network = replace(plan.network, arrivals_every_s=_STEP_S)
+    return replace(plan, producers=plan.producers + further, network=network)
 
 
 def _with_branches(stream: random.Random, plan: Plan) -> Plan:

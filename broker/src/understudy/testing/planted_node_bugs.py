@@ -1,4 +1,6 @@
-"""Planted bugs of nodes: two active ones, writers that lost the store, stores and epochs that are not new enough."""
+"""Planted bugs of nodes: two active ones, writers that lost the store, stores and epochs that are not new enough; and
+messages of several connections that a node takes together.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +13,7 @@ from understudy.errors import StoreBehind
 from understudy.ha import lock_proof
 from understudy.ha.lock_proof import LockProof
 from understudy.ports import FileLock
+from understudy.routing.plain_sends import PlainSends
 from understudy.store import activation
 from understudy.store.node_lock import NodeLock
 from understudy.store.seen import SeenPosition
@@ -139,3 +142,17 @@ def _log_tidied_away(patch: Patch) -> type[PairRun]:
         activation, "_remove_unused", lambda disk, directory, names, epoch, ends: old(disk, directory, names, epoch, [])
     )
     return _ShortRun
+
+
+@planted("gathered-forgotten", promise="no confirmed durable message is lost", checks=["lost"], seeds=range(4, 40))
+def _gathered_forgotten(patch: Patch) -> None:
+    """Of messages that are gathered over several connections in one turn only those of the first get to the log."""
+
+    def close(self: PlainSends) -> None:
+        if len(self._parts) > 1:
+            self._office.context.appended -= self._count - self._parts[0][2]
+            self._count = self._parts[0][2]
+            del self._parts[1:]
+        old(self)
+
+    old = patch.replace(PlainSends, "close", close)

@@ -24,6 +24,7 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import errno
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
@@ -68,6 +69,9 @@ class Conditions:
     spike_max_s: float = 0.05
     split_chance: float = 0.1
     """Share of reads that get only part of what has arrived."""
+    arrivals_every_s: float = 0.0
+    """Bytes arrive only at multiples of this time, so that those of several connections are read before the same turn
+    of a loop; 0: at any time."""
 
 
 class _ListeningSocket:
@@ -207,6 +211,12 @@ class SimNetwork:
         if rng.random() < conditions.spike_chance:
             seconds += rng.uniform(0.0, conditions.spike_max_s)
         return seconds
+
+    def arrival_s(self) -> float:
+        """When bytes arrive that are sent now."""
+        arrival = self.loop.time() + self.delay()
+        every = self.conditions.arrivals_every_s
+        return math.ceil(arrival / every) * every if every else arrival
 
     def splits_read(self) -> bool:
         """Whether the next read of an end gets only part of what has arrived."""

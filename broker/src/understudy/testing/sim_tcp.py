@@ -44,6 +44,10 @@ class Network(Protocol):
         """Seconds that one trip takes."""
         ...
 
+    def arrival_s(self) -> float:
+        """When bytes arrive that are sent now. Virtual time."""
+        ...
+
     def splits_read(self) -> bool:
         """Whether the next read gets only part of what has arrived."""
         ...
@@ -106,7 +110,7 @@ class Pipe:
 
     def send(self, item: bytes | Mark) -> None:
         """Put bytes or a mark on the wire, behind everything sent before."""
-        arrival = max(self.last_arrival, self._network.loop.time() + self._network.delay())
+        arrival = max(self.last_arrival, self._network.arrival_s())
         self.last_arrival = arrival
         self.flight.append((arrival, item))
         if isinstance(item, bytes):

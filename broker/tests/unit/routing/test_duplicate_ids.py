@@ -41,7 +41,7 @@ def test_ids_remembered_together_are_those_remembered_one_by_one(capacity: int) 
     together, single = DuplicateIdCache(capacity, [b"x", b"y"]), DuplicateIdCache(capacity, [b"x", b"y"])
     assert together.unseen([*ids, b"y", b"z"]) == (5 if capacity else 7)
     assert together.unseen([b"p", b"q", b"p"]) == 2
-    together.extend(ids, 14)
+    assert together.take([*ids, b"y", b"z"], 10) == (5 if capacity else 7)
     for number, duplicate_id in enumerate(ids):
         single.add(duplicate_id, 10 + number)
     assert list(together) == list(single)

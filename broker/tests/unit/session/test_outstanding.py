@@ -42,10 +42,10 @@ def test_deliveries_are_settled_in_order_or_one_by_one(steps: list[tuple[str, in
             outstanding.add(References(references(next_id, number)))
         elif kind == "together":
             sends = sends_of([Message(b"m", address="a")] * number)
-            outstanding.add(RunSlice(keep_sends(sends, 0, number, next_id), 0, number, 4, 10, 1))
+            outstanding.add(RunSlice(keep_sends([(sends, 0, number)], next_id), 0, number, 4, 10, 1))
         elif kind in ("neighbours", "tried before"):
             sends = sends_of([Message(b"m", address="a")] * number)
-            run = keep_sends(sends, 0, number, next_id)
+            run = keep_sends([(sends, 0, number)], next_id)
             for row in range(number):
                 deliveries = 2 if kind == "tried before" and row == 1 else 1
                 outstanding.add(RunSlice(run, row, row + 1, 4, 10 + row, deliveries))
@@ -77,7 +77,7 @@ def test_deliveries_are_settled_in_order_or_one_by_one(steps: list[tuple[str, in
 def test_what_was_delivered_together_goes_back_with_its_position_and_count() -> None:
     outstanding = Outstanding()
     sends = sends_of([Message(b"m", address="a", expiration=number) for number in range(5)])
-    run = append_sends(sends, 0, 5, 100, 1, (1, 2), 0, LogPosition(1, 0, 10_000, 0, 0, 0))
+    run = append_sends([(sends, 0, 5)], 100, 1, (1, 2), 0, LogPosition(1, 0, 10_000, 0, 0, 0))
     shared: dict[int, Message] = {}
     outstanding.add(RunSlice(run, 1, 5, 4, 21, 1, durable=False, shared=shared))
     outstanding.take_one(102)
@@ -92,7 +92,7 @@ def test_what_was_delivered_together_goes_back_with_its_position_and_count() -> 
 
 def test_a_message_that_several_queues_hold_is_in_memory_once() -> None:
     sends = sends_of([Message(b"m", address="a")] * 3)
-    run = append_sends(sends, 0, 3, 100, 1, (1, 2), 0, LogPosition(1, 0, 10_000, 0, 0, 0))
+    run = append_sends([(sends, 0, 3)], 100, 1, (1, 2), 0, LogPosition(1, 0, 10_000, 0, 0, 0))
     shared: dict[int, Message] = {}
     one, other = (RunSlice(run, 0, 3, 4, -1, durable=durable, shared=shared) for durable in (True, False))
     assert [each.message for each in one[:2]] == [each.message for each in other[:2]]

@@ -21,7 +21,7 @@ from understudy.errors import (
 )
 from understudy.limits import METADATA_PER_SESSION_MAX
 from understudy.routing.configuration import QueueConfiguration
-from understudy.session import send_requests
+from understudy.routing.plain_sends import PlainSends
 from understudy.session.connection_scope import ConnectionScope
 from understudy.session.session import ServerSession
 
@@ -352,9 +352,7 @@ def test_a_batch_that_is_not_plain_is_offered_to_the_short_way_once(monkeypatch:
     session = world.session()
     session.send(text("permitted"))
     asked: list[int] = []
-    monkeypatch.setattr(
-        send_requests, "take_plain", lambda office, sends, row, *rest: asked.append(sends.count - row) or (0, 0)
-    )
+    monkeypatch.setattr(PlainSends, "take", lambda office, sends, row, *rest: asked.append(sends.count - row) or (0, 0))
     session.sends.send_batch(sends_of([text(str(number)) for number in range(50)]), 0, None)
     world.sync()
     assert asked == [50]

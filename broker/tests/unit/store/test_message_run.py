@@ -38,7 +38,9 @@ def filled(
     ]
     first_id = store.next_ids(len(sizes))
     if at_once:
-        runs = store.store_run(sends_of(messages), 0, len(messages), first_id, address_id, queue_ids, transaction_id)
+        runs = store.store_run(
+            [(sends_of(messages), 0, len(messages))], len(messages), first_id, address_id, queue_ids, transaction_id
+        )
         locations = [each.location for run in runs for each in RunSlice(run, 0, run.count, 4, -1)]
     else:
         for number, message in enumerate(messages):
@@ -100,4 +102,4 @@ def test_a_failed_journal_takes_no_run() -> None:
     rig.time.advance(10)
     assert store.context.failed
     with pytest.raises(StoreError):
-        store.store_run(sends_of([Message(b"late", address="a")]), 0, 1, store.next_id(), 1, (2,))
+        store.store_run([(sends_of([Message(b"late", address="a")]), 0, 1)], 1, store.next_id(), 1, (2,))

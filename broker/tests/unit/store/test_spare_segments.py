@@ -215,10 +215,10 @@ def test_a_batch_waits_one_turn_when_the_one_before_was_larger() -> None:
     rig.settle()
     collect(2)
     assert store.flush(gather=True), "three of the clients that wait may still send"
-    assert store.unwritten
+    assert store._journal.parts
     collect(1)
     assert not store.flush(gather=True), "but it waits one turn only"
-    assert not store.unwritten
+    assert not store._journal.parts
     rig.settle()
     collect(3)
     assert not store.flush(gather=True), "as many as before"
