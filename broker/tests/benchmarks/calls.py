@@ -317,7 +317,8 @@ def calls(cases: str, listed: bool, as_json: bool) -> None:
         typical = sum(not call.native for call in count.typical())
         table.add_row(
             count.case, f"{count.per_message(native=False):.1f}",
-            "" if count.case.startswith(("batch", "gathered")) else str(typical), f"{count.per_message(native=True):.1f}",
+            "" if count.case.startswith(("batch", "gathered")) else str(typical),
+            f"{count.per_message(native=True):.1f}",
             str(len(count.modules())), f"{count.polls / count.messages:.1f}",
         )  # fmt: skip
     console.print(table)
