@@ -15,7 +15,7 @@ from typing import Any
 
 from understudy.config.model import Permission, RoutingType
 from understudy.errors import BrokerError, DiskFull, NotAuthorized
-from understudy.kernel import LogPosition, Part, Run, append_sends
+from understudy.kernel import LogPosition, Run, append_sends
 from understudy.message import LargeMessage, Message
 from understudy.routing.configuration import QueueConfiguration
 from understudy.routing.post_office import PostOffice
@@ -144,7 +144,7 @@ class FakeStore:
 
     def store_run(
         self,
-        parts: Sequence[Part],
+        parts: Sequence[SendsPart],
         count: int,
         first_id: int,
         address_id: int,

@@ -20,7 +20,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Final, Literal
 
 from understudy.errors import ConfigError
-from understudy.kernel.log import QUEUE_ID_BYTES, RECORD_HEAD_BYTES, LogPosition, Part
+from understudy.kernel.log import QUEUE_ID_BYTES, RECORD_HEAD_BYTES, LogPosition, SendsPart
 
 #: Version of the functions; ``INTERFACE`` in ``broker/kernel/src/lib.rs`` must be equal. It changes whenever the
 #: arguments or the result of a function change.
@@ -151,9 +151,9 @@ __all__ = [
     "WHY",
     "Kernel",
     "LogPosition",
-    "Part",
     "Run",
     "Sends",
+    "SendsPart",
     "acknowledge_record",
     "append_sends",
     "choose",

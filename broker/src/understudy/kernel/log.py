@@ -34,7 +34,7 @@ _SESS_RECEIVE_MSG: Final = 75
 RECEIVE_OVERHEAD_BYTES: Final = 25
 
 
-Part = tuple[Sends, int, int]
+SendsPart = tuple[Sends, int, int]
 """Some messages of one read: the messages, the first row, how many."""
 
 
@@ -192,7 +192,7 @@ class Run:
 
 
 def append_sends(
-    parts: Sequence[Part],
+    parts: Sequence[SendsPart],
     first_id: int,
     address_id: int,
     queue_ids: Sequence[int],
@@ -220,7 +220,7 @@ def append_sends(
     duplicate_bytes = len(first.duplicate_id(first_row))
     queues = Struct(f"<{len(queue_ids)}Q").pack(*queue_ids)
     head_bytes = RECORD_HEAD_BYTES + len(queues) + duplicate_bytes
-    chosen: list[Part] = []
+    chosen: list[SendsPart] = []
     for sends, row, count in parts:
         data = sends.data
         taken = 0
@@ -248,7 +248,7 @@ def append_sends(
     return _run(chosen, starts, b"".join(records), first_id, head_bytes, segment, offset)
 
 
-def keep_sends(parts: Sequence[Part], first_id: int) -> Run:
+def keep_sends(parts: Sequence[SendsPart], first_id: int) -> Run:
     """The messages of these parts, which the log does not get; see ``append_sends``."""
     pack_id = _ID.pack
     messages: list[bytes] = []
@@ -308,7 +308,13 @@ def join_runs(parts: Sequence[tuple[Run, int, int]]) -> Run:
 
 
 def _run(
-    parts: Sequence[Part], starts: list[int], data: bytes, first_id: int, head_bytes: int, segment: int, offset: int
+    parts: Sequence[SendsPart],
+    starts: list[int],
+    data: bytes,
+    first_id: int,
+    head_bytes: int,
+    segment: int,
+    offset: int,
 ) -> Run:
     rows = [(sends, each) for sends, row, count in parts for each in range(row, min(row + count, sends.count))]
     return Run(

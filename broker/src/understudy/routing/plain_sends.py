@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Final
 
 from understudy.config.model import AddressFullPolicy
 from understudy.errors import BrokerError
-from understudy.kernel import QUEUE_ID_BYTES, RECORD_HEAD_BYTES, Part, Run, Sends, keep_sends
+from understudy.kernel import QUEUE_ID_BYTES, RECORD_HEAD_BYTES, Run, Sends, SendsPart, keep_sends
 from understudy.limits import GATHERED_BYTES_MAX
 from understudy.message import Message
 from understudy.store.operation_context import tell_owner
@@ -77,7 +77,7 @@ class PlainSends:
         """Room that the log holds for it; 0: it does not wait for further messages."""
         self._room_bytes = 0
         """What is left of that."""
-        self._parts: list[Part] = []
+        self._parts: list[SendsPart] = []
         self._answers: list[Answer] = []
         self._count = 0
         self._bytes = 0

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from functools import partial
 
-from understudy.kernel import LogPosition, Part, Run, append_sends
+from understudy.kernel import LogPosition, Run, SendsPart, append_sends
 from understudy.store.journal import Journal
 from understudy.store.operation_context import OperationContext
 from understudy.store.state import StoreState, TransactionRecord
@@ -46,7 +46,7 @@ def append_run(
     journal: Journal,
     context: OperationContext,
     state: StoreState,
-    parts: Sequence[Part],
+    parts: Sequence[SendsPart],
     count: int,
     first_id: int,
     address_id: int,
@@ -119,9 +119,9 @@ def append_run(
     return runs
 
 
-def _behind(parts: Sequence[Part], taken: int) -> list[Part]:
+def _behind(parts: Sequence[SendsPart], taken: int) -> list[SendsPart]:
     """What is left of these parts without their first messages."""
-    left: list[Part] = []
+    left: list[SendsPart] = []
     for sends, row, count in parts:
         gone = min(taken, count)
         taken -= gone
