@@ -221,7 +221,7 @@ grouped = st.builds(
 )
 STEPS = ("sync", "sync", "take", "take_in_transaction", "take_one", "commit", "roll_back", "moment", "scan")
 SENDERS = st.sampled_from((0, 0, 1, 2, 2))
-#: Whether the turn ends behind a step; what is sent in several steps before that is gathered.
+#: Whether the turn ends after a step; what is sent in several steps before that is gathered.
 ENDS = st.booleans()
 steps = st.lists(
     st.one_of(

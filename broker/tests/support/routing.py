@@ -15,7 +15,7 @@ from typing import Any
 
 from understudy.config.model import Permission, RoutingType
 from understudy.errors import BrokerError, DiskFull, NotAuthorized
-from understudy.kernel import LogPosition, Run, append_sends
+from understudy.kernel import LogPosition, Run, SendsPart, append_sends
 from understudy.message import LargeMessage, Message
 from understudy.routing.configuration import QueueConfiguration
 from understudy.routing.post_office import PostOffice

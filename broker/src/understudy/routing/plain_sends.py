@@ -1,4 +1,4 @@
-"""The short way in for plain messages, a batch of them at a time.
+"""Plain messages that sessions send, a batch of them at a time.
 
 Most messages need nothing of what ``PostOffice.send`` looks after: they go to the same ordinary queues as every other
 message of their address, now or with their transaction. Those that come in one read of a socket are taken together,
@@ -38,8 +38,8 @@ Answer = tuple[Answered, Sequence[int]]
 Arrival = tuple[RunSlice, ...]
 """A run on its way to its queues: a slice for each."""
 
-#: Longer ones go the long way, as do those of more than a quarter of a segment: the store asks whether there is room
-#: for a segment of their own. Clients send what is longer than 100 KiB as large messages.
+#: Longer ones are taken one at a time, as are those of more than a quarter of a segment: the store asks whether there
+#: is space for a segment of their own. Clients send what is longer than 100 KiB as large messages.
 _PLAIN_BYTES_MAX: Final = 256 * 1024
 _UNLIMITED: Final = 1 << 62
 #: A record takes so much of its segment beside itself, for its offset in the seal.
@@ -49,7 +49,7 @@ _SEAL_BYTES: Final = 4
 class PlainSends:
     """Takes plain messages, of all sessions of a node. Implements ``GatheredRecords``.
 
-    Invariants while it is ``OperationContext.gathered``: the log holds room for the messages of the batch, and they
+    Invariants while it is ``OperationContext.gathered``: the log holds space for the messages of the batch, and they
     are its next records, so that their sequences are known. Whatever appends a record, gives an id or has a call wait
     in the context closes the batch first. A batch ends with its turn at the latest: the flush of the log closes it.
     """
@@ -72,11 +72,11 @@ class PlainSends:
         self._marked = False
         """Whether they have duplicate ids."""
         self._head_bytes = 0
-        """What a record takes in its segment beside the message."""
+        """Bytes of a record in its segment beside the message."""
         self._held_bytes = 0
-        """Room that the log holds for it; 0: it does not wait for further messages."""
+        """Space that the log holds for it; 0: it does not wait for further messages."""
         self._room_bytes = 0
-        """What is left of that."""
+        """The rest of that space."""
         self._parts: list[SendsPart] = []
         self._answers: list[Answer] = []
         self._count = 0
@@ -101,7 +101,7 @@ class PlainSends:
             transaction: They become visible with it.
 
         Returns:
-            How many were taken and their bytes; the next one, if any, has to go the long way.
+            How many were taken and their bytes; the next one, if any, is for ``PostOffice.send``.
 
         Raises:
             StoreError: the journal has failed.
@@ -178,7 +178,7 @@ class PlainSends:
     ) -> bool:
         """Close the batch that is open, and begin one with these messages. It waits for further ones if they are
         durable, for one queue, in no transaction, and all fit in what is left of the segment. False: these would meet
-        the limit of memory one after the other, which is for the long way.
+        the limit of memory one after the other, which is for ``PostOffice.send``.
         """
         office = self._office
         context = office.context
@@ -267,8 +267,8 @@ class PlainSends:
             arrivals = []
         sequence = context.appended
         if order is not None:
-            # messages that are not in the log, and answers for a transaction, come behind whatever else the session
-            # waits for; the end of the log keeps the order whole
+            # messages that are not in the log, and answers for a transaction, come after everything else that the
+            # session waits for; the end of the log keeps the order whole
             if (durable_ids and transaction is None) or order.sequence > context.durable:
                 order.sequence = sequence
             sequence = order.sequence

@@ -189,7 +189,7 @@ class Journal:
         self.use = use
         """Hot: message ids in the segment."""
         self.room = 0
-        """Hot: a record that would end behind this needs ``make_room`` first; 4 less per record. -1 while records are
+        """Hot: a record that would end after this needs ``make_room`` first; 4 less per record. -1 while records are
         gathered (``OperationContext.gathered``), and when nothing may be appended any more."""
         self._first_sequence = sequence
         self._first_ms = self._clock.wall_ms()
@@ -231,7 +231,7 @@ class Journal:
         if self._life.state is not JournalState.OPEN:
             raise StoreError(f"journal of {self._directory} is closed")
         if self._context.gathered is not None:
-            # there is no room while records are gathered, so that every append comes here first
+            # the journal appears full while records are gathered, so that every append comes here first
             self._context.gathered.close()
             if self.offset + length <= self.room:
                 return

@@ -1,7 +1,7 @@
 """Messages that came together, appended to the log in one pass.
 
 What ``MessageStore.store_message`` does for any message, done for several that go to the same queues and need nothing
-special (no schedule or file of their own), and room in the log for those that are appended later in the same turn. Not
+special (no schedule or file of their own), and space in the log for those that are appended later in the same turn. Not
 here: which messages these are (``routing.plain_sends``), the bytes of their records (``kernel.log``).
 """
 
@@ -22,7 +22,7 @@ _position: Callable[[tuple[int, int, int, int, int, int]], LogPosition] = partia
 def hold_room(journal: Journal, length: int) -> int:
     """Keep the rest of the segment, or of the batch, for records that ``append_run`` appends later.
 
-    Until then the journal has no room, so that every append goes through ``Journal.make_room``, which closes
+    Until then the journal appears full, so that every append goes through ``Journal.make_room``, which closes
     ``OperationContext.gathered``.
 
     Args:
@@ -30,7 +30,7 @@ def hold_room(journal: Journal, length: int) -> int:
         length: Of the first record. Bytes.
 
     Returns:
-        The room that is held, at least ``length``. Each record takes its length and 4 bytes more. Bytes.
+        The space that is held, at least ``length``. Each record takes its length and 4 bytes more. Bytes.
 
     Raises:
         StoreError: the journal has failed or is closed.

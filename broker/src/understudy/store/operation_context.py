@@ -44,7 +44,7 @@ class OperationContext:
         self.appended = durable
         """Highest sequence that was appended or promised to ``gathered``; kept by the journal."""
         self.gathered: GatheredRecords | None = None
-        """Closed before a further record is appended, a call waits here or an id is given: they come behind it."""
+        """Closed before a further record is appended, a call waits here or an id is given: those come after it."""
         self.failure: BaseException | None = None
         """Why nothing is released any more."""
         self.released = 0

@@ -219,7 +219,7 @@ class SegmentFile:
             self._skim.take(data)
 
     def take_back(self, offset: int) -> None:
-        """What was written last, behind ``offset``, met a full disk and is written again."""
+        """The last write, at ``offset``, met a full disk and is repeated."""
         self._position, self._digest = offset, self._before
         # some of it may have been taken already
         self._skim = None

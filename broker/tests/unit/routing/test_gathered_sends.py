@@ -114,7 +114,7 @@ def test_lone_messages_of_several_sessions_are_one_batch() -> None:
     ],
     ids=["priority", "address", "durability", "duplicate id", "schedule", "size"],
 )
-def test_a_message_that_does_not_belong_to_the_batch_comes_behind_it(another: Message) -> None:
+def test_a_message_that_does_not_belong_to_the_batch_comes_after_it(another: Message) -> None:
     turn = Turn()
     turn.clients[0].send(text("0"), 0)
     turn.clients[1].send(text("1"), 1)
@@ -128,7 +128,7 @@ def test_a_message_that_does_not_belong_to_the_batch_comes_behind_it(another: Me
         assert ids[b"0"] < ids[b"1"] < ids[b"x"] < ids[b"3"]
 
 
-def test_an_answer_of_the_same_session_comes_behind_the_batch() -> None:
+def test_an_answer_of_the_same_session_comes_after_the_batch() -> None:
     turn = Turn()
     client = turn.clients[0]
     client.send(text("0"), 0)
@@ -139,7 +139,7 @@ def test_an_answer_of_the_same_session_comes_behind_the_batch() -> None:
     assert turn.seen == [("c0", 0), ("c0", 1), ("c0", 2), ("c0", 3)]
 
 
-def test_a_record_of_another_request_comes_behind_the_batch() -> None:
+def test_a_record_of_another_request_comes_after_the_batch() -> None:
     turn = Turn()
     turn.clients[0].send(text("0"), 0)
     address_id = turn.world.queue("new").address.address_id
@@ -148,7 +148,7 @@ def test_a_record_of_another_request_comes_behind_the_batch() -> None:
     assert turn.appended() == 3
 
 
-def test_a_duplicate_within_the_turn_is_found_and_confirmed_behind_the_original() -> None:
+def test_a_duplicate_within_the_turn_is_found_and_confirmed_after_the_original() -> None:
     turn = Turn()
     turn.clients[0].send(marked("0", "id0"), 0)
     turn.clients[1].send(marked("1", "id1"), 1)
