@@ -1,4 +1,4 @@
-"""What the sessions of a node share: above all its XA branches, under way, in doubt, and decided by an operator.
+"""State that the sessions of a node share: above all its XA branches, under way, in doubt, and decided by an operator.
 
 Branches that were not prepared are rolled back when they are too old (``transaction-timeout``); a
 prepared one waits for its transaction manager without limit, through restarts and takeovers, unless an
