@@ -179,11 +179,12 @@ bench: $(VENV)/.kernel ## Ratio tables of docs/benchmarks.md
 # --- documentation -----------------------------------------------------------------------------
 
 .PHONY: docs
-docs: $(VENV)/.complete $(COLLECTION) ## Regenerate what is generated: machines, references, variables, the interop page
+docs: $(VENV)/.complete $(COLLECTION) ## Regenerate what is generated: machines, references, variables, the blocking client, the interop page
 	PYTHONPATH=$(SCRATCH)/collections $(PY) .ci/collection_variables.py
 	$(PY) -m understudy.testing.diagrams docs/machines
 	$(PY) -m understudy.config.reference > docs/configuration.md
 	$(PY) -m understudy.testing.client_reference > docs/client-url.md
+	$(PY) -m understudy.testing.blocking_client
 	$(INTEROP_PAGE)
 
 .PHONY: format

@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import click
 
+from benchmarks.blocking import blocking
 from benchmarks.bodies import bodies
 from benchmarks.calls import calls
 from benchmarks.consolidation import consolidation
@@ -22,6 +23,7 @@ from benchmarks.stalls import stalls
 from benchmarks.takeover import takeover
 
 BENCHMARKS: dict[str, click.Command | Callable[..., None]] = {
+    "blocking": blocking,
     "bodies": bodies,
     "calls": calls,
     "consolidation": consolidation,

@@ -164,7 +164,7 @@ class Understudy(Broker):
         self._node = Pair(self.directory).primary
         self.port = self._node.port
         if self._revision:
-            _check_out(self._revision)
+            check_out(self._revision)
         # as an installed one is: with its modules compiled, those included that only a running node loads
         checked = subprocess.run(
             [sys.executable, "-c", "import understudy.cli.main, understudy.cli.run, understudy.runtime.http"],
@@ -192,7 +192,7 @@ class Understudy(Broker):
         return CoreLink(self.port)
 
 
-def _check_out(revision: str) -> None:
+def check_out(revision: str) -> None:
     """The sources of a commit below ``BASELINES``, kept for the next time. Raises CannotRun."""
     place = BASELINES / revision
     if (place / "broker" / "src").exists():

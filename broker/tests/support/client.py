@@ -5,7 +5,7 @@ which speaks the server's half of a conversation packet by packet.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, TypeVar
 
 from understudy.client.core.connection import ClientState
@@ -104,6 +104,9 @@ class FakeLink:
 
     def wake_at(self, moment_ms: int) -> None:
         self.moments.append(moment_ms)
+
+    def notify(self, call: Callable[[], None]) -> None:
+        call()
 
     def log(self, event: str, text: str) -> None:
         self.lines.append(f"{event}: {text}")

@@ -19,6 +19,7 @@ NEVER: list[str] = RULES["never"]  # type: ignore[assignment]
 ALLOW: dict[str, list[str]] = RULES["allow"]  # type: ignore[assignment]
 ONLY: dict[str, list[str]] = RULES["only"]  # type: ignore[assignment]
 OF_MODULES: dict[str, list[str]] = RULES["module"]  # type: ignore[assignment]
+APART: dict[str, list[str]] = RULES["apart"]  # type: ignore[assignment]
 
 BANNED_BUILTINS = {"open", "print", "input", "breakpoint", "exec", "eval", "compile", "__import__", "__builtins__"}
 #: Methods of date and datetime that read a clock.
@@ -95,6 +96,19 @@ def test_no_module_imports_what_executes_its_input() -> None:
         for module in modules().values()
         for each in module.imports
         if each.module.partition(".")[0] in NEVER
+    )
+
+
+def test_shells_of_the_client_are_apart() -> None:
+    """The blocking client has no event loop, and neither shell is built on the other (ADR 0043)."""
+    report(
+        f"{module.at(each.line)}: {module.name} never imports {never}"
+        for prefix, banned in APART.items()
+        for module in modules().values()
+        if module.name == prefix or module.name.startswith(f"{prefix}.")
+        for each in module.imports
+        for never in banned
+        if f"{each.module}.{each.name}.".startswith(f"{never}.") or f"{each.module}.".startswith(f"{never}.")
     )
 
 

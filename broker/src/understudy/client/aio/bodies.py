@@ -1,151 +1,133 @@
-"""Bodies of the asyncio client: what an application sends from, and how it reads what it received.
+"""Received messages of the asyncio client, and how their bodies are read.
 
-Part of ``aio``. Not here: pieces and credits (``large_sends``, ``body_stream``).
+Not here: pieces and credits (``core.body_stream``).
 """
 
 from __future__ import annotations
 
-import asyncio
 import os
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping
-from typing import BinaryIO, Final, cast
+from collections.abc import AsyncIterator, Callable
+from typing import Final
 
+from understudy.client.aio.link import Link, Signal, exclusive
 from understudy.client.core.body_stream import BodyStream
 from understudy.client.core.consumer import ReceivedMessage
-from understudy.client.core.large_sends import (
-    BodySource,
-    BytesSource,
-    FileSource,
-    IterableSource,
-    LargeBodySend,
-    Readable,
-    compressed_header,
-    small_if_compressed,
-    without_body,
-)
-from understudy.client.core.options import ClientOptions
-from understudy.errors import IllegalState, LimitExceeded
+from understudy.errors import LimitExceeded
 from understudy.limits import FRAME_BYTES_MAX
-from understudy.message import Message
-from understudy.properties import PropertyValue
-
-Body = Message | bytes | str | Mapping[str, PropertyValue] | os.PathLike[str] | Readable | Iterable[bytes] | None
-"""A whole message; bytes, text or a map to make one of; or where the bytes of a large one come from:
-the path of a file, an open binary file, or anything that gives bytes when iterated."""
 
 #: Most bytes of a body that ``read_body`` puts together, unless told otherwise.
 READ_BODY_BYTES_MAX: Final = FRAME_BYTES_MAX
 _CHUNK_BYTES: Final = 256 * 1024
 
 
-def is_stream(body: object) -> bool:
-    """Whether a body is read while it is sent."""
-    if body is None or isinstance(body, (Message, bytes, str, Mapping)):
-        return False
-    return isinstance(body, (os.PathLike, Iterable)) or hasattr(body, "read")
-
-
-def open_source(body: object) -> tuple[BodySource, BinaryIO | None]:
-    """Where the bytes of a stream come from, and the file to be closed afterwards if it was opened here.
-
-    Raises:
-        OSError: the file cannot be opened.
-    """
-    if isinstance(body, os.PathLike):
-        file = open(body, "rb")  # noqa: SIM115  # closed when the send is through
-        return FileSource(file), file
-    if hasattr(body, "read"):
-        return FileSource(cast(Readable, body)), None
-    return IterableSource(cast("Iterable[bytes]", body)), None
-
-
-def large_send(header: Message, source: BodySource, options: ClientOptions) -> tuple[Message, LargeBodySend | None]:
-    """A message whose body comes from ``source``: its header and its pieces, or an ordinary message
-    if compression makes it small.
-
-    Raises:
-        IllegalState: its properties alone are larger than a piece may be.
-    """
-    piece_bytes = options.min_large_message_size
-    if len(header.encoded) >= piece_bytes:
-        raise IllegalState(
-            f"properties and address of {len(header.encoded)} bytes in a large message",
-            hint=f"they must be smaller than minLargeMessageSize, {piece_bytes}",
-        )
-    compress = options.compress_large_message
-    body = LargeBodySend(source, piece_bytes, compress=compress, level=options.compression_level)
-    if not compress:
-        return header, body
-    small = small_if_compressed(header, body)
-    return (small, None) if small is not None else (compressed_header(header), body)
-
-
-def split_if_large(message: Message, options: ClientOptions) -> tuple[Message, LargeBodySend | None]:
-    """A whole message, as a large one if its body is larger than minLargeMessageSize (artemis-core s. 6.2)."""
-    if message.header_offset <= options.min_large_message_size:
-        return message, None
-    return large_send(without_body(message), BytesSource(message.body), options)
-
-
 class BodyReader:
-    """A body being read; iterate over it, or ``read``."""
+    """The body of one received message as a stream of bytes, read once, by ``read`` or by iteration.
 
-    def __init__(self, message: ReceivedMessage) -> None:
+    Memory is bounded: the broker sends a piece only for credits, which go back as the application reads
+    (artemis-core s. 6.3). Use it from one task at a time.
+    """
+
+    def __init__(self, message: ReceivedMessage, link: Link | None) -> None:
         self._stream: BodyStream | None = message.stream
         self._rest = b"" if self._stream is not None else message.message.body
-        self._waiter: asyncio.Future[None] | None = None
+        self._link = link
 
     async def read(self, length: int = -1) -> bytes:
-        """At most ``length`` of the next bytes, or everything that is left; empty at the end.
+        """Read the next bytes of the body, and wait until some have arrived.
+
+        Args:
+            length: Most bytes to return; -1 for all that are left.
+
+        Returns:
+            At most ``length`` bytes, fewer if fewer have arrived; empty at the end of the body.
 
         Raises:
-            ConnectionLost: a failover came first; the message is delivered again.
-            IllegalState: its consumer has gone on to the next message.
+            ConnectionLost: the connection failed before the body was complete.
+            IllegalState: its consumer was asked for the next message, or its session rolled back.
+            ObjectClosed: its consumer or session was closed.
+            RemoteProtocolError: it is marked as compressed and is not.
+
+        Failover: the rest of the body does not come; a waiting call raises ``ConnectionLost`` and the broker delivers
+        the message again from its beginning.
+
+        Concurrency: one task at a time. A call that is cancelled while it waits loses no bytes.
         """
         if length < 0:
-            return b"".join([piece async for piece in self])
-        stream = self._stream
-        if stream is None:
+            pieces: list[bytes] = []
+            while data := await self.read(_CHUNK_BYTES):
+                pieces.append(data)
+            return b"".join(pieces)
+        stream, link = self._stream, self._link
+        if stream is None or link is None:
             data, self._rest = self._rest[:length], self._rest[length:]
             return data
-        while True:
-            taken = stream.take(length) if length else b""
-            if taken is not None:
-                return taken
-            self._waiter = asyncio.get_running_loop().create_future()
-            stream.on_change = self._wake
-            await self._waiter
-
-    def _wake(self) -> None:
-        if self._waiter is not None and not self._waiter.done():
-            self._waiter.set_result(None)
+        return await _Reading(stream, link).read(length)
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
         while data := await self.read(_CHUNK_BYTES):
             yield data
 
 
+class _Reading:
+    """One wait for bytes of a body that is still arriving."""
+
+    def __init__(self, stream: BodyStream, link: Link) -> None:
+        self._stream = stream
+        self._link = link
+
+    @exclusive
+    async def read(self, length: int) -> bytes:
+        stream = self._stream
+        while True:
+            taken = stream.take(length) if length else b""
+            if taken is not None:
+                return taken
+            arrived = Signal(self._link)
+            stream.on_change = arrived.set
+            await arrived.wait()
+
+
 class Received(ReceivedMessage):
-    """A received message. A large one (``stream`` is not None) has its body read, once, by one of
-    ``read_body``, ``save_to`` or ``body_stream``, before its consumer is asked for the next message.
+    """A received message. The body of a large one (``stream`` is not None) is read once, by one of ``read_body``,
+    ``save_to`` and ``body_stream``, before its consumer is asked for the next message.
     """
 
-    __slots__ = ("_reader",)
+    __slots__ = ("_link", "_reader")
+
+    def _arrives_by(self, link: Link) -> None:
+        """Remember the connection on which the rest of the body arrives. Called by the consumer."""
+        self._link = link
 
     @property
     def body_stream(self) -> BodyReader:
-        """The body, to be read piece by piece with bounded memory."""
+        """The body as a stream of bytes, read piece by piece with bounded memory; the same object at every access.
+
+        Failover and concurrency: as of ``BodyReader.read``.
+        """
         reader: BodyReader | None = getattr(self, "_reader", None)
         if reader is None:
-            reader = self._reader = BodyReader(self)
+            reader = self._reader = BodyReader(self, getattr(self, "_link", None))
         return reader
 
     async def read_body(self, limit_bytes: int = READ_BODY_BYTES_MAX) -> bytes:
-        """The whole body.
+        """Read the whole body into memory, and wait until all of it has arrived.
+
+        Args:
+            limit_bytes: Most bytes to put together.
+
+        Returns:
+            The body, decompressed if it travelled compressed.
 
         Raises:
             LimitExceeded: it is larger than ``limit_bytes``; what was read of it is dropped.
-            and what ``BodyReader.read`` raises.
+            ConnectionLost: the connection failed before the body was complete.
+            IllegalState: its consumer was asked for the next message, or its session rolled back.
+            ObjectClosed: its consumer or session was closed.
+            RemoteProtocolError: it is marked as compressed and is not.
+
+        Failover: raises ``ConnectionLost``; the broker delivers the message again from its beginning.
+
+        Concurrency: one task at a time for one message.
         """
         pieces: list[bytes] = []
         size_bytes = 0
@@ -157,11 +139,25 @@ class Received(ReceivedMessage):
         return b"".join(pieces)
 
     async def save_to(self, path: str | os.PathLike[str], progress: Callable[[int], None] | None = None) -> int:
-        """Write the body to a new file, or over an old one. Returns its bytes.
+        """Write the body to a file while it arrives. A file of this name is overwritten.
 
         Args:
-            path: Of the file.
-            progress: Told the bytes written so far.
+            path: Path of the file.
+            progress: Called with the number of bytes written so far, after each piece of at most 256 KiB.
+
+        Returns:
+            The size of the body in bytes.
+
+        Raises:
+            OSError: the file cannot be written.
+            ConnectionLost: the connection failed before the body was complete; the file is incomplete.
+            IllegalState: its consumer was asked for the next message, or its session rolled back.
+            ObjectClosed: its consumer or session was closed.
+            RemoteProtocolError: it is marked as compressed and is not.
+
+        Failover: raises ``ConnectionLost``; the broker delivers the message again from its beginning.
+
+        Concurrency: one task at a time for one message. The file is written by the calling task.
         """
         size_bytes = 0
         with open(path, "wb") as file:

@@ -9,19 +9,23 @@ from dataclasses import replace
 from types import TracebackType
 
 from understudy.client.aio.discovery import discover
-from understudy.client.aio.link import LoopLink, system_wall_ms
-from understudy.client.aio.session import Session, close_session, creation_place
+from understudy.client.aio.link import Link, exclusive
+from understudy.client.aio.requests import close_session
+from understudy.client.aio.session import Session
 from understudy.client.core.consumer import AcknowledgeMode
 from understudy.client.core.discovery import check_trust
 from understudy.client.core.listeners import FailoverListener, FailureListener
 from understudy.client.core.options import ClientUrl, Connector
 from understudy.client.core.session import SessionOptions, SessionState
 from understudy.client.core.url import parse_url
+from understudy.client.host import creation_place, system_wall_ms
 from understudy.client.tls import tls_context
 
 
 class ConnectionFactory:
-    """Makes connections to one URL, spread over its connectors and what their topology taught."""
+    """Makes connections to one URL, spread over its connectors and the topology learnt from earlier connections, as
+    ``connectionLoadBalancingPolicyClassName`` says (artemis-ha s. 8).
+    """
 
     def __init__(
         self,
@@ -32,8 +36,19 @@ class ConnectionFactory:
         wall_ms: Callable[[], int] = system_wall_ms,
         entropy: Callable[[int], bytes] = os.urandom,
     ) -> None:
-        """Raises:
-        ConfigError: the URL cannot be used.
+        """Read the URL; nothing is connected yet.
+
+        Args:
+            url: As ``docs/client-url.md`` describes it, or one that was parsed.
+            user: Of the login; None for that of the URL.
+            password: Of the login; None for that of the URL.
+            wall_ms: Wall time in epoch milliseconds, for time stamps and expiry.
+            entropy: Returns the given number of random bytes, for names and duplicate ids.
+
+        Raises:
+            ConfigError: the URL cannot be used; names the parameter.
+
+        Concurrency: a factory may be shared by several tasks.
         """
         self._url = parse_url(url) if isinstance(url, str) else url
         self._user = user
@@ -44,13 +59,21 @@ class ConnectionFactory:
         self._learnt: tuple[Connector, ...] = ()
 
     async def connect(self) -> Connection:
-        """A new connection, once it works.
+        """Make a connection, and wait until a broker has answered on it.
+
+        Returns:
+            The connection. Close it when it is not needed any more.
 
         Raises:
-            Unreachable: there was no answer in ``initialConnectAttempts`` rounds, or broadcast in time.
+            Unreachable: no broker answered in ``initialConnectAttempts`` rounds over the connectors, or none broadcast
+                within discoveryInitialWaitTimeout.
             IncompatibleVersion: the broker is too old.
-            ConfigError: a TLS file cannot be used; or our password would go to a place that only a
-                datagram named (``sslEnabled``, ``trustDiscovery``).
+            ConfigError: a TLS file cannot be used; or the password would be sent to an address that is known from a
+                datagram only (``sslEnabled``, ``trustDiscovery``; ADR 0014).
+
+        Failover: a connector that is lost while the first connection is made is followed by the next one.
+
+        Concurrency: several tasks may connect at a time. A call that is cancelled while it waits leaves nothing open.
         """
         url = self._url
         if url.discovery is not None:
@@ -67,7 +90,7 @@ class ConnectionFactory:
             turn = start % len(self._learnt)
             url = replace(url, connectors=self._learnt[turn:] + self._learnt[:turn] + others)
             start = 0
-        link = LoopLink(url, self._user, self._password, self._wall_ms, self._entropy, start)
+        link = Link(url, self._user, self._password, self._wall_ms, self._entropy, start)
         try:
             await link.ask(link.core.connect)
         except BaseException:
@@ -97,23 +120,44 @@ async def connect(
     wall_ms: Callable[[], int] = system_wall_ms,
     entropy: Callable[[int], bytes] = os.urandom,
 ) -> Connection:
-    """One connection to ``url``; see ``ConnectionFactory.connect``.
+    """Make one connection, and wait until a broker has answered on it.
 
     Args:
-        wall_ms: Wall time, epoch milliseconds, for time stamps and expiry.
-        entropy: That many random bytes, for names and duplicate ids.
+        url: As ``docs/client-url.md`` describes it, or one that was parsed.
+        user: Of the login; None for that of the URL.
+        password: Of the login; None for that of the URL.
+        wall_ms: Wall time in epoch milliseconds, for time stamps and expiry.
+        entropy: Returns the given number of random bytes, for names and duplicate ids.
+
+    Returns:
+        The connection. Close it when it is not needed any more.
+
+    Raises:
+        Unreachable: no broker answered in ``initialConnectAttempts`` rounds over the connectors, or none broadcast
+            within discoveryInitialWaitTimeout.
+        IncompatibleVersion: the broker is too old.
+        ConfigError: the URL or a TLS file cannot be used; or the password would be sent to an address that is known
+            from a datagram only (``sslEnabled``, ``trustDiscovery``; ADR 0014).
+
+    Failover: a connector that is lost while the first connection is made is followed by the next one.
+
+    Concurrency: several tasks may connect at a time. A call that is cancelled while it waits leaves nothing open.
     """
     return await ConnectionFactory(url, user, password, wall_ms=wall_ms, entropy=entropy).connect()
 
 
 class Connection:
-    """A connection that fails over as its URL says; close it, or use it as a context."""
+    """A connection that fails over as its URL says (docs/client.md, "Failover"). Close it, or use it in ``async with``.
 
-    def __init__(self, link: LoopLink, created_at: str) -> None:
+    Several tasks may share it. It is not safe to use from other threads than that of its event loop.
+    """
+
+    def __init__(self, link: Link, created_at: str) -> None:
         self._link = link
         self.created_at = created_at
-        """File and line, for the warning about a connection that was never closed."""
+        """File and line that made it, for the warning about a connection that was never closed."""
         self._closed = False
+        link.opened(self)
 
     async def __aenter__(self) -> Connection:
         return self
@@ -125,27 +169,30 @@ class Connection:
 
     def __del__(self) -> None:
         self.warn_if_open()
-        if not self._closed and not self._link.loop.is_closed():
-            self._link.loop.call_soon_threadsafe(self._link.close)
+        if not self._closed and self._link.usable:
+            self._link.soon(self._link.close)
 
     def warn_if_open(self) -> None:
-        """ResourceWarning with the place of creation, unless it was closed."""
+        """Issue a ``ResourceWarning`` with the place that made the connection, unless it was closed.
+
+        Failover and concurrency: no effect; called when the object is destroyed.
+        """
         if not self._closed:
             warnings.warn(f"connection made at {self.created_at} was never closed", ResourceWarning, 2, self)
 
     @property
     def node_id(self) -> str | None:
-        """Id of the node that carries our sessions."""
+        """Id of the node that serves the sessions; both servers of a pair have it. None before the first answer."""
         return self._link.core.node_id
 
     @property
     def connector(self) -> Connector | None:
-        """Where the connection is, or is being tried."""
+        """The connector in use, or the one that was dialled last during a failover."""
         return self._link.core.connector
 
     @property
     def failovers(self) -> int:
-        """Failovers completed so far."""
+        """Number of failovers completed so far."""
         return self._link.core.failovers
 
     @property
@@ -153,48 +200,113 @@ class Connection:
         """Whether the connection is lost and a new one is being tried."""
         return self._link.core.failing_over
 
+    @exclusive
     def add_failure_listener(self, listener: FailureListener) -> None:
-        """Call ``listener(error, failed_over, code)`` after each failure: True and FAILOVER when a new
-        connection works, False and DISCONNECT when none is left and everything is closed.
+        """Call a function after each failure of the connection (artemis-ha s. 8).
+
+        Args:
+            listener: Called with the error, whether a new connection works, and that as a ``FailureCode``: True and
+                FAILOVER when the sessions go on, False and DISCONNECT when no attempt is left and everything is closed.
+                An error that it raises is logged.
+
+        Failover: the listener is called when the failover has ended.
+
+        Concurrency: any task may call this. The listener is called by the event loop and must not block.
         """
         self._link.core.listeners.of_failures.append(listener)
 
+    @exclusive
     def remove_failure_listener(self, listener: FailureListener) -> None:
-        """Stop calling this failure listener."""
+        """Stop calling a failure listener.
+
+        Args:
+            listener: As it was added.
+
+        Raises:
+            ValueError: it is not registered.
+
+        Failover and concurrency: any task may call this at any time; a call that has begun is not stopped.
+        """
         self._link.core.listeners.of_failures.remove(listener)
 
+    @exclusive
     def add_failover_listener(self, listener: FailoverListener) -> None:
-        """Call ``listener(event)`` when a failure is detected and when its failover has ended."""
+        """Call a function when a failure is detected and when its failover has ended (artemis-ha s. 8).
+
+        Args:
+            listener: Called with a ``FailoverEvent``. An error that it raises is logged.
+
+        Failover: the listener is called when it begins and when it ends.
+
+        Concurrency: any task may call this. The listener is called by the event loop and must not block.
+        """
         self._link.core.listeners.of_failovers.append(listener)
 
+    @exclusive
     def remove_failover_listener(self, listener: FailoverListener) -> None:
-        """Stop calling this failover listener."""
+        """Stop calling a failover listener.
+
+        Args:
+            listener: As it was added.
+
+        Raises:
+            ValueError: it is not registered.
+
+        Failover and concurrency: any task may call this at any time; a call that has begun is not stopped.
+        """
         self._link.core.listeners.of_failovers.remove(listener)
 
     async def session(
         self, acknowledge: AcknowledgeMode | str = AcknowledgeMode.AUTO, *, transacted: bool = False, xa: bool = False
     ) -> Session:
-        """A new session, started.
+        """Make a session and start it.
 
         Args:
-            acknowledge: "auto", "client", "individual", "dups-ok", "pre" or "transacted".
+            acknowledge: ``AcknowledgeMode`` or its value: "auto", "client", "individual", "dups-ok", "pre" or
+                "transacted".
             transacted: The same as ``acknowledge="transacted"``.
             xa: Its transactions are the branches of ``Session.xa``.
 
+        Returns:
+            The session.
+
         Raises:
             AuthenticationFailed: user or password are wrong.
+            ValueError: no such acknowledge mode.
+            SessionRejected: the node was still starting after callTimeout.
+            ObjectClosed: the connection is closed.
+            ConnectionLost, FailoverTimedOut: the connection was lost and no other came back.
+            CallTimedOut: no answer within callTimeout, or no failover within callFailoverTimeout.
+
+        Failover: the call goes on; the session is asked for again at the new connection.
+
+        Concurrency: several tasks may call it. A call that is cancelled while it waits leaves no session open.
+
+        Source: artemis-core s. 4.1, 6.1 and 7.3.
         """
         mode = AcknowledgeMode.TRANSACTED if transacted or xa else AcknowledgeMode(acknowledge)
         core = self._link.core
         early = mode is AcknowledgeMode.PRE_ACKNOWLEDGE or core.options.pre_acknowledge
         options = SessionOptions(mode, xa, early)
-        state: SessionState = await self._link.ask(lambda future: core.open_session(options, future))
+        state: SessionState = await self._link.ask(lambda waiter: core.open_session(options, waiter))
         return Session(self, self._link, state, creation_place())
 
     async def close(self) -> None:
-        """Close its sessions and the transport. While failing over nothing is waited for."""
-        if self._closed:
-            return
+        """Close the sessions, as ``Session.close`` does, and the connection. Closing twice does nothing.
+
+        Raises:
+            CallTimedOut: the broker did not answer within callTimeout; the connection is closed all the same.
+
+        Failover: a connection that is failing over is closed at once, without waiting; what was not confirmed ends with
+        ``SendOutcomeUnknown``.
+
+        Concurrency: any task may close it; calls of other tasks that wait raise ``ObjectClosed``.
+        """
+        if not self._closed:
+            await self._close()
+
+    @exclusive
+    async def _close(self) -> None:
         self._closed = True
         core = self._link.core
         try:
@@ -204,7 +316,14 @@ class Connection:
         finally:
             self._link.close()
 
+    @exclusive
     def abandon(self) -> None:
-        """Drop the transport now, without a word to the broker, which rolls back and delivers again."""
+        """Drop the connection without closing the sessions. The broker rolls back their open work and delivers what
+        was not acknowledged again.
+
+        Failover: a failover under way ends.
+
+        Concurrency: any task may call it; calls of other tasks that wait raise ``ObjectClosed``.
+        """
         self._closed = True
         self._link.close()

@@ -1,28 +1,39 @@
-"""The asyncio shell's transports, timer and flush: ``Link`` of a ``ClientState``, on any event loop.
+"""The asyncio shell's transports, timer and flush: the ``core.connection.Link`` of one connection, on any event loop.
 
-Only the running loop's clock, transports, futures and tasks are used. Part of ``aio``.
+Only the running loop's clock, transports, futures and tasks are used. The names that the other modules of this package
+use of this one are those of ``sync.link``: from them the modules of the blocking client are generated.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-import socket
-from collections.abc import Callable
-from datetime import UTC, datetime
-from typing import Any
+from asyncio import Future
+from collections.abc import Awaitable, Callable
+from typing import Any, TypeVar
 
 from understudy.client.core.connection import ClientState
 from understudy.client.core.options import ClientUrl, Connector
 from understudy.client.core.session import SessionState
+from understudy.client.host import tune
 from understudy.client.tls import tls_context
 from understudy.errors import ConfigError, ConnectionLost, Unreachable
 
 _log = logging.getLogger("understudy.client")
+M = TypeVar("M", bound=Callable[..., Any])
+R = TypeVar("R")
 
 
-def system_wall_ms() -> int:
-    return int(datetime.now(UTC).timestamp() * 1000)
+def exclusive(method: M) -> M:
+    """Mark a method that uses the state of its connection: in the blocking client it holds the connection's lock."""
+    return method
+
+
+async def run_handler(handler: Callable[[R], Awaitable[None] | None], received: R) -> None:
+    """Call the application's handler of a message, and wait for what it returns."""
+    result = handler(received)
+    if result is not None:
+        await result
 
 
 class _Clock:
@@ -45,30 +56,53 @@ class _Entropy:
 
 
 class _Transport(asyncio.Protocol):
-    """One socket's life; everything goes to the shell with the number of its dial."""
+    """The life of one socket; everything goes to the link with the number of its dial."""
 
-    def __init__(self, shell: LoopLink, attempt: int) -> None:
-        self._shell = shell
+    def __init__(self, link: Link, attempt: int) -> None:
+        self._link = link
         self._attempt = attempt
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._shell.made(transport, self._attempt)  # type: ignore[arg-type]  # a stream transport
+        self._link.made(transport, self._attempt)  # type: ignore[arg-type]  # a stream transport
 
     def data_received(self, data: bytes) -> None:
-        self._shell.core.receive_data(data)
+        self._link.core.receive_data(data)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._shell.lost(self._attempt, exc)
+        self._link.lost(self._attempt, exc)
 
     def pause_writing(self) -> None:
-        self._shell.pause(True)
+        self._link.pause(True)
 
     def resume_writing(self) -> None:
-        self._shell.pause(False)
+        self._link.pause(False)
 
 
-class LoopLink:
-    """The ``Link`` of a ``ClientState``: transports, the timer, the flush at the end of a turn."""
+class Signal:
+    """Wakes the tasks that wait for a change."""
+
+    def __init__(self, link: Link) -> None:
+        self._loop = link.loop
+        self._waiters: list[Future[None]] = []
+
+    def set(self) -> None:
+        """Something has changed: wake everything that waits now."""
+        _resolve_all(self._waiters)
+
+    async def wait(self, deadline_ms: float | None = None) -> None:
+        """Wait for the next ``set``, at most until a moment of ``Link.now_ms``."""
+        future: Future[None] = self._loop.create_future()
+        self._waiters.append(future)
+        timer = None if deadline_ms is None else self._loop.call_at(deadline_ms / 1000, _resolve, future)
+        try:
+            await future
+        finally:
+            if timer is not None:
+                timer.cancel()
+
+
+class Link:
+    """Transports, the timer and the flush at the end of a turn of one connection."""
 
     def __init__(
         self,
@@ -79,7 +113,12 @@ class LoopLink:
         entropy: Callable[[int], bytes],
         start: int,
     ) -> None:
+        """Args:
+        start: Which connector of the URL to dial first.
+        """
         self.loop = asyncio.get_running_loop()
+        self.new_future: Callable[[], Future[Any]] = self.loop.create_future
+        """Makes the future of a send."""
         self.clock = _Clock(self.loop, wall_ms)
         self.entropy = entropy
         self.core = ClientState(url, self, self.clock, _Entropy(entropy), user=user, password=password, start=start)
@@ -88,9 +127,9 @@ class LoopLink:
         self._timer: asyncio.TimerHandle | None = None
         self._timer_ms = 0
         self._paused = False
-        self._room: list[asyncio.Future[None]] = []
+        self._space: list[Future[None]] = []
 
-    # Link
+    # what the core asks
 
     def dial(self, connector: Connector, attempt: int) -> None:
         self._dialling[attempt] = self.loop.create_task(self._dial(connector, attempt))
@@ -111,7 +150,9 @@ class LoopLink:
             transport, _ = await self.loop.create_connection(
                 lambda: _Transport(self, attempt), connector.host, connector.port, **options
             )
-            _tune(transport, connector)
+            connection = transport.get_extra_info("socket")
+            if connection is not None:
+                tune(connection, connector)
         except (OSError, ValueError, ConfigError) as error:
             self._dialling.pop(attempt, None)
             self.core.transport_lost(attempt, Unreachable(f"{connector}: {error}"))
@@ -135,6 +176,9 @@ class LoopLink:
         self._timer_ms = moment_ms
         delay_ms = max(0, moment_ms - self.clock.monotonic_ms())
         self._timer = self.loop.call_later(delay_ms / 1000, self._wake)
+
+    def notify(self, call: Callable[[], None]) -> None:
+        call()
 
     def log(self, event: str, text: str) -> None:
         _log.info("%s: %s", event, text)
@@ -168,31 +212,59 @@ class LoopLink:
         self._paused = paused
         self.core.pump.socket(writable=not paused)
         if not paused:
-            for future in take_all(self._room):
-                resolve(future)
+            _resolve_all(self._space)
+
+    # what the endpoints use
 
     @property
     def writable(self) -> bool:
+        """Whether the socket takes bytes."""
         return not self._paused
 
     async def wait_writable(self) -> None:
+        """Wait until the socket takes bytes."""
         if self._paused:
             future = self.loop.create_future()
-            self._room.append(future)
+            self._space.append(future)
             await future
 
-    async def ask(self, start: Callable[[asyncio.Future[Any]], None]) -> Any:
-        """Start something that ends in a future, and wait for it."""
-        future: asyncio.Future[Any] = self.loop.create_future()
+    def now_ms(self) -> float:
+        """Monotonic milliseconds, with fractions."""
+        return self.loop.time() * 1000
+
+    async def sleep(self, delay_ms: float) -> None:
+        """Wait that long."""
+        await asyncio.sleep(delay_ms / 1000)
+
+    async def ask(self, start: Callable[[Future[Any]], None]) -> Any:
+        """Start something that ends in a waiter, and wait for its outcome."""
+        future: Future[Any] = self.loop.create_future()
         start(future)
         return await future
 
+    def poll(self) -> bool:
+        """Read what has arrived at the socket; whether there was anything. The loop does that by itself: False."""
+        return False
+
+    def opened(self, connection: object) -> None:
+        """The application has a connection on this link. The asyncio shell does not need to know it."""
+
+    @property
+    def usable(self) -> bool:
+        """Whether the link can still do something: its loop is not closed."""
+        return not self.loop.is_closed()
+
+    def soon(self, call: Callable[..., object], *arguments: object) -> None:
+        """Call from the loop; safe in a finalizer, which may run on any thread. Only if ``usable``."""
+        self.loop.call_soon_threadsafe(call, *arguments)
+
     def forget_session(self, session: SessionState) -> None:
         """Close a session whose object the application lost."""
-        if session.closed is None and not self.loop.is_closed():
+        if session.closed is None:
             session.close(self.loop.create_future())
 
     def close(self) -> None:
+        """End everything at once; what was to be written is given to the transport first."""
         self._flush()
         self.core.close()
         if self._timer is not None:
@@ -200,25 +272,13 @@ class LoopLink:
             self._timer = None
 
 
-def take_all(futures: list[asyncio.Future[None]]) -> list[asyncio.Future[None]]:
+def _resolve_all(futures: list[Future[None]]) -> None:
     taken = futures[:]
     futures.clear()
-    return taken
+    for future in taken:
+        _resolve(future)
 
 
-def resolve(future: asyncio.Future[None]) -> None:
+def _resolve(future: Future[None]) -> None:
     if not future.done():
         future.set_result(None)
-
-
-def _tune(transport: asyncio.BaseTransport, connector: Connector) -> None:
-    """Socket options that the URL asks for; asyncio itself sets TCP_NODELAY."""
-    wanted = [
-        (socket.IPPROTO_TCP, socket.TCP_NODELAY, 0 if not connector.tcp_no_delay else None),
-        (socket.SOL_SOCKET, socket.SO_SNDBUF, connector.tcp_send_buffer_size or None),
-        (socket.SOL_SOCKET, socket.SO_RCVBUF, connector.tcp_receive_buffer_size or None),
-    ]
-    own = transport.get_extra_info("socket")
-    for level, option, value in wanted:
-        if value is not None and own is not None:
-            own.setsockopt(level, option, value)

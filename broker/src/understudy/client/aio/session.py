@@ -1,21 +1,19 @@
-"""Sessions of the asyncio client. Part of ``aio``."""
+"""Sessions of the asyncio client."""
 
 from __future__ import annotations
 
-import asyncio
-import sys
 import warnings
-from collections.abc import Callable, Generator
 from types import TracebackType
-from typing import Any, Final, Unpack
+from typing import Final, Unpack
 
 from understudy.client.aio.bodies import Received
-from understudy.client.aio.endpoints import Browser, Consumer, Producer
-from understudy.client.aio.link import LoopLink, resolve
+from understudy.client.aio.consumer import Browser, Consumer
+from understudy.client.aio.link import Link, exclusive
+from understudy.client.aio.producer import Producer
+from understudy.client.aio.requests import ask, close_session, converse
 from understudy.client.aio.xa import XaBranches
-from understudy.client.core.consumer import ConsumerState, MakeReceived, ReceivedMessage
+from understudy.client.core.consumer import ConsumerState, ReceivedMessage
 from understudy.client.core.destinations import (
-    Conversation,
     QueueAttributes,
     Request,
     RoutingType,
@@ -32,7 +30,7 @@ from understudy.client.core.destinations import (
     subscription_queue,
 )
 from understudy.client.core.session import SessionState
-from understudy.errors import BrokerError, IllegalState
+from understudy.errors import IllegalState
 from understudy.ids import uuid_text
 from understudy.wire.core.packets import (
     BindingQueryResponse,
@@ -43,47 +41,22 @@ from understudy.wire.core.packets import (
 )
 
 DEFAULT_WINDOW: Final = 500
-
-
-def creation_place() -> str:
-    """File and line of the first caller outside this package and asyncio, for warnings."""
-    frame = sys._getframe(1)
-    while frame.f_back is not None:
-        module = str(frame.f_globals.get("__name__", ""))
-        if not module.startswith(("understudy.client", "asyncio", "concurrent", "threading")):
-            break
-        frame = frame.f_back
-    return f"{frame.f_code.co_filename}:{frame.f_lineno}"
-
-
-async def close_session(link: LoopLink, session: SessionState) -> None:
-    """Wait for unconfirmed sends, at most callTimeout, then close it."""
-    deadline = link.loop.time() + link.core.options.call_timeout_ms / 1000
-    while session.sends.busy and session.closed is None and link.loop.time() < deadline:
-        waiter: asyncio.Future[None] = link.loop.create_future()
-        session.sends.on_idle = lambda waiter=waiter: resolve(waiter)
-        timer = link.loop.call_at(deadline, resolve, waiter)
-        try:
-            await waiter
-        finally:
-            timer.cancel()
-    await link.ask(session.close)
+"""Sends without an outcome up to which ``Producer.wait_sendable`` does not wait."""
 
 
 class Session:
-    """Producers, consumers and, if transacted, one transaction after the other.
+    """Producers, consumers and, if transacted, one transaction after the other. Made by ``Connection.session``.
 
-    Not for several tasks at once where order matters: it is one conversation.
+    A session is one conversation with the broker. Several tasks may use one, but its transaction, and what CLIENT mode
+    acknowledges, are common to all of them; tasks that work on their own use sessions of their own.
     """
 
-    def __init__(self, connection: object, link: LoopLink, state: SessionState, created_at: str) -> None:
-        self._connection = connection  # lives as long as we do
+    def __init__(self, connection: object, link: Link, state: SessionState, created_at: str) -> None:
+        self._connection = connection  # lives as long as the session
         self._link = link
         self._state = state
         self.created_at = created_at
-        """File and line, for the warning about a session that was never closed."""
-        self.make_received: MakeReceived = Received
-        """Makes what consumers give; ``sync`` has its own."""
+        """File and line that made it, for the warning about a session that was never closed."""
 
     async def __aenter__(self) -> Session:
         return self
@@ -94,99 +67,204 @@ class Session:
         await self.close()
 
     def __del__(self) -> None:
-        if self._state.closed is None and self._link.core.closed is None and not self._link.loop.is_closed():
+        if self._state.closed is None and self._link.core.closed is None and self._link.usable:
             warnings.warn(f"session made at {self.created_at} was never closed", ResourceWarning, 2, self)
-            self._link.loop.call_soon_threadsafe(self._link.forget_session, self._state)
+            self._link.soon(self._link.forget_session, self._state)
 
     @property
     def rollback_only(self) -> bool:
-        """Whether a failover undid the work of the open transaction."""
+        """Whether a failover has undone work of the open transaction or branch, so that its commit will fail."""
         return self._state.rollback_only
 
     @property
     def xa(self) -> XaBranches:
-        """Branches of an XA session (``Connection.session(xa=True)``)."""
+        """The branches of an XA session (``Connection.session(xa=True)``)."""
         return XaBranches(self, self._link, self._state)
 
+    @exclusive
     async def close(self) -> None:
-        """Wait for unconfirmed sends, at most callTimeout, then close; open work is rolled back."""
+        """Wait for unconfirmed sends, at most callTimeout, then close the session. In AUTO and DUPS_OK mode what was
+        received is acknowledged; open work is rolled back. Closing twice does nothing.
+
+        Raises:
+            CallTimedOut: no answer within callTimeout, or no failover within callFailoverTimeout.
+
+        Failover: the call waits for its end and closes the session at the new connection.
+
+        Concurrency: any task may close it; calls of other tasks that wait raise ``ObjectClosed``.
+        """
         await close_session(self._link, self._state)
 
+    @exclusive
     def start(self) -> None:
-        """Let deliveries come again after ``stop``."""
+        """Let the broker deliver again after ``stop``. A new session is started.
+
+        Failover: the session is started at the new connection.
+
+        Concurrency: any task may call it.
+
+        Source: artemis-core s. 6.1.
+        """
         self._state.start()
 
     async def stop(self) -> None:
-        """Stop deliveries; what already arrived can still be received."""
+        """Let the broker stop delivering, and wait for its answer. What has arrived can still be received.
+
+        Raises:
+            ObjectClosed: the session is closed.
+            CallTimedOut: no answer within callTimeout, or no failover within callFailoverTimeout.
+
+        Failover: the call returns; the session is not started at the new connection.
+
+        Concurrency: any task may call it; tasks that wait in ``receive`` go on waiting.
+
+        Source: artemis-core s. 6.1.
+        """
         await self._link.ask(self._state.stop)
 
     async def commit(self) -> None:
-        """Raises:
-        TransactionRolledBack: everything in it was undone, for instance by a failover.
-        CommitOutcomeUnknown: the connection was lost before the answer.
-        DuplicateIdRejected: one of its messages had been sent before.
+        """Commit the transaction: what was sent becomes visible, what was received is acknowledged. The next
+        transaction begins.
+
+        Raises:
+            TransactionRolledBack: everything in it was undone, for instance by a failover.
+            CommitOutcomeUnknown: the connection was lost before the answer. The same transaction again with the same
+                duplicate ids commits, or fails with ``DuplicateIdRejected`` because it had committed.
+            DuplicateIdRejected: the broker already knew the duplicate id of one of its messages.
+            IllegalState: the session is not transacted.
+            ObjectClosed: the session is closed.
+            CallTimedOut: no failover within callFailoverTimeout.
+
+        Failover: a commit that was sent raises ``CommitOutcomeUnknown`` at once; one that was not sent yet, or that
+        follows a failover in the middle of the transaction, rolls back and raises ``TransactionRolledBack``.
+
+        Concurrency: one task at a time; the transaction has the work of all tasks that use the session.
+
+        Source: artemis-core s. 6.4 and 8.3.
         """
         await self._link.ask(self._state.commit)
 
     async def rollback(self) -> None:
-        """Undo the transaction; its messages are delivered again."""
+        """Undo the transaction; the messages received in it are delivered again. The next transaction begins.
+
+        Raises:
+            IllegalState: the session is not transacted.
+            ObjectClosed: the session is closed.
+            CallTimedOut: no answer within callTimeout, or no failover within callFailoverTimeout.
+
+        Failover: the call returns; the broker has rolled back.
+
+        Concurrency: one task at a time; the transaction has the work of all tasks that use the session.
+
+        Source: artemis-core s. 6.4.
+        """
         await self._link.ask(self._state.rollback)
 
     async def acknowledge(self, message: ReceivedMessage) -> bool:
-        """Acknowledge as the session's mode says; True once the broker confirmed it.
+        """Acknowledge a message as the session's mode says: CLIENT, everything that the session has received;
+        INDIVIDUAL, this message. In the other modes nothing is waited for.
 
-        False: it came before a failover, or the connection was lost under way; expect it again.
-        In AUTO and TRANSACTED mode there is nothing to wait for and the answer is True.
+        Args:
+            message: A message that this session received.
+
+        Returns:
+            True once the broker has confirmed it; at once in modes without a confirmation. False if the message was
+            received before a failover or the connection was lost before the answer: expect it again.
+
+        Raises:
+            CallTimedOut: no answer within callTimeout, or no failover within callFailoverTimeout.
+
+        Failover: returns False, since the broker delivers the message again.
+
+        Concurrency: any task of the session may acknowledge. CLIENT mode covers what other tasks have received, too.
+
+        Source: artemis-core s. 6.1 and 6.4.
         """
-        answer: bool = await self._link.ask(lambda future: self._state.consumers.acknowledge(message, future))
+        answer: bool = await self._link.ask(lambda waiter: self._state.consumers.acknowledge(message, waiter))
         return answer
 
     async def add_metadata(self, key: str, value: str, *, unique: bool = False) -> None:
-        """Label the session as management of the broker shows it.
+        """Attach a key and a value to the session, shown by management.
+
+        Args:
+            key: Of the pair.
+            value: Of the pair.
+            unique: No other session of the broker may have the same pair.
 
         Raises:
-            DuplicateMetadata: ``unique``, and another session has this pair.
+            DuplicateMetadata: ``unique``, and another session has the same pair.
+            ObjectClosed: the session is closed.
+            CallTimedOut: no answer within callTimeout, or no failover within callFailoverTimeout.
+
+        Failover: the call goes on; the pair is attached again at the new connection.
+
+        Concurrency: any task may call it.
         """
-        await self._link.ask(lambda future: self._state.add_metadata(key, value, unique, future))
-
-    async def _request(self, request: Request) -> Any:
-        return await self._link.ask(
-            lambda future: self._state.request(
-                request.name, request.packet, request.expected, future, tolerated=request.tolerated
-            )
-        )
-
-    async def _converse(self, conversation: Conversation) -> None:
-        """Drive a conversation to its end."""
-        step: Callable[[], Request] = conversation.__next__
-        while True:
-            try:
-                request = step()
-            except StopIteration:
-                return
-            try:
-                answer = await self._request(request)
-            except BrokerError as error:
-                step = _thrower(conversation, error)
-            else:
-                step = _sender(conversation, answer)
+        await self._link.ask(lambda waiter: self._state.add_metadata(key, value, unique, waiter))
 
     async def query_queue(self, name: str) -> QueueQueryResponse:
-        """What the broker knows of a queue; ``exists`` says whether there is one."""
-        answer: QueueQueryResponse = await self._request(query_queue(name))
+        """Ask what the broker knows of a queue.
+
+        Args:
+            name: Of the queue.
+
+        Returns:
+            The answer; its ``exists`` says whether there is such a queue.
+
+        Raises:
+            NotAuthorized: the user may not ask.
+            ObjectClosed: the session is closed.
+            CallTimedOut: no answer within callTimeout, or no failover within callFailoverTimeout.
+
+        Failover: the call goes on; the question is asked again.
+
+        Concurrency: any task may call it.
+        """
+        answer: QueueQueryResponse = await ask(self._link, self._state, query_queue(name))
         return answer
 
     async def query_address(self, name: str) -> BindingQueryResponse:
-        """What the broker knows of an address and its queues."""
-        answer: BindingQueryResponse = await self._request(query_address(name))
+        """Ask what the broker knows of an address and its queues.
+
+        Args:
+            name: Of the address.
+
+        Returns:
+            The answer; its ``exists`` says whether there is such an address.
+
+        Raises:
+            NotAuthorized: the user may not ask.
+            ObjectClosed: the session is closed.
+            CallTimedOut: no answer within callTimeout, or no failover within callFailoverTimeout.
+
+        Failover: the call goes on; the question is asked again.
+
+        Concurrency: any task may call it.
+        """
+        answer: BindingQueryResponse = await ask(self._link, self._state, query_address(name))
         return answer
 
     async def create_address(self, name: str, routing: RoutingType | str = RoutingType.ANYCAST) -> None:
-        """Raises:
-        AddressExists: there is one already, and the broker minds; Understudy and Artemis 2.44 do not.
-        """
-        await self._request(create_address(name, routing_type(routing)))
+        """Create an address.
 
+        Args:
+            name: Of the address.
+            routing: ``RoutingType`` or its name, "anycast" or "multicast".
+
+        Raises:
+            AddressExists: it exists and the broker refuses that; Understudy and Artemis 2.44 do not.
+            ConfigError: no such routing type.
+            NotAuthorized: the user may not create it.
+            ObjectClosed: the session is closed.
+            CallTimedOut: no answer within callTimeout, or no failover within callFailoverTimeout.
+
+        Failover: the call goes on; an address that exists when asked again counts as created.
+
+        Concurrency: any task may call it.
+        """
+        await ask(self._link, self._state, create_address(name, routing_type(routing)))
+
+    @exclusive
     async def create_queue(
         self,
         name: str,
@@ -198,32 +276,76 @@ class Session:
         temporary: bool = False,
         **attributes: Unpack[QueueAttributes],
     ) -> None:
-        """Create a queue, and its address if there is none.
+        """Create a queue, and its address if it does not exist.
 
         Args:
-            attributes: What else it is (``QueueAttributes``); the address settings say the rest.
+            name: Of the queue.
+            address: Its address; None for the name of the queue.
+            routing: ``RoutingType`` or its name, "anycast" or "multicast".
+            filter: Selector; only matching messages are routed to the queue.
+            durable: Whether it outlives a restart.
+            temporary: It is deleted with the connection.
+            attributes: Further properties (``QueueAttributes``); address settings give the rest.
 
         Raises:
-            QueueExists: there is one already.
+            QueueExists: a queue of this name exists.
+            InvalidSelector: the filter cannot be parsed.
+            ConfigError: no such routing type.
+            TypeError: no such attribute.
+            NotAuthorized: the user may not create it.
+            ObjectClosed: the session is closed.
+            CallTimedOut: no answer within callTimeout, or no failover within callFailoverTimeout.
+
+        Failover: the call goes on; a queue that exists when asked again counts as created. A temporary queue is
+        created again at the new connection.
+
+        Concurrency: any task may call it.
         """
         packet = queue_request(
             name, address or name, routing_type(routing), filter, durable=durable, temporary=temporary, **attributes
         )
-        await self._request(create_queue(packet))
+        await ask(self._link, self._state, create_queue(packet))
         if temporary:
             self._state.temporary_queue_created(packet)
 
     async def create_temporary_queue(self) -> str:
-        """The name of a new queue that lives as long as the connection, failovers included."""
+        """Create a queue with a name of its own that is deleted with the connection.
+
+        Returns:
+            Its name.
+
+        Raises:
+            NotAuthorized: the user may not create it.
+            ObjectClosed: the session is closed.
+            CallTimedOut: no answer within callTimeout, or no failover within callFailoverTimeout.
+
+        Failover: the call goes on; the queue is created again, empty, at the new connection.
+
+        Concurrency: any task may call it.
+        """
         name = uuid_text(self._link.entropy(16))
         await self.create_queue(name, durable=False, temporary=True)
         return name
 
+    @exclusive
     async def delete_queue(self, name: str) -> None:
-        """Raises:
-        QueueNotFound: there is none.
+        """Delete a queue with its messages.
+
+        Args:
+            name: Of the queue.
+
+        Raises:
+            QueueNotFound: it does not exist.
+            IllegalState: it has a consumer.
+            NotAuthorized: the user may not delete it.
+            ObjectClosed: the session is closed.
+            CallTimedOut: no answer within callTimeout, or no failover within callFailoverTimeout.
+
+        Failover: the call goes on; asked again, it raises ``QueueNotFound`` if the first request was carried out.
+
+        Concurrency: any task may call it.
         """
-        await self._request(Request(f"delete queue {name}", DeleteQueue(name), NullResponse))
+        await ask(self._link, self._state, Request(f"delete queue {name}", DeleteQueue(name), NullResponse))
         self._state.queue_deleted(name)
 
     async def producer(
@@ -235,23 +357,46 @@ class Session:
         duplicate_ids: bool = True,
         auto_create: bool = True,
     ) -> Producer:
-        """A producer for one address, or, with None, for addresses given with each message.
+        """Make a producer.
 
         Args:
-            window: Unconfirmed sends up to which ``wait_sendable`` does not wait.
-            duplicate_ids: Mark every message so that it can be sent again after a failover
-                without being doubled. Without it such a send raises ``SendOutcomeUnknown``. In a
-                transaction messages carry only the ids that ``send`` is given.
-            auto_create: Ask for the address, and an anycast queue, if there is none.
+            address: Where it sends; None for an address that is given with each message.
+            routing: Kind of queues its messages go to: ``RoutingType`` or its name; None for any.
+            window: Number of sends without an outcome up to which ``wait_sendable`` does not wait; at least 1.
+            duplicate_ids: Give every message a duplicate id, so that it can be sent again after a failover without
+                being delivered twice. Without it such a send raises ``SendOutcomeUnknown``. In a transaction messages
+                have only the ids that ``send`` is given.
+            auto_create: Create the address, and an anycast queue, if they do not exist.
+
+        Returns:
+            The producer.
+
+        Raises:
+            AddressNotFound, QueueNotFound: it does not exist and the broker does not create it on demand.
+            IllegalState: the window is smaller than 1.
+            ConfigError: no such routing type.
+            NotAuthorized: the user may not create it.
+            ObjectClosed: the session is closed.
+            CallTimedOut: no answer within callTimeout, or no failover within callFailoverTimeout.
+
+        Failover: the call goes on; the producer works at the new connection.
+
+        Concurrency: any task may call it, and several may use the producer.
+
+        Source: artemis-core s. 6.1.
         """
         if window < 1:
             raise IllegalState(f"a window of {window} sends")
         kind = None if routing is None else routing_type(routing)
         if address is not None and auto_create and kind is not None:
             if kind is RoutingType.ANYCAST:
-                await self._converse(ensure_queue(address, kind, producing=True))
+                await converse(self._link, self._state, ensure_queue(address, kind, producing=True))
             else:
-                await self._converse(ensure_address(split_name(address)[0], kind))
+                await converse(self._link, self._state, ensure_address(split_name(address)[0], kind))
+        return self._producer(address, window, kind, duplicate_ids)
+
+    @exclusive
+    def _producer(self, address: str | None, window: int, kind: int | None, duplicate_ids: bool) -> Producer:
         state = self._state.open_producer(address, window)
         marked = duplicate_ids and self._state.options.auto_commit_sends
         prefix = uuid_text(self._link.entropy(16)) + ":" if marked else None
@@ -267,14 +412,39 @@ class Session:
         routing: RoutingType | str = RoutingType.ANYCAST,
         auto_create: bool = True,
     ) -> Consumer:
-        """A consumer of a queue.
+        """Make a consumer of a queue.
 
         Args:
-            window_bytes: Instead of the URL's consumerWindowSize.
-            auto_create: Create the queue if there is none.
+            queue: Its name, or ``address::queue``.
+            filter: Selector; only matching messages are delivered.
+            priority: Messages go to consumers of a higher priority first.
+            window_bytes: Bytes that may arrive before they are received; 0 for one message at a time, -1 for no limit,
+                None for the URL's consumerWindowSize.
+            routing: Kind of the queue: ``RoutingType`` or its name.
+            auto_create: Create the queue if it does not exist.
+
+        Returns:
+            The consumer; messages arrive at once if the session is started.
+
+        Raises:
+            QueueNotFound, AddressNotFound: it does not exist and may not be created.
+            UnexpectedRoutingType: the queue has the other routing type.
+            InvalidSelector: the filter cannot be parsed.
+            MaxConsumersExceeded: the queue has all the consumers that it may have.
+            ConfigError: no such routing type.
+            NotAuthorized: the user may not consume from it.
+            ObjectClosed: the session is closed.
+            CallTimedOut: no answer within callTimeout, or no failover within callFailoverTimeout.
+
+        Failover: the call goes on; a consumer is made again at the new connection, and so is its queue if it was
+        created on demand.
+
+        Concurrency: any task may call it. A call that is cancelled while it waits leaves no consumer open.
+
+        Source: artemis-core s. 6.1 and 6.3.
         """
         if auto_create:
-            await self._converse(ensure_queue(queue, routing_type(routing)))
+            await converse(self._link, self._state, ensure_queue(queue, routing_type(routing)))
         return await self._consumer(queue, filter, priority, window_bytes, browse=False)
 
     async def subscriber(
@@ -287,21 +457,35 @@ class Session:
         filter: str | None = None,  # noqa: A002  # the field's standard name
         window_bytes: int | None = None,
     ) -> Consumer:
-        """A consumer of a multicast address. Its queue has the name that JMS clients give it, so both
-        kinds can share a subscription (artemis-core s. 6.1 step 7).
+        """Make a consumer of a multicast address. Its queue has the name that JMS clients give it, so both kinds of
+        clients can share a subscription.
 
         Args:
-            name: Of the subscription; with the client id, if there is one, that of its queue. None
-                for one of our own that ends with us.
-            shared: Others may consume from it at the same time.
-            durable: Of a named one: it outlives its consumers. One that is not must be shared.
+            address: Of the messages; created if it does not exist.
+            name: Of the subscription; with the client id, if there is one, that of its queue. None for a subscription
+                that ends with the consumer.
+            shared: Other consumers may use the subscription at the same time.
+            durable: A named subscription outlives its consumers. One that does not must be shared.
+            filter: Selector; only matching messages come to the subscription.
+            window_bytes: As for ``consumer``.
+
+        Returns:
+            The consumer.
 
         Raises:
             IllegalState: named, but neither durable nor shared; or shared without a name.
+            SharedQueueMismatch: a shared subscription of this name has another address or filter.
+            and what ``consumer`` raises.
+
+        Failover: as for ``consumer``; the queue of a subscription without a name is created again, empty.
+
+        Concurrency: any task may call it. A call that is cancelled while it waits leaves no consumer open.
+
+        Source: artemis-core s. 6.1 step 7.
         """
         if (name is None and shared) or (name is not None and not durable and not shared):
             raise IllegalState("a subscription has a name and is durable or shared, or has neither")
-        await self._converse(ensure_address(address, RoutingType.MULTICAST))
+        await converse(self._link, self._state, ensure_address(address, RoutingType.MULTICAST))
         if name is None:
             queue = uuid_text(self._link.entropy(16))
             await self.create_queue(
@@ -314,19 +498,40 @@ class Session:
                 await self.create_queue(queue, address=address, routing=RoutingType.MULTICAST, filter=filter)
             return await self._consumer(queue, None, 0, window_bytes, browse=False)
         packet = CreateSharedQueueV2(address, queue, filter, durable, int(RoutingType.MULTICAST))
-        await self._request(create_shared_queue(packet))
+        await ask(self._link, self._state, create_shared_queue(packet))
         return await self._consumer(queue, None, 0, window_bytes, browse=False, shared=packet)
 
     def subscription_queue(self, name: str, *, durable: bool = True) -> str:
-        """The queue of a named subscription."""
+        """The name of the queue of a named subscription, as JMS clients call it.
+
+        Args:
+            name: Of the subscription.
+            durable: Whether the subscription is durable.
+
+        Returns:
+            The client id, if there is one, and the name, joined by a dot; ``nonDurable.`` before it if it is not.
+
+        Failover and concurrency: no effect; nothing is sent.
+
+        Source: artemis-core s. 6.1 step 7.
+        """
         return subscription_queue(name, self._link.core.options.client_id, durable=durable)
 
     async def unsubscribe(self, name: str) -> None:
-        """End a durable subscription: its queue is deleted with what is in it.
+        """End a durable subscription and delete its queue with the messages in it.
+
+        Args:
+            name: Of the subscription.
 
         Raises:
-            QueueNotFound: there is none.
+            QueueNotFound: the subscription does not exist.
             IllegalState: it has a consumer.
+            ObjectClosed: the session is closed.
+            CallTimedOut: no answer within callTimeout, or no failover within callFailoverTimeout.
+
+        Failover: the call goes on; asked again, it raises ``QueueNotFound`` if the first request was carried out.
+
+        Concurrency: any task may call it.
         """
         await self.delete_queue(self.subscription_queue(name))
 
@@ -336,10 +541,23 @@ class Session:
         *,
         filter: str | None = None,  # noqa: A002  # the field's standard name
     ) -> Browser:
-        """A look at a queue's messages that takes none; iterate over it, several times if wanted.
+        """Make a browser, which shows the messages of a queue and consumes none. It can be iterated several times.
+
+        Args:
+            queue: Its name, or ``address::queue``.
+            filter: Selector; only matching messages are shown.
+
+        Returns:
+            The browser. Errors of the queue and the filter are raised when it is iterated.
 
         Raises:
-            QueueNotFound: there is none.
+            NotAuthorized: the user may not ask for the queue.
+            ObjectClosed: the session is closed.
+            CallTimedOut: no answer within callTimeout, or no failover within callFailoverTimeout.
+
+        Failover: an iteration under way starts at the first message again.
+
+        Concurrency: any task may call it; each iteration has a consumer of its own.
         """
         await self.query_queue(queue)
         return Browser(lambda: self._consumer(queue, filter, 0, None, browse=True))
@@ -355,23 +573,15 @@ class Session:
         shared: CreateSharedQueueV2 | None = None,
     ) -> Consumer:
         state: ConsumerState = await self._link.ask(
-            lambda future: self._state.consumers.open(
+            lambda waiter: self._state.consumers.open(
                 split_name(queue)[1],
-                future,
+                waiter,
                 filter_text=filter_text,
                 browse_only=browse,
                 priority=priority,
                 window_bytes=window_bytes,
-                make_received=self.make_received,
+                make_received=Received,
                 shared=shared,
             )
         )
         return Consumer(self, self._link, self._state, state)
-
-
-def _thrower(conversation: Generator[Request, Any, None], error: BrokerError) -> Callable[[], Request]:
-    return lambda: conversation.throw(error)
-
-
-def _sender(conversation: Generator[Request, Any, None], answer: Any) -> Callable[[], Request]:
-    return lambda: conversation.send(answer)

@@ -90,6 +90,10 @@ class Link(Protocol):
         """Call ``handle_deadline`` at that monotonic moment, if not before."""
         ...
 
+    def notify(self, call: Callable[[], None]) -> None:
+        """Call a listener of the application, now or later; in the order in which they are given."""
+        ...
+
     def log(self, event: str, text: str) -> None: ...
 
 
@@ -137,7 +141,7 @@ class ClientState:
         """Large messages on their way; the shell tells it whether the socket takes bytes."""
         self.control = self.new_calls()
         """The calls of channel 1."""
-        self.listeners = Listeners(self.complaint)
+        self.listeners = Listeners(link.notify, self.complaint)
         self._creation = SessionCreation(self, url.options, self._user, self._password)
         self._restoration: Restoration | None = None
         self.cause: BrokerError = ConnectionLost("not connected yet")
@@ -185,9 +189,13 @@ class ClientState:
         """Create a session on the next channel."""
         self._creation.open(options, waiter)
 
-    def close(self) -> None:
-        """End everything now; sessions should have been closed before."""
-        self._machine.fire(Event.CLOSE)
+    def close(self, error: BrokerError | None = None) -> None:
+        """End everything now; sessions should have been closed before.
+
+        Args:
+            error: Why, if the application did not ask for it: waiting calls and listeners get it.
+        """
+        self._machine.fire(Event.CLOSE, error)
 
     # what the shell reports
 

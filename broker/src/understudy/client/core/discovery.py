@@ -111,6 +111,11 @@ class Discovery:
         self._expire(now_ms)
         return tuple({entry.connector.place: entry.connector for entry in self._entries.values()}.values())
 
+    def nothing_heard(self) -> str:
+        """The text of the error when the wait for the first broadcast has ended."""
+        refused = f"; {self.refused} datagram(s) were something else" if self.refused else ""
+        return f"{self._group}: no broker heard for {self._group.initial_wait_timeout_ms} ms{refused}"
+
     def _expire(self, now_ms: int) -> None:
         oldest_ms = now_ms - self._group.refresh_timeout_ms
         for node_id in [key for key, entry in self._entries.items() if entry.heard_ms <= oldest_ms]:

@@ -13,7 +13,8 @@ import zlib
 from collections.abc import Iterable, Iterator
 from typing import Protocol
 
-from understudy.errors import LocalProtocolError
+from understudy.client.core.options import ClientOptions
+from understudy.errors import IllegalState, LocalProtocolError
 from understudy.message import LARGE_COMPRESSED, LARGE_SIZE, Message
 from understudy.properties import BOOLEAN, LONG
 from understudy.wire.core.packets import header_of_message, message_of_header
@@ -203,3 +204,31 @@ def compressed_header(header: Message) -> Message:
 def without_body(message: Message) -> Message:
     """The header of a message that is sent as a large one."""
     return message_of_header(header_of_message(message))
+
+
+def large_send(header: Message, source: BodySource, options: ClientOptions) -> tuple[Message, LargeBodySend | None]:
+    """A message whose body comes from ``source``: its header and its pieces, or an ordinary message
+    if compression makes it small.
+
+    Raises:
+        IllegalState: its properties alone are larger than a piece may be.
+    """
+    piece_bytes = options.min_large_message_size
+    if len(header.encoded) >= piece_bytes:
+        raise IllegalState(
+            f"properties and address of {len(header.encoded)} bytes in a large message",
+            hint=f"they must be smaller than minLargeMessageSize, {piece_bytes}",
+        )
+    compress = options.compress_large_message
+    body = LargeBodySend(source, piece_bytes, compress=compress, level=options.compression_level)
+    if not compress:
+        return header, body
+    small = small_if_compressed(header, body)
+    return (small, None) if small is not None else (compressed_header(header), body)
+
+
+def split_if_large(message: Message, options: ClientOptions) -> tuple[Message, LargeBodySend | None]:
+    """A whole message, as a large one if its body is larger than minLargeMessageSize (artemis-core s. 6.2)."""
+    if message.header_offset <= options.min_large_message_size:
+        return message, None
+    return large_send(without_body(message), BytesSource(message.body), options)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from enum import Enum
+from functools import partial
 
 from understudy.errors import BrokerError
 
@@ -39,7 +40,13 @@ FailoverListener = Callable[[FailoverEvent], None]
 class Listeners:
     """Failure and failover listeners of one connection."""
 
-    def __init__(self, log: Callable[[str], None]) -> None:
+    def __init__(self, call: Callable[[Callable[[], None]], None], log: Callable[[str], None]) -> None:
+        """
+        Args:
+            call: Calls what it is given, now or on a thread of the shell.
+            log: Takes the text about a listener that raised.
+        """
+        self._call = call
         self._log = log
         self.of_failures: list[FailureListener] = []
         self.of_failovers: list[FailoverListener] = []
@@ -60,15 +67,15 @@ class Listeners:
 
     def _tell(self, event: FailoverEvent) -> None:
         for listener in tuple(self.of_failovers):
-            try:
-                listener(event)
-            except Exception as raised:
-                # the application's own, met in the middle of our state's change
-                self._log(f"a failover listener raised {raised!r}")
+            self._call(partial(self._guarded, "failover", listener, event))
 
     def _tell_failure(self, error: BrokerError, code: FailureCode) -> None:
         for listener in tuple(self.of_failures):
-            try:
-                listener(error, code is FailureCode.FAILOVER, code)
-            except Exception as raised:
-                self._log(f"a failure listener raised {raised!r}")
+            self._call(partial(self._guarded, "failure", listener, error, code is FailureCode.FAILOVER, code))
+
+    def _guarded(self, kind: str, listener: Callable[..., None], *arguments: object) -> None:
+        try:
+            listener(*arguments)
+        except Exception as raised:
+            # An error of the application must not end the change of state in which it is called.
+            self._log(f"a {kind} listener raised {raised!r}")

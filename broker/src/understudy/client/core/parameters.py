@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-_THREADS: Final = "one event loop does the work: there are no thread pools"
+_THREADS: Final = "there are no thread pools"
 _NETTY: Final = "tunes Java's network library"
 _ACCEPTOR: Final = "is a parameter of acceptors, not of clients"
 _OBJECTS: Final = "Java objects are never deserialized here"
@@ -48,7 +48,7 @@ WITHOUT_EFFECT: Final[Mapping[str, str]] = {
     "useGlobalWorkerPool": _NETTY,
     "nioRemotingThreads": _NETTY,
     "remotingThreads": _NETTY,
-    "batchDelay": "what one turn of the loop collects is written at once",
+    "batchDelay": "what is collected between two waits is written at once",
     "directDeliver": _NETTY,
     "writeBufferLowWaterMark": _NETTY,
     "writeBufferHighWaterMark": _NETTY,

@@ -1,19 +1,24 @@
 """The blocking client: the same names as ``client.aio``, without ``await``, safe from any thread.
 
-One daemon thread per process runs an event loop for all connections (``sync.thread``); every call
-here is carried out there and waited for.
+It is a shell over ``client.core`` on blocking sockets, without an event loop: the thread that needs an answer reads the
+socket itself (``link``, ADR 0043). The classes that an application uses are generated from those of ``client.aio``.
 
-Failure listeners and callbacks run on that thread and must not call back into this module.
+- Several threads may share a connection, a session, a producer or a consumer.
+- Listeners and the callbacks of futures are called on a thread of their own, one after the other.
+- An exception of a signal handler, such as ``KeyboardInterrupt``, ends the wait in which it comes and leaves the
+  connection usable. One that comes in the few moments between two waits closes the connection with ``ObjectClosed``.
+- After a fork a connection belongs to the parent. In the child its use raises ``IllegalState``, and closing it does
+  nothing.
 """
 
 from __future__ import annotations
 
-from understudy.client.aio.bodies import Body
-from understudy.client.aio.session import DEFAULT_WINDOW
+from understudy.client.sources import Body
 from understudy.client.sync.bodies import BodyReader, Received
 from understudy.client.sync.connection import Connection, ConnectionFactory, connect
-from understudy.client.sync.endpoints import Browser, Consumer, Producer
-from understudy.client.sync.session import Session
+from understudy.client.sync.consumer import Browser, Consumer
+from understudy.client.sync.producer import Producer
+from understudy.client.sync.session import DEFAULT_WINDOW, Session
 from understudy.client.sync.xa import XaBranches
 
 __all__ = [

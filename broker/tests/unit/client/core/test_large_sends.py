@@ -9,10 +9,17 @@ from collections.abc import Iterator
 import pytest
 
 from support.client import Outcome
-from understudy.client.aio.bodies import is_stream, large_send, split_if_large
-from understudy.client.core.large_sends import BytesSource, FileSource, IterableSource, LargeBodySend
+from understudy.client.core.large_sends import (
+    BytesSource,
+    FileSource,
+    IterableSource,
+    LargeBodySend,
+    large_send,
+    split_if_large,
+)
 from understudy.client.core.options import ClientOptions
 from understudy.client.core.sends import Pending, ProducerState, Sends
+from understudy.client.sources import is_stream
 from understudy.errors import AddressFull, ConnectionLost, IllegalState, LocalProtocolError, SendOutcomeUnknown
 from understudy.message import LARGE_COMPRESSED, LARGE_SIZE, Message
 from understudy.wire.core.packets import (

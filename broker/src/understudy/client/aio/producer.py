@@ -1,0 +1,277 @@
+"""Producers of the asyncio client: from what an application gives to a message that is on its way.
+
+Not here: credits, confirmations and what is sent again after a failover (``core.sends``).
+"""
+
+from __future__ import annotations
+
+from asyncio import Future
+from collections.abc import Iterable, Mapping
+from types import TracebackType
+from typing import Any, cast
+
+from understudy.client.aio.link import Link, Signal, exclusive
+from understudy.client.core.bodies import build_message, complete_message, delivery_properties
+from understudy.client.core.large_sends import (
+    BytesSource,
+    LargeBodySend,
+    Readable,
+    large_send,
+    split_if_large,
+    without_body,
+)
+from understudy.client.core.rate import rate_limit
+from understudy.client.core.sends import ProducerState
+from understudy.client.core.session import SessionState
+from understudy.client.sources import Body, is_stream, open_source
+from understudy.errors import IllegalState
+from understudy.ids import uuid_text
+from understudy.message import Message
+from understudy.properties import PropertyValue
+
+
+class Producer:
+    """Sends messages to one address, or to the address that is given with each. Made by ``Session.producer``.
+
+    Messages to one address are sent, and after a failover sent again, in the order in which they were given.
+    """
+
+    def __init__(
+        self,
+        owner: object,
+        link: Link,
+        session_state: SessionState,
+        state: ProducerState,
+        routing: int | None,
+        id_prefix: str | None,
+    ) -> None:
+        self._owner = owner  # the session, and so the connection, lives as long as the producer
+        self._link = link
+        self._session_state = session_state
+        self._state = state
+        self._routing = routing
+        self._id_prefix = id_prefix
+        self._count = 0
+        self._sendable = Signal(link)
+        options = link.core.options
+        self._group_id = uuid_text(link.entropy(16)) if options.auto_group else options.group_id
+        self._rate = rate_limit(options.producer_max_rate)
+
+    async def __aenter__(self) -> Producer:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    @property
+    def in_flight(self) -> int:
+        """Number of sends without an outcome: waiting for credits, for a connection or for their confirmation."""
+        return self._state.in_flight
+
+    @exclusive
+    async def send(self, body: Body, **fields: Any) -> None:
+        """Send a message and wait for its outcome: for the broker's confirmation if the message is durable (the URL's
+        ``blockOnDurableSend``; ``blockOnNonDurableSend`` for others), else until it is written to the socket.
+        A transacted session does not wait: errors come with the commit (artemis-core s. 6.2).
+
+        Args:
+            body: As for ``send_nowait``.
+            fields: The other arguments of ``send_nowait``.
+
+        Raises:
+            SendOutcomeUnknown: the connection was lost before the confirmation, and the message cannot be sent again:
+                no connection came back, ``duplicate_ids`` is off, or the body of a large message cannot be read again
+                (it is neither bytes nor a path, a file that can be sought or an iterable that is not an iterator).
+            AddressFull: the address is full and its policy is FAIL.
+            AddressNotFound: the address was deleted, and may not be created.
+            NotAuthorized: the user may not send to the address.
+            IllegalState: no address, or properties that are too large.
+            ObjectClosed: the producer, session or connection is closed.
+            OSError: the file that is the body cannot be read.
+
+        Failover: the call goes on. The message is sent again with the same duplicate id, which the broker drops if it
+        had the first copy.
+
+        Concurrency: several tasks may send with one producer; the order of their messages is that of their calls. If
+        the call is cancelled while it waits, the message may or may not have been sent.
+        """
+        await self.wait_sendable()
+        await self.send_nowait(body, **fields)
+
+    @exclusive
+    def send_nowait(
+        self,
+        body: Body,
+        *,
+        address: str | None = None,
+        properties: Mapping[str, PropertyValue] | None = None,
+        durable: bool = True,
+        priority: int = 4,
+        time_to_live_ms: int = 0,
+        deliver_at_ms: int = 0,
+        group_id: str | None = None,
+        last_value_key: str | None = None,
+        duplicate_id: str | bytes | None = None,
+    ) -> Future[None]:
+        """Send a message without waiting. ``wait_sendable`` before each call bounds what waits in memory.
+
+        Args:
+            body: A whole ``Message``; bytes, text or a map to make one of; or a stream: a path, an open binary file or
+                an iterable of bytes, which makes a large message of bytes. A body larger than minLargeMessageSize
+                travels as a large message, in pieces; a stream is read piece by piece while it is sent.
+            address: Where to send it; needed for a producer without an address.
+            properties: Properties of the message; those of a whole ``Message`` are its own.
+            durable: Whether the broker keeps it through restarts.
+            priority: 0 to 9; higher ones are delivered first.
+            time_to_live_ms: Milliseconds until it expires; 0 for never.
+            deliver_at_ms: Wall time in epoch milliseconds before which it is not delivered; 0 for at once.
+            group_id: Messages of one group go to one consumer, in order. Replaces the URL's groupID.
+            last_value_key: In a last-value queue it takes the place of the message with this key.
+            duplicate_id: The broker drops a message with an id that it knows; in a transaction the commit fails with
+                ``DuplicateIdRejected``. Replaces the id that the producer makes.
+
+        Returns:
+            A future that is done when the broker has confirmed the message (durable messages, see ``send``), or else
+            when it is written to the socket. It has the errors of ``send`` that come later than the call.
+
+        Raises:
+            ObjectClosed: the producer, session or connection is closed.
+            IllegalState: no address, properties that are too large, or far more sends wait than the window.
+            LocalProtocolError: a property or field that cannot be sent.
+            OSError: the file that is the body cannot be opened.
+
+        Failover: messages without an outcome are sent again in order, as for ``send``.
+
+        Concurrency: several tasks may send with one producer; the order of their messages is that of their calls.
+
+        Source: artemis-core s. 3.3, 5.1 and 6.2.
+        """
+        if duplicate_id is None and self._id_prefix is not None:
+            self._count += 1
+            duplicate_id = f"{self._id_prefix}{self._count}"
+        if group_id is None:
+            group_id = self._group_id
+        if deliver_at_ms or group_id is not None or last_value_key is not None:
+            given = body.properties if isinstance(body, Message) else properties
+            properties = delivery_properties(
+                given, deliver_at_ms=deliver_at_ms, group_id=group_id, last_value_key=last_value_key
+            )
+            if isinstance(body, Message):
+                body = body.replace(properties=properties)
+        target = (body.address if isinstance(body, Message) else None) or address or self._state.address
+        if target is None:
+            raise IllegalState("a message without an address, from a producer without one")
+        options = self._link.core.options
+        whole = isinstance(body, bytes) and len(body) + 4 > options.min_large_message_size
+        streamed = is_stream(body)
+        if isinstance(body, Message):
+            message = complete_message(body, address=target, routing=self._routing, duplicate_id=duplicate_id)
+        else:
+            now_ms = self._link.clock.wall_ms()
+            message = build_message(
+                b"" if whole or streamed else body,  # type: ignore[arg-type]  # not a stream here
+                address=target,
+                routing=self._routing,
+                duplicate_id=duplicate_id,
+                timestamp_ms=now_ms,
+                properties=properties,
+                durable=durable,
+                priority=priority,
+                expiration_ms=now_ms + time_to_live_ms if time_to_live_ms else 0,
+            )
+        if self._rate is not None:
+            self._rate.count(self._link.now_ms())
+        future: Future[None] = self._link.new_future()
+        if streamed:
+            self._send_stream(message, body, future)
+            return future
+        large: LargeBodySend | None = None
+        if whole:
+            message, large = large_send(message, BytesSource(cast(bytes, body)), options)
+        elif message.header_offset > options.min_large_message_size:
+            message, large = split_if_large(message, options)
+        self._session_state.send(self._state, message, future, large)
+        return future
+
+    @exclusive
+    def send_large_nowait(self, message: Message, body: Readable | Iterable[bytes]) -> Future[None]:
+        """Send a message with all its fields as a large one whose body is read from a stream.
+
+        Args:
+            message: Everything but the body; a body that it has is not sent, and no duplicate id is added.
+            body: An open binary file or an iterable of bytes, read piece by piece while it is sent.
+
+        Returns:
+            A future as of ``send_nowait``.
+
+        Raises:
+            ObjectClosed: the producer, session or connection is closed.
+            IllegalState: no address, or its properties alone are larger than a piece (minLargeMessageSize).
+
+        Failover: the message is sent again from its beginning if it has a duplicate id and the body can be read again;
+        else the future has ``SendOutcomeUnknown``.
+
+        Concurrency: several tasks may send with one producer; the order of their messages is that of their calls.
+
+        Source: artemis-core s. 6.2.
+        """
+        target = message.address or self._state.address
+        if target is None:
+            raise IllegalState("a message without an address, from a producer without one")
+        header = complete_message(without_body(message), address=target, routing=self._routing, duplicate_id=None)
+        future: Future[None] = self._link.new_future()
+        header, large = large_send(header, open_source(body)[0], self._link.core.options)
+        self._session_state.send(self._state, header, future, large)
+        return future
+
+    def _send_stream(self, header: Message, body: Body, future: Future[None]) -> None:
+        source, file = open_source(body)
+        try:
+            message, large = large_send(header, source, self._link.core.options)
+            self._session_state.send(self._state, message, future, large)
+        except BaseException:
+            if file is not None:
+                file.close()
+            raise
+        if file is not None:
+            future.add_done_callback(lambda _: file.close())
+
+    @exclusive
+    async def wait_sendable(self) -> None:
+        """Wait until fewer sends than the window have no outcome, the socket takes bytes and producerMaxRate allows
+        one more message.
+
+        Raises:
+            ObjectClosed: the producer, session or connection is closed.
+            ConnectionLost, FailoverTimedOut: no connection came back.
+
+        Failover: the call goes on, and returns when the sends before it have an outcome at the new connection.
+
+        Concurrency: several tasks may wait. Each that returns may send one message.
+        """
+        state = self._state
+        while True:
+            if state.closed is not None:
+                raise state.closed
+            if not self._link.writable:
+                await self._link.wait_writable()
+            elif not state.has_room:
+                state.on_room = self._sendable.set
+                await self._sendable.wait()
+            elif self._rate is not None and (delay_ms := self._rate.delay_ms(self._link.now_ms())):
+                await self._link.sleep(delay_ms)
+            else:
+                return
+
+    @exclusive
+    def close(self) -> None:
+        """Accept no more messages. Those that were sent are still carried out. Closing twice does nothing.
+
+        Failover: has no effect on this call.
+
+        Concurrency: any task may close it; tasks in ``wait_sendable`` go on to their next send, which raises
+        ``ObjectClosed``.
+        """
+        self._session_state.close_producer(self._state)

@@ -1,0 +1,54 @@
+"""Requests of a session of the asyncio client, and conversations of several (``core.destinations``), and its close."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator
+from typing import Any
+
+from understudy.client.aio.link import Link, Signal
+from understudy.client.core.destinations import Conversation, Request
+from understudy.client.core.session import SessionState
+from understudy.errors import BrokerError
+
+
+async def ask(link: Link, session: SessionState, request: Request) -> Any:
+    """Send a request and wait for its answer."""
+    return await link.ask(
+        lambda waiter: session.request(
+            request.name, request.packet, request.expected, waiter, tolerated=request.tolerated
+        )
+    )
+
+
+async def converse(link: Link, session: SessionState, conversation: Conversation) -> None:
+    """Send the requests of a conversation one after the other, and give it their answers and errors."""
+    step: Callable[[], Request] = conversation.__next__
+    while True:
+        try:
+            request = step()
+        except StopIteration:
+            return
+        try:
+            answer = await ask(link, session, request)
+        except BrokerError as error:
+            step = _thrower(conversation, error)
+        else:
+            step = _sender(conversation, answer)
+
+
+async def close_session(link: Link, session: SessionState) -> None:
+    """Wait for unconfirmed sends, at most callTimeout, then close the session."""
+    deadline_ms = link.now_ms() + link.core.options.call_timeout_ms
+    while session.sends.busy and session.closed is None and link.now_ms() < deadline_ms:
+        idle = Signal(link)
+        session.sends.on_idle = idle.set
+        await idle.wait(deadline_ms)
+    await link.ask(session.close)
+
+
+def _thrower(conversation: Generator[Request, Any, None], error: BrokerError) -> Callable[[], Request]:
+    return lambda: conversation.throw(error)
+
+
+def _sender(conversation: Generator[Request, Any, None], answer: Any) -> Callable[[], Request]:
+    return lambda: conversation.send(answer)

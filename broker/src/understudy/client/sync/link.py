@@ -1,0 +1,495 @@
+"""The blocking shell's lock, timer and calls: the ``core.connection.Link`` of one connection.
+
+There is no thread behind a connection and no event loop: a thread that needs an answer reads the socket itself
+(ADR 0043).
+
+- One lock for each connection. The core is called with it held only; it is released while a thread waits.
+- A thread that waits becomes the *reader* if there is none: it polls the socket until its wait is over or the next
+  timer of the core is due, gives the core what has arrived, and wakes the threads whose wait is over with it. The
+  others wait for the reader. A reader that leaves wakes the next one (``sync.waiting``).
+- Where no thread waits, the keeper reads and keeps the time (``sync.keeper``).
+- A dial has a thread that ends with it (``sync.dialling``).
+- Listeners and callbacks of futures are called on a thread of their own, without a lock (``sync.callbacks``).
+
+The names that the generated modules of this package use are those of ``aio.link``.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+import weakref
+from collections.abc import Callable
+from concurrent.futures import Future
+from functools import partial
+from socket import socket
+from types import TracebackType
+from typing import Any, Final, Protocol, TypeVar
+
+from understudy.client.core.connection import ClientState
+from understudy.client.core.options import ClientUrl, Connector
+from understudy.client.core.session import SessionState
+from understudy.client.sync.callbacks import callbacks
+from understudy.client.sync.dialling import Dial
+from understudy.client.sync.keeper import Care, keeper
+from understudy.client.sync.waiting import NEVER_MS, Outcome, Signal, Waiters
+from understudy.client.sync.wire import Wire
+from understudy.errors import ConnectionLost, IllegalState, ObjectClosed, Unreachable
+
+__all__ = ["Link", "Signal", "run_handler"]
+
+_log = logging.getLogger("understudy.client")
+R = TypeVar("R")
+#: Reads of a socket in a row before other work is looked at.
+_READS_MAX: Final = 16
+#: Calls without a wait that had something to write, after which the calling thread writes it itself.
+_LAZY_CALLS_MAX: Final = 32
+
+
+def run_handler(handler: Callable[[R], None], received: R) -> None:
+    """Call the application's handler of a message."""
+    handler(received)
+
+
+class Owner(Protocol):
+    """The application's object of a connection."""
+
+    _closed: bool
+
+    def warn_if_open(self) -> None: ...
+
+
+class _Clock:
+    """The clocks of the system."""
+
+    def __init__(self, wall_ms: Callable[[], int]) -> None:
+        self.wall_ms = wall_ms
+
+    def wall_ns(self) -> int:
+        return self.wall_ms() * 1_000_000
+
+    def monotonic_ms(self) -> int:
+        return int(time.monotonic() * 1000)
+
+
+class _Entropy:
+    def __init__(self, token: Callable[[int], bytes]) -> None:
+        self.token = token
+
+
+class _OtherProcess:
+    """The lock of a connection that another process has made."""
+
+    def __enter__(self) -> None:
+        raise IllegalState(
+            "the connection was made before a fork and belongs to the parent process",
+            hint="make a connection in each process, after the fork",
+        )
+
+    def __exit__(self, *raised: object) -> None: ...
+
+
+class _SendFuture(Future[None]):
+    """The future of a send. A thread that waits for its result reads the socket."""
+
+    def __init__(self, link: Link) -> None:
+        super().__init__()
+        self._link = link
+        self.set_running_or_notify_cancel()  # what was given to the core cannot be cancelled
+
+    def result(self, timeout: float | None = None) -> None:
+        if not self.done():
+            self._link.wait_for(self.done, timeout)
+        return super().result(0)
+
+    def exception(self, timeout: float | None = None) -> BaseException | None:
+        if not self.done():
+            self._link.wait_for(self.done, timeout)
+        return super().exception(0)
+
+    def add_done_callback(self, fn: Callable[[Future[None]], object]) -> None:
+        """Call the function when the send has its outcome, on the client's thread for callbacks."""
+        super().add_done_callback(lambda future: callbacks.call(partial(fn, future)))
+
+
+class Link:
+    """The lock, the core, the socket and the waiting threads of one connection.
+
+    Used as ``with link.lock, link:``, which is what the methods that ``aio`` marks as exclusive do.
+    """
+
+    def __init__(
+        self,
+        url: ClientUrl,
+        user: str | None,
+        password: str | None,
+        wall_ms: Callable[[], int],
+        entropy: Callable[[int], bytes],
+        start: int,
+    ) -> None:
+        """Args:
+        start: Which connector of the URL to dial first.
+        """
+        self.lock: Any = threading.RLock()
+        self.clock = _Clock(wall_ms)
+        self.entropy = entropy
+        self.care = Care()
+        self.timer_ms = NEVER_MS
+        """When the core has to be called next."""
+        self._owner: weakref.ref[Owner] | None = None
+        self._waiters = Waiters(self.lock)
+        self._wire: Wire | None = None
+        self._attempt = 0
+        self._dials: dict[int, Dial] = {}
+        self._space = Signal(self)
+        self._depth = 0
+        self._busy = False
+        self._in_core = False
+        self._dirty = False
+        self._lazy_calls = 0
+        self._ended = False
+        self._keeper = keeper()
+        self.core = ClientState(url, self, self.clock, _Entropy(entropy), user=user, password=password, start=start)
+        self._keeper.add(self)
+
+    # the lock
+
+    def __enter__(self) -> None:
+        self._depth += 1
+        self._busy = True
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._depth -= 1
+        if kind is not None and self._busy and not issubclass(kind, Exception):
+            self._abort(kind)
+        if self._depth:
+            return
+        self._busy = False
+        if self.core.closed is not None:
+            self._end()
+        elif self._waiters:
+            if self._dirty:
+                self._flush()
+            self._waiters.wake_ready(self.timer_ms)
+        elif self._dirty and self._lazy_calls >= _LAZY_CALLS_MAX:
+            self._flush()
+        elif self._dirty:
+            self._lazy_calls += 1
+            self._ask_keeper()
+        elif self.timer_ms < self.care.until_ms or self.care.until_ms == NEVER_MS:
+            self._ask_keeper()
+
+    def _ask_keeper(self) -> None:
+        if not self.care.asked:
+            self._keeper.ask(self)
+
+    def _abort(self, kind: type[BaseException]) -> None:
+        """A signal handler raised while the core changed its state, which cannot be trusted any more."""
+        error = ObjectClosed(f"{kind.__name__} interrupted the client in the middle of a step: connection closed")
+        _log.error("%s", error)
+        try:
+            self.core.close(error)
+        except Exception:
+            _log.exception("the connection could not be closed in order")
+            self.core.closed = error
+        self.hang_up()
+
+    def _end(self) -> None:
+        """The connection has ended: no thread will wait any more, and the keeper forgets it."""
+        if not self._ended:
+            self._ended = True
+            self.timer_ms = NEVER_MS
+            self._keeper.remove(self)
+        self._waiters.wake_ready(NEVER_MS)
+        if not self._waiters:
+            self._waiters.dispose()
+
+    # what the core asks
+
+    def dial(self, connector: Connector, attempt: int) -> None:
+        self._dials[attempt] = Dial(self, connector, attempt)
+
+    def cancel(self, attempt: int) -> None:
+        dial = self._dials.pop(attempt, None)
+        if dial is not None:
+            dial.cancelled = True
+
+    def hang_up(self) -> None:
+        for attempt in tuple(self._dials):
+            self.cancel(attempt)
+        wire, self._wire = self._wire, None
+        if wire is not None:
+            self._waiters.watch(None)
+            self._keeper.unwatch(self)
+            wire.hang_up()
+        self.core.pump.socket(writable=True)
+        self._space.set()
+
+    def wants_flush(self) -> None:
+        self._dirty = True
+
+    def wake_at(self, moment_ms: int) -> None:
+        self.timer_ms = min(self.timer_ms, moment_ms)
+
+    def notify(self, call: Callable[[], None]) -> None:
+        callbacks.call(call)
+
+    def log(self, event: str, text: str) -> None:
+        _log.info("%s: %s", event, text)
+
+    # dials, called by their threads
+
+    def dialled(self, dial: Dial, connection: socket) -> None:
+        with self.lock, self:
+            if dial.cancelled or self._dials.pop(dial.attempt, None) is None:
+                connection.close()
+                return
+            self._wire = Wire(connection)
+            self._attempt = dial.attempt
+            self._waiters.watch(self._wire.descriptor)
+            self._call_core(lambda: self.core.transport_up(dial.attempt))
+            self._flush()
+            self._look_again()
+
+    def not_dialled(self, dial: Dial, error: Exception) -> None:
+        with self.lock, self:
+            if not dial.cancelled and self._dials.pop(dial.attempt, None) is not None:
+                refused = Unreachable(f"{dial.connector}: {error}")
+                self._call_core(lambda: self.core.transport_lost(dial.attempt, refused))
+                self._look_again()
+
+    def _look_again(self) -> None:
+        """Socket or timer have changed without a call of the application."""
+        if self._waiters:
+            self._waiters.wake_reader()
+        elif self.core.closed is None:
+            self._ask_keeper()
+
+    # the socket; with the lock
+
+    def _call_core(self, call: Callable[[], Any]) -> Any:
+        """Make a call of the core in which no thread may wait."""
+        self._in_core = True
+        try:
+            return call()
+        finally:
+            self._in_core = False
+
+    def _flush(self) -> None:
+        """Write what the core has to send, as far as the socket takes it."""
+        self._lazy_calls = 0
+        self._dirty = False
+        data = self._call_core(self.core.data_to_send)
+        if data and self._wire is not None:
+            self._write(self._wire, data)
+
+    def _write(self, wire: Wire, data: bytes = b"") -> None:
+        writable = wire.writable
+        try:
+            wire.write(data)
+        except OSError as error:
+            self._lost(error)
+            return
+        if wire.writable != writable:
+            self._waiters.watch(wire.descriptor, wire.events)
+            self.core.pump.socket(writable=wire.writable)
+            if wire.writable:
+                self._space.set()
+            else:
+                self._look_again()
+
+    def _read(self) -> bool:
+        """Give the core what has arrived; whether there was anything."""
+        found = False
+        for _ in range(_READS_MAX):
+            wire = self._wire
+            if wire is None:
+                break
+            try:
+                data = wire.read()
+            except OSError as error:
+                self._lost(error)
+                return True
+            if data is None:
+                break
+            found = True
+            if not data:
+                self._lost(None)
+                break
+            self._call_core(partial(self.core.receive_data, data))
+            if wire.drained_by(data):
+                break
+        return found
+
+    def _lost(self, error: Exception | None) -> None:
+        attempt, self._attempt = self._attempt, 0
+        reason = f": {error}" if error is not None else ""
+        lost = ConnectionLost(f"the connection to {self.core.connector} ended{reason}")
+        self.hang_up()
+        self._call_core(lambda: self.core.transport_lost(attempt, lost))
+
+    def work(self, *, ready: bool = True) -> None:
+        """Do what can be done without waiting: write, read, timers.
+
+        Args:
+            ready: Whether the socket may have something.
+        """
+        wire = self._wire
+        if wire is not None and not wire.writable:
+            self._write(wire)
+        if ready:
+            self._read()
+        if self.timer_ms <= time.monotonic() * 1000:
+            self.timer_ms = NEVER_MS
+            moment_ms = self._call_core(self.core.handle_deadline)
+            if moment_ms is not None:
+                self.wake_at(moment_ms)
+        if self._dirty:
+            self._flush()
+        self._waiters.wake_ready(NEVER_MS)
+
+    def poll(self) -> bool:
+        """Read what has arrived at the socket, unless another thread does; whether there was anything."""
+        return not self._waiters.reading and self._read()
+
+    @property
+    def polled(self) -> tuple[int, int] | None:
+        """For the keeper: descriptor and events to poll for; None without a socket."""
+        return None if self._wire is None else (self._wire.descriptor, self._wire.events)
+
+    # waiting; with the lock
+
+    @property
+    def waited_at(self) -> bool:
+        """Whether a thread waits."""
+        return bool(self._waiters)
+
+    def wait(self, done: Callable[[], bool], deadline_ms: float | None = None) -> None:
+        """Wait until ``done``, or until the deadline.
+
+        Raises:
+            IllegalState: it is called inside of the core, such as by a body that is read while it is sent: the wait
+                would never end.
+        """
+        if self._in_core:
+            raise IllegalState("a blocking call inside of the same connection would wait for itself without end")
+        self.care.attended = True
+        self.care.expects = False
+        depth, self._depth = self._depth, 0
+        self._busy = False  # an exception of a signal handler does no harm while it waits
+        try:
+            self._waiters.wait(done, deadline_ms, self._read_until)
+        finally:
+            self._depth = depth
+            if self._ended and not self._waiters:
+                self._waiters.dispose()
+        self._busy = True
+
+    def _read_until(self, until_ms: float) -> None:
+        """As the reader: poll once, and give the core what has arrived."""
+        if self._dirty:
+            self._busy = True
+            self._flush()
+            self._busy = False
+        if self._waiters.disposed:
+            raise self.core.closed or ObjectClosed("the connection is closed")
+        wire = self._wire
+        more = self._dirty or (wire is not None and wire.pending)
+        ready = self._waiters.poll(0.0 if more else min(until_ms, self.timer_ms))
+        self._busy = True
+        self.work(ready=ready or more)
+        self._busy = False
+
+    def wait_for(self, done: Callable[[], bool], timeout_s: float | None) -> None:
+        """Wait until ``done``, at most so long. Without the lock."""
+        with self.lock, self:
+            self.wait(done, None if timeout_s is None else self.now_ms() + timeout_s * 1000)
+
+    # what the endpoints use
+
+    @property
+    def writable(self) -> bool:
+        """Whether the socket takes bytes."""
+        return self._wire is None or self._wire.writable
+
+    def wait_writable(self) -> None:
+        """Wait until the socket takes bytes."""
+        self._space.wait()
+
+    def new_future(self) -> Future[None]:
+        """Makes the future of a send."""
+        self.care.expects = True
+        return _SendFuture(self)
+
+    def now_ms(self) -> float:
+        """Monotonic milliseconds, with fractions."""
+        return time.monotonic() * 1000
+
+    def sleep(self, delay_ms: float) -> None:
+        """Wait that long."""
+        self.wait(lambda: False, self.now_ms() + delay_ms)
+
+    def ask(self, start: Callable[[Outcome], None]) -> Any:
+        """Start something that ends in a waiter, and wait for its outcome."""
+        with self.lock, self:
+            outcome = Outcome()
+            start(outcome)
+            if not outcome.done():
+                try:
+                    self.wait(outcome.done)
+                except BaseException:
+                    outcome.give_up()
+                    raise
+            return outcome.result()
+
+    def opened(self, connection: Owner) -> None:
+        """The application has a connection on this link."""
+        self._owner = weakref.ref(connection)
+
+    @property
+    def usable(self) -> bool:
+        """Whether the link can still do something: it has not ended and belongs to this process."""
+        return not self._ended
+
+    def soon(self, call: Callable[..., object], *arguments: object) -> None:
+        """Call from the keeper's thread; safe in a finalizer, which may run on any thread. Only if ``usable``."""
+        self._keeper.soon(partial(call, *arguments))
+
+    def forget_session(self, session: SessionState) -> None:
+        """Close a session whose object the application lost."""
+        with self.lock, self:
+            if session.closed is None:
+                session.close(Outcome())
+
+    def close(self) -> None:
+        """End everything at once; what was to be written is given to the socket first."""
+        if isinstance(self.lock, _OtherProcess):
+            return
+        with self.lock, self:
+            self._flush()
+            self.core.close()
+
+    # the end of the process
+
+    def at_exit(self) -> None:
+        """The program ends: warn about a connection that was not closed, and end it."""
+        owner = self._owner() if self._owner is not None else None
+        if owner is not None:
+            owner.warn_if_open()
+        self.close()
+
+    def forked(self) -> None:
+        """In the child of a fork: the connection belongs to the parent. Its descriptors are closed here, nothing is
+        sent.
+        """
+        self.lock = _OtherProcess()
+        self._ended = True
+        owner = self._owner() if self._owner is not None else None
+        if owner is not None:
+            owner._closed = True  # closing it is harmless, and no warning is due here
+        self._waiters.dispose()
+        if self._wire is not None:
+            self._wire.drop()
