@@ -25,6 +25,8 @@ from understudy.client.sync.waiting import NEVER_MS
 _log = logging.getLogger("understudy.client")
 #: Between two looks at connections that threads have waited at lately, milliseconds.
 _TICK_MS: Final = 100.0
+#: Before another look at a connection whose lock another thread holds, seconds.
+_BUSY_S: Final = 0.002
 
 
 class Care:
@@ -92,9 +94,12 @@ class Keeper:
         self._calls: deque[Callable[[], object]] = deque()
         self._poll = select.poll()
         self._watched: dict[int, Kept] = {}
-        self._wake_read, self._wake_write = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+        self._wake_read, self._wake_write = os.pipe()
+        os.set_blocking(self._wake_write, False)
         self._poll.register(self._wake_read, select.POLLIN)
         self._next_ms = NEVER_MS
+        self._later: set[Kept] = set()
+        """Connections whose lock was held by another thread."""
         threading.Thread(target=self._run, name="understudy-client-keeper", daemon=True).start()
 
     # called by the connections, with their lock held
@@ -141,6 +146,10 @@ class Keeper:
             delay_ms = None
             if self._next_ms != NEVER_MS:
                 delay_ms = min(max(0, ceil(self._next_ms - _now_ms())), 3_600_000)
+            if self._later:
+                # Not the poll: a socket that is ready would end it at once.
+                time.sleep(_BUSY_S)
+                delay_ms = 0
             for descriptor, _ in self._poll.poll(delay_ms):
                 if descriptor == self._wake_read:
                     os.read(descriptor, 4096)
@@ -148,6 +157,9 @@ class Keeper:
                     self._guarded(self._watched.get(descriptor), self._ready)
             while self._calls:
                 self._call(self._calls.popleft())
+            for link in tuple(self._later):
+                self._later.discard(link)
+                self._guarded(link, self._come)
             while self._asked:
                 self._guarded(self._asked.popleft(), self._come)
             if self._next_ms <= _now_ms():
@@ -164,14 +176,20 @@ class Keeper:
     def _guarded(self, link: Kept | None, step: Callable[[Kept], None]) -> None:
         if link is None:
             return
+        if not link.lock.acquire(blocking=False):
+            # A thread is at it, perhaps for long (it reads a large body from a file): the others must not wait for it.
+            self._later.add(link)
+            return
         try:
-            with link.lock, link:
+            with link:
                 step(link)
                 self._next_ms = min(self._next_ms, link.care.until_ms)
         except Exception:
             # A defect of the client: the connection would stay as it is without end.
             _log.exception("a connection could not be looked after")
             self._links.discard(link)
+        finally:
+            link.lock.release()
 
     def _ready(self, link: Kept) -> None:
         """Its socket is ready."""

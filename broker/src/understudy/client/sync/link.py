@@ -33,7 +33,7 @@ from understudy.client.core.session import SessionState
 from understudy.client.sync.callbacks import callbacks
 from understudy.client.sync.dialling import Dial
 from understudy.client.sync.keeper import Care, keeper
-from understudy.client.sync.waiting import NEVER_MS, Outcome, Signal, Waiters
+from understudy.client.sync.waiting import NEVER_MS, Outcome, Signal, Turn, Waiters
 from understudy.client.sync.wire import Wire
 from understudy.errors import ConnectionLost, IllegalState, ObjectClosed, Unreachable
 
@@ -167,18 +167,28 @@ class Link:
             self._abort(kind)
         if self._depth:
             return
-        self._busy = False
+        try:
+            self._leave()
+        except BaseException as raised:
+            if not isinstance(raised, Exception):
+                self._abort(type(raised))
+            raise
+        finally:
+            self._busy = False
+
+    def _leave(self) -> None:
+        """The lock is about to be released for good: hand on what a later thread has to do."""
         if self.core.closed is not None:
             self._end()
-        elif self._waiters:
-            if self._dirty:
-                self._flush()
-            self._waiters.wake_ready(self.timer_ms)
-        elif self._dirty and self._lazy_calls >= _LAZY_CALLS_MAX:
-            self._flush()
-        elif self._dirty:
+            return
+        if self._dirty:
             self._lazy_calls += 1
-            self._ask_keeper()
+            if self._lazy_calls > _LAZY_CALLS_MAX:
+                self._flush()
+            else:
+                self._ask_keeper()
+        if self._waiters:
+            self._waiters.wake_ready(self.timer_ms)
         elif self.timer_ms < self.care.until_ms or self.care.until_ms == NEVER_MS:
             self._ask_keeper()
 
@@ -378,12 +388,18 @@ class Link:
             raise IllegalState("a blocking call inside of the same connection would wait for itself without end")
         self.care.attended = True
         self.care.expects = False
-        depth, self._depth = self._depth, 0
+        if self._dirty:
+            self._flush()
+        if self._waiters:
+            # Another thread reads: it must know of an earlier timer, and write what the socket did not get yet.
+            self._waiters.wake_ready(0.0 if self._dirty else self.timer_ms)
+        turn = Turn(done, self._depth)
         self._busy = False  # an exception of a signal handler does no harm while it waits
         try:
-            self._waiters.wait(done, deadline_ms, self._read_until)
+            self._depth = 0
+            self._waiters.wait(turn, deadline_ms, self._read_until)
         finally:
-            self._depth = depth
+            self._depth = turn.depth
             if self._ended and not self._waiters:
                 self._waiters.dispose()
         self._busy = True

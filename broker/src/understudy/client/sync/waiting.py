@@ -76,11 +76,13 @@ class Signal:
 class Turn:
     """One thread that waits."""
 
-    __slots__ = ("_gate", "_open", "done")
+    __slots__ = ("_gate", "_open", "depth", "done")
 
-    def __init__(self, done: Callable[[], bool]) -> None:
+    def __init__(self, done: Callable[[], bool], depth: int) -> None:
         self.done = done
         """Whether its wait is over."""
+        self.depth = depth
+        """How often the thread holds the lock."""
         self._gate = threading.Lock()
         self._gate.acquire()
         self._open = False
@@ -116,7 +118,8 @@ class Waiters:
         self._poll = select.poll()
         self._polled: int | None = None
         self._polls_until_ms = 0.0
-        self._wake_read, self._wake_write = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+        self._wake_read, self._wake_write = os.pipe()
+        os.set_blocking(self._wake_write, False)
         self._polling = False
         """Whether the reader is in its poll, without the lock."""
         self._woken = False
@@ -154,17 +157,19 @@ class Waiters:
             self._poll.register(descriptor, events)
         self.wake_reader()
 
-    def wait(self, done: Callable[[], bool], deadline_ms: float | None, read: Callable[[float], None]) -> None:
-        """Wait until ``done`` or the deadline.
+    def wait(self, turn: Turn, deadline_ms: float | None, read: Callable[[float], None]) -> None:
+        """Wait until the turn is done, or until the deadline.
 
         Args:
+            turn: Of this thread.
+            deadline_ms: None for no deadline.
             read: Polls and reads once, at most until a moment, if this thread is the reader.
         """
-        turn = Turn(done)
         until_ms = NEVER_MS if deadline_ms is None else deadline_ms
-        self._turns.append(turn)
         try:
-            while not done() and time.monotonic() * 1000 < until_ms:
+            # Inside: an exception of a signal handler may come after each call, and the turn must not stay.
+            self._turns.append(turn)
+            while not turn.done() and time.monotonic() * 1000 < until_ms:
                 if self._reader is None:
                     self._reader = turn
                     try:
@@ -174,14 +179,18 @@ class Waiters:
                 else:
                     self._follow(turn, until_ms)
         finally:
-            self._turns.remove(turn)
-            if self._turns and self._reader is None:
-                self._turns[0].wake()
+            if turn in self._turns:
+                self._turns.remove(turn)
+            self._next_reader()
+
+    def _next_reader(self) -> None:
+        if self._turns and self._reader is None:
+            self._turns[0].wake()
 
     def _follow(self, turn: Turn, until_ms: float) -> None:
         """Wait for the reader, without the lock."""
         delay_s = -1.0 if until_ms == NEVER_MS else min(max(0.0, until_ms / 1000 - time.monotonic()), 3600.0)
-        woken: bool = self._unlocked(lambda: turn.pause(delay_s))
+        woken: bool = self._unlocked(turn, lambda: turn.pause(delay_s))
         turn.close(woken=woken)
 
     def poll(self, until_ms: float) -> bool:
@@ -191,9 +200,11 @@ class Waiters:
         left_ms = min(until_ms - time.monotonic() * 1000, _LONGEST_POLL_MS)
         delay_ms = None if until_ms == NEVER_MS else max(0, ceil(left_ms))
         self._polls_until_ms = until_ms
+        reader = self._reader
+        assert reader is not None, "only the reader polls"
         self._polling = True
         try:
-            found: list[tuple[int, int]] = self._unlocked(lambda: self._poll.poll(delay_ms))
+            found: list[tuple[int, int]] = self._unlocked(reader, lambda: self._poll.poll(delay_ms))
         finally:
             self._polling = False
         ready = False
@@ -205,16 +216,20 @@ class Waiters:
                 ready = True
         return ready
 
-    def _unlocked(self, call: Callable[[], Any]) -> Any:
+    def _unlocked(self, turn: Turn, call: Callable[[], Any]) -> Any:
         """Release the lock, however often it is held, for one call; as ``threading.Condition.wait`` does."""
-        saved = self._lock._release_save()
+        held = (turn.depth, threading.get_ident())
         try:
+            # Inside: an exception of a signal handler may come after each call.
+            held = self._lock._release_save()
+            turn.depth = held[0]
             return call()
         finally:
-            self._lock._acquire_restore(saved)
+            if not self._lock._is_owned():
+                self._lock._acquire_restore(held)
 
     def wake_ready(self, timer_ms: float) -> None:
-        """Wake the threads whose wait is over, and the reader if the next timer is earlier than it knows."""
+        """Wake the threads whose wait is over, a thread to read, and the reader if a timer is earlier than it knows."""
         for turn in self._turns:
             if turn.done():
                 if turn is self._reader:
@@ -223,6 +238,7 @@ class Waiters:
                     turn.wake()
         if timer_ms < self._polls_until_ms:
             self.wake_reader()  # nothing if it is not in its poll
+        self._next_reader()
 
     def wake_reader(self) -> None:
         """Let the reader look again at what it polls."""
