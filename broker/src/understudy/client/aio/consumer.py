@@ -99,13 +99,12 @@ class Consumer:
                 received._arrives_by(self._link)
         return received
 
-    async def _paced(self, deadline_ms: float | None) -> None:
+    async def _paced(self, deadline_s: float | None) -> None:
         """Wait until consumerMaxRate allows one more, at most until the deadline."""
         if self._rate is not None:
-            now_ms = self._link.now_ms()
-            delay_ms = self._rate.delay_ms(now_ms)
+            delay_ms = self._rate.delay_ms(self._link.now_ms())
             if delay_ms:
-                left_ms = delay_ms if deadline_ms is None else max(0.0, deadline_ms - now_ms)
+                left_ms = delay_ms if deadline_s is None else max(0.0, (deadline_s - self._link.now_s()) * 1000)
                 await self._link.sleep(min(delay_ms, left_ms))
 
     @exclusive
@@ -134,19 +133,19 @@ class Consumer:
         Source: artemis-core s. 6.3 and 6.4.
         """
         state = self._state
-        deadline_ms = None if timeout_s is None else self._link.now_ms() + timeout_s * 1000
+        deadline_s = None if timeout_s is None else self._link.now_s() + timeout_s
         while True:
-            await self._paced(deadline_ms)
+            await self._paced(deadline_s)
             received = self.take()
             if received is not None:
                 return received
             if state.ended is not None:
                 raise state.ended
-            if deadline_ms is not None and self._link.now_ms() >= deadline_ms:
+            if deadline_s is not None and self._link.now_s() >= deadline_s:
                 state.give_up()
                 return None
             state.ask()
-            await self._wait(deadline_ms)
+            await self._wait(deadline_s)
 
     @exclusive
     async def receive_nowait(self) -> Received | None:
@@ -244,9 +243,9 @@ class Consumer:
         """
         await self._link.ask(lambda waiter: self._session_state.consumers.close(self._state, waiter))
 
-    async def _wait(self, deadline_ms: float | None) -> None:
+    async def _wait(self, deadline_s: float | None) -> None:
         try:
-            await self._changed.wait(deadline_ms)
+            await self._changed.wait(deadline_s)
         except BaseException:
             self._state.give_up()
             raise

@@ -89,11 +89,11 @@ class Signal:
         """Something has changed: wake everything that waits now."""
         _resolve_all(self._waiters)
 
-    async def wait(self, deadline_ms: float | None = None) -> None:
-        """Wait for the next ``set``, at most until a moment of ``Link.now_ms``."""
+    async def wait(self, deadline_s: float | None = None) -> None:
+        """Wait for the next ``set``, at most until a moment of ``Link.now_s``."""
         future: Future[None] = self._loop.create_future()
         self._waiters.append(future)
-        timer = None if deadline_ms is None else self._loop.call_at(deadline_ms / 1000, _resolve, future)
+        timer = None if deadline_s is None else self._loop.call_at(deadline_s, _resolve, future)
         try:
             await future
         finally:
@@ -227,6 +227,10 @@ class Link:
             future = self.loop.create_future()
             self._space.append(future)
             await future
+
+    def now_s(self) -> float:
+        """Monotonic seconds, with fractions."""
+        return self.loop.time()
 
     def now_ms(self) -> float:
         """Monotonic milliseconds, with fractions."""

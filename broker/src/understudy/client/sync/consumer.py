@@ -100,13 +100,12 @@ class Consumer:
                     received._arrives_by(self._link)
             return received
 
-    def _paced(self, deadline_ms: float | None) -> None:
+    def _paced(self, deadline_s: float | None) -> None:
         """Wait until consumerMaxRate allows one more, at most until the deadline."""
         if self._rate is not None:
-            now_ms = self._link.now_ms()
-            delay_ms = self._rate.delay_ms(now_ms)
+            delay_ms = self._rate.delay_ms(self._link.now_ms())
             if delay_ms:
-                left_ms = delay_ms if deadline_ms is None else max(0.0, deadline_ms - now_ms)
+                left_ms = delay_ms if deadline_s is None else max(0.0, (deadline_s - self._link.now_s()) * 1000)
                 self._link.sleep(min(delay_ms, left_ms))
 
     def receive(self, timeout_s: float | None = None) -> Received | None:
@@ -135,19 +134,19 @@ class Consumer:
         """
         with self._link.lock, self._link:
             state = self._state
-            deadline_ms = None if timeout_s is None else self._link.now_ms() + timeout_s * 1000
+            deadline_s = None if timeout_s is None else self._link.now_s() + timeout_s
             while True:
-                self._paced(deadline_ms)
+                self._paced(deadline_s)
                 received = self.take()
                 if received is not None:
                     return received
                 if state.ended is not None:
                     raise state.ended
-                if deadline_ms is not None and self._link.now_ms() >= deadline_ms:
+                if deadline_s is not None and self._link.now_s() >= deadline_s:
                     state.give_up()
                     return None
                 state.ask()
-                self._wait(deadline_ms)
+                self._wait(deadline_s)
 
     def receive_nowait(self) -> Received | None:
         """Ask the broker whether the queue has a message for this consumer, and wait for its answer only.
@@ -246,9 +245,9 @@ class Consumer:
         """
         self._link.ask(lambda waiter: self._session_state.consumers.close(self._state, waiter))
 
-    def _wait(self, deadline_ms: float | None) -> None:
+    def _wait(self, deadline_s: float | None) -> None:
         try:
-            self._changed.wait(deadline_ms)
+            self._changed.wait(deadline_s)
         except BaseException:
             self._state.give_up()
             raise

@@ -440,6 +440,10 @@ class Link:
         self.care.expects = True
         return _SendFuture(self)
 
+    def now_s(self) -> float:
+        """Monotonic seconds, with fractions."""
+        return time.monotonic()
+
     def now_ms(self) -> float:
         """Monotonic milliseconds, with fractions."""
         return time.monotonic() * 1000

@@ -39,11 +39,11 @@ def converse(link: Link, session: SessionState, conversation: Conversation) -> N
 
 def close_session(link: Link, session: SessionState) -> None:
     """Wait for unconfirmed sends, at most callTimeout, then close the session."""
-    deadline_ms = link.now_ms() + link.core.options.call_timeout_ms
-    while session.sends.busy and session.closed is None and link.now_ms() < deadline_ms:
+    deadline_s = link.now_s() + link.core.options.call_timeout_ms / 1000
+    while session.sends.busy and session.closed is None and link.now_s() < deadline_s:
         idle = Signal(link)
         session.sends.on_idle = idle.set
-        idle.wait(deadline_ms)
+        idle.wait(deadline_s)
     link.ask(session.close)
 
 

@@ -67,10 +67,10 @@ class Signal:
         """Something has changed: every thread that waits now is woken when the lock is released."""
         self._count += 1
 
-    def wait(self, deadline_ms: float | None = None) -> None:
-        """Wait for the next ``set``, at most until a moment of ``Link.now_ms``."""
+    def wait(self, deadline_s: float | None = None) -> None:
+        """Wait for the next ``set``, at most until a moment of ``Link.now_s``."""
         seen = self._count
-        self._link.wait(lambda: self._count != seen, deadline_ms)
+        self._link.wait(lambda: self._count != seen, None if deadline_s is None else deadline_s * 1000)
 
 
 class Turn:
