@@ -122,7 +122,7 @@ def interrupt() -> Iterator[Callable[[float], None]]:
 
 
 def test_an_interrupted_wait_leaves_the_connection_usable(broker: Target, interrupt: Callable[[float], None]) -> None:
-    """Also for the threads that waited behind the one that read the socket."""
+    """Also for the threads that waited while another one read the socket."""
     with connect(broker.url) as connection, connection.session() as session:
         consumer, other = session.consumer("interrupted"), session.consumer("interrupted-other")
 

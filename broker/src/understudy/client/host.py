@@ -1,4 +1,4 @@
-"""What both shells need of the machine: wall clock, socket options, multicast groups, places in a program."""
+"""The machine as both shells need it: wall clock, socket options, multicast groups, places in a program."""
 
 from __future__ import annotations
 

@@ -295,7 +295,7 @@ class Connection:
         """Close the sessions, as ``Session.close`` does, and the connection. Closing twice does nothing.
 
         Raises:
-            CallTimedOut: the broker did not answer within callTimeout; the connection is closed all the same.
+            CallTimedOut: the broker did not answer within callTimeout; the connection is closed nevertheless.
 
         Failover: a connection that is failing over is closed at once, without waiting; what was not confirmed ends with
         ``SendOutcomeUnknown``.

@@ -132,9 +132,11 @@ class Link:
     # what the core asks
 
     def dial(self, connector: Connector, attempt: int) -> None:
+        """Open a transport for the core."""
         self._dialling[attempt] = self.loop.create_task(self._dial(connector, attempt))
 
     def cancel(self, attempt: int) -> None:
+        """Stop opening that transport."""
         task = self._dialling.pop(attempt, None)
         if task is not None:
             task.cancel()
@@ -158,6 +160,7 @@ class Link:
             self.core.transport_lost(attempt, Unreachable(f"{connector}: {error}"))
 
     def hang_up(self) -> None:
+        """Drop the transport and every dial under way."""
         for attempt in tuple(self._dialling):
             self.cancel(attempt)
         if self._transport is not None:
@@ -166,9 +169,11 @@ class Link:
         self.pause(False)
 
     def wants_flush(self) -> None:
+        """The core has bytes to send."""
         self.loop.call_soon(self._flush)
 
     def wake_at(self, moment_ms: int) -> None:
+        """Call the core at that monotonic moment, if not before."""
         if self._timer is not None:
             if self._timer_ms <= moment_ms:
                 return
@@ -178,9 +183,11 @@ class Link:
         self._timer = self.loop.call_later(delay_ms / 1000, self._wake)
 
     def notify(self, call: Callable[[], None]) -> None:
+        """Call a listener of the application."""
         call()
 
     def log(self, event: str, text: str) -> None:
+        """Write a line to the log."""
         _log.info("%s: %s", event, text)
 
     # transports and time

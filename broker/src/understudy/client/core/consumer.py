@@ -323,7 +323,7 @@ class ConsumerState:
         """The next message, or None. Asking acknowledges the one before in AUTO mode.
 
         Raises:
-            BrokerError: a message that cannot be handed over; the next call goes on behind it.
+            BrokerError: a message that cannot be handed over; the next call goes on after it.
         """
         mode = self.mode
         if mode is AcknowledgeMode.AUTO or (

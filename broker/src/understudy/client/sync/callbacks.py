@@ -1,6 +1,6 @@
 """The thread that calls listeners and the callbacks of futures, one for each process.
 
-It holds no lock while it calls, so a callback may use the client, and may block; callbacks behind it wait meanwhile.
+It holds no lock while it calls, so a callback may use the client, and may block; later callbacks wait meanwhile.
 """
 
 from __future__ import annotations

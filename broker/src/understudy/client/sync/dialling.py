@@ -35,7 +35,7 @@ class Dial:
         self.attempt = attempt
         """The number that the core gave it."""
         self.cancelled = False
-        """What comes of it is not wanted any more."""
+        """Its outcome is not wanted any more."""
         self._link = link
         threading.Thread(target=self._run, name=f"understudy-client-dial-{connector}", daemon=True).start()
 

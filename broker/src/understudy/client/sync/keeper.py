@@ -30,7 +30,7 @@ _BUSY_S: Final = 0.002
 
 
 class Care:
-    """What keeper and connection know of each other; guarded by the connection's lock."""
+    """The state that keeper and connection share; guarded by the connection's lock."""
 
     __slots__ = ("asked", "attended", "expects", "until_ms", "watched")
 

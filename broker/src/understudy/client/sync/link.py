@@ -1,6 +1,6 @@
 """The blocking shell's lock, timer and calls: the ``core.connection.Link`` of one connection.
 
-There is no thread behind a connection and no event loop: a thread that needs an answer reads the socket itself
+A connection has no thread of its own and no event loop: a thread that needs an answer reads the socket itself
 (ADR 0043).
 
 - One lock for each connection. The core is called with it held only; it is released while a thread waits.
@@ -220,14 +220,17 @@ class Link:
     # what the core asks
 
     def dial(self, connector: Connector, attempt: int) -> None:
+        """Open a transport for the core."""
         self._dials[attempt] = Dial(self, connector, attempt)
 
     def cancel(self, attempt: int) -> None:
+        """Stop opening that transport."""
         dial = self._dials.pop(attempt, None)
         if dial is not None:
             dial.cancelled = True
 
     def hang_up(self) -> None:
+        """Drop the transport and every dial under way."""
         for attempt in tuple(self._dials):
             self.cancel(attempt)
         wire, self._wire = self._wire, None
@@ -239,20 +242,25 @@ class Link:
         self._space.set()
 
     def wants_flush(self) -> None:
+        """The core has bytes to send."""
         self._dirty = True
 
     def wake_at(self, moment_ms: int) -> None:
+        """Call the core at that monotonic moment, if not before."""
         self.timer_ms = min(self.timer_ms, moment_ms)
 
     def notify(self, call: Callable[[], None]) -> None:
+        """Call a listener of the application."""
         callbacks.call(call)
 
     def log(self, event: str, text: str) -> None:
+        """Write a line to the log."""
         _log.info("%s: %s", event, text)
 
     # dials, called by their threads
 
     def dialled(self, dial: Dial, connection: socket) -> None:
+        """The dial has opened a socket."""
         with self.lock, self:
             if dial.cancelled or self._dials.pop(dial.attempt, None) is None:
                 connection.close()
@@ -265,6 +273,7 @@ class Link:
             self._look_again()
 
     def not_dialled(self, dial: Dial, error: Exception) -> None:
+        """The dial has failed."""
         with self.lock, self:
             if not dial.cancelled and self._dials.pop(dial.attempt, None) is not None:
                 refused = Unreachable(f"{dial.connector}: {error}")

@@ -1,4 +1,4 @@
-"""The threads that wait at one connection: who reads, who follows, and how they are woken (ADR 0043).
+"""The threads that wait at one connection: one reads, the others follow; and how they are woken (ADR 0043).
 
 All methods are called with the lock of the connection held, unless they say otherwise.
 """
@@ -44,7 +44,7 @@ class Outcome:
         self._settled = True
 
     def result(self) -> Any:
-        """What the core has put in, or raised if it is an error."""
+        """The result that the core has put in; an error is raised."""
         if self._error is not None:
             raise self._error
         return self._result
@@ -149,7 +149,7 @@ class Waiters:
         return self._reader is not None
 
     def watch(self, descriptor: int | None, events: int = select.POLLIN) -> None:
-        """What the reader polls from now on; None for no socket."""
+        """Let the reader poll this descriptor from now on; None for no socket."""
         if self._polled is not None and self._polled != descriptor:
             self._poll.unregister(self._polled)
         self._polled = descriptor

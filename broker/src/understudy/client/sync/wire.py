@@ -28,7 +28,7 @@ class Wire:
 
     @property
     def events(self) -> int:
-        """What to poll for."""
+        """Events to poll for."""
         return select.POLLIN if self._unsent is None else select.POLLIN | select.POLLOUT
 
     @property

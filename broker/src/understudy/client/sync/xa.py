@@ -9,8 +9,8 @@ from understudy.ids import Xid
 
 
 class XaBranches:
-    """What an XAResource offers (X/Open XA; artemis-core s. 4.5). Every refusal is an ``XaError`` with the code that an
-    XAException would have.
+    """The operations of an XAResource (X/Open XA; artemis-core s. 4.5). Every refusal is an ``XaError`` with the code
+    that an XAException would have.
 
     Send and receive between ``start`` and ``end``; outside of a branch everything counts at once. A session works in
     one branch at a time, for one thread at a time.
