@@ -548,21 +548,20 @@ class PostOffice:
     def _find(self, name: str, routing_type: PropertyValue, order: Order) -> tuple[Address, NamedQueue | None]:
         """The slow way to an address: ``address::queue``, or one made on demand."""
         fqqn = split_fqqn(name)
-        only: NamedQueue | None = None
         wanted = RoutingType(routing_type) if isinstance(routing_type, int) and routing_type in (0, 1) else None
-        if fqqn is not None:
-            name, queue_name = fqqn
-            queue = self.directory.queues.get(queue_name)
-            only = NamedQueue(queue if queue is not None and queue.address.name == name else None)
-            known = self.directory.addresses.get(name)
-            if known is not None and (wanted is None or known.has_queues):
-                return known, only
-        address = self.directory.for_send(name, wanted, order.permit, order.user)
-        if address is None:
-            raise AddressNotFound(f"no address {name!r} and the settings do not allow to make it")
-        if wanted is not None and wanted not in address.routing_types:
-            raise AddressNotFound(f"address {name!r} is not {wanted.name.lower()}")
-        return address, only
+        name = name if fqqn is None else fqqn[0]
+        address = None if fqqn is None else self.directory.addresses.get(name)
+        if address is None or (wanted is not None and not address.has_queues):
+            address = self.directory.for_send(name, wanted, order.permit, order.user)
+            if address is None:
+                raise AddressNotFound(f"no address {name!r} and the settings do not allow to make it")
+            if wanted is not None and wanted not in address.routing_types:
+                raise AddressNotFound(f"address {name!r} is not {wanted.name.lower()}")
+        if fqqn is None:
+            return address, None
+        # only now: the queue may have been made with the address
+        queue = self.directory.queues.get(fqqn[1])
+        return address, NamedQueue(queue if queue is not None and queue.address.name == name else None)
 
     # -- messages that leave their queue otherwise ------------------------------------------------
 

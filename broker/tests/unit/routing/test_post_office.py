@@ -444,3 +444,10 @@ def test_a_message_on_its_way_to_a_deleted_queue_leaves_no_trace() -> None:
     assert world.answers.names == ["m", "s"]
     assert (world.office.memory_bytes, queue.incoming, queue.message_count) == (0, 0, 0)
     assert queue.address.size_bytes == 0
+
+
+def test_a_queue_that_is_made_for_a_message_gets_it_where_the_message_names_it() -> None:
+    world = World()
+    world.session().send(text("m", address="a::a", properties={ROUTING_TYPE: int(RoutingType.ANYCAST)}))
+    world.turn()
+    assert [(queue.name, queue.message_count) for queue in world.office.queues()] == [("a", 1)]
