@@ -105,6 +105,8 @@ def test_a_delivery_after_an_acknowledgement_counts_unless_it_was_fetched_before
     assert story("d", 1019) == [], "in its buffer when its connection broke"
     assert story("d", 1021) == ["duplicated"], "sent by a broker that had confirmed the acknowledgement"
     assert story("c", 1000) == ["duplicated"], "to the same consumer"
+    asked, refused = (Row(kind, "p", 0, "q", 1040, "d", "q", 7) for kind in (Kind.ACKNOWLEDGING, Kind.REFUSED))
+    assert story("d", 1019, asked, refused) == [], "its acknowledgement comes to nothing"
     twice = Row(Kind.ACKNOWLEDGED, "p", 0, "q", 1040, "d", "q", 7)
     assert story("d", 1019, twice) == ["duplicated"], "and acknowledged twice"
 

@@ -147,7 +147,12 @@ def _was_fetched_before(rows: Sequence[Row], finding: Finding, sessions: Mapping
             if acknowledged is not None:
                 return False
             acknowledged = row
-        elif acknowledged is not None and (row.consumer == acknowledged.consumer or sessions[row] > acknowledged.at_ms):
+        elif (
+            acknowledged is not None
+            # what such a consumer asks for then, an acknowledgement that is refused, delivers nothing
+            and row.kind is Kind.DELIVERED
+            and (row.consumer == acknowledged.consumer or sessions[row] > acknowledged.at_ms)
+        ):
             return False
     return True
 
