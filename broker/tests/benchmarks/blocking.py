@@ -17,7 +17,7 @@ import click
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks.targets import BASELINES, check_out
+from benchmarks.targets import check_out
 from support.targets import start_target
 
 #: Prints, for each shape of use, microseconds of time and of the process's CPU time for one message.
@@ -94,8 +94,7 @@ def blocking(count: int, rounds: int, baseline: str, as_json: bool) -> None:
     """Time and CPU time of one call of the blocking client."""
     sides: dict[str, dict[str, str]] = {"this": {}}
     if baseline:
-        check_out(baseline)
-        sides[baseline[:7]] = {"PYTHONPATH": str(BASELINES / baseline / "broker" / "src")}
+        sides[baseline[:7]] = {"PYTHONPATH": check_out(baseline)}
     runs: dict[str, list[dict[str, list[float]]]] = {name: [] for name in sides}
     with tempfile.TemporaryDirectory(prefix="understudy-bench-") as directory:
         target = start_target("understudy", Path(directory), None)

@@ -15,6 +15,7 @@ import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
+from zipfile import ZipFile
 
 from benchmarks.amqp_link import AmqpLink
 from benchmarks.core_link import CoreLink, prepared_answers
@@ -163,8 +164,6 @@ class Understudy(Broker):
         super().prepare()
         self._node = Pair(self.directory).primary
         self.port = self._node.port
-        if self._revision:
-            check_out(self._revision)
         # as an installed one is: with its modules compiled, those included that only a running node loads
         checked = subprocess.run(
             [sys.executable, "-c", "import understudy.cli.main, understudy.cli.run, understudy.runtime.http"],
@@ -178,7 +177,7 @@ class Understudy(Broker):
         if self._kernel:
             chosen["UNDERSTUDY_KERNEL"] = self._kernel
         if self._revision:
-            chosen["PYTHONPATH"] = str(BASELINES / self._revision / "broker" / "src")
+            chosen["PYTHONPATH"] = check_out(self._revision)
         return chosen
 
     def command(self) -> Sequence[str]:
@@ -192,18 +191,40 @@ class Understudy(Broker):
         return CoreLink(self.port)
 
 
-def check_out(revision: str) -> None:
-    """The sources of a commit below ``BASELINES``, kept for the next time. Raises CannotRun."""
+def check_out(revision: str) -> str:
+    """The sources of a commit and its native kernel, kept below ``BASELINES`` for the next time.
+
+    Returns:
+        ``PYTHONPATH`` of a process that runs them.
+
+    Raises:
+        CannotRun: There is no such commit, or its kernel cannot be built.
+    """
     place = BASELINES / revision
-    if (place / "broker" / "src").exists():
-        return
-    archive = subprocess.run(
-        ["git", "archive", revision, "broker/src"], cwd=REPOSITORY, capture_output=True, check=False
-    )
-    if archive.returncode:
-        raise CannotRun(f"git archive {revision}: {archive.stderr.decode(errors='replace').strip()[-300:]}")
-    place.mkdir(parents=True)
-    subprocess.run(["tar", "-x", "-C", str(place)], input=archive.stdout, check=True)
+    sources, kernel = place / "broker" / "src", place / "kernel"
+    if not sources.exists():
+        place.mkdir(parents=True, exist_ok=True)
+        archive = subprocess.run(
+            ["git", "archive", revision, "broker"], cwd=REPOSITORY, capture_output=True, check=False
+        )
+        if archive.returncode:
+            raise CannotRun(f"git archive {revision}: {archive.stderr.decode(errors='replace').strip()[-300:]}")
+        subprocess.run(["tar", "-x", "-C", str(place)], input=archive.stdout, check=True)
+    builder = place / "broker" / "kernel" / "build.py"
+    if builder.exists() and not kernel.exists():
+        # another interface than that of this tree: without its own kernel it would run the Python twin
+        wheels = place / "wheels"
+        built = subprocess.run(
+            [sys.executable, str(builder), "--wheel-dir", str(wheels), "--target-dir", str(place / "target")],
+            capture_output=True, text=True, check=False,
+        )  # fmt: skip
+        if built.returncode:
+            raise CannotRun(f"kernel of {revision}: {(built.stdout + built.stderr).strip()[-300:]}")
+        for wheel in wheels.glob("*.whl"):
+            with ZipFile(wheel) as contents:
+                contents.extractall(kernel)
+        shutil.rmtree(place / "target")
+    return f"{sources}:{kernel}"
 
 
 class Artemis(Broker):
