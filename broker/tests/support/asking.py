@@ -30,7 +30,8 @@ class Asking:
     """Asks the broker of one connection; end it with its connection."""
 
     def __init__(self, connection: Connection, management_address: str = "activemq.management") -> None:
-        self._session = connection.session()
+        # the broker confirms the acknowledgement of each reply before the next request, so that counts are exact
+        self._session = connection.session("individual")
         self._producer = self._session.producer(management_address)
         self._replies_to = self._session.create_temporary_queue()
         self._replies = self._session.consumer(self._replies_to)
