@@ -177,7 +177,8 @@ async def _store(
     store.flush()
     while store.context.durable < store.last_sequence:
         await asyncio.sleep(0.001)
-    first_id = store.next_ids(count)
+    first_id = store.last_id + 1
+    store.last_id += count
     writer.batches.clear()
     confirmed = 0
     sent = 0

@@ -121,7 +121,7 @@ class FakeStore:
         self.read_back = SimpleNamespace(place_of=lambda location: None)
         self.failed: list[BaseException] = []
         self.fail = self.failed.append
-        self._last_id = 0
+        self.last_id = 0
         self._offset = 0
 
     def flush(self, *, gather: bool) -> bool:
@@ -130,12 +130,8 @@ class FakeStore:
 
     def next_id(self) -> int:
         self._close_gathered()
-        self._last_id += 1
-        return self._last_id
-
-    def next_ids(self, count: int) -> int:
-        self._last_id += count
-        return self._last_id - count + 1
+        self.last_id += 1
+        return self.last_id
 
     def hold_room(self, length: int) -> int:
         assert self.context.gathered is None

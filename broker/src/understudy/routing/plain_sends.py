@@ -237,7 +237,8 @@ class PlainSends:
         self._parts, self._answers, self._count = [], [], 0
         sends, row, _ = parts[0]
         transaction_id = transaction.log_id() if transaction is not None and durable_ids else 0
-        first_id = store.next_ids(count)
+        first_id = store.last_id + 1
+        store.last_id += count
         if durable_ids:
             runs = store.store_run(parts, count, first_id, address.address_id, durable_ids, transaction_id, held_bytes)
             assert not held_bytes or context.appended == promised, f"{context.appended} appended, {promised} promised"

@@ -116,7 +116,8 @@ class MessageStore:
         self._usage = DiskUsage(disk, [directory], settings.disk_usage_percent_max, settings.disk_free_bytes_min)
         self._marked = state.sequence
         """Sequence of the last record that says nothing new: the mark of a quiet log, at first the epoch's."""
-        self._last_id = first_id_of_epoch(self.epoch) - 1
+        self.last_id = first_id_of_epoch(self.epoch) - 1
+        """The id that was given last. Ids for several messages at once are taken by adding their number."""
         self._epochs = {segment: use.epoch for segment, use in state.segments.items()}
         self._segment_began = True
         self._forwarding = Forwarding()
@@ -238,14 +239,8 @@ class MessageStore:
         if self.context.gathered is not None:
             # ids rise with the log
             self.context.gathered.close()
-        self._last_id += 1
-        return self._last_id
-
-    def next_ids(self, count: int) -> int:
-        """The first of that many new ids that follow each other."""
-        first_id = self._last_id + 1
-        self._last_id += count
-        return first_id
+        self.last_id += 1
+        return self.last_id
 
     @property
     def last_sequence(self) -> int:

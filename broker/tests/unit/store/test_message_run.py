@@ -36,7 +36,8 @@ def filled(
         )
         for number, size in enumerate(sizes)
     ]
-    first_id = store.next_ids(len(sizes))
+    first_id = store.last_id + 1
+    store.last_id += len(sizes)
     if at_once:
         runs = store.store_run(
             [(sends_of(messages), 0, len(messages))], len(messages), first_id, address_id, queue_ids, transaction_id
