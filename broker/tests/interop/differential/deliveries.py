@@ -34,6 +34,8 @@ class Consumer:
     """A browser that has come to rest."""
     lent: bool = False
     """Its queue is non-destructive."""
+    paged_before_restart: bool = False
+    """Its queue may hold messages that were delivered and in a page before a restart."""
     last_values: bool = False
     """Its queue is a last-value queue."""
     partial: bool = False
@@ -79,8 +81,9 @@ def note(consumer: Consumer, packet: packets.Packet, message: Message) -> None:
     consumer.received.append(message.message_id)
     if not consumer.browse:
         consumer.outstanding.append(message.message_id)
-    if consumer.lent:
-        packet.delivery_count = 0  # type: ignore[attr-defined]  # exclusions.DELIVERIES_OF_LOANS
+    if consumer.lent or consumer.paged_before_restart:
+        # exclusions.DELIVERIES_OF_LOANS, DELIVERIES_OF_PAGED
+        packet.delivery_count = 0  # type: ignore[attr-defined]  # both packets of a delivery have it
 
 
 def missing(link: Link, wanted: Mapping[int, int]) -> set[int]:

@@ -322,6 +322,10 @@ PAGED_NOT_DURABLE = Exclusion(
     "messages that are not durable at addresses that page, over a restart",
     "they are gone like others that are not durable (ADR 0008); Artemis finds them in its pages",
 )
+DELIVERIES_OF_PAGED = Exclusion(
+    "delivery counts at addresses that page, after a restart",
+    "they are stored like all delivery counts; Artemis does not store that of a message in a page",
+)
 EXCLUSIVE_SELECTORS = Exclusion(
     "several consumers of an exclusive queue, one of them with a selector",
     "all messages are for one consumer (manual), so what its selector leaves waits; Artemis gives it to the others",
