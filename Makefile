@@ -119,7 +119,7 @@ TWIN := UNDERSTUDY_KERNEL=python
 
 .PHONY: twin
 twin: $(VENV)/.kernel ## The tests of what the native kernel replaces, with its Python twin
-	$(TWIN) $(PYTEST) -m "not spark and not long" $(addprefix broker/tests/,unit/kernel unit/store unit/wire unit/routing)
+	$(TWIN) $(PYTEST) -m "not spark and not long" $(addprefix broker/tests/,unit/kernel unit/store unit/tools unit/wire unit/routing)
 
 .PHONY: twin-all
 twin-all: $(VENV)/.kernel ## Unit and property tests, simulation and fuzzing with the Python twin

@@ -17,11 +17,11 @@ from support.store import DIRECTORY, Rig
 from understudy.errors import JournalCorrupt, StoreError
 from understudy.message import Message
 from understudy.store import segment
-from understudy.store.inspect import verify
 from understudy.store.records import HEADER_BYTES, REST
 from understudy.store.segment import HEADER_BLOCK_BYTES, seed_of
 from understudy.store.snapshot import SnapshotReader, read_snapshot, read_snapshot_header, snapshot_names
 from understudy.testing.sim_disk import SimVolume
+from understudy.tools.inspect import verify
 
 FIELDS_BYTES = 88
 _EPOCH = struct.Struct("<Q")

@@ -21,20 +21,21 @@ from understudy.ids import uuid_bytes
 from understudy.store import records, segment
 from understudy.store.columns import Columns
 from understudy.store.follower import recover
-from understudy.store.inspect import read_frames, read_log, verify
 from understudy.store.large_messages import LargeMessages
 from understudy.store.node_lock import NodeLock
 from understudy.store.quarantine import QuarantineEntry, quarantine_path, read_entries
 from understudy.store.records import RecordType
 from understudy.store.reference import Location, MessageReference, pack_location
 from understudy.store.reference_block import Block
-from understudy.store.retained import RetainedCounts, retained_messages
+from understudy.store.replay import read_frames
 from understudy.store.seen import POSITION_FILE, SeenPosition
 from understudy.store.segment import HEADER_BLOCK_BYTES, SegmentHeader
 from understudy.store.state import StoreState
-from understudy.store.transfer import ExportHeader, end_line, header_line, parse_line
 from understudy.testing.manual_time import ManualTime
 from understudy.testing.sim_disk import SimDisk, SimLogWriter, SimVolume
+from understudy.tools.export import ExportHeader, end_line, header_line, parse_line
+from understudy.tools.inspect import read_log, verify
+from understudy.tools.retained import RetainedCounts, retained_messages
 
 PART = struct.Struct("<BBH")
 _EPOCH = records.encode_epoch(uuid_bytes(NODE_ID), 1, 0, ())

@@ -15,8 +15,8 @@ import pytest
 from support.processes import COMMAND, Node, Pair
 from understudy.client.sync import connect
 from understudy.runtime.disk import RealDisk
-from understudy.store.inspect import read_frames
 from understudy.store.records import HEADER, HEADER_BYTES, RecordType
+from understudy.store.replay import read_frames
 from understudy.store.segment import parse_name, seed_of
 
 COUNT = 50

@@ -19,11 +19,9 @@ from tests.support.store import DIRECTORY, Rig
 
 from understudy.message import DUPLICATE_ID, Message
 from understudy.runtime.disk import RealDisk
-from understudy.store.compare import Comparison, Relation, compare, replay_set
-from understudy.store.contents import live_messages, read_contents
-from understudy.store.inspect import read_log
-from understudy.store.log_copy import CopyState, LogCopy
-from understudy.store.transfer import (
+from understudy.tools.compare import Comparison, Relation, compare, replay_set
+from understudy.tools.contents import live_messages, read_contents
+from understudy.tools.export import (
     ExportedMessage,
     ExportHeader,
     end_line,
@@ -32,6 +30,8 @@ from understudy.store.transfer import (
     parse_line,
     queue_line,
 )
+from understudy.tools.inspect import read_log
+from understudy.tools.log_copy import CopyState, LogCopy
 
 
 def forked(seed: int, before: int, restarts: int, **options: int) -> Fork:

@@ -19,11 +19,11 @@ from tests.support.store import DIRECTORY, Crashed, Rig, contents_of, order_of
 from understudy.errors import JournalCorrupt
 from understudy.store import backlog
 from understudy.store.follower import Follower, recover
-from understudy.store.inspect import verify
 from understudy.store.records import HEADER_BYTES
 from understudy.store.reference import unpack_location
 from understudy.store.segment import HEADER_BLOCK_BYTES, parse_name, segment_name
 from understudy.testing.sim_disk import SimVolume
+from understudy.tools.inspect import verify
 
 SEEDS = st.integers(0, 2**32 - 1)
 RELAXED = {"deadline": None, "suppress_health_check": list(HealthCheck), "derandomize": True, "database": None}

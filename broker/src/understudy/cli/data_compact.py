@@ -20,9 +20,9 @@ from understudy.errors import BrokerError, DiskFailed, DiskFull, JournalCorrupt,
 from understudy.runtime.disk import RealDisk
 from understudy.runtime.environment import SystemClock, SystemEntropy
 from understudy.runtime.file_lock import RealFileLock
-from understudy.store.compaction import Compaction, CompactionPlan, CompactionReport, plan
 from understudy.store.node_lock import NodeLock
 from understudy.store.retention import RetentionSettings
+from understudy.tools.compaction import Compaction, CompactionPlan, CompactionReport, plan
 from understudy.units import format_bytes
 
 

@@ -19,8 +19,8 @@ from rich.text import Text
 
 from understudy.cli.stores import STORE, open_store
 from understudy.errors import DiskFailed, StoreVersionUnsupported, WrongNode
-from understudy.store.compare import Comparison, Pair, Place, Relation, Side, compare
-from understudy.store.log_copy import CopyState
+from understudy.tools.compare import Comparison, Pair, Place, Relation, Side, compare
+from understudy.tools.log_copy import CopyState
 
 
 @click.command("compare")

@@ -22,8 +22,8 @@ from understudy.errors import BrokerError, DiskFailed, LargeMessageFailed
 from understudy.message import LARGE_COMPRESSED, LargeBody, Message
 from understudy.ports import Disk
 from understudy.selector import Selector, parse_selector
-from understudy.store.retained import RetainedCounts, RetainedMessage, retained_messages
-from understudy.store.transfer import ExportedMessage
+from understudy.tools.export import ExportedMessage
+from understudy.tools.retained import RetainedCounts, RetainedMessage, retained_messages
 
 
 @click.command("replay")

@@ -15,7 +15,7 @@ import click
 from understudy.cli.stores import STORE, open_store
 from understudy.errors import BrokerError, StoreVersionUnsupported
 from understudy.runtime.environment import SystemClock
-from understudy.store.salvage import Salvage, SalvageReport, write
+from understudy.tools.salvage import Salvage, SalvageReport, write
 from understudy.units import format_bytes
 
 

@@ -33,13 +33,12 @@ from understudy.errors import (
 from understudy.message import large_body_of
 from understudy.ports import Disk
 from understudy.session.branch import Kind, decode_name
-from understudy.store.compare import replay_set
-from understudy.store.contents import LiveMessage, beginning_is_missing, live_messages, prepared_messages
 from understudy.store.large_messages import LargeReader
-from understudy.store.log_copy import CopyState
 from understudy.store.records import QueueRecord
 from understudy.store.state import TransactionRecord
-from understudy.store.transfer import (
+from understudy.tools.compare import replay_set
+from understudy.tools.contents import LiveMessage, beginning_is_missing, live_messages, prepared_messages
+from understudy.tools.export import (
     PIECE_BYTES,
     ExportedTransaction,
     ExportHeader,
@@ -50,6 +49,7 @@ from understudy.store.transfer import (
     queue_line,
     transaction_line,
 )
+from understudy.tools.log_copy import CopyState
 
 _JSON = click.option("--json", "as_json", is_flag=True, help="Print the summary as JSON.")
 _RATE = click.option(

@@ -2,7 +2,7 @@
 
 Only queues and counts are kept in memory, neither messages nor bodies, so the size of the file does not matter.
 
-Not here: the format of a line (``store.transfer``), sending (``sending``).
+Not here: the format of a line (``tools.export``), sending (``sending``).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from understudy.cli.sending import Outgoing
 from understudy.cli.stored_body import inflated
 from understudy.errors import ConfigError
 from understudy.message import LargeBody
-from understudy.store.transfer import (
+from understudy.tools.export import (
     LINE_BYTES_MAX,
     BodyCheck,
     ExportedMessage,

@@ -22,7 +22,7 @@ from understudy.client.core.url import parse_url
 from understudy.errors import AddressExists, ConfigError, InvalidQueueConfiguration, QueueExists
 from understudy.limits import ID_CACHE_SIZE
 from understudy.message import Message
-from understudy.store.transfer import ExportedQueue
+from understudy.tools.export import ExportedQueue
 from understudy.wire.core.packets import QueueQueryResponse
 
 _WINDOW: Final = 500

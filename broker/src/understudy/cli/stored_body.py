@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 from understudy.message import LargeBody
 from understudy.ports import Disk
 from understudy.store.large_messages import LargeReader
-from understudy.store.transfer import PIECE_BYTES
+from understudy.tools.export import PIECE_BYTES
 
 
 def inflated(pieces: Iterable[bytes]) -> Iterator[bytes]:

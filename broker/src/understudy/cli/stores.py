@@ -7,7 +7,7 @@ from typing import Final
 import click
 
 from understudy.runtime.disk import RealDisk
-from understudy.store.inspect import is_store
+from understudy.tools.inspect import is_store
 
 #: A directory that is there.
 STORE: Final = click.Path(exists=True, file_okay=False, resolve_path=True)

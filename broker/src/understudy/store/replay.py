@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import re
 from array import array
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from enum import Enum, auto
 from typing import Final
@@ -18,12 +19,15 @@ from typing import Final
 from understudy.errors import JournalCorrupt
 from understudy.kernel import crc32, scan
 from understudy.kernel.records import BAD, BLANK, ENDED, MORE, OTHER, SHORT
+from understudy.limits import RECORD_BYTES_MAX
+from understudy.ports import File
 from understudy.store.columns import Rows
 from understudy.store.records import HEADER, HEADER_BYTES, RecordType, decode
 from understudy.store.reference import pack_location
 from understudy.store.segment import HEADER_BLOCK_BYTES
 from understudy.store.state import StoreState
 
+_WALK_BYTES: Final = 4 * 1024 * 1024
 #: A record's header with the crc, length, sequence and batch free: type, flags, zero.
 _CANDIDATE: Final = re.compile(rb"(?=.{20}[\x01-\x0f\x28-\x2a][\x00-\x07]\x00\x00)", re.DOTALL)
 
@@ -144,6 +148,36 @@ def read_frame(data: bytes, at: int, origin: int, seed: int) -> Frame | None:
     if crc32(memoryview(data)[at + 4 : at + length], seed) != crc:
         return None
     return Frame(origin + at, length, sequence, batch, kind, flags)
+
+
+def _nothing_known(offset: int) -> int:
+    return 0
+
+
+def read_frames(
+    file: File, seed: int, stop: int | None = None, damaged_at: Callable[[int], int] = _nothing_known
+) -> Iterator[tuple[Frame, bytes]]:
+    """The valid records of a segment from its beginning, with their bytes, up to the first that
+    is not, or up to the offset ``stop``. Damaged records whose length ``damaged_at`` knows are passed over.
+    """
+    origin = HEADER_BLOCK_BYTES
+    want = _WALK_BYTES
+    while True:
+        length = want if stop is None else min(want, stop - origin)
+        data = file.read(origin, length)
+        at = 0
+        while (frame := read_frame(data, at, origin, seed)) is not None:
+            yield frame, data[at : at + frame.length]
+            at += frame.length
+        passed = damaged_at(origin + at)
+        if at or passed:
+            origin += at + passed
+            want = _WALK_BYTES
+            continue
+        needed_bytes = HEADER.unpack_from(data)[1] if len(data) >= HEADER_BYTES else 0
+        if len(data) < want or not want < needed_bytes <= RECORD_BYTES_MAX:
+            return
+        want = needed_bytes
 
 
 def find_later_record(data: bytes, origin: int, seed: int, *, above: int, behind: int) -> int | None:

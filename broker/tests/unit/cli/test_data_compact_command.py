@@ -15,7 +15,7 @@ from click.testing import CliRunner
 from tests.support.copies import write_out
 from tests.support.store import NODE_ID, Rig
 from tests.unit.cli.test_data_compare_command import everything, same
-from tests.unit.store.test_compaction import store_of
+from tests.unit.tools.test_compaction import store_of
 
 from understudy.cli.data import data
 from understudy.ids import uuid_bytes

@@ -11,11 +11,11 @@ from understudy.errors import DiskFailed, DiskFull, LockLost
 from understudy.ports import File
 from understudy.store.activation import begin_epoch, tidy
 from understudy.store.follower import Follower, recover
-from understudy.store.inspect import read_log
 from understudy.store.records import EpochRecord
 from understudy.store.segment import parse_name, segment_name
 from understudy.store.settings import StoreSettings
 from understudy.testing.sim_disk import SimDisk
+from understudy.tools.inspect import read_log
 
 
 class ReadOnlyDisk(SimDisk):

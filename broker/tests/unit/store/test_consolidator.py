@@ -14,19 +14,19 @@ from tests.support.store import DIRECTORY, Crashed, Rig, contents_of
 
 from understudy.errors import DiskFailed, JournalCorrupt
 from understudy.message import Message
-from understudy.store.contents import live_messages, read_contents
 from understudy.store.follower import Follower, recover
 from understudy.store.forwarding import Forwarding
-from understudy.store.inspect import verify
 from understudy.store.live_index import LiveIndex
-from understudy.store.log_copy import CopyState, LogCopy
 from understudy.store.reference import Location, unpack_location
 from understudy.store.reserve import RESERVE_NAME
-from understudy.store.retained import RetainedCounts, retained_messages
 from understudy.store.retention import RetentionSettings
 from understudy.store.segment import parse_name
 from understudy.store.snapshot import snapshot_names
 from understudy.testing.sim_disk import SimFile
+from understudy.tools.contents import live_messages, read_contents
+from understudy.tools.inspect import verify
+from understudy.tools.log_copy import CopyState, LogCopy
+from understudy.tools.retained import RetainedCounts, retained_messages
 
 BODY = 6_000
 

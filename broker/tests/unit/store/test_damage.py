@@ -11,10 +11,9 @@ import pytest
 from support.store import DIRECTORY, Rig, contents_of
 from understudy.errors import JournalCorrupt
 from understudy.store.follower import Follower, recover
-from understudy.store.inspect import read_frames
 from understudy.store.quarantine import QuarantineEntry, read_entries, write_entries
 from understudy.store.records import RecordType
-from understudy.store.replay import Frame
+from understudy.store.replay import Frame, read_frames
 from understudy.store.segment import parse_name, seed_of
 
 

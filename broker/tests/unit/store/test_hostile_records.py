@@ -14,9 +14,9 @@ from support.store import DIRECTORY
 from understudy.errors import JournalCorrupt, StoreError
 from understudy.store.follower import recover
 from understudy.store.records import RecordType
-from understudy.store.retained import RetainedCounts, retained_messages
 from understudy.store.segment import HEADER_BLOCK_BYTES
 from understudy.store.snapshot import REFERENCE, read_snapshot
+from understudy.tools.retained import RetainedCounts, retained_messages
 
 
 def address(**changed: object) -> bytes:

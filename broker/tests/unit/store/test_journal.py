@@ -11,12 +11,12 @@ from understudy.errors import DiskFull
 from understudy.message import Message
 from understudy.store.batch import BATCH_BYTES_MAX
 from understudy.store.follower import recover
-from understudy.store.inspect import read_log
 from understudy.store.journal import SEGMENT_BYTES_MIN
 from understudy.store.message_store import MessageStore
 from understudy.store.records import AcknowledgeRecord, SealRecord
 from understudy.store.reserve import RESERVE_NAME, give_up_reserve, keep_reserve
 from understudy.testing.sim_disk import SimFile, SimVolume
+from understudy.tools.inspect import read_log
 
 
 def store_with(rig: Rig) -> MessageStore:

@@ -11,10 +11,10 @@ from tests.support.store import DIRECTORY, Rig
 
 from understudy.errors import DiskFailed
 from understudy.store.follower import recover
-from understudy.store.retained import RetainedCounts, retained_messages
 from understudy.store.retention import Retention, RetentionSettings
 from understudy.store.segment import parse_name
 from understudy.testing.sim_disk import SimDisk
+from understudy.tools.retained import RetainedCounts, retained_messages
 
 KEPT = "/kept/here"
 

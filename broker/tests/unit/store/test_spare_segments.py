@@ -12,10 +12,10 @@ from tests.support.store import DIRECTORY, Rig
 from understudy.errors import DiskFailed, DiskFull
 from understudy.ids import NodeId
 from understudy.message import Message
-from understudy.store.compaction import StepWriter
 from understudy.store.follower import recover
 from understudy.store.segment import HEADER_BLOCK_BYTES
 from understudy.store.spare_segments import ZEROS_BYTES, Readiness, SpareSegments
+from understudy.tools.compaction import StepWriter
 
 SEGMENT_BYTES = 4 * ZEROS_BYTES
 

@@ -24,7 +24,6 @@ from understudy.ids import NodeId
 from understudy.limits import RECORD_BYTES_MAX
 from understudy.message import LargeMessage, Message, large_body_of
 from understudy.ports import Clock, Disk
-from understudy.store.compaction import StepWriter
 from understudy.store.damage import CONSEQUENCES, DamagedRecord, find_passage
 from understudy.store.follower import Follower
 from understudy.store.large_messages import LargeMessages, LargeReader
@@ -47,6 +46,7 @@ from understudy.store.segment import HEADER_BLOCK_BYTES, NEW_SUFFIX, parse_name,
 from understudy.store.settings import StoreSettings
 from understudy.store.snapshot import read_snapshot, snapshot_names
 from understudy.store.state import StoreState
+from understudy.tools.compaction import StepWriter
 
 _PIECE_BYTES: Final = 1024 * 1024
 #: Bytes appended to the new store before they are written.

@@ -48,7 +48,7 @@ from understudy.properties import (
     Properties,
     PropertyValue,
 )
-from understudy.store.contents import LiveMessage
+from understudy.tools.contents import LiveMessage
 
 #: Written; 1 had neither large messages nor transactions, and is still read.
 FORMAT: Final = 2

@@ -17,7 +17,6 @@ from understudy.errors import JournalCorrupt
 from understudy.limits import ID_CACHE_SIZE, RECORD_BYTES_MAX
 from understudy.ports import File
 from understudy.store.log_chain import Link
-from understudy.store.log_copy import Entry, LogCopy
 from understudy.store.records import (
     HEADER,
     HEADER_BYTES,
@@ -35,6 +34,7 @@ from understudy.store.replay import Cursor, Stop, read_frame, replay
 from understudy.store.segment import seed_of
 from understudy.store.snapshot import SnapshotLoader
 from understudy.store.state import StoreState
+from understudy.tools.log_copy import Entry, LogCopy
 
 _READ_BYTES: Final = 4 * 1024 * 1024
 #: Duplicate ids looked at per address, as nothing here says how many the broker remembers.

@@ -8,9 +8,9 @@ import random
 import pytest
 from tests.support.store import DIRECTORY, NODE_ID, Rig
 
-from understudy.store.inspect import describe, is_store, read_log, verify
 from understudy.store.records import RecordType
 from understudy.store.setting_record import SettingKind, SettingRecord
+from understudy.tools.inspect import describe, is_store, read_log, verify
 
 
 @pytest.fixture

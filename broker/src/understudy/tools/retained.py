@@ -16,7 +16,6 @@ from dataclasses import dataclass
 from understudy.errors import JournalCorrupt
 from understudy.message import LargeBody, Message, large_body_of
 from understudy.ports import Disk
-from understudy.store.inspect import read_frames
 from understudy.store.records import (
     HEADER_BYTES,
     MESSAGE_LARGE,
@@ -26,6 +25,7 @@ from understudy.store.records import (
     RecordType,
     decode,
 )
+from understudy.store.replay import read_frames
 from understudy.store.segment import SegmentHeader, parse_name, read_header, seed_of, segment_name
 
 

@@ -16,14 +16,12 @@ from typing import Final
 
 from understudy.errors import JournalCorrupt, RemoteProtocolError
 from understudy.kernel import crc32
-from understudy.limits import RECORD_BYTES_MAX
 from understudy.message import Message
 from understudy.ports import Disk, File
 from understudy.store.follower import Follower, recover
 from understudy.store.log_chain import Chain, Link, read_chain
 from understudy.store.quarantine import KnownDamage, QuarantineEntry, read_entries, read_known_damage
 from understudy.store.records import (
-    HEADER,
     HEADER_BYTES,
     SEAL_FIXED_BYTES,
     MessageRecord,
@@ -32,7 +30,7 @@ from understudy.store.records import (
     SealRecord,
     decode,
 )
-from understudy.store.replay import Frame, find_later_record, read_frame
+from understudy.store.replay import Frame, find_later_record, read_frames
 from understudy.store.segment import HEADER_BLOCK_BYTES, parse_name, read_header, read_seal, seed_of
 from understudy.store.snapshot import check_snapshot, parse_snapshot_name, snapshot_names
 
@@ -114,36 +112,6 @@ class VerifyReport:
     problems: tuple[Problem, ...]
     quarantine: tuple[QuarantineEntry, ...] = ()
     """What was set aside, the oldest first. Its extents in the log are no problems."""
-
-
-def _nothing_known(offset: int) -> int:
-    return 0
-
-
-def read_frames(
-    file: File, seed: int, stop: int | None = None, damaged_at: Callable[[int], int] = _nothing_known
-) -> Iterator[tuple[Frame, bytes]]:
-    """The valid records of a segment from its beginning, with their bytes, up to the first that
-    is not, or up to the offset ``stop``. Damaged records whose length ``damaged_at`` knows are passed over.
-    """
-    origin = HEADER_BLOCK_BYTES
-    want = _READ_BYTES
-    while True:
-        length = want if stop is None else min(want, stop - origin)
-        data = file.read(origin, length)
-        at = 0
-        while (frame := read_frame(data, at, origin, seed)) is not None:
-            yield frame, data[at : at + frame.length]
-            at += frame.length
-        passed = damaged_at(origin + at)
-        if at or passed:
-            origin += at + passed
-            want = _READ_BYTES
-            continue
-        needed_bytes = HEADER.unpack_from(data)[1] if len(data) >= HEADER_BYTES else 0
-        if len(data) < want or not want < needed_bytes <= RECORD_BYTES_MAX:
-            return
-        want = needed_bytes
 
 
 def segment_links(disk: Disk, directory: str) -> tuple[Chain, list[tuple[Link, bool]]]:

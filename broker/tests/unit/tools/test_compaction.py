@@ -10,13 +10,13 @@ from tests.support.store import DIRECTORY, NODE_ID, Crashed, Rig, contents_of, o
 from understudy.errors import DiskFailed, DiskFull, WrongNode
 from understudy.ids import NodeId
 from understudy.message import Message
-from understudy.store.compaction import Compaction, CompactionReport, plan
 from understudy.store.follower import recover
-from understudy.store.inspect import verify
 from understudy.store.records import AddressRecord, QueueRecord
 from understudy.store.snapshot import snapshot_names
 from understudy.testing.manual_time import ManualTime
 from understudy.testing.sim_disk import SimVolume
+from understudy.tools.compaction import Compaction, CompactionReport, plan
+from understudy.tools.inspect import verify
 
 
 def store_of(seed: int = 5, *, segments_min: int = 0, every: int = 9) -> Rig:

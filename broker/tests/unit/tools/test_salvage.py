@@ -8,9 +8,9 @@ import pytest
 
 from support.store import DIRECTORY, NODE_ID, Rig, contents_of, order_of
 from understudy.store.follower import recover
-from understudy.store.inspect import read_log
 from understudy.store.records import RecordType
-from understudy.store.salvage import Salvage, write
+from understudy.tools.inspect import read_log
+from understudy.tools.salvage import Salvage, write
 from unit.store.test_damage import frames
 
 NEW = "/new/journal"

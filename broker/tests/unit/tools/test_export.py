@@ -30,10 +30,10 @@ from understudy.properties import (
     STRING,
     Properties,
 )
-from understudy.store.contents import LiveMessage
 from understudy.store.records import MESSAGE_LARGE, AddressRecord, MessageRecord, QueueRecord
 from understudy.store.reference import MessageReference
-from understudy.store.transfer import (
+from understudy.tools.contents import LiveMessage
+from understudy.tools.export import (
     ORIGINAL_DUPLICATE_ID,
     BodyCheck,
     ExportedMessage,

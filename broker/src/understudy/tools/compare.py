@@ -17,7 +17,7 @@ from itertools import combinations
 
 from understudy.errors import JournalCorrupt, WrongNode
 from understudy.ports import Disk
-from understudy.store.contents import (
+from understudy.tools.contents import (
     Contents,
     Counterpart,
     LiveMessage,
@@ -28,8 +28,8 @@ from understudy.store.contents import (
     split_at,
     tally,
 )
-from understudy.store.inspect import Problem
-from understudy.store.log_copy import CopyState, LogCopy, bare_message
+from understudy.tools.inspect import Problem
+from understudy.tools.log_copy import CopyState, LogCopy, bare_message
 
 
 class Relation(Enum):
