@@ -13,9 +13,10 @@ entries waiting in a stronger lane goes into that lane, so that the calls of one
 asked. Entries of different owners in different lanes do not wait for each other.
 
 Invariants: ``durable <= appended``; the sequence of a waiting entry is above the mark of its lane; sequences in a lane do
-not fall, and a new entry gets at least those of all weaker lanes. A bug in a released call ends the object that it was
-for and delays no other: ``met_bug`` is called of the first object among the call and its arguments that has it, or that
-they are bound to. That object is looked for only then, so it costs nothing per call.
+not fall; requests name the last record that was appended, so sequences of different lanes do not fall either, and the
+weaker lane is released first. A bug in a released call ends the object that it was for and delays no other: ``met_bug``
+is called of the first object among the call and its arguments that has it, or that they are bound to. That object is
+looked for only then, so it costs nothing per call.
 
 Not here: writing, syncing and replicating; they call ``advance``.
 """
@@ -131,7 +132,7 @@ class OperationContext:
         Args:
             contract: Of the address.
             owner: The session or producer whose order is kept.
-            sequence: Of the last record that the call rests on.
+            sequence: Of the last record that the call rests on; at least that of the owner's requests before.
             call: Called with ``args``.
         """
         pending = self._owners.get(owner)
@@ -147,11 +148,10 @@ class OperationContext:
             return
         if self.gathered is not None and sequence > self.durable:
             self.gathered.close()
-        weaker = [self._lanes[each][-1][0][0] for each in _STRONGER[: contract.strength] if each in self._lanes]
-        if self._waiting:
-            weaker.append(self._waiting[-1][0])
         lane = self._lanes.setdefault(contract, deque())
-        lane.append(((max([sequence, *weaker]), call, args), owner))
+        if lane:
+            sequence = max(sequence, lane[-1][0][0])
+        lane.append(((sequence, call, args), owner))
         self._owners[owner] = contract, (pending[1] if pending is not None else 0) + 1
 
     def mark(self, contract: Contract) -> int:
