@@ -28,9 +28,9 @@ from support.processes import Pair
 from understudy.ids import NodeId
 from understudy.message import Message
 from understudy.runtime.disk import RealDisk
-from understudy.store.follower import Follower
+from understudy.store.log.follower import Follower
+from understudy.store.log.records import AddressRecord, QueueRecord
 from understudy.store.message_store import MessageStore
-from understudy.store.records import AddressRecord, QueueRecord
 from understudy.store.settings import StoreSettings
 from understudy.testing.manual_time import ManualTime
 

@@ -39,10 +39,10 @@ from understudy.runtime.disk import RealDisk
 from understudy.runtime.environment import LoopTimers, SystemClock
 from understudy.runtime.journal_writer import ThreadLogWriter
 from understudy.runtime.turn import Turn
-from understudy.store.follower import Follower
-from understudy.store.journal import SEGMENT_BYTES
+from understudy.store.log.follower import Follower
+from understudy.store.log.journal import SEGMENT_BYTES
+from understudy.store.log.records import AddressRecord, QueueRecord
 from understudy.store.message_store import MessageStore
-from understudy.store.records import AddressRecord, QueueRecord
 from understudy.wire.core.codec import encode_send
 
 ROUNDS = 5

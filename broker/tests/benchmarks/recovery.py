@@ -20,9 +20,9 @@ from understudy.ids import NodeId
 from understudy.message import Message
 from understudy.ports import File
 from understudy.runtime.disk import RealDisk
-from understudy.store.follower import Follower, recover
+from understudy.store.log.follower import Follower, recover
+from understudy.store.log.records import AddressRecord, QueueRecord
 from understudy.store.message_store import MessageStore
-from understudy.store.records import AddressRecord, QueueRecord
 from understudy.store.settings import StoreSettings
 from understudy.testing.manual_time import ManualTime
 from understudy.tools.compaction import StepWriter

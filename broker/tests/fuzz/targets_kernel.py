@@ -10,8 +10,8 @@ from support.kernels import NATIVE, both
 from understudy.kernel import frames, records
 from understudy.message import DUPLICATE_ID, GROUP_ID, ROUTING_TYPE
 from understudy.properties import BYTE, Properties
-from understudy.store.records import RecordType
-from understudy.store.segment import frame
+from understudy.store.log.records import RecordType
+from understudy.store.log.segment import frame
 from understudy.wire.core.codec import encode_send
 
 _SEED = 0x1234_5678

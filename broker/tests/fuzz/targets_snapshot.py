@@ -16,10 +16,10 @@ from fuzz.targets_store import PART, parts_of, take_over
 from support.store import DIRECTORY, Rig
 from understudy.errors import JournalCorrupt, StoreError
 from understudy.message import Message
-from understudy.store import segment
-from understudy.store.records import HEADER_BYTES, REST
-from understudy.store.segment import HEADER_BLOCK_BYTES, seed_of
-from understudy.store.snapshot import SnapshotReader, read_snapshot, read_snapshot_header, snapshot_names
+from understudy.store.log import segment
+from understudy.store.log.records import HEADER_BYTES, REST
+from understudy.store.log.segment import HEADER_BLOCK_BYTES, seed_of
+from understudy.store.snapshots.snapshot import SnapshotReader, read_snapshot, read_snapshot_header, snapshot_names
 from understudy.testing.sim_disk import SimVolume
 from understudy.tools.inspect import verify
 

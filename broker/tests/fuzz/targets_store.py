@@ -18,18 +18,18 @@ from support.routing import World
 from support.store import DIRECTORY, NODE_ID, Rig
 from understudy.errors import BrokerError, JournalCorrupt, StoreError
 from understudy.ids import uuid_bytes
-from understudy.store import records, segment
 from understudy.store.columns import Columns
-from understudy.store.follower import recover
 from understudy.store.large_messages import LargeMessages
+from understudy.store.log import records, segment
+from understudy.store.log.follower import recover
+from understudy.store.log.records import RecordType
+from understudy.store.log.replay import read_frames
+from understudy.store.log.segment import HEADER_BLOCK_BYTES, SegmentHeader
 from understudy.store.node_lock import NodeLock
 from understudy.store.quarantine import QuarantineEntry, quarantine_path, read_entries
-from understudy.store.records import RecordType
 from understudy.store.reference import Location, MessageReference, pack_location
 from understudy.store.reference_block import Block
-from understudy.store.replay import read_frames
 from understudy.store.seen import POSITION_FILE, SeenPosition
-from understudy.store.segment import HEADER_BLOCK_BYTES, SegmentHeader
 from understudy.store.state import StoreState
 from understudy.testing.manual_time import ManualTime
 from understudy.testing.sim_disk import SimDisk, SimLogWriter, SimVolume

@@ -15,9 +15,9 @@ import pytest
 from support.processes import COMMAND, Node, Pair
 from understudy.client.sync import connect
 from understudy.runtime.disk import RealDisk
-from understudy.store.records import HEADER, HEADER_BYTES, RecordType
-from understudy.store.replay import read_frames
-from understudy.store.segment import parse_name, seed_of
+from understudy.store.log.records import HEADER, HEADER_BYTES, RecordType
+from understudy.store.log.replay import read_frames
+from understudy.store.log.segment import parse_name, seed_of
 
 COUNT = 50
 

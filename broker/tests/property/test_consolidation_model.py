@@ -20,13 +20,13 @@ from tests.support.store import DIRECTORY, Crashed, Rig, contents_of, order_of
 
 from understudy.errors import JournalCorrupt
 from understudy.message import Message
-from understudy.store.follower import Follower, recover
-from understudy.store.journal import SEGMENT_BYTES_MIN
 from understudy.store.large_messages import REMOVE_AFTER_MS
-from understudy.store.records import AddressRecord, QueueRecord
+from understudy.store.log.follower import Follower, recover
+from understudy.store.log.journal import SEGMENT_BYTES_MIN
+from understudy.store.log.records import AddressRecord, QueueRecord
+from understudy.store.log.segment import segment_name
 from understudy.store.reference import unpack_location
-from understudy.store.segment import segment_name
-from understudy.store.snapshot import snapshot_names
+from understudy.store.snapshots.snapshot import snapshot_names
 from understudy.testing.sim_disk import SimVolume
 from understudy.tools.inspect import verify
 

@@ -1,7 +1,7 @@
 """Goal: a confirmation is released exactly when the contract of its address is satisfied, in the order of its session.
 
 Method: random requests of several sessions with random contracts, interleaved with random marks of the voters, on one
-``OperationContext``; every release is checked against a model of the rule in ADR 0048.
+``OperationContext``; every release is checked against a model of the rule.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from understudy.errors import DiskFailed
-from understudy.store.operation_context import Contract, OperationContext, Voter
+from understudy.store.log.operation_context import Contract, OperationContext, Voter
 
 OWNERS = 2
 
@@ -41,7 +41,7 @@ class Entry:
 
 @dataclass
 class Model:
-    """What is asked, released and confirmed."""
+    """Requests, releases and marks of the voters."""
 
     context: OperationContext = field(default_factory=OperationContext)
     marks: dict[Voter, int] = field(default_factory=lambda: dict.fromkeys(Voter, 0))

@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 
 from support.kernels import both, needs_native
 from understudy.kernel import records
-from understudy.store.records import RecordType
-from understudy.store.segment import frame
+from understudy.store.log.records import RecordType
+from understudy.store.log.segment import frame
 
 SEED = 0x1234_5678
 ORIGIN = 4096

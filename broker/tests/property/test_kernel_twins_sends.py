@@ -31,8 +31,8 @@ from understudy.kernel.frames import Sends
 from understudy.kernel.log import LogPosition
 from understudy.message import Message
 from understudy.properties import Properties, encode_simple_string
+from understudy.store.log.records import AddressRecord, QueueRecord
 from understudy.store.message_store import MessageStore
-from understudy.store.records import AddressRecord, QueueRecord
 from understudy.wire.core.codec import encode_null_response, encode_send
 
 Kernel = Any

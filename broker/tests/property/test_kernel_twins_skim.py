@@ -16,7 +16,7 @@ from tests.property.test_kernel_twins_records import OTHER, PLAIN, Step, log, me
 from support.kernels import both, needs_native
 from understudy.kernel import skim
 from understudy.kernel.records import ENDED
-from understudy.store.records import RecordType
+from understudy.store.log.records import RecordType
 
 ORIGIN = 4096
 WITH_DUPLICATE_ID = st.builds(message, st.integers(1, 12), duplicate_id=st.binary(min_size=1, max_size=3))

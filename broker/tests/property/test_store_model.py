@@ -18,10 +18,10 @@ from tests.support.store import DIRECTORY, Crashed, Rig, contents_of, order_of
 
 from understudy.errors import JournalCorrupt
 from understudy.store import backlog
-from understudy.store.follower import Follower, recover
-from understudy.store.records import HEADER_BYTES
+from understudy.store.log.follower import Follower, recover
+from understudy.store.log.records import HEADER_BYTES
+from understudy.store.log.segment import HEADER_BLOCK_BYTES, parse_name, segment_name
 from understudy.store.reference import unpack_location
-from understudy.store.segment import HEADER_BLOCK_BYTES, parse_name, segment_name
 from understudy.testing.sim_disk import SimVolume
 from understudy.tools.inspect import verify
 

@@ -35,7 +35,7 @@ class Import:
 
     line: int
     module: str
-    """Full dotted name: ``understudy.store.journal`` or ``collections.abc``."""
+    """Full dotted name: ``understudy.store.log.journal`` or ``collections.abc``."""
     name: str | None
     """None for ``import module``."""
     bound: str
@@ -47,7 +47,7 @@ class Module:
     """One module of the package."""
 
     name: str
-    """Dotted, without ``understudy.``: ``store.journal``; a package's own module has the package's name."""
+    """Dotted, without ``understudy.``: ``store.log.journal``; a package's own module has the package's name."""
     path: Path
     text: str = field(repr=False)
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from tests.support.store import DIRECTORY, Model, Rig
 
-from understudy.store.follower import Follower
+from understudy.store.log.follower import Follower
 
 Key = tuple[int, int]
 

@@ -19,7 +19,7 @@ from understudy.runtime.disk import RealDisk, RealFile
 from understudy.runtime.environment import SystemClock, SystemEntropy, system_environment
 from understudy.runtime.node import BrokerNode
 from understudy.security.authorization import NO_USERS, security_policy
-from understudy.store.segment import NEW_SUFFIX
+from understudy.store.log.segment import NEW_SUFFIX
 
 
 class Call(NamedTuple):

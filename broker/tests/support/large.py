@@ -10,8 +10,8 @@ from support.routing import FakeCallback, World, callback_of
 from support.store import DIRECTORY, Rig
 from understudy.message import LargeMessage, Message
 from understudy.session.session import ServerSession
-from understudy.store.follower import Follower
 from understudy.store.large_messages import REMOVE_AFTER_MS
+from understudy.store.log.follower import Follower
 from understudy.store.pages import Pages
 
 FOLDER = f"{DIRECTORY}/large"

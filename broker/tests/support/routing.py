@@ -25,7 +25,7 @@ from understudy.session.connection_scope import ConnectionScope
 from understudy.session.registry import SessionRegistry
 from understudy.session.resource_registry import ResourceRegistry
 from understudy.session.session import ServerSession
-from understudy.store.operation_context import OperationContext
+from understudy.store.log.operation_context import OperationContext
 from understudy.store.quarantine import Quarantine
 from understudy.store.reference import MessageReference, Part, RunSlice
 from understudy.store.settings import StoreSettings

@@ -12,10 +12,10 @@ from zlib import crc32
 from understudy.errors import DiskFull
 from understudy.ids import NodeId
 from understudy.message import LargeBody, LargeMessage, Message
-from understudy.store.follower import Follower
-from understudy.store.journal import SEGMENT_BYTES_MIN
+from understudy.store.log.follower import Follower
+from understudy.store.log.journal import SEGMENT_BYTES_MIN
+from understudy.store.log.records import AddressRecord, QueueRecord
 from understudy.store.message_store import MessageStore
-from understudy.store.records import AddressRecord, QueueRecord
 from understudy.store.reference import LargeReference
 from understudy.store.setting_record import SettingKind, SettingRecord
 from understudy.store.settings import StoreSettings

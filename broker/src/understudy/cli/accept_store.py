@@ -12,7 +12,7 @@ import click
 from understudy.cli.run import read_configuration
 from understudy.errors import StoreError
 from understudy.runtime.disk import RealDisk
-from understudy.store.follower import recover
+from understudy.store.log.follower import recover
 from understudy.store.seen import SeenPosition, position_of
 
 

@@ -23,7 +23,7 @@ from understudy.cli.data_salvage import salvage_store
 from understudy.cli.data_transfer import export_messages, import_messages
 from understudy.cli.stores import STORE, open_store
 from understudy.runtime.disk import RealDisk
-from understudy.store.records import RecordType
+from understudy.store.log.records import RecordType
 from understudy.tools.inspect import LoggedRecord, VerifyReport, describe, read_log, segment_links, verify
 from understudy.units import format_bytes
 

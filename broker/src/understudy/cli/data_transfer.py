@@ -34,7 +34,7 @@ from understudy.message import large_body_of
 from understudy.ports import Disk
 from understudy.session.branch import Kind, decode_name
 from understudy.store.large_messages import LargeReader
-from understudy.store.records import QueueRecord
+from understudy.store.log.records import QueueRecord
 from understudy.store.state import TransactionRecord
 from understudy.tools.compare import replay_set
 from understudy.tools.contents import LiveMessage, beginning_is_missing, live_messages, prepared_messages

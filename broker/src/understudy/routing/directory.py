@@ -33,7 +33,7 @@ from understudy.routing.duplicate_ids import DuplicateIdCache
 from understudy.routing.filter import parse_filter
 from understudy.routing.queue import Queue
 from understudy.routing.settings import AddressSettings, AddressSettingsRepository
-from understudy.store.records import AddressRecord, QueueRecord
+from understudy.store.log.records import AddressRecord, QueueRecord
 
 if TYPE_CHECKING:
     from understudy.routing.post_office import PostOffice

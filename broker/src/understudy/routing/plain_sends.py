@@ -20,7 +20,7 @@ from understudy.errors import BrokerError
 from understudy.kernel import QUEUE_ID_BYTES, RECORD_HEAD_BYTES, Run, Sends, SendsPart, keep_sends
 from understudy.limits import GATHERED_BYTES_MAX
 from understudy.message import Message
-from understudy.store.operation_context import tell_owner
+from understudy.store.log.operation_context import tell_owner
 from understudy.store.reference import RunSlice
 
 if TYPE_CHECKING:

@@ -23,7 +23,7 @@ from understudy.routing.queue import Queue
 from understudy.routing.settings import AddressSettings
 from understudy.routing.shared_messages import SharedMessages
 from understudy.store.backlog import Backlog
-from understudy.store.records import QueueRecord
+from understudy.store.log.records import QueueRecord
 from understudy.store.state import StoreState
 
 if TYPE_CHECKING:

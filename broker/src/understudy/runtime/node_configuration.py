@@ -9,7 +9,7 @@ import logging
 
 from understudy.config.model import Configuration
 from understudy.runtime.environment import Environment
-from understudy.store.batch import Sync
+from understudy.store.log.batch import Sync
 from understudy.store.retention import RetentionSettings
 from understudy.store.settings import StoreSettings
 from understudy.wire.core.transport import TransportConfiguration

@@ -26,7 +26,7 @@ from understudy.management.controls import (
 from understudy.management.invocation import Requester
 from understudy.management.rows import queue_facts
 from understudy.runtime.node import BrokerNode
-from understudy.store.segment import log_size_bytes
+from understudy.store.log.segment import log_size_bytes
 
 
 class _TokenSecurity:

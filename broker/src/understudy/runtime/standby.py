@@ -12,7 +12,7 @@ from understudy.errors import StoreError
 from understudy.ha.activation import Step
 from understudy.runtime.connector import LoopDialer
 from understudy.runtime.parts import NodeParts
-from understudy.store.follower import Follower
+from understudy.store.log.follower import Follower
 from understudy.wire.core.transport import TransportConfiguration
 
 log = logging.getLogger(__name__)

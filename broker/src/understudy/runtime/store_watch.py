@@ -12,8 +12,8 @@ from typing import Final
 
 from understudy.config.model import Configuration
 from understudy.ports import Disk, LogWriter
-from understudy.store.follow_pace import FollowPace
-from understudy.store.follower import Follower
+from understudy.store.log.follow_pace import FollowPace
+from understudy.store.log.follower import Follower
 from understudy.store.message_store import MessageStore
 from understudy.store.seen import Position, SeenPosition, WatchedFollower, check_identity
 

@@ -1,5 +1,8 @@
 """The store: one log of records, byte-identical everywhere, and what is built from it.
 
-Reading order: ``docs/journal-format.md``, ``records``, ``segment``, ``log_chain``, ``state``,
-``journal``, ``message_store``, ``follower``, ``activation``.
+``log`` has the records, the segments, writing and reading them; ``snapshots`` shortens the log; beside them are the
+messages, the references of queues, large bodies, pages and the locks of the store.
+
+Reading order: ``docs/journal-format.md``, ``log.records``, ``log.segment``, ``log.chain``, ``state``, ``log.journal``,
+``message_store``, ``log.follower``, ``log.epoch``.
 """

@@ -33,7 +33,7 @@ from understudy.kernel import crc32
 from understudy.limits import LARGE_MESSAGES_UNFINISHED_MAX
 from understudy.message import LargeBody
 from understudy.ports import Clock, Disk, File, LogWriter
-from understudy.store.operation_context import OperationContext
+from understudy.store.log.operation_context import OperationContext
 from understudy.store.retention import Retention
 
 log = logging.getLogger(__name__)

@@ -11,8 +11,8 @@ from collections.abc import Callable, Sequence
 from functools import partial
 
 from understudy.kernel import LogPosition, Run, SendsPart, append_sends
-from understudy.store.journal import Journal
-from understudy.store.operation_context import OperationContext
+from understudy.store.log.journal import Journal
+from understudy.store.log.operation_context import OperationContext
 from understudy.store.state import StoreState, TransactionRecord
 
 #: ``LogPosition(...)`` without the Python-level call.

@@ -10,7 +10,7 @@ buffers themselves: one ``Struct.pack``, one crc over the parts, no copy of the 
 When the disk is full (``full``) messages are refused with ``DiskFull`` before anything is
 appended; all that frees space goes on (``journal``).
 
-Not here: recovery (``follower``, ``activation``), queues, when a transaction commits.
+Not here: recovery (``follower``, ``epoch``), queues, when a transaction commits.
 """
 
 from __future__ import annotations
@@ -26,18 +26,13 @@ from understudy.kernel import acknowledge_record, crc32
 from understudy.limits import DUPLICATE_ID_BYTES_MAX, RECORD_BYTES_MAX
 from understudy.message import Message
 from understudy.ports import Clock, Disk, LogWriter
-from understudy.store.activation import Epoch, begin_epoch, tidy
-from understudy.store.consolidator import Consolidator
 from understudy.store.disk_usage import DiskUsage
-from understudy.store.follower import Follower
-from understudy.store.forwarding import Forwarding
-from understudy.store.journal import Journal
 from understudy.store.large_messages import LargeMessages
-from understudy.store.message_run import append_run, hold_room
-from understudy.store.operation_context import OperationContext
-from understudy.store.quarantine import DIRECTORY_NAME, Quarantine
-from understudy.store.read_back import ReadBack
-from understudy.store.records import (
+from understudy.store.log.epoch import Epoch, begin_epoch, tidy
+from understudy.store.log.follower import Follower
+from understudy.store.log.journal import Journal
+from understudy.store.log.operation_context import OperationContext
+from understudy.store.log.records import (
     ACKNOWLEDGE_HEADER_BYTES,
     HEADER_BYTES,
     MESSAGE_HEADER_BYTES,
@@ -53,11 +48,16 @@ from understudy.store.records import (
     encode_prepare,
     encode_queue,
 )
+from understudy.store.log.segment import log_size_bytes
+from understudy.store.message_run import append_run, hold_room
+from understudy.store.quarantine import DIRECTORY_NAME, Quarantine
+from understudy.store.read_back import ReadBack
 from understudy.store.reference import Location
 from understudy.store.retention import Retention
-from understudy.store.segment import log_size_bytes
 from understudy.store.setting_record import SettingRecord, encode_setting
 from understudy.store.settings import StoreSettings
+from understudy.store.snapshots.consolidator import Consolidator
+from understudy.store.snapshots.forwarding import Forwarding
 from understudy.store.state import SegmentUse
 
 _MESSAGE_ADD: Final = int(RecordType.MESSAGE_ADD)
@@ -204,7 +204,7 @@ class MessageStore:
             housekeeper: Does the file work that no batch must wait for; closed by ``close``. By default ``writer``.
 
         Raises:
-            StoreError: see ``activation.begin_epoch``.
+            StoreError: see ``epoch.begin_epoch``.
         """
         settings = settings or StoreSettings()
         housekeeper = housekeeper or writer

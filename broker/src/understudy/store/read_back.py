@@ -12,12 +12,12 @@ from understudy.errors import JournalCorrupt, RemoteProtocolError
 from understudy.kernel import crc32
 from understudy.message import LargeMessage, Message, large_body_of
 from understudy.ports import Disk, File
-from understudy.store.forwarding import Forwarding
-from understudy.store.journal import Journal
+from understudy.store.log.journal import Journal
+from understudy.store.log.records import MESSAGE_HEADER, MESSAGE_HEADER_BYTES, MESSAGE_LARGE, RecordType
+from understudy.store.log.segment import seed_of, segment_name
 from understudy.store.read_ahead import RUN_BYTES, RunReader
-from understudy.store.records import MESSAGE_HEADER, MESSAGE_HEADER_BYTES, MESSAGE_LARGE, RecordType
 from understudy.store.reference import Location, unpack_location
-from understudy.store.segment import seed_of, segment_name
+from understudy.store.snapshots.forwarding import Forwarding
 
 #: Segments kept open for reading messages back.
 _OPEN_FILES_MAX: Final = 64

@@ -23,9 +23,9 @@ from typing import Final
 
 from understudy.errors import JournalCorrupt, StoreError
 from understudy.ports import Disk, File
-from understudy.store.records import HEADER_BYTES, RecordType
-from understudy.store.replay import read_frames
-from understudy.store.segment import NEW_SUFFIX, parse_name, read_header, read_seal, seed_of
+from understudy.store.log.records import HEADER_BYTES, RecordType
+from understudy.store.log.replay import read_frames
+from understudy.store.log.segment import NEW_SUFFIX, parse_name, read_header, read_seal, seed_of
 
 log = logging.getLogger(__name__)
 

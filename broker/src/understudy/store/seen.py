@@ -27,8 +27,8 @@ from typing import Final
 
 from understudy.errors import StoreBehind, StoreError, WrongStore
 from understudy.ports import Disk, DiskReader
-from understudy.store.follower import Follower
-from understudy.store.log_chain import newest_epoch
+from understudy.store.log.chain import newest_epoch
+from understudy.store.log.follower import Follower
 
 log = logging.getLogger(__name__)
 

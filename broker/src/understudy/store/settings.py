@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from understudy.limits import ID_CACHE_SIZE
-from understudy.store.batch import Sync
-from understudy.store.journal import SEGMENT_BYTES
+from understudy.store.log.batch import Sync
+from understudy.store.log.journal import SEGMENT_BYTES
 from understudy.store.retention import RetentionSettings
 
 

@@ -25,8 +25,7 @@ from understudy.message import large_body_of
 from understudy.store.backlog import Backlog
 from understudy.store.columns import Rows
 from understudy.store.live_index import LiveIndex
-from understudy.store.queue_ids import QueueIds
-from understudy.store.records import (
+from understudy.store.log.records import (
     MESSAGE_LARGE,
     AcknowledgeRecord,
     AddressRecord,
@@ -53,8 +52,9 @@ from understudy.store.records import (
     encode_duplicate_id,
     encode_queue,
 )
+from understudy.store.log.segment_skim import Skim
+from understudy.store.queue_ids import QueueIds
 from understudy.store.reference import LargeReference, Location, MessageReference, pack_location, reference_to
-from understudy.store.segment_skim import Skim
 from understudy.store.setting_record import SettingKind, SettingRecord, encode_setting, settings_by_key
 from understudy.store.staged_references import StagedReferences
 

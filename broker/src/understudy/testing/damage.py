@@ -15,12 +15,12 @@ from typing import Final
 
 from understudy.errors import StoreError
 from understudy.message import Message
-from understudy.store.follower import Follower
+from understudy.store.log.follower import Follower
+from understudy.store.log.records import HEADER_BYTES, decode_message
+from understudy.store.log.replay import read_frame
+from understudy.store.log.segment import seed_of, segment_name
 from understudy.store.quarantine import QuarantineEntry, read_entries
-from understudy.store.records import HEADER_BYTES, decode_message
 from understudy.store.reference import MessageReference, unpack_location
-from understudy.store.replay import read_frame
-from understudy.store.segment import seed_of, segment_name
 from understudy.testing.checkers import Violation
 from understudy.testing.sim_disk import SimVolume
 from understudy.testing.workload import (

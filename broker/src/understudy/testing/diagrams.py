@@ -12,7 +12,7 @@ from understudy.machine import Machine
 #: Modules that declare machines; a test fails when one is missing here.
 MODULES = (
     "understudy.ha.node",
-    "understudy.store.journal_life",
+    "understudy.store.log.journal_life",
     "understudy.cluster.announcer",
     "understudy.client.core.failover",
     "understudy.session.transaction",

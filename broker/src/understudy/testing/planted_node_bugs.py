@@ -14,7 +14,7 @@ from understudy.ha import lock_proof
 from understudy.ha.lock_proof import LockProof
 from understudy.ports import FileLock
 from understudy.routing.plain_sends import PlainSends
-from understudy.store import activation
+from understudy.store.log import epoch
 from understudy.store.node_lock import NodeLock
 from understudy.store.seen import SeenPosition
 from understudy.testing.cluster import STORE
@@ -124,7 +124,7 @@ class _ActivationsRun(PairRun):
 @planted("epoch-not-raised", promise="epochs only grow", checks=["epoch"], seeds=range(3))
 def _epoch_not_raised(patch: Patch) -> type[PairRun]:
     """A node that becomes active takes the epoch of the one before."""
-    old: Callable[[Any], int] = patch.replace(activation, "newest_epoch", lambda names: max(0, old(names) - 1))
+    old: Callable[[Any], int] = patch.replace(epoch, "newest_epoch", lambda names: max(0, old(names) - 1))
     return _ActivationsRun
 
 
@@ -137,9 +137,9 @@ class _ShortRun(PairRun):
 )  # fmt: skip
 def _log_tidied_away(patch: Patch) -> type[PairRun]:
     """A node that has become active takes the segments of the epoch before for prepared ones and removes them."""
-    patch.replace(activation, "_is_blank", lambda disk, path: True)
+    patch.replace(epoch, "_is_blank", lambda disk, path: True)
     old: Callable[..., None] = patch.replace(
-        activation, "_remove_unused", lambda disk, directory, names, epoch, ends: old(disk, directory, names, epoch, [])
+        epoch, "_remove_unused", lambda disk, directory, names, epoch, ends: old(disk, directory, names, epoch, [])
     )
     return _ShortRun
 

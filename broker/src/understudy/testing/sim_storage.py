@@ -29,7 +29,7 @@ from understudy.ports import (
     Worker,
 )
 from understudy.runtime.environment import Environment
-from understudy.store.follower import recover
+from understudy.store.log.follower import recover
 from understudy.store.state import StoreState
 from understudy.testing.sim_disk import SimLogWriter, SimVolume
 from understudy.testing.sim_environment import SimClock, SimEntropy, SimTimers, Skew

@@ -19,17 +19,17 @@ from typing import Final
 from understudy.errors import DiskFailed, DiskFull, StoreError
 from understudy.ids import NodeId
 from understudy.ports import Clock, Disk, File
-from understudy.store.activation import Epoch, begin_epoch, tidy
-from understudy.store.consolidator import Consolidator, sparse_segments
-from understudy.store.follower import Follower, recover
-from understudy.store.forwarding import Forwarding
-from understudy.store.journal import SEGMENT_BYTES, SEGMENT_BYTES_MAX, SEGMENT_BYTES_MIN, Journal
-from understudy.store.operation_context import OperationContext
+from understudy.store.log.epoch import Epoch, begin_epoch, tidy
+from understudy.store.log.follower import Follower, recover
+from understudy.store.log.journal import SEGMENT_BYTES, SEGMENT_BYTES_MAX, SEGMENT_BYTES_MIN, Journal
+from understudy.store.log.operation_context import OperationContext
+from understudy.store.log.segment import log_size_bytes, read_header
 from understudy.store.quarantine import read_known_damage
 from understudy.store.retention import Retention, RetentionSettings
-from understudy.store.segment import log_size_bytes, read_header
 from understudy.store.settings import StoreSettings
-from understudy.store.snapshot_references import LiveReferences, waiting_references
+from understudy.store.snapshots.consolidator import Consolidator, sparse_segments
+from understudy.store.snapshots.forwarding import Forwarding
+from understudy.store.snapshots.references import LiveReferences, waiting_references
 from understudy.store.state import LateChanges, SegmentUse, StoreState
 
 #: A snapshot is only relied on once another was made from it, so what was copied goes two rounds later.

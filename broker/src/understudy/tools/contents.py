@@ -16,8 +16,8 @@ from typing import Final
 from understudy.errors import JournalCorrupt
 from understudy.limits import ID_CACHE_SIZE, RECORD_BYTES_MAX
 from understudy.ports import File
-from understudy.store.log_chain import Link
-from understudy.store.records import (
+from understudy.store.log.chain import Link
+from understudy.store.log.records import (
     HEADER,
     HEADER_BYTES,
     MESSAGE_LARGE,
@@ -29,10 +29,10 @@ from understudy.store.records import (
     decode,
     decode_message,
 )
+from understudy.store.log.replay import Cursor, Stop, read_frame, replay
+from understudy.store.log.segment import seed_of
 from understudy.store.reference import Location, MessageReference, pack_location, unpack_location
-from understudy.store.replay import Cursor, Stop, read_frame, replay
-from understudy.store.segment import seed_of
-from understudy.store.snapshot import SnapshotLoader
+from understudy.store.snapshots.snapshot import SnapshotLoader
 from understudy.store.state import StoreState
 from understudy.tools.log_copy import Entry, LogCopy
 

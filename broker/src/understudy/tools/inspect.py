@@ -18,10 +18,9 @@ from understudy.errors import JournalCorrupt, RemoteProtocolError
 from understudy.kernel import crc32
 from understudy.message import Message
 from understudy.ports import Disk, File
-from understudy.store.follower import Follower, recover
-from understudy.store.log_chain import Chain, Link, read_chain
-from understudy.store.quarantine import KnownDamage, QuarantineEntry, read_entries, read_known_damage
-from understudy.store.records import (
+from understudy.store.log.chain import Chain, Link, read_chain
+from understudy.store.log.follower import Follower, recover
+from understudy.store.log.records import (
     HEADER_BYTES,
     SEAL_FIXED_BYTES,
     MessageRecord,
@@ -30,9 +29,10 @@ from understudy.store.records import (
     SealRecord,
     decode,
 )
-from understudy.store.replay import Frame, find_later_record, read_frames
-from understudy.store.segment import HEADER_BLOCK_BYTES, parse_name, read_header, read_seal, seed_of
-from understudy.store.snapshot import check_snapshot, parse_snapshot_name, snapshot_names
+from understudy.store.log.replay import Frame, find_later_record, read_frames
+from understudy.store.log.segment import HEADER_BLOCK_BYTES, parse_name, read_header, read_seal, seed_of
+from understudy.store.quarantine import KnownDamage, QuarantineEntry, read_entries, read_known_damage
+from understudy.store.snapshots.snapshot import check_snapshot, parse_snapshot_name, snapshot_names
 
 _READ_BYTES: Final = 4 * 1024 * 1024
 

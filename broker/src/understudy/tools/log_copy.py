@@ -23,11 +23,10 @@ from understudy.errors import DiskFailed, JournalCorrupt
 from understudy.ids import NodeId
 from understudy.kernel import crc32
 from understudy.ports import Disk, File
-from understudy.store.log_chain import Chain, Link, newest_epoch, read_chain
-from understudy.store.quarantine import read_known_damage
-from understudy.store.records import HEADER, HEADER_BYTES, RecordType, SealRecord
-from understudy.store.replay import Frame, find_later_record, read_frames
-from understudy.store.segment import (
+from understudy.store.log.chain import Chain, Link, newest_epoch, read_chain
+from understudy.store.log.records import HEADER, HEADER_BYTES, RecordType, SealRecord
+from understudy.store.log.replay import Frame, find_later_record, read_frames
+from understudy.store.log.segment import (
     HEADER_BLOCK_BYTES,
     SegmentHeader,
     parse_name,
@@ -36,7 +35,8 @@ from understudy.store.segment import (
     seed_of,
     segment_name,
 )
-from understudy.store.snapshot import SnapshotHeader, read_snapshot, snapshot_names
+from understudy.store.quarantine import read_known_damage
+from understudy.store.snapshots.snapshot import SnapshotHeader, read_snapshot, snapshot_names
 from understudy.tools.inspect import Problem
 
 _READ_BYTES: Final = 4 * 1024 * 1024

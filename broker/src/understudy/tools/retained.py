@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from understudy.errors import JournalCorrupt
 from understudy.message import LargeBody, Message, large_body_of
 from understudy.ports import Disk
-from understudy.store.records import (
+from understudy.store.log.records import (
     HEADER_BYTES,
     MESSAGE_LARGE,
     CommitRecord,
@@ -25,8 +25,8 @@ from understudy.store.records import (
     RecordType,
     decode,
 )
-from understudy.store.replay import read_frames
-from understudy.store.segment import SegmentHeader, parse_name, read_header, seed_of, segment_name
+from understudy.store.log.replay import read_frames
+from understudy.store.log.segment import SegmentHeader, parse_name, read_header, seed_of, segment_name
 
 
 @dataclass(slots=True)

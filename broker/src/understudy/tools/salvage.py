@@ -24,14 +24,11 @@ from understudy.ids import NodeId
 from understudy.limits import RECORD_BYTES_MAX
 from understudy.message import LargeMessage, Message, large_body_of
 from understudy.ports import Clock, Disk
-from understudy.store.damage import CONSEQUENCES, DamagedRecord, find_passage
-from understudy.store.follower import Follower
 from understudy.store.large_messages import LargeMessages, LargeReader
-from understudy.store.log_chain import Link, highest_number, newest_epoch, read_chain
-from understudy.store.message_store import MessageStore
-from understudy.store.quarantine import read_known_damage
-from understudy.store.queue_ids import QueueIds
-from understudy.store.records import (
+from understudy.store.log.chain import Link, highest_number, newest_epoch, read_chain
+from understudy.store.log.damage import CONSEQUENCES, DamagedRecord, find_passage
+from understudy.store.log.follower import Follower
+from understudy.store.log.records import (
     HEADER_BYTES,
     MESSAGE_LARGE,
     AddressRecord,
@@ -40,11 +37,14 @@ from understudy.store.records import (
     RecordType,
     decode,
 )
+from understudy.store.log.replay import Cursor, Stop, find_next_record, read_frame, replay
+from understudy.store.log.segment import HEADER_BLOCK_BYTES, NEW_SUFFIX, parse_name, seed_of, segment_name
+from understudy.store.message_store import MessageStore
+from understudy.store.quarantine import read_known_damage
+from understudy.store.queue_ids import QueueIds
 from understudy.store.reference import MessageReference, unpack_location
-from understudy.store.replay import Cursor, Stop, find_next_record, read_frame, replay
-from understudy.store.segment import HEADER_BLOCK_BYTES, NEW_SUFFIX, parse_name, seed_of, segment_name
 from understudy.store.settings import StoreSettings
-from understudy.store.snapshot import read_snapshot, snapshot_names
+from understudy.store.snapshots.snapshot import read_snapshot, snapshot_names
 from understudy.store.state import StoreState
 from understudy.tools.compaction import StepWriter
 

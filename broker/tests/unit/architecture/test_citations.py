@@ -7,8 +7,8 @@ Forms that are checked, in comments and docstrings below ``broker``, and in page
 - ``docs/...``, a file; ``docs/journal-format.md s. 2.2``: a numbered heading of it; ``docs/page.md, "Heading"``: that
   heading;
 - ``ADR 0015``: a file of ``docs/adr``;
-- ``store/journal.py``, a module or test by its path, and ``store.journal``, a module or a name in it, in backquotes
-  (not in ADRs, which describe the tree of their time);
+- ``store/log/journal.py``, a module or test by its path, and ``store.log.journal``, a module or a name in it, in
+  backquotes (not in ADRs, which describe the tree of their time);
 - links between pages, with their fragments.
 """
 

@@ -21,7 +21,7 @@ from understudy.cli.data import data
 from understudy.ids import uuid_bytes
 from understudy.runtime.disk import RealDisk
 from understudy.runtime.file_lock import RealFileLock
-from understudy.store.follower import recover
+from understudy.store.log.follower import recover
 
 
 def run(*arguments: str) -> tuple[int, str]:

@@ -19,7 +19,7 @@ from tests.support.store import Rig
 from understudy.cli.data import data
 from understudy.errors import JournalCorrupt
 from understudy.ids import NodeId
-from understudy.store.segment import SegmentHeader, encode_header, segment_name
+from understudy.store.log.segment import SegmentHeader, encode_header, segment_name
 
 
 def run(*arguments: str) -> tuple[int, str]:

@@ -16,9 +16,9 @@ from understudy.ports import File
 from understudy.routing import quarantine as quarantine_module
 from understudy.routing.quarantine import NEVER_MS
 from understudy.routing.queue import Queue
+from understudy.store.log.segment import parse_name
 from understudy.store.quarantine import entry_names, quarantine_path, read_entries
 from understudy.store.reference import unpack_location
-from understudy.store.segment import parse_name
 from understudy.tools.inspect import verify
 from understudy.tools.log_copy import CopyState, LogCopy
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from understudy.store.binding_text import read_address, read_queue
-from understudy.store.records import AddressRecord, QueueRecord, RecordType, decode, encode_address, encode_queue
+from understudy.store.log.records import AddressRecord, QueueRecord, RecordType, decode, encode_address, encode_queue
 
 NAMES = st.one_of(
     st.text(max_size=8), st.sampled_from(["a", "b.c", 'quo"te', "back\\slash", "ä", '"name":"x"', "{", "\x7f", ""])

@@ -14,7 +14,7 @@ from understudy.ha.lock_proof import LOCK_PROOF_MS
 from understudy.ids import first_id_of_epoch
 from understudy.message import LARGE_SIZE, LargeBody, LargeMessage, Message, large_body_of
 from understudy.store.large_messages import REMOVE_AFTER_MS, STEP_BYTES, SYNC_BYTES, LargeMessages
-from understudy.store.operation_context import OperationContext
+from understudy.store.log.operation_context import OperationContext
 from understudy.store.retention import Retention, RetentionSettings
 from understudy.testing.manual_time import ManualTime
 from understudy.testing.sim_disk import SimLogWriter, SimVolume

@@ -10,8 +10,8 @@ from tests.support.store import DIRECTORY, Rig
 
 from understudy.errors import StoreError
 from understudy.message import DUPLICATE_ID, Message
+from understudy.store.log.records import AddressRecord, QueueRecord
 from understudy.store.message_store import MessageStore
-from understudy.store.records import AddressRecord, QueueRecord
 from understudy.store.reference import Location, RunSlice
 
 

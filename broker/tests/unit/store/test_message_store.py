@@ -12,9 +12,9 @@ from understudy.ids import NodeId, first_id_of_epoch
 from understudy.limits import RECORD_BYTES_MAX
 from understudy.message import Message
 from understudy.ports import Space
-from understudy.store.follower import recover
+from understudy.store.log.follower import recover
+from understudy.store.log.records import AddressRecord, QueueRecord
 from understudy.store.message_store import MessageStore
-from understudy.store.records import AddressRecord, QueueRecord
 from understudy.store.reference import Location
 from understudy.store.setting_record import SettingKind, SettingRecord
 from understudy.store.settings import StoreSettings

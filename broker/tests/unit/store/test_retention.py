@@ -10,9 +10,9 @@ from dataclasses import replace
 from tests.support.store import DIRECTORY, Rig
 
 from understudy.errors import DiskFailed
-from understudy.store.follower import recover
+from understudy.store.log.follower import recover
+from understudy.store.log.segment import parse_name
 from understudy.store.retention import Retention, RetentionSettings
-from understudy.store.segment import parse_name
 from understudy.testing.sim_disk import SimDisk
 from understudy.tools.retained import RetainedCounts, retained_messages
 

@@ -8,8 +8,8 @@ import pytest
 
 from understudy.errors import JournalCorrupt, StoreBehind, StoreError, WrongStore
 from understudy.ports import File
+from understudy.store.log.segment import segment_name
 from understudy.store.seen import Position, SeenPosition, WatchedFollower, check_identity
-from understudy.store.segment import segment_name
 from understudy.testing.sim_disk import SimDisk, SimVolume
 
 NODE = "0f1e2d3c-4b5a-4697-8897-a6b5c4d3e2f1"

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from understudy.message import Message
-from understudy.store import records
-from understudy.store.records import AddressRecord, QueueRecord, Record, RecordType
+from understudy.store.log import records
+from understudy.store.log.records import AddressRecord, QueueRecord, Record, RecordType
 from understudy.store.reference import pack_location, unpack_location
 from understudy.store.setting_record import SettingKind, SettingRecord
 from understudy.store.state import SegmentUse, StoreState

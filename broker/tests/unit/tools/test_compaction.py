@@ -10,9 +10,9 @@ from tests.support.store import DIRECTORY, NODE_ID, Crashed, Rig, contents_of, o
 from understudy.errors import DiskFailed, DiskFull, WrongNode
 from understudy.ids import NodeId
 from understudy.message import Message
-from understudy.store.follower import recover
-from understudy.store.records import AddressRecord, QueueRecord
-from understudy.store.snapshot import snapshot_names
+from understudy.store.log.follower import recover
+from understudy.store.log.records import AddressRecord, QueueRecord
+from understudy.store.snapshots.snapshot import snapshot_names
 from understudy.testing.manual_time import ManualTime
 from understudy.testing.sim_disk import SimVolume
 from understudy.tools.compaction import Compaction, CompactionReport, plan

@@ -8,7 +8,7 @@ from tests.unit.store.test_consolidator import fill, put, rig_of
 
 from understudy.message import Message
 from understudy.store.reference import unpack_location
-from understudy.store.snapshot import snapshot_names
+from understudy.store.snapshots.snapshot import snapshot_names
 from understudy.tools.compare import replay_set
 from understudy.tools.contents import live_messages, prepared_messages, read_contents
 from understudy.tools.log_copy import LogCopy

@@ -30,7 +30,7 @@ from understudy.properties import (
     STRING,
     Properties,
 )
-from understudy.store.records import MESSAGE_LARGE, AddressRecord, MessageRecord, QueueRecord
+from understudy.store.log.records import MESSAGE_LARGE, AddressRecord, MessageRecord, QueueRecord
 from understudy.store.reference import MessageReference
 from understudy.tools.contents import LiveMessage
 from understudy.tools.export import (

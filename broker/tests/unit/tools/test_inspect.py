@@ -8,7 +8,7 @@ import random
 import pytest
 from tests.support.store import DIRECTORY, NODE_ID, Rig
 
-from understudy.store.records import RecordType
+from understudy.store.log.records import RecordType
 from understudy.store.setting_record import SettingKind, SettingRecord
 from understudy.tools.inspect import describe, is_store, read_log, verify
 

@@ -1,0 +1,58 @@
+"""What the journal hands to its writer, in order: batches of records, and the seal at the end of a segment."""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import Enum, auto
+from functools import partial
+from typing import Final, NamedTuple
+
+from understudy.store.log.records import SealRecord
+from understudy.store.log.spare_segments import Segment
+from understudy.store.state import SegmentUse
+
+#: Most bytes in one batch, unless one record is larger: bounds what may be unsynced at a crash.
+BATCH_BYTES_MAX: Final = 8 * 1024 * 1024
+#: A batch up to this size is small: zeros ahead of the log make its sync quicker.
+SMALL_BATCH_BYTES: Final = 64 * 1024
+
+
+class Sync(Enum):
+    """When a batch is synced before it counts as durable."""
+
+    ALWAYS = auto()
+    COMMITS = auto()
+    """When it holds a commit, a prepare, or more than messages and acknowledgements."""
+    SELDOM = auto()
+    """When it holds more than messages, acknowledgements and transactions; else it is only written."""
+
+
+class Batch(NamedTuple):
+    """Bytes to be written and synced together."""
+
+    segment: Segment
+    offset: int
+    parts: list[bytes]
+    size_bytes: int
+    last_sequence: int
+    sync: bool = True
+
+
+#: ``Batch(...)`` without the Python-level call.
+batch_of: Callable[[tuple[Segment, int, list[bytes], int, int, bool]], Batch] = partial(tuple.__new__, Batch)
+
+
+@dataclass(slots=True)
+class Seal:
+    """The end of a segment."""
+
+    segment: Segment
+    following: Segment | None
+    """None when the journal is being closed."""
+    record: SealRecord
+    use: SegmentUse
+    seed: int
+    offsets: array[int]
+    last_sequence: int

@@ -1,0 +1,564 @@
+"""The append side of the log: collects records, hands batches to the writer, changes segments.
+
+Group commit: records are collected as buffers; ``flush`` hands everything collected
+to the log writer if no batch is under way, and the next batch collects meanwhile. When a batch is
+durable the operation context advances and the next one goes out at once. With syncing off (``Sync``)
+most batches count as durable once they are written; their records then name the first one that no
+sync has covered as the beginning of their batch, so that a torn tail can still be told from damage.
+
+Segments: the next ones (``spare_segments``) are prepared through the writer while the current one
+fills. The current one is sealed only when the spare is ready, so the reserve exists whenever the disk
+fills up: then ``no_space`` is set, callers refuse new messages, and what frees space
+(acknowledgements, commits) goes on in the spare. A file system that copies on write may be full
+within an allocated segment, too: then the batch is written again, every second, until there is room, and
+everything waits for it.
+
+Invariants: batches of one journal reach the disk in order, one at a time; sequences are
+consecutive; a failed write or sync is final (``failure``), nothing is released after it, and
+appending raises it.
+
+Not here: what records mean, activation (``epoch``), what may be appended when the disk is full
+(``message_store``). The fast paths there use the attributes marked *hot*.
+"""
+
+from __future__ import annotations
+
+import logging
+import posixpath
+from array import array
+from collections import deque
+from collections.abc import Callable
+from typing import Final
+
+from understudy.errors import DiskFailed, DiskFull, LockLost, StoreError
+from understudy.ids import NodeId
+from understudy.limits import JOURNAL_BACKLOG_BYTES_PAUSE
+from understudy.ports import Clock, Disk, LogWriter
+from understudy.store.log.batch import BATCH_BYTES_MAX, SMALL_BATCH_BYTES, Batch, Seal, Sync, batch_of
+from understudy.store.log.chain import newest_epoch
+from understudy.store.log.journal_life import JournalEvent, JournalLife, JournalState
+from understudy.store.log.operation_context import OperationContext
+from understudy.store.log.records import HEADER_BYTES, SEAL_FIXED_BYTES, RecordType, SealRecord
+from understudy.store.log.segment import (
+    HEADER_BLOCK_BYTES,
+    SegmentFile,
+    UnsyncedFile,
+    frame,
+    parse_name,
+    seed_of,
+)
+from understudy.store.log.spare_segments import PREPARE_RETRY_MS, Readiness, Segment, SpareSegments
+from understudy.store.retention import PRUNE_EVERY_MS, Retention
+from understudy.store.snapshots.reserve import give_up_reserve
+from understudy.store.state import SegmentUse
+
+log = logging.getLogger(__name__)
+
+#: Bytes of a segment, element journal-file-size.
+SEGMENT_BYTES: Final = 10 * 1024 * 1024
+SEGMENT_BYTES_MIN: Final = 64 * 1024
+#: Offsets in a segment are u32.
+SEGMENT_BYTES_MAX: Final = 2 * 1024**3
+
+_COMMITS: Final = frozenset({RecordType.TX_COMMIT, RecordType.TX_PREPARE})
+#: What may wait for a sync when syncing is off: the rest decides whether the log can be read at all.
+_MAY_WAIT: Final = frozenset({RecordType.DELIVERY_COUNT, RecordType.DUPLICATE_ID, RecordType.TX_ROLLBACK}) | _COMMITS
+
+
+class Journal:
+    """The append side of the log of one activation."""
+
+    def __init__(
+        self,
+        *,
+        disk: Disk,
+        directory: str,
+        writer: LogWriter,
+        housekeeper: LogWriter,
+        clock: Clock,
+        context: OperationContext,
+        node_id: NodeId,
+        epoch: int,
+        number: int,
+        file: SegmentFile,
+        position: int,
+        sequence: int,
+        use: SegmentUse,
+        segment_bytes: int = SEGMENT_BYTES,
+        ahead: int = 1,
+        sync: Sync = Sync.ALWAYS,
+        retention: Retention | None = None,
+        on_failure: Callable[[BaseException], None],
+        on_segment: Callable[[int, int], SegmentUse],
+        on_space: Callable[[], None],
+    ) -> None:
+        """Goes on writing an epoch whose first segment holds its EPOCH record already.
+
+        Args:
+            disk: Where the store is.
+            directory: Absolute path of the store.
+            writer: Writes and syncs.
+            housekeeper: Removes files; may be the same.
+            clock: For the times in segments and for trying again.
+            context: Advanced when a batch is durable, failed when one fails.
+            node_id: Of the store.
+            epoch: The epoch.
+            number: Number of its first segment.
+            file: That segment.
+            position: Offset behind the EPOCH record.
+            sequence: Sequence of the EPOCH record.
+            use: What the state keeps about the segment.
+            segment_bytes: Size of a segment; a larger record gets a larger one.
+            ahead: Segments prepared ahead.
+            sync: When batches are synced.
+            retention: Takes the segments that leave the log; None if they just go.
+            on_failure: Told once, when a write has failed for good.
+            on_segment: Called with number and first sequence when another segment begins.
+            on_space: Called when ``no_space`` has changed.
+        """
+        self._disk = disk
+        self._directory = directory
+        self._writer = writer
+        self._housekeeper = housekeeper
+        self._clock = clock
+        self._context = context
+        self._node_id = node_id
+        self._on_failure = on_failure
+        self._on_segment = on_segment
+        self._on_space = on_space
+        self._retention = retention
+        self._prune_at_ms = 0
+        self._segment_bytes = min(max(segment_bytes, SEGMENT_BYTES_MIN), SEGMENT_BYTES_MAX)
+        self.epoch = epoch
+        self.failure: BaseException | None = None
+        self._queue: deque[Batch | Seal] = deque()
+        self._under_way: Batch | Seal | None = None
+        self._queued_bytes = 0
+        self.congested = False
+        """Whether the log is too far behind to read from any socket; decided when a batch is closed or written."""
+        self._sealed_bytes = 0
+        self._stalled_until_ms: int | None = None
+        """Set while a batch waits for room within its segment: when it is written again."""
+        self._life = JournalLife(self)
+        self._asked_at_close = False
+        """The segment of the seal was asked for once more when the journal was to be closed."""
+        self._segment = Segment(
+            number, max(self._segment_bytes, position + SEAL_FIXED_BYTES + 8), Readiness.READY, file
+        )
+        self._start_collecting(number, position, sequence, use, sync)
+        self.spares = SpareSegments(
+            disk=disk,
+            directory=directory,
+            writer=writer,
+            clock=clock,
+            node_id=node_id,
+            epoch=epoch,
+            number=number + 1,
+            segment_bytes=self._segment_bytes,
+            ahead=ahead,
+            on_prepared=self._prepared,
+            on_failure=self.fail,
+            on_space=on_space,
+        )
+
+    def _start_collecting(self, number: int, position: int, sequence: int, use: SegmentUse, sync: Sync) -> None:
+        self.parts: list[bytes] = []
+        """Hot: buffers of the batch that is being collected."""
+        self._batched = sequence
+        """Sequence of the last record before it."""
+        self._gather_until = 0
+        """It may wait one turn while its last record is before this sequence; 0: it may not, or it did."""
+        self.sequence = sequence
+        """Hot: of the last record appended."""
+        self.number = number
+        """Hot: of the segment that is being filled."""
+        self.offset = position
+        """Hot: where the next record goes."""
+        self.batch = position
+        """Hot: offset of the first record that the last sync before did not cover; of the batch that
+        is being collected, unless syncing is off."""
+        self._begin = position
+        """Offset of the first record that is being collected."""
+        self._sync = sync
+        self._must_sync = sync is Sync.ALWAYS
+        """Whether the batch that is being collected may not go unsynced."""
+        self.seed = seed_of(number, self.epoch)
+        """Hot: crc seed of the segment."""
+        self.offsets = array("I", [HEADER_BLOCK_BYTES])
+        """Hot: of every record in the segment."""
+        self.use = use
+        """Hot: message ids in the segment."""
+        self.room = 0
+        """Hot: a record that would end after this needs ``make_room`` first; 4 less per record. -1 while records are
+        gathered (``OperationContext.gathered``), and when nothing may be appended any more."""
+        self._first_sequence = sequence
+        self._first_ms = self._clock.wall_ms()
+        self._set_room(0)
+
+    # --- appending ------------------------------------------------------------------------------
+
+    def append(self, kind: RecordType, *parts: bytes, flags: int = 0) -> int:
+        """Collect one record; its sequence. It is durable once the context says so.
+
+        Raises:
+            StoreError: the journal has failed or is closed.
+        """
+        length = HEADER_BYTES
+        for part in parts:
+            length += len(part)
+        if self.offset + length > self.room:
+            self.make_room(length)
+        if not self._must_sync and (kind not in _MAY_WAIT or (self._sync is Sync.COMMITS and kind in _COMMITS)):
+            self._must_sync = True
+        sequence = self.sequence = self.sequence + 1
+        self.parts += frame(kind, flags, sequence, self.batch, self.seed, *parts)
+        self.offsets.append(self.offset)
+        self.offset += length
+        self.room -= 4
+        self._context.appended = sequence
+        return sequence
+
+    def make_room(self, length: int) -> None:
+        """Begin another batch or segment so that a record of ``length`` bytes fits.
+
+        Raises:
+            StoreError: the journal has failed or is closed.
+        """
+        if self.failure is not None:
+            if isinstance(self.failure, StoreError):
+                raise self.failure
+            raise DiskFailed(f"journal of {self._directory} has failed: {self.failure}")
+        if self._life.state is not JournalState.OPEN:
+            raise StoreError(f"journal of {self._directory} is closed")
+        if self._context.gathered is not None:
+            # the journal appears full while records are gathered, so that every append comes here first
+            self._context.gathered.close()
+            if self.offset + length <= self.room:
+                return
+        if self.parts and self.offset + length - self._begin > BATCH_BYTES_MAX:
+            self._close_batch()
+        self._set_room(length)
+        if self.offset + length > self.room:
+            # the batch has room for it by now, so it is the segment that has not
+            self._change_segment(length)
+
+    def begin_segment(self) -> None:
+        """Begin the next segment although this one has room: what is in it can be consolidated then.
+
+        Raises:
+            StoreError: the journal has failed or is closed.
+        """
+        self.make_room(0)
+        self._change_segment(0)
+
+    def _set_room(self, length: int) -> None:
+        segment_room = self._segment.needed_bytes - SEAL_FIXED_BYTES - 4 * (len(self.offsets) + 1)
+        self.room = min(segment_room, max(self._begin + BATCH_BYTES_MAX, self.offset + length))
+
+    def _close_batch(self) -> None:
+        """What is collected goes to the queue; the next record begins another batch."""
+        if self.parts:
+            size_bytes = self.offset - self._begin
+            small = size_bytes <= SMALL_BATCH_BYTES
+            self._gather_until = 2 * self.sequence - self._batched if small else 0
+            self._batched = self.sequence
+            sync = self._must_sync or self.offset - self.batch > BATCH_BYTES_MAX
+            self._queue.append(batch_of((self._segment, self._begin, self.parts, size_bytes, self.sequence, sync)))
+            self._queued_bytes += size_bytes
+            if self._queued_bytes > JOURNAL_BACKLOG_BYTES_PAUSE:
+                self.congested = True
+            self.parts = []
+            self._begin = self.offset
+            if sync:
+                self.batch = self.offset
+                self._must_sync = self._sync is Sync.ALWAYS
+
+    def _change_segment(self, length: int) -> None:
+        self._close_batch()
+        following = self.spares.take(HEADER_BLOCK_BYTES + length + SEAL_FIXED_BYTES + 8)
+        self._queue_seal(following)
+        self._sealed_bytes += self.use.end
+        self._segment = following
+        self.number = following.number
+        # the seal syncs what was before
+        self.offset = self.batch = self._begin = HEADER_BLOCK_BYTES
+        self.seed = seed_of(following.number, self.epoch)
+        self.offsets = array("I")
+        self._first_sequence = self.sequence + 1
+        self._first_ms = self._clock.wall_ms()
+        self._set_room(length)
+        self.use = self._on_segment(self.number, self._first_sequence)
+
+    def _queue_seal(self, following: Segment | None) -> None:
+        record = SealRecord(
+            following is None,
+            len(self.offsets),
+            0,
+            self._first_sequence,
+            self.sequence,
+            self._first_ms,
+            self._clock.wall_ms(),
+            self.use.message_id_min,
+            self.use.message_id_max,
+            (),
+        )
+        self.use.end = self.offset + SEAL_FIXED_BYTES + 4 * len(self.offsets)
+        self.sequence += 1
+        self._context.appended = self.sequence
+        self._queue.append(Seal(self._segment, following, record, self.use, self.seed, self.offsets, self.sequence))
+
+    @property
+    def appended_bytes(self) -> int:
+        """Bytes of the log that this journal has filled so far."""
+        return self._sealed_bytes + self.offset
+
+    @property
+    def backlog_bytes(self) -> int:
+        """Bytes appended and not yet durable."""
+        return self._queued_bytes + self.offset - self._begin
+
+    def pending(self, number: int, offset: int, length: int) -> bytes | None:
+        """The bytes of a record that may not be written yet; None when it is."""
+        batches = [item for item in (self._under_way, *self._queue) if isinstance(item, Batch)]
+        if self.parts:
+            batches.append(Batch(self._segment, self._begin, self.parts, self.offset - self._begin, 0))
+        for batch in batches:
+            if batch.segment.number == number and 0 <= offset - batch.offset < batch.size_bytes:
+                start = offset - batch.offset
+                return b"".join(batch.parts)[start : start + length]
+        return None
+
+    # --- writing --------------------------------------------------------------------------------
+
+    def flush(self, *, gather: bool = False) -> bool:
+        """Hand the next batch to the writer if none is under way; called once per turn.
+
+        Args:
+            gather: Allow it to wait one turn if what is collected is less than the batch before, because clients that
+                waited for that one are likely to send by then. Syncs cost more than turns.
+
+        Returns:
+            Whether it waits for the next turn.
+        """
+        if self._context.gathered is not None:
+            self._context.gathered.close()
+        if self._under_way is not None or self.failure is not None:
+            return False
+        if self._stalled_until_ms is not None and self._clock.monotonic_ms() < self._stalled_until_ms:
+            return False
+        if self.spares.no_space:
+            self.spares.retry()
+        if not self._queue:
+            if not self.parts:
+                return False
+            if gather and self.sequence < self._gather_until:
+                self._gather_until = 0
+                return True
+            self._close_batch()
+        item = self._queue[0]
+        if item.segment.readiness is not Readiness.READY:
+            return False
+        if isinstance(item, Seal):
+            if item.following is not None and item.following.readiness is not Readiness.READY:
+                return False
+            self._queue.popleft()
+            self._under_way = item
+            self._writer.run(lambda: self._write_seal(item), self._written)
+            return False
+        self._queue.popleft()
+        self._under_way = item
+        file = item.segment.file
+        assert file is not None
+        self._writer.submit(file if item.sync else UnsyncedFile(file), item.offset, item.parts, self._written)
+        return False
+
+    @staticmethod
+    def _write_seal(item: Seal) -> None:
+        """Runs on the writer's thread."""
+        file = item.segment.file
+        assert file is not None
+        file.seal(item.record, item.last_sequence, item.seed, item.offsets)
+        file.close()
+
+    def _written(self, error: BaseException | None) -> None:
+        item = self._under_way
+        assert item is not None
+        self._under_way = None
+        if isinstance(error, DiskFull) and self._may_write_again(item):
+            self._stall(item, error)
+            return
+        if error is not None:
+            self.fail(error)
+            return
+        if self._stalled_until_ms is not None:
+            self._stalled_until_ms = None
+            log.info("the journal goes on: there is room", extra={"path": self._directory})
+            self._on_space()
+        if isinstance(item, Batch):
+            self._queued_bytes -= item.size_bytes
+            if self.congested:
+                self.congested = self._queued_bytes > JOURNAL_BACKLOG_BYTES_PAUSE
+        elif item.segment.file is not None:
+            item.use.skimmed = item.segment.file.skimmed
+        try:
+            self._context.advance(item.last_sequence)
+        finally:
+            # a bug in what was released is not the log's
+            if isinstance(item, Seal) and item.following is None:
+                self._life.fire(JournalEvent.SEALED)
+            else:
+                if self._queue or self.parts:
+                    self.flush()
+                if (
+                    self.spares.wants_zeros
+                    and isinstance(item, Batch)
+                    and item.size_bytes <= SMALL_BATCH_BYTES
+                    and self._under_way is None
+                ):
+                    self.spares.zero()
+
+    @property
+    def no_space(self) -> bool:
+        """Whether the next segment could not be allocated, or a batch could not be written for want of room."""
+        return self.spares.no_space or self._stalled_until_ms is not None
+
+    def retry(self, *, at_once: bool = False) -> None:
+        """Ask again for the room that was missing; now and then, and at once when something was removed."""
+        self.spares.retry(at_once=at_once)
+        if self._stalled_until_ms is not None:
+            self.flush()
+
+    def _may_write_again(self, item: Batch | Seal) -> bool:
+        """Whether a full disk loses nothing: all bytes since the last sync are in the batch, and nothing is closed."""
+        return self._life.state is JournalState.OPEN and self._sync is Sync.ALWAYS and item.segment.file is not None
+
+    def _stall(self, item: Batch | Seal, error: DiskFull) -> None:
+        """The disk is full where room was reserved: a file system that copies on write. The item goes first again."""
+        if isinstance(item, Batch) and item.segment.file is not None:
+            item.segment.file.take_back(item.offset)
+        self._queue.appendleft(item)
+        if self._stalled_until_ms is None:
+            log.error("the journal waits for room", extra={"error": str(error)})
+            # what cannot be removed is no worse than before
+            self._writer.run(self._give_up_reserve, lambda failed: None)
+        self._stalled_until_ms = self._clock.monotonic_ms() + PREPARE_RETRY_MS
+        self._on_space()
+
+    def _give_up_reserve(self) -> None:
+        give_up_reserve(self._disk, self._directory)
+
+    def fail(self, error: BaseException) -> None:
+        """A write or sync has failed, here or in other work on the store's files: nothing is released any more."""
+        if self.failure is not None:
+            return
+        self.failure = error
+        self.room = -1
+        self.spares.stop()
+        self._context.fail(error)
+        self._life.fire(JournalEvent.FAIL)
+        self._on_failure(error)
+
+    def _prepared(self) -> None:
+        """One of the spares was made, or there is no room for it."""
+        if self._life.state is JournalState.DRAINING:
+            self.drain()
+        self.flush()
+
+    # --- removing and closing -------------------------------------------------------------------
+
+    def remove_files(self, paths: list[str], done: Callable[[BaseException | None], None]) -> None:
+        """Remove files in order, each for good before the next; stops at the first error. Nothing if
+        another node has begun an epoch: for it they may be part of the log. With retention segments are
+        moved away instead.
+        """
+        retention = self._retention
+        unsynced: list[StoreError] = []
+
+        def work() -> None:
+            if newest_epoch(self._disk.list(self._directory)) > self.epoch:
+                raise LockLost(f"another node has taken {self._directory} over")
+            for path in paths:
+                if self._disk.exists(path):
+                    kept = retention is not None and parse_name(posixpath.basename(path)) is not None
+                    if retention is not None and kept:
+                        retention.retire(path)
+                    if not kept or self._disk.exists(path):
+                        self._disk.remove(path)
+                    try:
+                        self._disk.sync_directory(self._directory)
+                    except StoreError as error:
+                        unsynced.append(error)
+                        raise
+            if retention is not None:
+                retention.prune(self._clock.wall_ms())
+
+        def removed(error: BaseException | None) -> None:
+            if unsynced:
+                self.fail(unsynced[0])
+            done(error)
+
+        self._housekeeper.run(work, removed)
+
+    def prune_retention(self) -> None:
+        """Let go of retained segments whose time is over; now and then."""
+        retention = self._retention
+        moment_ms = self._clock.monotonic_ms()
+        if retention is None or moment_ms < self._prune_at_ms or self._life.state is not JournalState.OPEN:
+            return
+        self._prune_at_ms = moment_ms + PRUNE_EVERY_MS
+        self._housekeeper.run(lambda: retention.prune(self._clock.wall_ms()), lambda error: None)
+
+    def close(self, done: Callable[[], None]) -> None:
+        """Write what was appended, seal, remove the unused spare, then ``done``. After a failure,
+        or when the disk is so full that no segment is left, nothing more is written.
+        """
+        if self._context.gathered is not None:
+            self._context.gathered.close()
+        self.room = -1
+        self.spares.stop()
+        # once more at once, and then what waits for room is given up
+        self._stalled_until_ms = None
+        self._life.fire(JournalEvent.CLOSE, done)
+
+    # --- store.log.journal_life.ClosableJournal -----------------------------------------------------
+
+    def drain(self) -> None:
+        """Seal once no segment is in the way of what is queued already; give up if there is no space for one."""
+        if self.spares.preparing:
+            return
+        if self._segment.readiness is Readiness.READY:
+            self._life.fire(JournalEvent.DRAINED)
+        elif not self.spares.no_space or not self._asked_at_close:
+            self._asked_at_close = True
+            self.spares.prepare_next()
+        else:
+            # what is in memory was never confirmed and cannot be any more
+            self.failure = DiskFull(f"no room for {self._directory} to be closed cleanly")
+            self._context.fail(self.failure)
+            self._life.fire(JournalEvent.FAIL)
+
+    def seal_last(self) -> None:
+        """The last batch and the seal of the segment go out."""
+        self._close_batch()
+        self._queue_seal(None)
+        self.flush()
+
+    def close_files(self) -> None:
+        """Begin nothing before the housekeeper has ended: another node may have the store after this."""
+        self._housekeeper.run(lambda: None, lambda error: self._close_files())
+
+    def _close_files(self) -> None:
+        def work() -> None:
+            if self._segment.file is not None:
+                self._segment.file.close()
+            unused = self.spares.close_files()
+            if self.failure is None and unused:
+                # the last first: what is left of them never begins behind a gap
+                for path in reversed(unused):
+                    self._disk.remove(path)
+                self._disk.sync_directory(self._directory)
+
+        # an unused spare that cannot be removed is harmless: the next activation does it
+        self._writer.run(work, lambda error: self._life.fire(JournalEvent.FILES_CLOSED))
+        self._housekeeper.close()
+        self._writer.close()

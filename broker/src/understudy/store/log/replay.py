@@ -1,0 +1,214 @@
+"""Walking records: the hot reader of the log, and the search that tells a torn tail from damage.
+
+``replay`` applies a piece of the log to a state without parsing bodies. Messages in one queue and acknowledgements,
+which are nearly everything in a log, come from ``kernel.scan`` as columns; any other record goes through
+``records.decode`` and ``StoreState.apply``.
+
+Not here: where bytes come from and which count (``follower``).
+"""
+
+from __future__ import annotations
+
+import re
+from array import array
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from enum import Enum, auto
+from typing import Final
+
+from understudy.errors import JournalCorrupt
+from understudy.kernel import crc32, scan
+from understudy.kernel.records import BAD, BLANK, ENDED, MORE, OTHER, SHORT
+from understudy.limits import RECORD_BYTES_MAX
+from understudy.ports import File
+from understudy.store.columns import Rows
+from understudy.store.log.records import HEADER, HEADER_BYTES, RecordType, decode
+from understudy.store.log.segment import HEADER_BLOCK_BYTES
+from understudy.store.reference import pack_location
+from understudy.store.state import StoreState
+
+_WALK_BYTES: Final = 4 * 1024 * 1024
+#: A record's header with the crc, length, sequence and batch free: type, flags, zero.
+_CANDIDATE: Final = re.compile(rb"(?=.{20}[\x01-\x0f\x28-\x2a][\x00-\x07]\x00\x00)", re.DOTALL)
+
+
+class Stop(Enum):
+    """Why a walk ended."""
+
+    ENDED = auto()
+    """The bytes are used up exactly."""
+    SHORT = auto()
+    """The next record is longer than the bytes that are left."""
+    BLANK = auto()
+    """Zeros where a header should be."""
+    BAD = auto()
+    """No valid record there, or not the next one."""
+    SEALED = auto()
+    """The record before was a seal."""
+    CLOSED = auto()
+    """It was a seal that says the node stopped cleanly."""
+
+
+_STOPS: Final = {ENDED: Stop.ENDED, SHORT: Stop.SHORT, BLANK: Stop.BLANK, BAD: Stop.BAD}
+
+
+@dataclass(slots=True)
+class Cursor:
+    """Where a reader is within one segment, and what the next record must be."""
+
+    path: str
+    number: int
+    epoch: int
+    seed: int
+    offset: int = HEADER_BLOCK_BYTES
+    """In the file, of the next record."""
+    sequence: int = 0
+    """Of the record before; 0 accepts any."""
+    batch: int = HEADER_BLOCK_BYTES
+    """Offset of the first record of the batch that the record before belongs to."""
+    sealed: Stop | None = None
+    """SEALED or CLOSED once the record before was a seal."""
+
+
+def replay(state: StoreState, cursor: Cursor, data: bytes) -> Stop:
+    """Apply the records at the beginning of ``data``, which lies at ``cursor.offset``; moves the
+    cursor behind the last one applied.
+
+    Raises:
+        JournalCorrupt: a valid record that cannot be understood.
+    """
+    at, origin, number = 0, cursor.offset, cursor.number
+    sequence, batch = cursor.sequence, cursor.batch
+    stop = Stop.ENDED
+    while True:
+        code, behind, found, found_batch, first, id_min, id_max, groups, acknowledged = scan(
+            data, at, origin, cursor.seed, sequence
+        )
+        if behind > at:
+            use = state.segments.get(number) or state.begin_segment(number, cursor.epoch, first)
+            for queue_id, message_ids in acknowledged:
+                state.remove_references(queue_id, array("Q", message_ids))
+            for queue_id, priority, *columns in groups:
+                state.add_rows(queue_id, priority, number, Rows.of(columns))
+            if id_max:
+                use.note(id_min)
+                use.note(id_max)
+            sequence, batch, at = found, found_batch, behind
+        if code == OTHER:
+            _, length, sequence, batch, kind, flags, _ = HEADER.unpack_from(data, at)
+            stop = _apply(state, cursor, data[at + HEADER_BYTES : at + length], origin + at, sequence, kind, flags)
+            at += length
+            if stop is not Stop.ENDED:
+                break
+        elif code != MORE:
+            stop = _STOPS[code]
+            break
+    if at:
+        state.sequence = sequence
+        cursor.offset, cursor.sequence, cursor.batch = origin + at, sequence, batch
+    return stop
+
+
+def _apply(
+    state: StoreState, cursor: Cursor, payload: bytes, offset: int, sequence: int, kind: int, flags: int
+) -> Stop:
+    """One checked record that is not the plain kind."""
+    number = cursor.number
+    if number not in state.segments:
+        state.begin_segment(number, cursor.epoch, sequence)
+    try:
+        record = decode(kind, flags, payload)
+    except ValueError as error:
+        raise JournalCorrupt(str(error), file=cursor.path, offset=offset) from error
+    state.apply(record, sequence, number, pack_location(number, offset, HEADER_BYTES + len(payload)))
+    if kind == RecordType.SEAL:
+        return Stop.CLOSED if flags & 1 else Stop.SEALED
+    return Stop.ENDED
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """One record as the walk for tools sees it."""
+
+    offset: int
+    length: int
+    sequence: int
+    batch: int
+    kind: int
+    flags: int
+
+
+def read_frame(data: bytes, at: int, origin: int, seed: int) -> Frame | None:
+    """The record at ``data[at]``, which lies at ``origin + at``; None if it is not valid."""
+    if at + HEADER_BYTES > len(data):
+        return None
+    crc, length, sequence, batch, kind, flags, _ = HEADER.unpack_from(data, at)
+    if length < HEADER_BYTES or at + length > len(data):
+        return None
+    if crc32(memoryview(data)[at + 4 : at + length], seed) != crc:
+        return None
+    return Frame(origin + at, length, sequence, batch, kind, flags)
+
+
+def _nothing_known(offset: int) -> int:
+    return 0
+
+
+def read_frames(
+    file: File, seed: int, stop: int | None = None, damaged_at: Callable[[int], int] = _nothing_known
+) -> Iterator[tuple[Frame, bytes]]:
+    """The valid records of a segment from its beginning, with their bytes, up to the first that
+    is not, or up to the offset ``stop``. Damaged records whose length ``damaged_at`` knows are passed over.
+    """
+    origin = HEADER_BLOCK_BYTES
+    want = _WALK_BYTES
+    while True:
+        length = want if stop is None else min(want, stop - origin)
+        data = file.read(origin, length)
+        at = 0
+        while (frame := read_frame(data, at, origin, seed)) is not None:
+            yield frame, data[at : at + frame.length]
+            at += frame.length
+        passed = damaged_at(origin + at)
+        if at or passed:
+            origin += at + passed
+            want = _WALK_BYTES
+            continue
+        needed_bytes = HEADER.unpack_from(data)[1] if len(data) >= HEADER_BYTES else 0
+        if len(data) < want or not want < needed_bytes <= RECORD_BYTES_MAX:
+            return
+        want = needed_bytes
+
+
+def find_later_record(data: bytes, origin: int, seed: int, *, above: int, behind: int) -> int | None:
+    """Offset of a valid record that proves that bytes before ``behind`` had been synced.
+
+    Args:
+        data: Bytes from the first bad offset on.
+        origin: Where they lie in the file.
+        seed: Crc seed of the segment.
+        above: Sequence it must be higher than.
+        behind: Offset that its batch must lie behind (docs/journal-format.md s. 2.2); -1 for any.
+    """
+    used = len(data.rstrip(b"\0"))
+    for match in _CANDIDATE.finditer(data, 0, used + HEADER_BYTES):
+        at = match.start()
+        _, length, sequence, batch, _, _, _ = HEADER.unpack_from(data, at)
+        if sequence <= above or not HEADER_BLOCK_BYTES <= batch <= origin + at or batch <= behind:
+            continue
+        if length >= HEADER_BYTES and read_frame(data, at, origin, seed) is not None:
+            return origin + at
+    return None
+
+
+def find_next_record(data: bytes, origin: int, seed: int, *, above: int) -> Frame | None:
+    """The first valid record with a sequence higher than ``above``; see ``find_later_record`` for the others."""
+    used = len(data.rstrip(b"\0"))
+    for match in _CANDIDATE.finditer(data, 0, used + HEADER_BYTES):
+        at = match.start()
+        _, length, sequence, batch, _, _, _ = HEADER.unpack_from(data, at)
+        if above < sequence and length >= HEADER_BYTES and HEADER_BLOCK_BYTES <= batch <= origin + at:
+            frame = read_frame(data, at, origin, seed)
+            if frame is not None:
+                return frame
+    return None

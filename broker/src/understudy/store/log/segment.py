@@ -1,0 +1,388 @@
+"""One segment file: its name, header block, writing in order, sealing (docs/journal-format.md s. 2).
+
+``SegmentFile`` is what the journal hands to the log writer; it sees every byte in order and so
+keeps the digest of the segment at no cost to the loop's thread. Its methods but ``close`` run on
+the writer's thread, one after another.
+
+Not here: which segments form the log (``chain``), when to change to the next one
+(``journal``), or what records mean.
+"""
+
+from __future__ import annotations
+
+import re
+import struct
+import sys
+from array import array
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Final
+
+from understudy.errors import DiskFailed, DiskFull, JournalCorrupt, LockLost, StoreError, StoreVersionUnsupported
+from understudy.ids import NodeId, uuid_bytes, uuid_text
+from understudy.kernel import crc32, digest_records
+from understudy.ports import Disk, File, FileReader
+from understudy.store.log.records import (
+    FORMAT_VERSION,
+    HEADER,
+    HEADER_BYTES,
+    REST,
+    SEAL_CLOSED,
+    SEAL_MAGIC,
+    SEAL_TRAILER,
+    RecordType,
+    SealRecord,
+    decode,
+    encode_seal,
+)
+from understudy.store.log.segment_skim import Skim
+
+MAGIC: Final = b"USTLOG\r\n"
+#: Records begin here; a block of its own, so that no record shares a sector with the header.
+HEADER_BLOCK_BYTES: Final = 4096
+FIRST_OF_EPOCH: Final = 1
+NEW_SUFFIX: Final = ".new"
+
+_HEADER = struct.Struct("<8sHHI16sQQqQ")
+_CRC_OFFSET: Final = 12
+_U64_PAIR = struct.Struct("<QQ")
+_NAME = re.compile(r"segment-([0-9]{12})-([0-9]{10})\.log(\.new)?", re.ASCII)
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentHeader:
+    """The header block of a segment."""
+
+    node_id: NodeId
+    epoch: int
+    number: int
+    created_ms: int
+    allocated_bytes: int
+    first_of_epoch: bool
+
+
+def segment_name(number: int, epoch: int) -> str:
+    """File name of a segment."""
+    return f"segment-{number:012d}-{epoch:010d}.log"
+
+
+def parse_name(name: str) -> tuple[int, int, bool] | None:
+    """Number, epoch, and whether the file is complete (not ``.new``); None if it is no segment."""
+    match = _NAME.fullmatch(name)
+    return None if match is None else (int(match[1]), int(match[2]), match[3] is None)
+
+
+def seed_of(number: int, epoch: int) -> int:
+    """Start value of the crc of every record in the segment."""
+    return crc32(_U64_PAIR.pack(number, epoch))
+
+
+def encode_header(header: SegmentHeader) -> bytes:
+    """The header block."""
+    fields = _HEADER.pack(
+        MAGIC,
+        FORMAT_VERSION,
+        FIRST_OF_EPOCH if header.first_of_epoch else 0,
+        0,
+        uuid_bytes(header.node_id),
+        header.epoch,
+        header.number,
+        header.created_ms,
+        header.allocated_bytes,
+    )
+    block = bytearray(fields.ljust(HEADER_BLOCK_BYTES, b"\0"))
+    struct.pack_into("<I", block, _CRC_OFFSET, crc32(block))
+    return bytes(block)
+
+
+def decode_header(block: bytes, path: str) -> SegmentHeader:
+    """The header in a segment's first block.
+
+    Raises:
+        JournalCorrupt: it is no header, or damaged.
+        StoreVersionUnsupported: a newer format.
+    """
+    if len(block) < HEADER_BLOCK_BYTES:
+        raise JournalCorrupt(f"header cut off after {len(block)} bytes", file=path, offset=len(block))
+    magic, version, flags, crc, node_id, epoch, number, created_ms, allocated = _HEADER.unpack_from(block)
+    if magic != MAGIC:
+        raise JournalCorrupt("no segment of a journal", file=path, offset=0)
+    zeroed = b"".join((block[:_CRC_OFFSET], b"\0\0\0\0", block[_CRC_OFFSET + 4 : HEADER_BLOCK_BYTES]))
+    if crc32(zeroed) != crc:
+        raise JournalCorrupt("header is damaged", file=path, offset=0)
+    if version > FORMAT_VERSION:
+        raise StoreVersionUnsupported(
+            f"{path}: format version {version}, this Understudy reads up to {FORMAT_VERSION}",
+            hint="start the version that wrote it, or upgrade this one",
+        )
+    return SegmentHeader(NodeId(uuid_text(node_id)), epoch, number, created_ms, allocated, bool(flags & FIRST_OF_EPOCH))
+
+
+def read_header(file: FileReader, number: int, epoch: int) -> SegmentHeader:
+    """The header of an open segment, which must be the one its name says.
+
+    Raises:
+        JournalCorrupt: it is not.
+        StoreVersionUnsupported: a newer format.
+    """
+    header = decode_header(file.read(0, HEADER_BLOCK_BYTES), file.path)
+    if (header.number, header.epoch) != (number, epoch):
+        raise JournalCorrupt(
+            f"header of segment {header.number} of epoch {header.epoch} under another name", file=file.path, offset=0
+        )
+    return header
+
+
+def frame(kind: RecordType, flags: int, sequence: int, batch: int, seed: int, *parts: bytes) -> tuple[bytes, ...]:
+    """Header and payload parts of one record, ready to be written."""
+    length = HEADER_BYTES
+    for part in parts:
+        length += len(part)
+    rest = REST.pack(length, sequence, batch, kind, flags, 0)
+    crc = crc32(rest, seed)
+    for part in parts:
+        crc = crc32(part, crc)
+    return (crc.to_bytes(4, "little") + rest, *parts)
+
+
+def read_seal(file: FileReader, header: SegmentHeader) -> tuple[int, SealRecord] | None:
+    """Offset and content of the seal at the end of the file; None if there is no valid one."""
+    size = file.size()
+    if size < HEADER_BLOCK_BYTES + SEAL_TRAILER.size:
+        return None
+    at, _, magic = SEAL_TRAILER.unpack(file.read(size - SEAL_TRAILER.size, SEAL_TRAILER.size))
+    if magic != SEAL_MAGIC or not HEADER_BLOCK_BYTES <= at <= size - HEADER_BYTES:
+        return None
+    raw = file.read(at, size - at)
+    crc, length, sequence, _, kind, flags, _ = HEADER.unpack_from(raw)
+    if kind != RecordType.SEAL or length != len(raw) or crc32(raw[4:], seed_of(header.number, header.epoch)) != crc:
+        return None
+    seal = decode(kind, flags, raw[HEADER_BYTES:])
+    return (at, seal) if isinstance(seal, SealRecord) and seal.last_sequence + 1 == sequence else None
+
+
+class SegmentFile:
+    """A segment being written, as the ``File`` of the log writer: strictly in order, digested.
+
+    Once the disk has failed here, for another reason than room, it is not asked again: a kernel forgets what it
+    could not write, so a second sync would only seem to have kept it.
+    """
+
+    __slots__ = ("_before", "_digest", "_failure", "_file", "_path", "_position", "_seed", "_skim", "skimmed")
+
+    def __init__(self, file: File, path: str, written: bytes, seed: int) -> None:
+        """Wraps a file whose first bytes are ``written``: the header, for a first segment EPOCH. ``seed`` is that of
+        its crcs.
+        """
+        self._skim = Skim(len(written)) if len(written) == HEADER_BLOCK_BYTES else None
+        self.skimmed: Skim | None = None
+        """What its records say, once it is sealed; None for the first segment of an epoch, and after a full disk."""
+        self._file = file
+        self._path = path
+        self._digest = self._before = crc32(written)
+        """Of everything written, and without what was written last."""
+        self._seed = seed
+        self._position = len(written)
+        self._failure: DiskFailed | None = None
+
+    @property
+    def path(self) -> str:
+        return self._path
+
+    def size(self) -> int:
+        return self._file.size()
+
+    def read(self, offset: int, length: int) -> bytes:
+        return self._file.read(offset, length)
+
+    def data_ranges(self, offset: int) -> list[tuple[int, int]]:
+        return self._file.data_ranges(offset)
+
+    def write(self, offset: int, buffers: Sequence[bytes]) -> None:
+        """Append; one buffer, because one large crc and one large write release the interpreter. After DiskFull the
+        same bytes may be written again.
+        """
+        assert offset == self._position, f"{self.path}: write at {offset}, expected {self._position}"
+        if self._failure is not None:
+            raise self._failure
+        data = b"".join(buffers)
+        self._before = self._digest
+        try:
+            self._file.write(offset, (data,))
+        except DiskFailed as failure:
+            self._failure = failure
+            raise
+        self._digest = digest_records(data, self._before, self._seed)
+        self._position += len(data)
+        if self._skim is not None:
+            self._skim.take(data)
+
+    def take_back(self, offset: int) -> None:
+        """The last write, at ``offset``, met a full disk and is repeated."""
+        self._position, self._digest = offset, self._before
+        # some of it may have been taken already
+        self._skim = None
+
+    def zero(self, offset: int, length: int) -> None:
+        """Overwrite what was allocated and not written yet with the zeros that it reads as, and sync."""
+        assert offset >= self._position, f"{self.path}: zeros at {offset}, written up to {self._position}"
+        self._ask(self._file.write, offset, (bytes(length),))
+        self.sync()
+
+    def allocate(self, length: int) -> None:
+        self._ask(self._file.allocate, length)
+
+    def truncate(self, length: int) -> None:
+        self._ask(self._file.truncate, length)
+
+    def sync(self) -> None:
+        if self._failure is not None:
+            raise self._failure
+        try:
+            self._file.sync()
+        except DiskFailed as failure:
+            self._failure = failure
+            raise
+
+    def _ask(self, change: Callable[..., None], *args: object) -> None:
+        if self._failure is not None:
+            raise self._failure
+        try:
+            change(*args)
+        except DiskFailed as failure:
+            self._failure = failure
+            raise
+
+    def close(self) -> None:
+        self._file.close()
+
+    def seal(self, record: SealRecord, sequence: int, seed: int, offsets: array[int]) -> None:
+        """Write the footer behind what was written, end the file with it and sync.
+
+        Args:
+            record: Its fields; digest and offsets are filled in here.
+            sequence: Sequence of the SEAL record.
+            seed: Crc seed of the segment.
+            offsets: Offsets of all records.
+
+        Raises:
+            DiskFull, DiskFailed: as the file does.
+        """
+        if self._skim is not None:
+            self._skim.finish()
+            self.skimmed, self._skim = self._skim, None
+        at = self._position
+        if sys.byteorder == "big":
+            offsets = offsets[:]
+            offsets.byteswap()
+        complete = SealRecord(
+            record.closed,
+            len(offsets),
+            self._digest,
+            record.first_sequence,
+            record.last_sequence,
+            record.first_ms,
+            record.sealed_ms,
+            record.message_id_min,
+            record.message_id_max,
+            (),
+        )
+        if self.skimmed is not None:
+            self.skimmed.seal = at, complete
+        payload = encode_seal(complete, at, offsets.tobytes())
+        parts = frame(RecordType.SEAL, SEAL_CLOSED if record.closed else 0, sequence, at, seed, payload)
+        try:
+            self.write(at, parts)
+            # first the seal, then the cut: a short file without a seal would look damaged
+            self.sync()
+            self.truncate(self._position)
+            self.sync()
+        except DiskFull:
+            self.take_back(at)
+            raise
+
+
+class UnsyncedFile:
+    """A file as the log writer sees it when a batch may count as durable without a sync."""
+
+    __slots__ = ("_file",)
+
+    def __init__(self, file: File) -> None:
+        self._file = file
+
+    @property
+    def path(self) -> str:
+        return self._file.path
+
+    def size(self) -> int:
+        return self._file.size()
+
+    def read(self, offset: int, length: int) -> bytes:
+        return self._file.read(offset, length)
+
+    def data_ranges(self, offset: int) -> list[tuple[int, int]]:
+        return self._file.data_ranges(offset)
+
+    def write(self, offset: int, buffers: Sequence[bytes]) -> None:
+        self._file.write(offset, buffers)
+
+    def allocate(self, length: int) -> None:
+        self._file.allocate(length)
+
+    def truncate(self, length: int) -> None:
+        self._file.truncate(length)
+
+    def sync(self) -> None:
+        """Nothing: that is what was asked for."""
+
+    def close(self) -> None:
+        self._file.close()
+
+
+def create_segment(disk: Disk, directory: str, header: SegmentHeader, first_records: bytes = b"") -> SegmentFile:
+    """Make a segment so that it exists completely or not at all; blocks for several syncs.
+
+    Raises:
+        LockLost: another node has made the same segment of the same epoch: it activates too.
+        DiskFull: no room; nothing is left behind.
+        DiskFailed: the disk said no.
+    """
+    path = f"{directory}/{segment_name(header.number, header.epoch)}"
+    temporary = path + NEW_SUFFIX
+    try:
+        file = disk.open(temporary, create=True)
+    except FileExistsError:
+        raise LockLost(f"{temporary} exists: another node is writing epoch {header.epoch}") from None
+    written = encode_header(header) + first_records
+    try:
+        file.allocate(max(header.allocated_bytes, len(written)))
+        file.write(0, (written,))
+        file.sync()
+    except BaseException:
+        # also the room taken by a part of the allocation must come back
+        with suppress(StoreError):
+            file.close()
+            disk.remove(temporary)
+        raise
+    if disk.exists(path):
+        file.close()
+        raise LockLost(f"{path} exists: another node is writing epoch {header.epoch}")
+    disk.rename(temporary, path)
+    disk.sync_directory(directory)
+    return SegmentFile(file, path, written, seed_of(header.number, header.epoch))
+
+
+def log_size_bytes(disk: Disk, directory: str) -> int:
+    """Bytes of a directory's segments and snapshots on the disk, those being made included."""
+    total = 0
+    for name in disk.list(directory):
+        if name.startswith(("segment-", "snapshot-")):
+            try:
+                file = disk.open(f"{directory}/{name}", read_only=True)
+            except FileNotFoundError:
+                # trimmed between listing and opening
+                continue
+            total += file.size()
+            file.close()
+    return total

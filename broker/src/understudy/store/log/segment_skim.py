@@ -1,0 +1,62 @@
+"""What a segment says, collected from its bytes as they are written, so that the consolidator does not read it back.
+
+Not here: what it means (``skim``).
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from understudy.kernel import skim_records
+from understudy.kernel.skim import Step
+from understudy.limits import SKIMMED_SEGMENT_BYTES_MAX
+from understudy.store.log.records import SealRecord
+
+#: Bytes of written records that are collected before they are looked at. From here on the kernel releases the
+#: interpreter.
+_COLLECT_BYTES: Final = 64 * 1024
+
+
+class Skim:
+    """What one segment says, taken from its bytes as they are written."""
+
+    def __init__(self, position: int) -> None:
+        """``position``: offset in the file of the first record."""
+        self._position = position
+        self._parts: list[bytes] = []
+        self._part_bytes = 0
+        self.steps: list[Step] | None = []
+        """What the segment says, once ``finish`` was called; None if that is too much to be kept."""
+        self.kept_bytes = 0
+        """Memory that the steps take, about."""
+        self.seal: tuple[int, SealRecord] | None = None
+        """Offset and content of the seal, without the offsets of the records."""
+
+    def take(self, data: bytes) -> None:
+        """The next bytes of the segment, whole records."""
+        self._parts.append(data)
+        self._part_bytes += len(data)
+        if self._part_bytes >= _COLLECT_BYTES:
+            self.finish()
+
+    def finish(self) -> None:
+        """Look at what was taken and not looked at yet."""
+        data = self._parts[0] if len(self._parts) == 1 else b"".join(self._parts)
+        self._parts, self._part_bytes = [], 0
+        if self.steps is not None:
+            _, _, steps = skim_records(data, self._position)
+            self.steps += steps
+            self.kept_bytes += sum(map(_size, steps))
+            if self.kept_bytes > SKIMMED_SEGMENT_BYTES_MAX:
+                self.steps, self.kept_bytes = None, 0
+        self._position += len(data)
+
+
+def _size(step: Step) -> int:
+    """Bytes of memory that a step takes, about."""
+    groups, duplicates, others = step
+    return (
+        sum(3 * len(ids) for _, _, ids, *_ in groups)
+        + sum(160 + len(each) for _, each in duplicates)
+        + sum(160 + len(each) for _, each in others)
+    )

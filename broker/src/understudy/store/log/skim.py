@@ -1,0 +1,124 @@
+"""What segments say, as far as it matters for a snapshot: what is dead by now costs next to nothing.
+
+``kernel.skim_records`` says where messages lie, of bytes that were just written or that the digest in a seal vouches
+for, so records are not checked one by one. Messages that live in no queue any more, with their acknowledgements, are
+passed over. What is left out is what records up to now say is gone; the snapshot states how far it relies on them.
+
+Not here: collecting it while a segment is written (``segment_skim``), segments without a seal (``replay``).
+"""
+
+from __future__ import annotations
+
+import struct
+from array import array
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Final
+
+from understudy.errors import JournalCorrupt
+from understudy.kernel import crc32, skim_records
+from understudy.kernel.records import BAD, BLANK
+from understudy.kernel.skim import Step
+from understudy.message import large_body_of
+from understudy.ports import File
+from understudy.store.columns import Rows
+from understudy.store.log.records import HEADER, HEADER_BYTES, MESSAGE_LARGE, MessageRecord, decode
+from understudy.store.reference import pack_location
+from understudy.store.state import StoreState
+
+_ALL: Final = (1 << 64) - 1
+
+
+def read_steps(file: File, offset: int, length: int, rest: bytes, digest: int) -> tuple[int, int, list[Step], bytes]:
+    """What the next bytes of a sealed segment say. Blocks; may run on any thread.
+
+    Args:
+        file: The segment.
+        offset: Where to read.
+        length: How much.
+        rest: The beginning of a record, which lies before ``offset``.
+        digest: Of the file up to ``offset``.
+
+    Returns:
+        Offset behind the bytes read, the digest up to there, what they say with ``rest``, and the beginning of a record
+        that is left.
+
+    Raises:
+        JournalCorrupt: a record that cannot be.
+    """
+    data = file.read(offset, length)
+    records, begin = rest + data, offset - len(rest)
+    stop, used, steps = skim_records(records, begin)
+    if stop in (BAD, BLANK):
+        raise JournalCorrupt("a record is damaged", file=file.path, offset=begin + used)
+    return offset + len(data), crc32(data, digest), steps, records[used:]
+
+
+def apply_steps(
+    state: StoreState, queues: dict[int, dict[int, int]], number: int, path: str, steps: Sequence[Step]
+) -> None:
+    """Apply what a segment says as far as it matters.
+
+    Args:
+        state: Of the log before, as far as it mattered.
+        queues: Live messages by queue (``LiveIndex.queues``), as of now.
+        number: Of the segment.
+        path: Of the segment, for errors.
+        steps: Of ``kernel.skim_records``.
+
+    Raises:
+        JournalCorrupt: a record that cannot be.
+    """
+    for groups, duplicates, others in steps:
+        for queue_id, priority, *columns in groups:
+            masks = queues.get(queue_id)
+            if masks is not None:
+                rows = _live(columns, masks)
+                if rows is not None:
+                    state.add_rows(queue_id, priority, number, rows)
+        for address_id, duplicate_id in duplicates:
+            state.remember_duplicate(address_id, duplicate_id)
+        for offset, raw in others:
+            _apply(state, queues, number, path, offset, raw)
+
+
+def _live(columns: Sequence[bytes], masks: dict[int, int]) -> Rows | None:
+    """The rows of messages that are live by the masks of their queue; None if there are none."""
+    ids = array("Q", columns[0])
+    first, last = ids[0], ids[-1]
+    if last - first == len(ids) - 1:
+        blocks = range(first >> 6, (last >> 6) + 1)
+        found = [masks.get(block, 0) for block in blocks]
+        found[0] |= (1 << (first & 63)) - 1 if found[0] else 0
+        found[-1] |= _ALL << (last & 63) + 1 & _ALL if found[-1] else 0
+        if not any(found):
+            return None
+        if found.count(_ALL) == len(found):
+            return Rows.of(columns)
+    kept = [masks.get(message_id >> 6, 0) >> (message_id & 63) & 1 for message_id in ids]
+    if not any(kept):
+        return None
+    rows = Rows.of(columns)
+    return rows if all(kept) else rows.only(kept)
+
+
+def _apply(
+    state: StoreState, queues: dict[int, dict[int, int]], number: int, path: str, offset: int, raw: bytes
+) -> None:
+    """Apply one record as far as it matters; the message may be cut off."""
+    _, length, sequence, _, kind, flags, _ = HEADER.unpack_from(raw)
+    location = pack_location(number, offset, length)
+    try:
+        record = decode(kind, flags, raw[HEADER_BYTES:])
+    except (ValueError, struct.error) as error:
+        raise JournalCorrupt(str(error), file=path, offset=offset) from error
+    if not isinstance(record, MessageRecord):
+        state.apply(record, sequence, number, location)
+        return
+    file_id = large_body_of(record.encoded).file_id if record.flags & MESSAGE_LARGE else None
+    size_bytes = len(record.encoded) + length - len(raw)
+    if not record.tx_id:
+        block, slot = record.message_id >> 6, record.message_id & 63
+        live = tuple(each for each in record.queue_ids if queues.get(each, {}).get(block, 0) >> slot & 1)
+        record = replace(record, queue_ids=live)
+    state.add_message(record, size_bytes, file_id, number, location)

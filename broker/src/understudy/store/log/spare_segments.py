@@ -1,0 +1,243 @@
+"""The segments ahead of the log: made, allocated and synced before they are needed, and filled with zeros
+where that pays.
+
+One is made at a time, through the log writer, behind the batches. A disk that is full is asked again
+every second (``retry``). ADR 0015: overwriting blocks that were written before is what a small sync is
+quick at; blocks that are only reserved must be turned into written ones by the same sync. So after a
+small batch ``zero`` overwrites the next piece of the next segment, on the writer's thread. A log that is
+written in large batches gains nothing and has no piece overwritten.
+
+Invariants: numbers are consecutive; a segment is READY only when its file is whole and synced; zeros go
+only into a segment that is not in use, or before the first batch that is written to it (the writer keeps
+the order).
+
+Not here: what is written into them, when they are sealed (``journal``).
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import Enum, auto
+from typing import Final
+
+from understudy.errors import DiskFull
+from understudy.ids import NodeId
+from understudy.ports import Clock, Disk, LogWriter
+from understudy.store.log.segment import (
+    HEADER_BLOCK_BYTES,
+    SegmentFile,
+    SegmentHeader,
+    create_segment,
+    segment_name,
+)
+from understudy.store.snapshots.reserve import keep_reserve
+
+#: How long after the disk was full the next segment is asked for again.
+PREPARE_RETRY_MS: Final = 1_000
+#: Most segments prepared ahead: a node that takes over looks into each of them.
+AHEAD_MAX: Final = 4
+#: Zeros written at once: a batch that comes meanwhile waits for so much.
+ZEROS_BYTES: Final = 256 * 1024
+
+
+class Readiness(Enum):
+    """How far a segment is."""
+
+    PREPARING = auto()
+    READY = auto()
+    """Its file is whole and synced."""
+    NO_SPACE = auto()
+    """The disk was full; it is tried again."""
+
+
+@dataclass(slots=True)
+class Segment:
+    """A segment to be written, perhaps before its file exists."""
+
+    number: int
+    needed_bytes: int
+    readiness: Readiness = Readiness.PREPARING
+    file: SegmentFile | None = None
+    zeroed_bytes: int = HEADER_BLOCK_BYTES
+    """Up to here its blocks have been written."""
+
+
+class SpareSegments:
+    """Prepares segments before the journal needs them."""
+
+    def __init__(
+        self,
+        *,
+        disk: Disk,
+        directory: str,
+        writer: LogWriter,
+        clock: Clock,
+        node_id: NodeId,
+        epoch: int,
+        number: int,
+        segment_bytes: int,
+        ahead: int,
+        on_prepared: Callable[[], None],
+        on_failure: Callable[[BaseException], None],
+        on_space: Callable[[], None],
+    ) -> None:
+        """Begins to prepare them.
+
+        Args:
+            disk: Where the store is.
+            directory: Absolute path of the store.
+            writer: Makes them.
+            clock: For the times in headers and for trying again.
+            node_id: Of the store.
+            epoch: The epoch.
+            number: Of the first.
+            segment_bytes: Size of each.
+            ahead: How many, at least one and at most ``AHEAD_MAX``.
+            on_prepared: Called when one was made, or could not be.
+            on_failure: Told when the disk said no for another reason than room.
+            on_space: Called when ``no_space`` has changed.
+        """
+        self._disk = disk
+        self._directory = directory
+        self._writer = writer
+        self._clock = clock
+        self._node_id = node_id
+        self._epoch = epoch
+        self._segment_bytes = segment_bytes
+        self._on_prepared = on_prepared
+        self._on_failure = on_failure
+        self._on_space = on_space
+        self.no_space = False
+        """The next segment could not be allocated."""
+        self.preparing = False
+        """One is being made."""
+        self._stopped = False
+        self._zeroing = False
+        self.wants_zeros = False
+        """Whether ``zero`` may have something to overwrite."""
+        self._to_prepare: deque[Segment] = deque()
+        self._retry_at_ms = 0
+        self._spares: deque[Segment] = deque()
+        for index in range(min(max(ahead, 1), AHEAD_MAX)):
+            self._add(number + index)
+
+    def take(self, needed_bytes: int) -> Segment:
+        """The next one, perhaps not READY yet, and grown to so many bytes if it is smaller."""
+        segment = self._spares.popleft()
+        self.wants_zeros = True
+        if needed_bytes > segment.needed_bytes:
+            # a record larger than a segment: it grows before anything goes into it
+            segment.needed_bytes = needed_bytes
+            if segment.readiness is Readiness.READY:
+                self._prepare(segment)
+        self._add((self._spares[-1] if self._spares else segment).number + 1)
+        return segment
+
+    def retry(self, *, at_once: bool = False) -> None:
+        """Ask for the next segment again if the disk was full and a second has passed, or ``at_once``."""
+        if self.no_space and not self._stopped and (at_once or self._clock.monotonic_ms() >= self._retry_at_ms):
+            self.prepare_next()
+
+    def prepare_next(self) -> None:
+        """Make the next that is not READY, unless one is being made."""
+        if self.preparing or not self._to_prepare:
+            return
+        self.preparing = True
+        segment = self._to_prepare[0]
+        needed_bytes = segment.needed_bytes
+
+        def work() -> None:
+            if segment.file is None:
+                header = SegmentHeader(
+                    self._node_id, self._epoch, segment.number, self._clock.wall_ms(), needed_bytes, False
+                )
+                segment.file = create_segment(self._disk, self._directory, header)
+            else:
+                segment.file.allocate(needed_bytes)
+                segment.file.sync()
+
+        self._writer.run(work, lambda error: self._prepared(segment, needed_bytes, error))
+
+    def zero(self) -> None:
+        """Overwrite the next piece of the next segment; called when a small batch has been written."""
+        segment = self._spares[0]
+        file, begin = segment.file, segment.zeroed_bytes
+        length = min(ZEROS_BYTES, segment.needed_bytes - begin)
+        self.wants_zeros = False
+        if self._zeroing or self._stopped or segment.readiness is not Readiness.READY or file is None or length <= 0:
+            return
+        self._zeroing = True
+
+        def zeroed(error: BaseException | None) -> None:
+            self._zeroing = False
+            self.wants_zeros = True
+            if isinstance(error, DiskFull):
+                # where overwriting takes room of its own; what was reserved may still serve
+                segment.zeroed_bytes = segment.needed_bytes
+            elif error is not None:
+                self._on_failure(error)
+            else:
+                segment.zeroed_bytes = begin + length
+
+        self._writer.run(lambda: file.zero(begin, length), zeroed)
+
+    def keep_reserve(self) -> None:
+        """Once the spare is there, or the reserve was used: room for the first segment and the spare of
+        a node that activates on a full disk. Without it the journal goes on, and asks again with the next spare.
+        """
+        size_bytes = 2 * self._segment_bytes
+
+        def kept(error: BaseException | None) -> None:
+            if error is not None:
+                self._on_failure(error)
+
+        self._writer.run(lambda: keep_reserve(self._disk, self._directory, size_bytes), kept)
+
+    def stop(self) -> None:
+        """Begin nothing of its own any more; ``prepare_next`` still does what it is asked."""
+        self._stopped = True
+
+    def close_files(self) -> list[str]:
+        """The paths of those that were made, their files closed; runs on the writer's thread."""
+        made = [spare for spare in self._spares if spare.file is not None]
+        for spare in made:
+            assert spare.file is not None
+            spare.file.close()
+        return [f"{self._directory}/{segment_name(spare.number, self._epoch)}" for spare in made]
+
+    def _add(self, number: int) -> None:
+        segment = Segment(number, self._segment_bytes)
+        self._spares.append(segment)
+        self._prepare(segment)
+
+    def _prepare(self, segment: Segment) -> None:
+        segment.readiness = Readiness.PREPARING
+        self._to_prepare.append(segment)
+        if not self.no_space:
+            self.prepare_next()
+
+    def _prepared(self, segment: Segment, needed_bytes: int, error: BaseException | None) -> None:
+        self.preparing = False
+        if isinstance(error, DiskFull):
+            segment.readiness = Readiness.NO_SPACE
+            self.no_space = True
+            self._on_space()
+            self._retry_at_ms = self._clock.monotonic_ms() + PREPARE_RETRY_MS
+        elif error is not None:
+            self._on_failure(error)
+            return
+        else:
+            if self.no_space:
+                self.no_space = False
+                self._on_space()
+            if segment.needed_bytes == needed_bytes:
+                segment.readiness = Readiness.READY
+                self.wants_zeros = True
+                self._to_prepare.popleft()
+                if segment is self._spares[-1] and not self._stopped:
+                    self.keep_reserve()
+            if not self._stopped:
+                self.prepare_next()
+        self._on_prepared()

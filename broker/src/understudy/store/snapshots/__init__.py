@@ -1,0 +1,1 @@
+"""Shortening the log: snapshots, dropped segments, messages copied forward (ADR 0010)."""

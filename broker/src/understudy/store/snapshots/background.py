@@ -1,0 +1,158 @@
+"""Long work in small steps beside the group commit.
+
+The work is a generator that yields what it waits for: a ``Job`` for the housekeeper, or ``Durable``
+for the log. One job at a time goes there, beside the batches. While records wait to be
+written, jobs may use ``SHARE`` bytes for each byte appended meanwhile; an idle store works at once.
+So the work keeps up with the log, and neither the loop nor a batch ever waits for more than one step.
+
+Not here: what the work is (``consolidator``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator
+from dataclasses import dataclass
+from typing import Any, Final
+
+from understudy.errors import DiskFull
+from understudy.ports import File, LogWriter
+from understudy.store.log.journal import Journal
+from understudy.store.log.operation_context import OperationContext
+
+#: Bytes that work may read or write while the log grows by one.
+SHARE: Final = 4
+#: Log read and replayed in one step.
+STEP_BYTES: Final = 128 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """Disk work; the generator is sent its result, or gets its error thrown."""
+
+    work: Callable[[], Any]
+    cost_bytes: int = 0
+    writes: bool = False
+    """It writes or syncs: an error other than a full disk ends the journal, as one of its own would."""
+
+
+@dataclass(frozen=True, slots=True)
+class Durable:
+    """Go on when everything up to the sequence is durable."""
+
+    sequence: int
+
+
+Steps = Generator[Job | Durable, Any, None]
+
+#: Let others have the loop.
+PAUSE: Final = Job(lambda: None)
+
+
+def read_job(file: File, offset: int, length: int) -> Job:
+    """Gives the bytes."""
+    return Job(lambda: file.read(offset, length), length)
+
+
+class Background:
+    """Runs one generator of jobs at a time, within its share of the disk."""
+
+    def __init__(self, journal: Journal, writer: LogWriter, context: OperationContext) -> None:
+        """
+        Args:
+            journal: Whose batches go first.
+            writer: Does the jobs.
+            context: Says what is durable.
+        """
+        self._journal = journal
+        self._writer = writer
+        self._context = context
+        self.steps: Steps | None = None
+        """What is being done; None: nothing."""
+        self._ended: Callable[[BaseException | None], None] = lambda error: None
+        self._job: Job | None = None
+        self._under_way = False
+        self._stopped = False
+        self._credit_bytes = 0
+        self._seen_bytes = 0
+
+    @property
+    def busy(self) -> bool:
+        """Whether there is work."""
+        return self.steps is not None
+
+    def start(self, steps: Steps, ended: Callable[[BaseException | None], None]) -> None:
+        """Begin; ``ended`` is told when the work is done, or the error it ended with."""
+        assert self.steps is None, "one at a time"
+        if self._stopped:
+            return
+        self.steps, self._ended = steps, ended
+        self._credit_bytes, self._seen_bytes = 0, self._journal.appended_bytes
+        self._resume(None, None)
+
+    def stop(self) -> None:
+        """Do nothing any more; what is under way is finished."""
+        self._stopped = True
+        if not self._under_way:
+            self._close()
+
+    def turn(self) -> None:
+        """Go on if it is our turn; called once per turn of the loop."""
+        if self.steps is None:
+            return
+        appended_bytes = self._journal.appended_bytes
+        self._credit_bytes += SHARE * (appended_bytes - self._seen_bytes)
+        self._seen_bytes = appended_bytes
+        self._submit()
+
+    def _submit(self) -> None:
+        job = self._job
+        if job is None or self._under_way or self._stopped or self._journal.failure is not None:
+            return
+        if self._credit_bytes < 0 and self._journal.backlog_bytes:
+            return
+        self._credit_bytes = max(self._credit_bytes, 0) - job.cost_bytes
+        self._job = None
+        self._under_way = True
+        result: list[Any] = []
+        self._writer.run(lambda: result.append(job.work()), lambda error: self._done(job, result, error))
+
+    def _done(self, job: Job, result: list[Any], error: BaseException | None) -> None:
+        self._under_way = False
+        if error is not None and job.writes and not isinstance(error, DiskFull):
+            self._stopped = True
+            self._journal.fail(error)
+        if self._stopped:
+            self._close()
+            return
+        self._resume(None if error is not None else result[0], error)
+
+    def _resume(self, value: Any, error: BaseException | None) -> None:
+        steps = self.steps
+        if steps is None or self._stopped:
+            return
+        while True:
+            try:
+                request = steps.send(value) if error is None else steps.throw(error)
+            except StopIteration:
+                self._end(None)
+                return
+            except Exception as failure:  # the owner decides what it means
+                self._end(failure)
+                return
+            value = error = None
+            if isinstance(request, Job):
+                self._job = request
+                self._submit()
+                return
+            if request.sequence > self._context.durable:
+                self._context.when_durable(request.sequence, self._resume, None, None)
+                return
+
+    def _end(self, error: BaseException | None) -> None:
+        self.steps = self._job = None
+        self._ended(error)
+
+    def _close(self) -> None:
+        steps, self.steps, self._job = self.steps, None, None
+        if steps is not None:
+            steps.close()

@@ -1,0 +1,361 @@
+"""The next snapshot from the one before and the log since (ADR 0010).
+
+The small state is replayed (``skim``); references are those of the snapshot before that are still live, as
+they are in its file, then the new ones. So memory holds the log's last part and never the backlog.
+While the references pass by, the bytes they keep alive are counted per segment.
+
+Not here: when (``consolidator``), the bytes (``snapshot``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Final
+
+from understudy.errors import JournalCorrupt, StoreError
+from understudy.ids import NodeId
+from understudy.kernel import crc32
+from understudy.kernel.skim import Step
+from understudy.limits import RECORD_BYTES_MAX
+from understudy.ports import Clock, Disk, File
+from understudy.store.log.records import HEADER, HEADER_BYTES, SEAL_FIXED_BYTES, SealRecord
+from understudy.store.log.replay import Cursor, Stop, replay
+from understudy.store.log.segment import HEADER_BLOCK_BYTES, NEW_SUFFIX, read_header, read_seal, seed_of, segment_name
+from understudy.store.log.skim import apply_steps, read_steps
+from understudy.store.quarantine import KnownDamage
+from understudy.store.snapshots.background import PAUSE, STEP_BYTES, Durable, Job, read_job
+from understudy.store.snapshots.references import LiveReferences, waiting_references
+from understudy.store.snapshots.snapshot import (
+    PART_ITEMS,
+    REFERENCE,
+    PartType,
+    SnapshotEncoder,
+    SnapshotEnd,
+    SnapshotHeader,
+    SnapshotReader,
+    apply_part,
+    encode_end,
+    small_parts,
+)
+from understudy.store.state import LateChanges, SegmentUse, StoreState
+
+#: Bytes written and synced at a time.
+WRITE_BYTES: Final = 512 * 1024
+#: Records looked at in one step.
+_LOOK_ITEMS: Final = 1_000
+
+
+@dataclass(frozen=True, slots=True)
+class Built:
+    """A snapshot that is complete, synced and renamed."""
+
+    header: SnapshotHeader
+    size_bytes: int
+    live: dict[int, int]
+    """Bytes of live records by segment, none of it 0."""
+
+
+class SnapshotBuilder:
+    """Builds one snapshot from the previous one and the log since."""
+
+    def __init__(
+        self,
+        *,
+        disk: Disk,
+        directory: str,
+        clock: Clock,
+        node_id: NodeId,
+        epoch: int,
+        state: StoreState,
+        last_sequence: Callable[[], int],
+        known: KnownDamage,
+    ) -> None:
+        """
+        Args:
+            disk: Where the store is.
+            directory: Absolute path of the store.
+            clock: For the stamp.
+            node_id: Of the store.
+            epoch: Of the node that writes.
+            state: Of the running store: what is live, where segments end.
+            last_sequence: Of the last record appended.
+            known: Damaged records that were set aside: they are passed over.
+        """
+        self._disk = disk
+        self._directory = directory
+        self._clock = clock
+        self._node_id = node_id
+        self._epoch = epoch
+        self._state = state
+        self._last_sequence = last_sequence
+        self._known = known
+        self._replayed = StoreState(state.id_cache_size)
+        self._late = self._replayed.late = LateChanges()
+        self._position = 0
+
+    def build(self, base: SnapshotHeader | None, last: int) -> Generator[Job | Durable, Any, Built | None]:
+        """Make the snapshot of the log up to the end of the segment ``last``.
+
+        Args:
+            base: The snapshot to begin with; None to begin with the log's first segment.
+            last: A finished segment.
+
+        Returns:
+            None when the log cannot be cut there, within a checkpoint.
+
+        Raises:
+            JournalCorrupt: in ``base`` or in a segment; the error names it.
+            DiskFull, DiskFailed: the disk said no; nothing is left behind if it can be helped.
+        """
+        base_file: File | None = None
+        reader: SnapshotReader | None = None
+        cursor: Cursor | None = None
+        try:
+            older: list[bytes] = []
+            if base is not None:
+                path = f"{self._directory}/{base.name}"
+                base_file = yield Job(lambda: self._disk.open(path, read_only=True))
+                assert base_file is not None
+                reader = SnapshotReader(path, base)
+                older = yield from self._read_small(base_file, reader)
+                self._replayed.node_id, self._replayed.sequence = base.node_id, base.sequence
+                cursor = base.cursor(self._directory)
+            for number in [n for n in self._state.segments if n <= last and (cursor is None or n > cursor.number)]:
+                cursor = yield from self._take_in(number, cursor)
+            if cursor is None or self._replayed.in_checkpoint:
+                return None
+            header = SnapshotHeader(
+                self._node_id,
+                self._epoch,
+                self._clock.wall_ms(),
+                cursor.number,
+                cursor.epoch,
+                cursor.offset,
+                cursor.sequence,
+                cursor.batch,
+                cursor.sealed,
+            )
+            return (yield from self._write(header, older, base_file, reader))
+        finally:
+            if base_file is not None:
+                base_file.close()
+
+    # --- reading --------------------------------------------------------------------------------
+
+    def _read_small(self, file: File, reader: SnapshotReader) -> Generator[Job | Durable, Any, list[bytes]]:
+        """Everything before the references; the references that were read with it."""
+        references: list[bytes] = []
+        while reader.end is None and not references:
+            data = yield read_job(file, reader.offset, reader.want)
+            for kind, payload in reader.feed(data):
+                if kind is PartType.REFERENCES:
+                    references.append(payload)
+                else:
+                    apply_part(self._replayed, kind, payload)
+        return references
+
+    def _take_in(self, number: int, before: Cursor | None) -> Generator[Job | Durable, Any, Cursor]:
+        """One more segment of the log; where it ends."""
+        use, state = self._state.segments[number], self._replayed
+        path = f"{self._directory}/{segment_name(number, use.epoch)}"
+        cursor = Cursor(
+            path,
+            number,
+            use.epoch,
+            seed_of(number, use.epoch),
+            sequence=before.sequence if before is not None else use.first_sequence - 1,
+        )
+        state.begin_segment(number, use.epoch, use.first_sequence)
+        skimmed = use.skimmed
+        damaged = self._known.touches(number, use.epoch)
+        if skimmed is not None and skimmed.steps is not None and skimmed.seal is not None and not damaged:
+            self._follow(cursor, skimmed.seal[1], use)
+            yield from self._apply(cursor, skimmed.steps)
+            self._behind_seal(cursor, *skimmed.seal)
+        else:
+            yield from self._read_back(cursor, use, damaged=damaged)
+        taken = state.segments[number]
+        taken.message_id_min, taken.message_id_max, taken.end = use.message_id_min, use.message_id_max, use.end
+        state.sequence = cursor.sequence
+        return cursor
+
+    def _read_back(self, cursor: Cursor, use: SegmentUse, *, damaged: bool) -> Generator[Job | Durable, Any, None]:
+        """A segment of which this process does not know what it says."""
+        path, number = cursor.path, cursor.number
+        file: File = yield Job(lambda: self._disk.open(path, read_only=True))
+        try:
+            found = yield Job(lambda: read_seal(file, read_header(file, number, use.epoch)))
+            if found is None or damaged or found[0] + SEAL_FIXED_BYTES + 4 * found[1].count != use.end:
+                yield from self._replay(self._replayed, file, cursor, use.end)
+            else:
+                at, seal = found
+                self._follow(cursor, seal, use)
+                yield from self._skim(file, cursor, at, seal)
+                self._behind_seal(cursor, at, seal)
+        finally:
+            file.close()
+
+    @staticmethod
+    def _follow(cursor: Cursor, seal: SealRecord, use: SegmentUse) -> None:
+        if seal.first_sequence != (cursor.sequence + 1 if cursor.sequence else use.first_sequence):
+            raise JournalCorrupt("the segment does not follow the one before", file=cursor.path, offset=0)
+
+    @staticmethod
+    def _behind_seal(cursor: Cursor, at: int, seal: SealRecord) -> None:
+        cursor.offset = at + SEAL_FIXED_BYTES + 4 * seal.count
+        cursor.batch = at
+        cursor.sequence = seal.last_sequence + 1
+        cursor.sealed = Stop.CLOSED if seal.closed else Stop.SEALED
+
+    def _apply(self, cursor: Cursor, steps: list[Step]) -> Generator[Job | Durable, Any, None]:
+        """What records of a segment say."""
+        looked_at = 0
+        for step in steps:
+            apply_steps(self._replayed, self._state.live.queues, cursor.number, cursor.path, (step,))
+            looked_at += 1 + sum(len(ids) >> 3 for _, _, ids, *_ in step[0])
+            if looked_at >= _LOOK_ITEMS:
+                looked_at = 0
+                yield PAUSE
+
+    def _skim(self, file: File, cursor: Cursor, end: int, seal: SealRecord) -> Generator[Job | Durable, Any, None]:
+        """The records of a sealed segment that was not written by this process, checked by its digest."""
+        digest = yield Job(lambda: crc32(file.read(0, HEADER_BLOCK_BYTES)))
+        position = HEADER_BLOCK_BYTES
+        rest, want = b"", STEP_BYTES
+        while position < end:
+            length = min(want, end - position)
+            behind, digest, steps, rest = yield Job(partial(read_steps, file, position, length, rest, digest), length)
+            if behind < position + length:
+                break
+            position = behind
+            yield from self._apply(cursor, steps)
+            want = STEP_BYTES
+            if len(rest) >= HEADER_BYTES:
+                want = max(want, HEADER.unpack_from(rest)[1] - len(rest))
+        if digest != seal.digest or rest:
+            # one by one, to say which it is
+            scratch = StoreState()
+            scratch.begin_segment(cursor.number, cursor.epoch, seal.first_sequence)
+            yield from self._replay(scratch, file, cursor, end)
+            raise JournalCorrupt("the digest in the seal is not that of the segment", file=cursor.path, offset=end)
+
+    def _replay(self, state: StoreState, file: File, cursor: Cursor, end: int) -> Generator[Job | Durable, Any, None]:
+        """Record by record up to an offset."""
+        want = STEP_BYTES
+        path = cursor.path
+        while cursor.offset < end:
+            data = yield read_job(file, cursor.offset, min(want, end - cursor.offset))
+            offset = cursor.offset
+            stop = replay(state, cursor, data)
+            if stop in (Stop.SEALED, Stop.CLOSED):
+                cursor.sealed = stop
+            if cursor.offset > offset or self._pass_over(state, cursor, end):
+                want = STEP_BYTES
+                continue
+            needed_bytes = HEADER.unpack_from(data)[1] if len(data) >= HEADER_BYTES else 0
+            if stop is not Stop.SHORT or not want < needed_bytes <= RECORD_BYTES_MAX:
+                raise JournalCorrupt(f"record {cursor.sequence + 1} is damaged", file=path, offset=offset)
+            want = needed_bytes
+
+    def _pass_over(self, state: StoreState, cursor: Cursor, end: int) -> bool:
+        """Whether the record at the cursor is damaged and was set aside: reading goes on behind it."""
+        length = self._known.length_at(cursor.number, cursor.epoch, cursor.offset)
+        if not length or not cursor.sequence:
+            return False
+        cursor.offset += length
+        cursor.sequence += 1
+        state.sequence = cursor.sequence
+        if cursor.offset == end:
+            # what a seal would say
+            cursor.sealed = Stop.SEALED
+        return True
+
+    # --- writing --------------------------------------------------------------------------------
+
+    def _write(
+        self, header: SnapshotHeader, older: list[bytes], base_file: File | None, reader: SnapshotReader | None
+    ) -> Generator[Job | Durable, Any, Built]:
+        path = f"{self._directory}/{header.name}"
+        temporary = path + NEW_SUFFIX
+        file: File = yield Job(lambda: self._create(temporary))
+        try:
+            encoder = SnapshotEncoder(header)
+            for kind, payload in small_parts(self._replayed, dict(self._state.removable)):
+                encoder.add(kind, payload)
+                yield from self._put(file, encoder, at_least=WRITE_BYTES)
+            live = LiveReferences(self._state.live, self._late)
+            live.count_transactions(self._replayed.transactions.values())
+            yield from self._write_references(file, encoder, older, base_file, reader, live)
+            # what was left out because it is acknowledged rests on everything appended so far
+            needs = self._last_sequence()
+            encoder.add(PartType.END, encode_end(SnapshotEnd(needs, live.count, live.bytes.total)))
+            yield from self._put(file, encoder)
+            yield Durable(needs)
+        except StoreError:
+            with suppress(StoreError, FileNotFoundError):
+                yield Job(lambda: self._disk.remove(temporary))
+            raise
+        finally:
+            file.close()
+
+        def publish() -> None:
+            self._disk.rename(temporary, path)
+            self._disk.sync_directory(self._directory)
+
+        yield Job(publish, writes=True)
+        return Built(header, self._position, live.bytes.by_segment)
+
+    def _create(self, temporary: str) -> File:
+        with suppress(FileNotFoundError):
+            # of an attempt of our own that failed
+            self._disk.remove(temporary)
+        return self._disk.open(temporary, create=True)
+
+    def _put(self, file: File, encoder: SnapshotEncoder, at_least: int = 1) -> Generator[Job | Durable, Any, None]:
+        """Write and sync what is encoded, if it is enough."""
+        if encoder.pending_bytes < at_least:
+            yield PAUSE
+            return
+        data, position = encoder.take(), self._position
+
+        def work() -> None:
+            file.write(position, (data,))
+            file.sync()
+
+        self._position += len(data)
+        yield Job(work, len(data), writes=True)
+
+    def _write_references(
+        self,
+        file: File,
+        encoder: SnapshotEncoder,
+        older: list[bytes],
+        base_file: File | None,
+        reader: SnapshotReader | None,
+        live: LiveReferences,
+    ) -> Generator[Job | Durable, Any, None]:
+        packed = bytearray()
+        full_bytes = PART_ITEMS * REFERENCE.size
+
+        def put(payload: bytes) -> Generator[Job | Durable, Any, None]:
+            packed.extend(live.passing(payload))
+            while len(packed) >= full_bytes:
+                encoder.add(PartType.REFERENCES, bytes(packed[:full_bytes]))
+                del packed[:full_bytes]
+                yield from self._put(file, encoder, at_least=WRITE_BYTES)
+
+        while True:
+            for payload in older:
+                yield from put(payload)
+            if reader is None or base_file is None or reader.end is not None:
+                break
+            data = yield read_job(base_file, reader.offset, reader.want)
+            older = [payload for _, payload in reader.feed(data)]
+        for queue_id, backlog in self._replayed.references.items():
+            for payload in waiting_references(queue_id, backlog):
+                yield from put(payload)
+        if packed:
+            encoder.add(PartType.REFERENCES, bytes(packed))

@@ -1,0 +1,127 @@
+"""Copying the live messages of one nearly dead segment to the end of the log (ADR 0010).
+
+Each is appended as a MESSAGE_MOVE, in the order of offsets, so what was moved is one number per segment.
+Nothing is copied that is not whole; a damaged segment stays where it is.
+
+Not here: which segments (``consolidator``).
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Generator
+from typing import Any, Final
+
+from understudy.errors import DiskFull, JournalCorrupt
+from understudy.limits import RECORD_BYTES_MAX
+from understudy.ports import Disk, File
+from understudy.store.log.journal import Journal
+from understudy.store.log.records import HEADER_BYTES, MESSAGE_HEADER_BYTES, RecordType, encode_move
+from understudy.store.log.replay import read_frame
+from understudy.store.log.segment import HEADER_BLOCK_BYTES, seed_of, segment_name
+from understudy.store.quarantine import KnownDamage
+from understudy.store.reference import pack_location
+from understudy.store.snapshots.background import STEP_BYTES, Durable, Job, read_job
+from understudy.store.snapshots.forwarding import Forwarding
+from understudy.store.state import StoreState
+
+_MESSAGES: Final = (int(RecordType.MESSAGE_ADD), int(RecordType.MESSAGE_MOVE))
+_LENGTH: Final = struct.Struct("<I")
+_COUNT: Final = struct.Struct("<I")
+_MESSAGE_ID: Final = struct.Struct("<Q")
+
+
+class SegmentCopy:
+    """Appends the live messages of one segment to the log again."""
+
+    def __init__(
+        self,
+        disk: Disk,
+        directory: str,
+        number: int,
+        journal: Journal,
+        state: StoreState,
+        forwarding: Forwarding,
+        known: KnownDamage,
+    ) -> None:
+        """
+        Args:
+            disk: Where the store is.
+            directory: Absolute path of the store.
+            number: Of the segment, which is finished.
+            journal: Where the messages go.
+            state: Of the running store: what is live, what was moved already.
+            forwarding: Told of every message that is copied.
+            known: Damaged records that were set aside: they are passed over.
+        """
+        self._disk = disk
+        self._directory = directory
+        self._number = number
+        self._journal = journal
+        self._state = state
+        self._forwarding = forwarding
+        self._known = known
+        self.messages = 0
+        """Copied."""
+
+    def run(self) -> Generator[Job | Durable, Any, None]:
+        """Copy everything that is live.
+
+        Raises:
+            JournalCorrupt: the segment is damaged; what was copied before counts.
+            DiskFull: there is no room; likewise.
+        """
+        number = self._number
+        use = self._state.segments[number]
+        path = f"{self._directory}/{segment_name(number, use.epoch)}"
+        seed = seed_of(number, use.epoch)
+        file: File = yield Job(lambda: self._disk.open(path, read_only=True))
+        origin, want = HEADER_BLOCK_BYTES, STEP_BYTES
+        try:
+            while origin < use.end:
+                data = yield read_job(file, origin, min(want, use.end - origin))
+                if self._journal.no_space:
+                    raise DiskFull(f"no room to copy messages out of {path}")
+                at = 0
+                length = 0
+                while at + HEADER_BYTES <= len(data):
+                    damaged = self._known.length_at(number, use.epoch, origin + at)
+                    length = damaged or _LENGTH.unpack_from(data, at + 4)[0]
+                    if length < HEADER_BYTES:
+                        raise JournalCorrupt("a record is damaged", file=path, offset=origin + at)
+                    if at + length > len(data):
+                        break
+                    is_message = data[at + 20] in _MESSAGES and not damaged
+                    if is_message and origin + at >= use.moved and self._is_live(data, at):
+                        if read_frame(data, at, origin, seed) is None:
+                            raise JournalCorrupt("a record is damaged", file=path, offset=origin + at)
+                        self._copy_record(origin + at, data[at : at + length])
+                    at += length
+                if not at and not want < length <= RECORD_BYTES_MAX:
+                    raise JournalCorrupt("a record is damaged", file=path, offset=origin)
+                want = STEP_BYTES if at else length
+                origin += at
+        finally:
+            file.close()
+
+    def _is_live(self, data: bytes, at: int) -> bool:
+        """Whether any queue has the message of a record."""
+        message_id, count = _MESSAGE_ID.unpack_from(data, at + HEADER_BYTES)[0], _COUNT.unpack_from(data, at + 68)[0]
+        if at + MESSAGE_HEADER_BYTES + 8 * count > len(data):
+            return False
+        is_live = self._state.live.is_live
+        if count == 1:
+            return is_live(_MESSAGE_ID.unpack_from(data, at + MESSAGE_HEADER_BYTES)[0], message_id)
+        queue_ids = struct.unpack_from(f"<{count}Q", data, at + MESSAGE_HEADER_BYTES)
+        return any(is_live(queue_id, message_id) for queue_id in queue_ids)
+
+    def _copy_record(self, offset: int, raw: bytes) -> None:
+        """Append a message again."""
+        journal, number = self._journal, self._number
+        message_id: int = _MESSAGE_ID.unpack_from(raw, HEADER_BYTES)[0]
+        journal.append(RecordType.MESSAGE_MOVE, encode_move(raw[HEADER_BYTES:], number, offset), flags=raw[21])
+        location = pack_location(journal.number, journal.offset - len(raw), len(raw))
+        journal.use.note(message_id)
+        self._state.segments[number].moved = offset + 1
+        self._forwarding.add(number, offset, message_id, location)
+        self.messages += 1

@@ -1,0 +1,137 @@
+"""Dropping the dead beginning of the log.
+
+A segment is dead when no queue holds a message of it and no open transaction needs it. Segments may
+go only from the beginning (docs/journal-format.md s. 4.3), and only after a CHECKPOINT has stated
+again what lives on in them besides messages: bindings and duplicate ids. That is worth its bytes
+when enough segments go with it.
+
+Where there are snapshots (``consolidator``), the beginning is trimmed only past the newest one, which
+goes with it: the log alone is whole again then.
+
+Not here: segments that are dead, or nearly, behind one that is alive.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from understudy.store.log.journal import Journal
+from understudy.store.log.operation_context import OperationContext
+from understudy.store.log.records import RecordType, encode_checkpoint, encode_trim
+from understudy.store.log.segment import segment_name
+from understudy.store.state import StoreState
+
+#: Dead segments at the beginning of the log before a checkpoint is written to drop them ...
+TRIM_SEGMENTS_MIN: Final = 4
+#: ... and how many times larger than the checkpoint they must be.
+_TRIM_FACTOR: Final = 16
+#: Estimated bytes of an address, queue or setting in a checkpoint, and of a duplicate id.
+_BINDING_BYTES: Final = 512
+_DUPLICATE_ID_BYTES: Final = 128
+
+
+class FileRemover:
+    """Removes segments and snapshots that the log has given up."""
+
+    def __init__(
+        self, journal: Journal, state: StoreState, directory: str, forget: Callable[[int], int | None]
+    ) -> None:
+        """
+        Args:
+            journal: Removes files.
+            state: Remembers what may still have to be removed.
+            directory: Of the store.
+            forget: The store lets go of a segment; returns the epoch it was of.
+        """
+        self._journal = journal
+        self._state = state
+        self._directory = directory
+        self._forget = forget
+        self._names: dict[str, int] = {}
+        """To be removed, in order, and the segment number, or 0."""
+        self._removing = False
+
+    def remove_left(self) -> None:
+        """Remove what the node before had given up and not removed."""
+        self._names |= {segment_name(number, epoch): number for number, epoch in self._state.removable.items()}
+        self.remove([], [])
+
+    def remove(self, numbers: list[int], files: list[str]) -> None:
+        """Remove these segments, whose end is durable, then these other files."""
+        for number in numbers:
+            epoch = self._forget(number)
+            if epoch is not None:
+                self._names[segment_name(number, epoch)] = number
+        self._names |= dict.fromkeys(files, 0)
+        if self._removing or not self._names:
+            return
+        self._removing = True
+        names = list(self._names)
+
+        def removed(error: BaseException | None) -> None:
+            # what could not be removed is tried again with the next ones: it is only room
+            self._removing = False
+            if error is None:
+                for name in names:
+                    self._state.removable.pop(self._names.pop(name), None)
+
+        self._journal.remove_files([f"{self._directory}/{name}" for name in names], removed)
+
+
+class LogTrimmer:
+    """Removes the dead beginning of one log. ``trim`` is called when the journal has begun another segment."""
+
+    def __init__(
+        self, journal: Journal, state: StoreState, context: OperationContext, segment_bytes: int, remover: FileRemover
+    ) -> None:
+        """
+        Args:
+            journal: Where checkpoints go.
+            state: What is alive.
+            context: Says when a TRIM is durable.
+            segment_bytes: Size of an ordinary segment.
+            remover: Of what was trimmed.
+        """
+        self._journal = journal
+        self._state = state
+        self._context = context
+        self._segment_bytes = segment_bytes
+        self._remover = remover
+
+    def bindings_worth_bytes(self) -> int:
+        """Bytes of log for which it is worth stating the bindings again."""
+        state = self._state
+        return _TRIM_FACTOR * _BINDING_BYTES * (len(state.addresses) + len(state.queues) + len(state.settings))
+
+    def trim(self, behind: int, snapshots: list[str], *, urgent: bool = False) -> bool:
+        """Drop the dead beginning if it is worth a checkpoint. Whether it was dropped.
+
+        Args:
+            behind: Nothing is dropped unless this segment goes too: the newest snapshot rests on it.
+            snapshots: Files that are removed with it.
+            urgent: The disk is full: any segment is worth it.
+        """
+        state, journal = self._state, self._journal
+        dead = state.dead_prefix(journal.number)
+        enough = 1 if urgent else TRIM_SEGMENTS_MIN
+        if len(dead) < enough or dead[-1] < behind or journal.failure is not None:
+            return False
+        covered = [number for number in dead if number < (state.checkpoint_segment or 0)]
+        if len(covered) >= enough and covered[-1] >= behind:
+            dead = covered
+        else:
+            duplicate_ids = sum(len(ids) for ids in state.duplicate_ids.values())
+            worth_bytes = self.bindings_worth_bytes() + _TRIM_FACTOR * _DUPLICATE_ID_BYTES * duplicate_ids
+            if len(dead) * self._segment_bytes < worth_bytes:
+                return False
+            # what is dead lies before its first part, wherever the last part ends up
+            state.checkpoint_segment = journal.number
+            for flags, payload in encode_checkpoint(state.checkpoint_items()):
+                journal.append(RecordType.CHECKPOINT, payload, flags=flags)
+        kept = next(number for number in state.segments if number > dead[-1])
+        first_sequence = state.segments[kept].first_sequence
+        sequence = journal.append(RecordType.TRIM, encode_trim(kept, first_sequence))
+        state.forget_segments(dead)
+        self._context.when_durable(sequence, self._remover.remove, dead, snapshots)
+        return True

@@ -1,0 +1,131 @@
+"""Goal: what is behind the end of a log is found wherever it lies, and blocks that were never written are not read."""
+
+from __future__ import annotations
+
+import errno
+import os
+import random
+from pathlib import Path
+
+import pytest
+from tests.support.store import Rig
+
+from understudy.runtime.disk import RealDisk
+from understudy.store.log.blank_tail import BlankTails
+from understudy.testing.sim_disk import SimFile
+
+MIB = 1 << 20
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> str:
+    """A file of 3 MiB and a bit: 100 bytes written, the rest reserved."""
+    place = str(tmp_path / "segment")
+    file = RealDisk().open(place, create=True)
+    file.allocate(3 * MIB + 5)
+    file.write(0, (b"x" * 100,))
+    file.sync()
+    file.close()
+    return place
+
+
+def is_blank(path: str, offset: int) -> bool:
+    return BlankTails(RealDisk()).is_blank(path, offset)
+
+
+def test_what_was_reserved_is_blank(path: str) -> None:
+    assert is_blank(path, 100)
+    assert not is_blank(path, 99)
+    assert is_blank(path, 3 * MIB + 5)
+    assert is_blank(path, 9 * MIB)
+
+
+@pytest.mark.parametrize("at", [100, 4096, MIB - 1, MIB, MIB + 100, 2 * MIB + 77, 3 * MIB + 4])
+def test_one_byte_anywhere_is_found(path: str, at: int) -> None:
+    file = RealDisk().open(path)
+    file.write(at, (b"\1",))
+    file.close()
+    assert not is_blank(path, 100)
+    assert is_blank(path, at + 1)
+
+
+def test_written_zeros_are_blank(path: str) -> None:
+    file = RealDisk().open(path)
+    file.write(200, (bytes(2 * MIB),))
+    file.close()
+    assert is_blank(path, 100)
+
+
+def test_a_file_system_that_knows_nothing_is_read(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def cannot_tell(descriptor: int, offset: int, whence: int) -> int:
+        raise OSError(errno.EINVAL, "Invalid argument")
+
+    monkeypatch.setattr(os, "lseek", cannot_tell)
+    assert is_blank(path, 100)
+    assert not is_blank(path, 99)
+    assert is_blank(path, 9 * MIB)
+
+
+def test_a_file_of_many_parts_is_read_to_its_end(tmp_path: Path) -> None:
+    place = str(tmp_path / "scattered")
+    file = RealDisk().open(place, create=True)
+    file.allocate(8 * MIB)
+    for at in range(0, 8 * MIB, 64 * 1024):
+        file.write(at, (bytes(4096),))
+    assert is_blank(place, 0)
+    file.write(8 * MIB - 1, (b"x",))
+    file.close()
+    assert not is_blank(place, 0)
+
+
+def test_what_was_reserved_is_not_read(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where it is in the cache because the beginning of the block before it was read."""
+    sizes: list[int] = []
+    reading = os.pread
+
+    def read(descriptor: int, length: int, offset: int) -> bytes:
+        data = reading(descriptor, length, offset)
+        sizes.append(len(data))
+        return data
+
+    monkeypatch.setattr(os, "pread", read)
+    assert is_blank(path, 100)
+    assert sum(sizes) <= MIB // 4
+
+
+def test_each_place_is_looked_at_once(path: str) -> None:
+    tails = BlankTails(RealDisk())
+    assert tails.is_blank(path, 100)
+    file = RealDisk().open(path)
+    file.write(200, (b"later",))
+    file.close()
+    assert tails.is_blank(path, 100)
+    tails.forget()
+    assert not tails.is_blank(path, 100)
+    with pytest.raises(FileNotFoundError):
+        tails.is_blank(path + ".none", 0)
+
+
+def test_the_end_of_a_log_is_found_without_reading_what_was_never_written(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A take-over on a network file system must not transfer the empty part of the segments."""
+    rig = Rig(random.Random(1), segment_bytes=4 * MIB)
+    rig.activate("a")
+    rig.queue()
+    rig.send()
+    rig.settle()
+    follower = rig.follower("b")
+    while follower.poll(MIB) or not follower.caught_up:
+        continue
+    rig.die(power_loss=False)
+    sizes: list[int] = []
+    reading = SimFile.read
+
+    def read(self: SimFile, offset: int, length: int) -> bytes:
+        data = reading(self, offset, length)
+        sizes.append(len(data))
+        return data
+
+    monkeypatch.setattr(SimFile, "read", read)
+    follower.finish()
+    assert follower.torn is None
+    assert sum(sizes) < 128 * 1024

@@ -1,0 +1,54 @@
+"""Goal: a log that changes is looked at often, one that does not seldom and cheaply, but never only cheaply."""
+
+from __future__ import annotations
+
+from typing import cast
+
+from understudy.store.log.follow_pace import FOLLOW_IDLE_POLL_MS, FOLLOW_POLL_MS, FOLLOW_QUIET_LOOKS, FollowPace
+from understudy.store.log.follower import Follower
+
+
+class Log:
+    """Stands for a follower."""
+
+    def __init__(self) -> None:
+        self.is_quiet = True
+
+    def quiet(self) -> bool:
+        return self.is_quiet
+
+
+def idle() -> tuple[FollowPace, Log, Follower]:
+    pace, log = FollowPace(), Log()
+    while pace.delay_ms < FOLLOW_IDLE_POLL_MS:
+        assert pace.needs_poll(cast(Follower, log)), "a quick look is for a log that has not changed for long"
+        pace.polled(0)
+    return pace, log, cast(Follower, log)
+
+
+def test_the_time_between_two_polls_doubles_until_something_is_found() -> None:
+    pace = FollowPace()
+    delays = []
+    for _ in range(6):
+        pace.polled(0)
+        delays.append(pace.delay_ms)
+    assert delays == [100, 200, 400, 800, FOLLOW_IDLE_POLL_MS, FOLLOW_IDLE_POLL_MS]
+    pace.polled(1)
+    assert pace.delay_ms == FOLLOW_POLL_MS
+
+
+def test_an_idle_log_is_polled_after_some_quick_looks() -> None:
+    pace, _, follower = idle()
+    for _ in range(3):
+        assert [pace.needs_poll(follower) for _ in range(FOLLOW_QUIET_LOOKS + 1)] == [False] * FOLLOW_QUIET_LOOKS + [
+            True
+        ]
+        pace.polled(0)
+
+
+def test_news_are_polled_at_once() -> None:
+    pace, log, follower = idle()
+    assert not pace.needs_poll(follower)
+    log.is_quiet = False
+    assert pace.needs_poll(follower)
+    assert pace.needs_poll(None)
