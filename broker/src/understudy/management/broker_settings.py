@@ -86,7 +86,7 @@ def _long_form(names: tuple[str, ...]) -> Callable[..., None]:
         values: dict[str, object] = {name: _default(name) for form in _FORMS for name in form}
         for name, value in zip(names, given, strict=True):
             if value not in (None, ""):
-                values[name] = value.upper() if ADDRESS_SETTING_ROWS[name].choices else value  # type: ignore[attr-defined]
+                values[name] = str(value).upper() if ADDRESS_SETTING_ROWS[name].choices else value
         control.node.settings.add_address_setting(match, values)
 
     return add

@@ -292,18 +292,18 @@ class SimLoop(asyncio.BaseEventLoop):
         """Virtual seconds since the start of the run."""
         return self._now
 
-    def call_at(  # type: ignore[override]
+    def call_at(  # type: ignore[override]  # no types of extra arguments
         self, when: float, callback: Callable[..., Any], *args: Any, context: contextvars.Context | None = None
     ) -> asyncio.TimerHandle:
         """As asyncio's, in virtual seconds; calls due at the same moment are ordered by the seed."""
-        self._check_closed()  # type: ignore[attr-defined]
+        self._check_closed()  # type: ignore[attr-defined]  # private in asyncio
         self._timers += 1
         timer = _SimTimerHandle(self._timers, when, callback, args, self, context)
         heapq.heappush(self._scheduled, timer)
-        timer._scheduled = True  # type: ignore[attr-defined]
+        timer._scheduled = True  # type: ignore[attr-defined]  # private in asyncio
         return timer
 
-    def call_later(  # type: ignore[override]
+    def call_later(  # type: ignore[override]  # no types of extra arguments
         self, delay: float, callback: Callable[..., Any], *args: Any, context: contextvars.Context | None = None
     ) -> asyncio.TimerHandle:
         """As asyncio's, in virtual seconds."""
@@ -351,7 +351,7 @@ class SimLoop(asyncio.BaseEventLoop):
             raise RuntimeError("this loop has no SimNetwork")
         return self.network
 
-    def run_in_executor(self, executor: Any, func: Any, *args: Any) -> NoReturn:  # type: ignore[override]
+    def run_in_executor(self, executor: Any, func: Any, *args: Any) -> NoReturn:  # type: ignore[override]  # no types of extra arguments
         """Refused: what a thread does is outside the seed."""
         raise NotImplementedError("the simulation has no threads: give the code a port instead of an executor")
 
@@ -374,7 +374,7 @@ class SimLoop(asyncio.BaseEventLoop):
         Raises:
             SimulationStuck: nothing is ready, no timer is set and the condition does not hold.
         """
-        self._check_closed()  # type: ignore[attr-defined]
+        self._check_closed()  # type: ignore[attr-defined]  # private in asyncio
         with self._running():
             while True:
                 if condition is not None and condition():
@@ -416,7 +416,7 @@ class SimLoop(asyncio.BaseEventLoop):
         for handle in self._draw_order():
             if handle._cancelled:
                 continue
-            process = handle._context.get(_PROCESS)  # type: ignore[attr-defined]
+            process = handle._context.get(_PROCESS)  # type: ignore[attr-defined]  # private in asyncio
             if process is not None:
                 if not process.alive:
                     continue
@@ -440,7 +440,7 @@ class SimLoop(asyncio.BaseEventLoop):
     def _take_due_timers(self) -> None:
         while self._scheduled and self._scheduled[0].when() <= self._now:
             timer = heapq.heappop(self._scheduled)
-            timer._scheduled = False  # type: ignore[attr-defined]
+            timer._scheduled = False  # type: ignore[attr-defined]  # private in asyncio
             self._ready.append(timer)
 
     def _drop_dead_timers(self) -> None:
@@ -448,15 +448,15 @@ class SimLoop(asyncio.BaseEventLoop):
         if self._timer_cancelled_count > _CANCELLED_TIMERS_MAX:
             alive = [timer for timer in self._scheduled if not self._is_void(timer)]
             for timer in self._scheduled:
-                timer._scheduled = False  # type: ignore[attr-defined]
+                timer._scheduled = False  # type: ignore[attr-defined]  # private in asyncio
             for timer in alive:
-                timer._scheduled = True  # type: ignore[attr-defined]
+                timer._scheduled = True  # type: ignore[attr-defined]  # private in asyncio
             heapq.heapify(alive)
             self._scheduled = alive
             self._timer_cancelled_count = 0
         while self._scheduled and self._is_void(self._scheduled[0]):
             timer = heapq.heappop(self._scheduled)
-            timer._scheduled = False  # type: ignore[attr-defined]
+            timer._scheduled = False  # type: ignore[attr-defined]  # private in asyncio
             if timer._cancelled:
                 self._timer_cancelled_count -= 1
 
@@ -464,7 +464,7 @@ class SimLoop(asyncio.BaseEventLoop):
     def _is_void(timer: asyncio.TimerHandle) -> bool:
         if timer._cancelled:
             return True
-        process = timer._context.get(_PROCESS)  # type: ignore[attr-defined]
+        process = timer._context.get(_PROCESS)  # type: ignore[attr-defined]  # private in asyncio
         return process is not None and not process.alive
 
     def _draw_order(self) -> list[asyncio.Handle]:
@@ -475,7 +475,7 @@ class SimLoop(asyncio.BaseEventLoop):
             return handles
         strands: dict[int, list[asyncio.Handle]] = {}
         for handle in handles:
-            strands.setdefault(handle._context.get(_STRAND, 0), []).append(handle)  # type: ignore[attr-defined]
+            strands.setdefault(handle._context.get(_STRAND, 0), []).append(handle)  # type: ignore[attr-defined]  # private in asyncio
         if len(strands) < 2:
             return handles
         turns = [number for number in sorted(strands) for _ in strands[number]]
@@ -484,8 +484,8 @@ class SimLoop(asyncio.BaseEventLoop):
         return [next(queues[number]) for number in turns]
 
     def _record_handle(self, handle: asyncio.Handle, process: SimProcess | None) -> None:
-        strand = handle._context.get(_STRAND, 0)  # type: ignore[attr-defined]
-        name = self._name(handle._callback)  # type: ignore[attr-defined]
+        strand = handle._context.get(_STRAND, 0)  # type: ignore[attr-defined]  # private in asyncio
+        name = self._name(handle._callback)  # type: ignore[attr-defined]  # private in asyncio
         self.trace.record(self._now, f"{process.label if process else '-'} {strand} {name}")
 
     def _name(self, callback: Any) -> str:
@@ -532,7 +532,7 @@ class SimLoop(asyncio.BaseEventLoop):
         try:
             for task, _ in self._tasks:
                 if not task.done():
-                    task._log_destroy_pending = False  # type: ignore[attr-defined]
+                    task._log_destroy_pending = False  # type: ignore[attr-defined]  # private in asyncio
                     _bury(task.get_coro())
             self._tasks.clear()
         finally:

@@ -28,6 +28,18 @@ class Readable(Protocol):
         ...
 
 
+class Seekable(Readable, Protocol):
+    """A file whose ``seekable()`` is true."""
+
+    def tell(self) -> int:
+        """The present position, in bytes from the beginning."""
+        ...
+
+    def seek(self, position: int, /) -> object:
+        """Continue reading at a position that ``tell`` returned."""
+        ...
+
+
 class BodySource(Protocol):
     """The bytes of a body."""
 
@@ -58,14 +70,16 @@ class BytesSource:
 
 
 class FileSource:
-    """An open binary file, from where it stands to its end; read again if it can be sought."""
+    """An open binary file, from its present position to its end. A seekable file can be read again."""
 
     def __init__(self, file: Readable) -> None:
         self._file = file
-        self._start: int | None = None
+        self._start = 0
+        self._seekable: Seekable | None = None
         seekable = getattr(file, "seekable", None)
         if seekable is not None and seekable():
-            self._start = file.tell()  # type: ignore[attr-defined]  # what can be sought can tell
+            self._seekable = cast(Seekable, file)
+            self._start = self._seekable.tell()
 
     def read(self, length: int) -> bytes:
         data = self._file.read(length)
@@ -74,9 +88,9 @@ class FileSource:
         return data
 
     def rewind(self) -> bool:
-        if self._start is None:
+        if self._seekable is None:
             return False
-        self._file.seek(self._start)  # type: ignore[attr-defined]
+        self._seekable.seek(self._start)
         return True
 
 

@@ -18,30 +18,8 @@ from understudy.client.core.calls import Call, Interrupted, Waiter, settle
 from understudy.client.core.transactions import Transactions, WorkingSession
 from understudy.errors import BrokerError, IllegalState, XaCode, XaError
 from understudy.ids import Xid
-from understudy.wire.core.packets import (
-    NullResponse,
-    Packet,
-    Rollback,
-    SessionStart,
-    SessionStop,
-    XaCommit,
-    XaEnd,
-    XaFailed,
-    XaForget,
-    XaGetTimeout,
-    XaGetTimeoutResponse,
-    XaInDoubt,
-    XaInDoubtResponse,
-    XaJoin,
-    XaPrepare,
-    XaResponse,
-    XaResume,
-    XaRollback,
-    XaSetTimeout,
-    XaSetTimeoutResponse,
-    XaStart,
-    XaSuspend,
-)
+from understudy.wire.core import packets_xa as packets
+from understudy.wire.core.packets import NullResponse, Packet, Rollback, SessionStart, SessionStop
 
 _ROLLED_BACK: Final = range(XaCode.ROLLED_BACK, 108)
 
@@ -67,7 +45,7 @@ class Branches:
     def start(self, xid: Xid, waiter: Waiter[None], *, join: bool = False, resume: bool = False) -> None:
         """Work in a branch: a new one, one that another session began, or a suspended one."""
         self._check()
-        packet = XaJoin(xid) if join else XaResume(xid) if resume else XaStart(xid)
+        packet = packets.XaJoin(xid) if join else packets.XaResume(xid) if resume else packets.XaStart(xid)
 
         def begun() -> None:
             self._left()
@@ -81,7 +59,7 @@ class Branches:
         self._when_sent(
             lambda: self._ask(
                 "suspend branch",
-                lambda: self._settled(XaSuspend()),
+                lambda: self._settled(packets.XaSuspend()),
                 waiter,
                 Interrupted.FAIL,
                 self._left,
@@ -103,7 +81,7 @@ class Branches:
         left = self._left if works_in else None
         self._ask(
             "end branch",
-            lambda: self._settled(XaEnd(xid, failed)),
+            lambda: self._settled(packets.XaEnd(xid, failed)),
             waiter,
             Interrupted.FAIL,
             left,
@@ -142,7 +120,7 @@ class Branches:
         self._check()
         # asked again after a failover: a branch that is prepared already refuses with PROTOCOL
         self._ask(
-            "prepare branch", lambda: XaPrepare(xid), waiter, Interrupted.REISSUE, None, again_means={XaCode.PROTOCOL}
+            "prepare branch", lambda: packets.XaPrepare(xid), waiter, Interrupted.REISSUE, None, again_means={XaCode.PROTOCOL}
         )
 
     def commit(self, xid: Xid, waiter: Waiter[None], *, one_phase: bool = False) -> None:
@@ -152,7 +130,7 @@ class Branches:
         # asked again: a prepared branch that is gone was committed by the first time
         self._ask(
             "commit branch",
-            lambda: XaCommit(xid, one_phase),
+            lambda: packets.XaCommit(xid, one_phase),
             waiter,
             interrupted,
             None,
@@ -189,7 +167,7 @@ class Branches:
                 cut_off(asked)
             else:
                 session.consumers.returned()
-                call = Call(name, lambda _: XaRollback(xid), (XaResponse,), undone, Interrupted.FORGET, interrupted)
+                call = Call(name, lambda _: packets.XaRollback(xid), (packets.XaResponse,), undone, Interrupted.FORGET, interrupted)
                 session.calls.add(call, first=True)
 
         def undone(packet: Any, error: BaseException | None) -> None:
@@ -212,7 +190,7 @@ class Branches:
         self._check()
         self._ask(
             "forget branch",
-            lambda: XaForget(xid),
+            lambda: packets.XaForget(xid),
             waiter,
             Interrupted.REISSUE,
             None,
@@ -223,21 +201,21 @@ class Branches:
         """Branches that wait for their outcome, or whose heuristic outcome waits to be forgotten."""
         self._check()
         answered = settle(waiter, lambda packet: tuple(packet.xids))
-        self._session.calls.add(Call("branches in doubt", lambda _: XaInDoubt(), (XaInDoubtResponse,), answered))
+        self._session.calls.add(Call("branches in doubt", lambda _: packets.XaInDoubt(), (packets.XaInDoubtResponse,), answered))
 
     def set_timeout(self, timeout_s: int, waiter: Waiter[bool]) -> None:
         """Of branches started from now on; 0 = the broker's."""
         self._check()
         answered = settle(waiter, lambda packet: packet.ok)
         self._session.calls.add(
-            Call("branch timeout", lambda _: XaSetTimeout(timeout_s), (XaSetTimeoutResponse,), answered)
+            Call("branch timeout", lambda _: packets.XaSetTimeout(timeout_s), (packets.XaSetTimeoutResponse,), answered)
         )
 
     def timeout(self, waiter: Waiter[int]) -> None:
         """Seconds after which the broker gives up a branch that is not prepared."""
         self._check()
         answered = settle(waiter, lambda packet: packet.timeout_s)
-        self._session.calls.add(Call("branch timeout", lambda _: XaGetTimeout(), (XaGetTimeoutResponse,), answered))
+        self._session.calls.add(Call("branch timeout", lambda _: packets.XaGetTimeout(), (packets.XaGetTimeoutResponse,), answered))
 
     # -- life -------------------------------------------------------------------------------------
 
@@ -245,7 +223,7 @@ class Branches:
         """The server's session is a new one: the branch cannot commit, and the broker must know."""
         if self._working_in is not None:
             self.lost = True
-            self._session.transmit_packet(XaFailed(self._working_in))
+            self._session.transmit_packet(packets.XaFailed(self._working_in))
 
     def _check(self) -> None:
         session = self._session
@@ -295,7 +273,7 @@ class Branches:
                 whatever()
             settle(waiter, lambda _: None)(None, error)
 
-        call = Call(name, build_packet, (XaResponse, NullResponse), done, interrupted, _interruption(name))
+        call = Call(name, build_packet, (packets.XaResponse, NullResponse), done, interrupted, _interruption(name))
         self._session.calls.add(call)
 
 

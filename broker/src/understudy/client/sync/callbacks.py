@@ -18,6 +18,10 @@ class Callbacks:
     """Calls what it is given, in order, on a daemon thread that starts with the first call."""
 
     def __init__(self) -> None:
+        self.forget()
+
+    def forget(self) -> None:
+        """Start anew without a thread. Called in the child after a fork: the thread and its calls are the parent's."""
         self._calls: SimpleQueue[Callable[[], object]] = SimpleQueue()
         self._lock = threading.Lock()
         self._started = False
@@ -38,10 +42,6 @@ class Callbacks:
                 call()
             except Exception:
                 _log.exception("a callback of the client raised an error")
-
-    def forget(self) -> None:
-        """After a fork, in the child: the thread and what it had to call are the parent's."""
-        self.__init__()  # type: ignore[misc]
 
 
 callbacks = Callbacks()
