@@ -172,7 +172,7 @@ FORWARDING_ADDRESSES_MAX = 1_000
 HTTP_BODY_BYTES_MAX = 1024 * 1024
 #: Largest broker.xml. Bytes.
 CONFIG_BYTES_MAX = 16 * 1024 * 1024
-#: Largest body of a management request, and requests under way in slices at once.
+#: Largest body of a management request in bytes, and largest number of requests that are answered in slices at once.
 MANAGEMENT_REQUEST_BYTES_MAX = 1024 * 1024
 MANAGEMENT_REQUESTS_MAX = 100
 #: Entries in the quarantine of one store, and bytes of their files. What is damaged beyond that stays in its

@@ -113,8 +113,8 @@ def test_a_node_that_is_not_ready_is_exit_code_1(served: Served) -> None:
     served.view.state, served.view.following = "passive", FollowingFacts(False, 2048)
     code, result = invoke("status", *served.options)
     assert code == 1
-    assert "passive and 2048 bytes behind" in result.output
-    assert "2.0 KiB behind" in result.output
+    assert "passive with a lag of 2048 bytes" in result.output
+    assert "lag of 2.0 KiB" in result.output
     served.view.following = FollowingFacts(True, 0)
     assert invoke("status", *served.options)[0] == 0
 

@@ -139,7 +139,7 @@ counts_max = st.just(256) | st.integers(0, 3)
 
 @cache
 def captured() -> tuple[bytes, ...]:
-    """SESS_SEND frames of real clients, with what comes behind them."""
+    """SESS_SEND frames of real clients, each with the bytes that follow it in the capture."""
     found = []
     for stream in streams("to-server"):
         offset = stream.find(b"ARTEMIS") + 7 if stream.startswith(b"ARTEMIS") else 0

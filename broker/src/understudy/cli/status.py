@@ -208,7 +208,7 @@ def _node_table(node: dict[str, Any], ready: dict[str, Any]) -> Table:
         "activation": _activation_text(node.get("activation")),
         "following": None
         if following is None
-        else ("caught up" if following["caught_up"] else f"{format_bytes(following['lag_bytes'])} behind"),
+        else ("caught up" if following["caught_up"] else f"lag of {format_bytes(following['lag_bytes'])}"),
         "store": None
         if store is None
         else f"{format_bytes(store['bytes'])} in {store['segments']} segments at {store['directory']}"

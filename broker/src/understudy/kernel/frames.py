@@ -46,7 +46,7 @@ _ROUTING_MASK: Final = 511
 _DUPLICATE_SHIFT: Final = 16
 """From here on: bytes of the duplicate id; 0: it has none."""
 _ALIKE: Final = _DURABLE | 15 << _PRIORITY_SHIFT | -1 << _DUPLICATE_SHIFT
-"""What neighbours must have in common."""
+"""Traits that must be equal in messages that are handled together."""
 
 _BYTE: Final = 3
 _BYTES: Final = 4
@@ -106,7 +106,7 @@ class Sends:
 
     def __init__(self, data: bytes, *, requires_response: bool) -> None:
         self.data = data
-        """What was read."""
+        """The bytes that were read, which the rows point into."""
         self.end = 0
         """Offset in ``data`` after the last frame."""
         self.requires_response = requires_response
@@ -329,8 +329,8 @@ def _remember(raw: bytes) -> str:
 
 
 def _block_traits(data: bytes, offset: int, end: int) -> _Walked:
-    """What the property block in ``data[offset:end]``, whose flag is set, says of its message. Traits of -1: the block
-    is malformed.
+    """Traits of a message by its property block in ``data[offset:end]``, whose flag is set; -1 if the block is
+    malformed.
     """
     if end - offset > _BLOCK_BYTES_MAX:
         return _walk_block(data, offset, end)

@@ -199,7 +199,7 @@ def append_sends(
     transaction_id: int,
     position: LogPosition,
 ) -> Run:
-    """Records of the messages of these parts, in order, or of as many as there is room for, perhaps none.
+    """Records of the messages of these parts, in order. Only as many as fit into the segment, perhaps none.
 
     Args:
         parts: At least one; all messages are alike (``Sends.alike``) and durable.

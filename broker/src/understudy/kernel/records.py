@@ -47,7 +47,7 @@ Group = tuple[int, int, bytes, bytes, bytes, bytes, bytes, bytes]
 (u64), file offsets of the records (u32), lengths of the records (u32), sizes of the messages (u32), expirations (i64,
 empty if all are 0), times before which they are not delivered (i64, empty if all are 0)."""
 Scan = tuple[int, int, int, int, int, int, int, list[Group], list[tuple[int, bytes]]]
-"""Why it stopped; index in the data behind the last record taken; sequence and batch of that record; sequence of the
+"""Reason for the end; index in the data after the last record taken; sequence and batch of that record; that of the
 first record taken; lowest and highest message id of all messages, 0 without any; the messages that were not
 acknowledged in the same scan, in the order in which their groups began; acknowledged message ids (u64) that belong to
 none of them, by queue id."""

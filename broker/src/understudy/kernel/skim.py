@@ -1,4 +1,4 @@
-"""What the records of a piece of the log say, without the messages (docs/journal-format.md s. 4).
+"""The records of a part of the log without the bodies of messages (docs/journal-format.md s. 4).
 
 Native twin: ``broker/kernel/src/skim.rs``.
 
@@ -22,12 +22,12 @@ priority with rising ids, at most 1,000, and the duplicate ids of these (address
 offset in the file and the record; of a MESSAGE_ADD or MESSAGE_MOVE that is not large only the bytes before the
 message."""
 Skimmed = tuple[int, int, list[Step]]
-"""Why it stopped (``ENDED``, ``SHORT``, ``BLANK`` or ``BAD`` of ``kernel.records``), index in the data behind the last
-record taken, and what the records say."""
+"""The reason for the end (``ENDED``, ``SHORT``, ``BLANK`` or ``BAD`` of ``kernel.records``), index in the data after
+the last record taken, and the contents of the records."""
 
 _LENGTH: Final = struct.Struct("<I")
 _HEADER_BYTES: Final = 24
-#: Of a MESSAGE_ADD behind its header: message id, tx id, address id, expiration, scheduled, priority, flags, length of
+#: Of a MESSAGE_ADD after its header: message id, tx id, address id, expiration, scheduled, priority, flags, length of
 #: the duplicate id, number of queues.
 _MESSAGE: Final = struct.Struct("<QQQqqBBHI")
 _MESSAGE_BYTES: Final = _HEADER_BYTES + _MESSAGE.size
@@ -61,7 +61,7 @@ class _Step:
 
 
 def skim_records(data: bytes, origin: int, /) -> Skimmed:
-    """What the records at the beginning of ``data`` say. Acknowledgements without transaction are passed over.
+    """Contents of the records at the beginning of ``data``. Acknowledgements without transaction are left out.
 
     Args:
         data: Part of a segment that begins with a record.

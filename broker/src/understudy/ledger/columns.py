@@ -1,4 +1,4 @@
-"""What the judge remembers of a ledger, kept small: columns of whole numbers instead of rows."""
+"""The judge's state of a ledger in little memory: columns of whole numbers instead of rows."""
 
 from __future__ import annotations
 
@@ -26,6 +26,7 @@ class Column:
         return -1 if block is None else block[number & 255]
 
     def set(self, number: int, value: int) -> None:
+        """Set the value of a number; ``value`` is at least 0."""
         block = self._blocks.get(number >> self.BITS)
         if block is None:
             block = self._blocks[number >> self.BITS] = self._empty[:]
@@ -43,6 +44,7 @@ class Column:
             yield number
 
     def entries(self) -> Iterator[tuple[int, int]]:
+        """Numbers that have a value, in rising order within a block, with the value."""
         for place, block in self._blocks.items():
             for offset, value in enumerate(block):
                 if value >= 0:
@@ -50,7 +52,7 @@ class Column:
 
 
 class Producer:
-    """What is known of one producer's messages."""
+    """The judge's state of one producer's messages."""
 
     __slots__ = (
         "_address",
@@ -130,6 +132,7 @@ class Producer:
         return known in (-1, digest) or digest in self._other_digests.get(number, ())
 
     def knows_digest(self, number: int) -> bool:
+        """Whether the digest of a message is known."""
         return self._digests.get(number) >= 0
 
 
@@ -207,6 +210,7 @@ class Deliveries:
         return min((at_ms for acknowledged, _, at_ms, _ in story if acknowledged), default=-1)
 
     def delivered(self, row: Row, consumer: int) -> None:
+        """Record that a consumer received a message."""
         number = row.number
         course = self.course.get(consumer)
         if course is None:
@@ -226,6 +230,7 @@ class Deliveries:
         story.append((False, consumer, row.at_ms, row.message_id))
 
     def acknowledged(self, row: Row, consumer: int) -> None:
+        """Record that a consumer acknowledged a message."""
         number = row.number
         story = self.stories.get(number)
         if story is None:
@@ -247,6 +252,7 @@ class Deliveries:
 
 
 def judge_story(story: list[Event], clock_skew_ms: int) -> Reason | None:
+    """The finding in the deliveries and acknowledgements of one message in one queue; None if they are in order."""
     deliveries = [event for event in story if not event[0]]
     if not deliveries:
         return Reason.ACKNOWLEDGED_NEVER_DELIVERED

@@ -1,6 +1,6 @@
-"""What became of every message: judged from what clients saw and from what was left in the queues.
+"""The outcome of every message, judged from the clients' ledgers and from the messages left in the queues.
 
-Each function is one rule of ``understudy.ledger`` over what the judge remembers.
+Each function is one rule of ``understudy.ledger`` over the judge's state.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""What a judgement says: findings, counts, latencies and windows. ``judge.check`` and the Spark audit
-both make these; nothing here judges.
+"""The report of a judgement: findings, counts, latencies and windows. ``judge.check`` and the Spark audit
+both make reports; this module contains no rules.
 """
 
 from __future__ import annotations
@@ -100,6 +100,7 @@ class Window:
 
     @property
     def duration_ms(self) -> int:
+        """Length of the window."""
         return self.end_ms - self.start_ms
 
     @property

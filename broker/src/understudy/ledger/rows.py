@@ -33,7 +33,7 @@ FLAT_OBJECT: Final = r'^[ \t\r\n]*+\{[^"{}\[\]]*+(?:"(?:[^"\\]++|\\.)*+"[^"{}\[\
 
 
 class Kind(Enum):
-    """What a row states."""
+    """The event that a row records."""
 
     SENT = "SENT"
     CONFIRMED = "CONFIRMED"
@@ -155,6 +155,7 @@ class LedgerWriter:
         self._write = write
 
     def append(self, row: Row) -> None:
+        """Write one row."""
         self._write(encode(row))
 
     def sent(
@@ -168,6 +169,7 @@ class LedgerWriter:
         digest: int = 0,
         transaction: str = "",
     ) -> None:
+        """Write that a message is about to be sent."""
         self.append(
             Row(Kind.SENT, producer, number, address, at_ms, durable=durable, digest=digest, transaction=transaction)
         )
@@ -175,6 +177,7 @@ class LedgerWriter:
     def confirmed(
         self, producer: str, number: int, address: str, at_ms: int, *, durable: bool = True, transaction: str = ""
     ) -> None:
+        """Write that the broker confirmed a message."""
         self.append(Row(Kind.CONFIRMED, producer, number, address, at_ms, durable=durable, transaction=transaction))
 
     def refused(
@@ -198,6 +201,7 @@ class LedgerWriter:
         digest: int = 0,
         origin: str = "",
     ) -> None:
+        """Write that a consumer received a message."""
         self.append(
             Row(
                 Kind.DELIVERED, producer, number, address, at_ms, consumer, queue, message_id, delivery_count,
@@ -208,11 +212,13 @@ class LedgerWriter:
     def acknowledging(
         self, producer: str, number: int, address: str, at_ms: int, *, consumer: str, queue: str, message_id: int = 0
     ) -> None:
+        """Write that a message is about to be acknowledged."""
         self.append(Row(Kind.ACKNOWLEDGING, producer, number, address, at_ms, consumer, queue, message_id))
 
     def acknowledged(
         self, producer: str, number: int, address: str, at_ms: int, *, consumer: str, queue: str, message_id: int = 0
     ) -> None:
+        """Write that the broker confirmed an acknowledgement."""
         self.append(Row(Kind.ACKNOWLEDGED, producer, number, address, at_ms, consumer, queue, message_id))
 
     def remaining(
@@ -228,6 +234,7 @@ class LedgerWriter:
         digest: int = 0,
         origin: str = "",
     ) -> None:
+        """Write that a message was found in a queue at the end."""
         self.append(
             Row(
                 Kind.REMAINING, producer, number, address, at_ms, consumer, queue, message_id,
@@ -236,12 +243,15 @@ class LedgerWriter:
         )  # fmt: skip
 
     def drained(self, address: str, at_ms: int, *, consumer: str, queue: str) -> None:
+        """Write that a consumer found its queue empty."""
         self.append(Row(Kind.DRAINED, "", 0, address, at_ms, consumer, queue))
 
     def opened(self, at_ms: int, *, consumer: str, queue: str) -> None:
+        """Write that a consumer was opened."""
         self.append(Row(Kind.OPENED, "", 0, "", at_ms, consumer, queue))
 
     def closed(self, at_ms: int, *, consumer: str, queue: str) -> None:
+        """Write that a consumer was closed."""
         self.append(Row(Kind.CLOSED, "", 0, "", at_ms, consumer, queue))
 
 

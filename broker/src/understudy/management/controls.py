@@ -261,7 +261,7 @@ def readiness(view: NodeView) -> Readiness:
     if following is None:
         return Readiness(False, "passive and not following")
     if not following.caught_up:
-        return Readiness(False, f"passive and {following.lag_bytes} bytes behind")
+        return Readiness(False, f"passive with a lag of {following.lag_bytes} bytes")
     return Readiness(True, None)
 
 

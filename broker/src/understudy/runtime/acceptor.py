@@ -32,7 +32,7 @@ log = logging.getLogger(__name__)
 
 
 class ConnectionHandler(Protocol):
-    """What speaks on a connection once its protocol is known."""
+    """The protocol's side of a connection, from the moment at which the protocol is known."""
 
     held_back: bool
     """It has more to send and waits until the socket has taken what it got."""
@@ -46,7 +46,9 @@ class ConnectionHandler(Protocol):
         """Keep nothing of it when it is lost."""
         ...
 
-    def resume_deliveries(self) -> None: ...
+    def resume_deliveries(self) -> None:
+        """Deliver again after the outgoing buffer was over its limit."""
+        ...
 
     held_up: bool
     """Part of its input may have to wait for the disk or for a login check: ``congested`` says whether it does."""
@@ -61,11 +63,17 @@ class ConnectionHandler(Protocol):
         """
         ...
 
-    def connection_lost(self, reason: str) -> None: ...
+    def connection_lost(self, reason: str) -> None:
+        """The connection has ended; ``reason`` is for the log."""
+        ...
 
-    def check(self) -> None: ...
+    def check(self) -> None:
+        """Called periodically: close the connection if the peer was silent for too long."""
+        ...
 
-    def disconnect(self) -> None: ...
+    def disconnect(self) -> None:
+        """Send the peer that the node stops, before the connection is closed."""
+        ...
 
 
 HandlerFactory = Callable[[Connection], ConnectionHandler]
@@ -161,8 +169,8 @@ class Acceptor:
             connection.abort()
 
     def admit(self, connection: ServerConnection) -> bool:
-        """Whether there is room for a new connection; made, if need be, by dropping the oldest that
-        has not logged in. An honest client logs in before thousands of others have come.
+        """Whether a new connection is accepted. At the limit, the oldest connection that has not logged in is closed:
+        an honest client logs in before thousands of later connections arrive.
         """
         full = len(self.connections) >= self.connections_max or self.budget.full
         if full or len(self._unproved) >= CONNECTIONS_BEFORE_LOGIN_MAX:
@@ -262,8 +270,8 @@ class ServerConnection(asyncio.Protocol):
             self._go_on_or_pause(backlogged)
 
     def _go_on_or_pause(self, backlogged: bool) -> None:
-        """Read on; not while the disk is behind, and not while there is input left over: other connections come
-        first, then that.
+        """Continue reading, unless the log is congested or input is left over, which is handled after the other
+        connections had their turn.
 
         Args:
             backlogged: Whether there is input left over.
@@ -342,7 +350,7 @@ class ServerConnection(asyncio.Protocol):
         return self.handler is not None and self.handler.proved
 
     def displace(self) -> None:
-        """Make room for another connection."""
+        """Close this connection in favour of a new one."""
         log.warning("connection dropped: too many that have not logged in", extra={"peer": self._peer})
         self._acceptor.forget(self)
         self.abort()
@@ -376,6 +384,7 @@ class ServerConnection(asyncio.Protocol):
             self._turn.completed(handler.resume_deliveries)
 
     def say_goodbye(self) -> None:
+        """Tell the peer that the node stops, and close."""
         if self.handler is not None:
             self._turn.completed(self.handler.disconnect)
         self.close()

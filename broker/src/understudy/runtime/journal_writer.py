@@ -1,14 +1,13 @@
-"""Where writes and syncs are waited for: briefly on the loop, or in a thread for longer.
+"""Writes and syncs of the log, on the loop while the disk is fast, else in a thread.
 
-Implements ``ports.LogWriter``. A batch that is small, while nothing else is being written and the disk has been quick
-of late, is written and synced at once: two changes of thread cost a client that waits for its confirmation more than
-the sync of a good disk. Everything else goes to one daemon thread, by a queue there and ``call_soon_threadsafe`` back,
-one hop each way per batch and nothing per message, and the next batch collects meanwhile. Either way ``done`` is
-called later, on the loop's thread, and never before the sync has returned. The end of a batch counts only with
-permission (``ports.Fence``): a node that has lost its lock confirms nothing (ADR 0004). The thread is a daemon
-because a hung disk must not keep a process from ending that has decided to stop. ADR 0015.
+A small batch is written and synced on the loop if nothing else is being written and recent syncs were fast: two changes
+of thread would delay the confirmation by more than the sync of a fast disk. Everything else goes to one daemon thread,
+by a queue there and ``call_soon_threadsafe`` back: one change of thread each way per batch and none per message, and
+the next batch collects meanwhile. Either way ``done`` is called later, on the loop's thread, and never before the sync
+has returned. The end of a batch counts only if the fence permits it (``ports.Fence``): a node that has lost its lock
+confirms nothing (ADR 0004). The thread is a daemon so that a hung disk cannot keep a process from ending. ADR 0015.
 
-Invariants: a batch is written at once only when the thread has nothing to do, so the order of jobs holds; a failed
+Invariants: a batch is written on the loop only when the thread has nothing to do, so the order of jobs holds; a failed
 write or sync is given to ``done`` and not tried again.
 """
 
@@ -27,7 +26,7 @@ from understudy.runtime.critical_analyzer import CriticalPath
 
 _Done = Callable[[BaseException | None], None]
 _Job = tuple[Callable[[], None], _Done, bool]
-"""What to do, what to call at its end, and whether it is a batch, whose end counts with permission only."""
+"""The work, the callback for its end, and whether it is a batch, whose end counts only if the fence permits it."""
 
 _boot_ns: Callable[[], int] = partial(time.clock_gettime_ns, time.CLOCK_BOOTTIME)
 
@@ -40,7 +39,10 @@ _PAST: Final = 7
 
 
 class ThreadLogWriter:
-    """Writes and syncs batches, on the loop while that is fast, else on a thread."""
+    """Writes and syncs batches, on the loop while that is fast, else on a thread.
+
+    Implements ``ports.HoldableLogWriter``.
+    """
 
     def __init__(
         self,
@@ -66,7 +68,7 @@ class ThreadLogWriter:
         self._held: list[_Job] | None = None
         """Jobs that wait for ``release``; None: they do not wait."""
         self._jobs = 0
-        """Jobs whose end has not been told yet."""
+        """Jobs whose ``done`` has not been called yet."""
         self._batch_ns = AT_ONCE_NS_MAX + 1
         """Moving average of recent batch times; starts above the limit, so that the first batch uses the thread. Either
         thread sets it, never both at a time."""

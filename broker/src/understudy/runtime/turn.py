@@ -36,7 +36,9 @@ SKIPPED_POLLS: Final = 256
 class Flushable(Protocol):
     """A connection with something to write."""
 
-    def flush(self) -> None: ...
+    def flush(self) -> None:
+        """Write the collected output to the socket."""
+        ...
 
     def abort(self) -> None:
         """End it at once."""
@@ -44,17 +46,19 @@ class Flushable(Protocol):
 
 
 class Pausable(Protocol):
-    """A connection that is not read while the disk is behind."""
+    """A connection that is not read while the log is congested."""
 
     def congested(self) -> bool:
         """Whether its own input must wait for the disk."""
         ...
 
-    def resume_reading(self) -> None: ...
+    def resume_reading(self) -> None:
+        """Read from the socket again."""
+        ...
 
 
 class Congestion(Protocol):
-    """What says whether the log is too far behind to read from any socket."""
+    """Tells whether so much waits for the disk that no socket is read."""
 
     congested: bool
 

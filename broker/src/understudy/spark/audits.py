@@ -37,6 +37,7 @@ BLOCK_BITS: Final = 20
 
 
 def is_kind(kind: Kind) -> Column:
+    """Whether a row is of a kind."""
     return F.col("kind") == kind.value
 
 

@@ -80,7 +80,7 @@ def page() -> str:
         default = "" if value is None else str(value).lower() if isinstance(value, bool) else str(value)
         lines.append(f"| {parameter} | {default} | {texts.get(('ClientOptions', name)) or _OTHER[parameter]} |")
     for title, parameters in (
-        ("Of a connector, inside the brackets or for all of them behind", CONNECTOR_PARAMETERS),
+        ("Of a connector, inside the brackets; or after them, for all connectors", CONNECTOR_PARAMETERS),
         ("Of a discovery group (udp://)", GROUP_PARAMETERS),
     ):
         lines += ["", f"## {title}", "", "| parameter | meaning |", "|---|---|"]

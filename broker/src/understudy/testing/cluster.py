@@ -144,7 +144,7 @@ class SimNode:
 
     @property
     def state(self) -> str:
-        """What the node calls itself; ``down`` when it does not run."""
+        """The state that the node reports; ``down`` when it does not run."""
         if not self.running:
             return "down"
         return self.server.state if self.server is not None else "starting"
@@ -184,7 +184,7 @@ class SimCluster:
         running = [node for node in self.nodes.values() if node.running]
         if name in self.nodes:
             return self.nodes[name] if self.nodes[name].running else None
-        # while nobody is active, whoever is busy becoming or ceasing to be it comes first
+        # while no node is active, a node that is starting or stopping comes first
         ranks = {"active": 0, "starting": 1, "stopping": 1, "passive": 2, "stopped": 3}
         running.sort(key=lambda node: ranks[node.state], reverse=name == PASSIVE)
         return running[0] if running else None

@@ -1,7 +1,7 @@
 """Damage to messages on the simulated storage, what the quarantine of the store says of it, and clients that meet it.
 
-Only records of which nothing can be said later than "damaged" are chosen: their message waits in a queue, and a batch
-behind them is synced, so that no crash makes them part of a torn tail (docs/journal-format.md s. 2.3).
+Only records that must be found damaged later are chosen: their message waits in a queue, and a later batch
+is synced, so that no crash makes them part of a torn tail (docs/journal-format.md s. 2.3).
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """A run in which a reader meets damaged records after a failover, and which then fails over and restarts once more.
 
-Other than in the seeds with the fault ``DAMAGE``, no node is told to pass over damage by itself
-(``quarantine-damaged-records`` is off), every damaged message is met while it waits, and so exactly the damaged
+Other than in the seeds with the fault ``DAMAGE``, no node sets damaged records aside at its start
+(``quarantine-damaged-records`` is off), and every damaged message is read while it waits. So exactly the damaged
 messages must be in the quarantine at the end.
 """
 
@@ -27,7 +27,7 @@ _READER: Final = "reader"
 
 
 class Meeting(Enum):
-    """What meets the damaged records."""
+    """The operation that reads the damaged records."""
 
     DELIVERY = "delivery"
     RECEIVE_NO_WAIT = "receive-no-wait"

@@ -49,7 +49,7 @@ def fake_queue(name: str = "orders", **changes: object) -> QueueFacts:
 
 @dataclass
 class FakeNodeView:
-    """An active primary of a shared-store pair, until told otherwise."""
+    """An active primary of a shared-store pair, unless its fields are changed. Implements ``NodeView``."""
 
     name: str = "node-a"
     kernel: KernelFacts = _KERNEL

@@ -1,4 +1,4 @@
-"""What goes wrong in one simulated run: a plan drawn from the seed before the run begins.
+"""The faults of one simulated run: a plan drawn from the seed before the run begins.
 
 A plan is plain data, so it can be printed, and a run can be repeated with single faults left out
 to see which of them matter (``simulate --without``). It names targets by what they do at the time
@@ -15,7 +15,7 @@ from typing import Final
 
 
 class FaultKind(Enum):
-    """What can be done to a cluster."""
+    """A fault of a cluster."""
 
     KILL = "kill"
     """SIGKILL a node, whatever it is doing."""
@@ -34,7 +34,7 @@ class FaultKind(Enum):
     """Freeze a node for one to three seconds and give its locks away meanwhile: whatever it confirms afterwards
     needs a fresh proof of its lock."""
     SYNC_FAILS = "sync-fails"
-    """The next sync of a file, whoever asks for it, fails and loses what it should have kept."""
+    """The next sync of a file by any process fails, and the unsynced bytes are lost."""
     DISK_FULL = "disk-full"
     """The storage takes no growth for a while."""
     STOP = "stop"

@@ -1,8 +1,8 @@
 """``python -m understudy.testing.interop_matrix RESULTS PAGE``: docs/interop.md out of what the interop tests showed.
 
 RESULTS is the JSON that those tests keep: per test its features, its direction, its outcome and the
-reason. A cell is what all tests of one feature in one direction say together. Without RESULTS (nobody
-ran the tests here) the page stays as it is.
+reason. A cell is the combined outcome of all tests of one feature in one direction. Without RESULTS (the
+tests were not run) the page is not changed.
 """
 
 from __future__ import annotations

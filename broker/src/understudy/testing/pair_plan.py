@@ -1,6 +1,6 @@
-"""What a run of the scenario ``shared_store_pair`` does: a plan drawn from the seed before the run begins.
+"""The plan of a run of the scenario ``shared_store_pair``, drawn from the seed before the run begins.
 
-Every part that was added later is drawn from a stream of its own, so that the rest of a seed's plan stays what it was.
+Every part that was added later is drawn from a stream of its own, so that the rest of a seed's plan does not change.
 """
 
 from __future__ import annotations

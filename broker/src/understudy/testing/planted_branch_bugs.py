@@ -32,7 +32,7 @@ def _failed_branches(patch: Patch) -> set[Branch]:
 
 @planted("failed-branch-sends", promise=_UNDONE, checks=["refused", "unexplained"], seeds=range(6))
 def _failed_branch_sends(patch: Patch) -> type[PairRun]:
-    """What is sent in a branch that a failover undid takes effect at once."""
+    """A send in a branch that a failover undid takes effect at once."""
     failed = _failed_branches(patch)
 
     def sending_transaction(self: ServerSession) -> Transaction | None:
@@ -45,7 +45,7 @@ def _failed_branch_sends(patch: Patch) -> type[PairRun]:
 
 @planted("failed-branch-acknowledges", promise=_UNDONE, checks=["lost"], seeds=range(6))
 def _failed_branch_acknowledges(patch: Patch) -> type[PairRun]:
-    """What is acknowledged in a branch that a failover undid takes effect at once."""
+    """An acknowledgement in a branch that a failover undid takes effect at once."""
     failed = _failed_branches(patch)
 
     def acknowledge(self: ServerSession, consumer_id: int, message_id: int, done: Any = None) -> None:

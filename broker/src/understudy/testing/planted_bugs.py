@@ -281,7 +281,7 @@ class _ImpatientRun(PairRun):
     checks=["left-over"], seeds=range(2, 20),
 )  # fmt: skip
 def _held_messages_forgotten(patch: Patch) -> type[PairRun]:
-    """What a failed consumer held is given to no other consumer until the broker starts again."""
+    """Messages of a failed consumer are delivered to no other consumer until the broker starts again."""
 
     def close(self: ServerSession, failed: bool) -> None:
         if failed and not self.closed:

@@ -24,7 +24,7 @@ _NEIGHBOURS = "only the damaged message is set aside"
 
 @planted("neighbour-of-damage-dropped", promise=_NEIGHBOURS, checks=["lost"], seeds=range(4))
 def _neighbour_of_damage_dropped(patch: Patch) -> type[PairRun]:
-    """The message behind a damaged one is removed from its queue together with it."""
+    """The message after a damaged one is removed from its queue together with it."""
 
     def set_aside(self: DamagedMessages, queue: Queue, reference: MessageReference, error: MessageUnreadable) -> None:
         old(self, queue, reference, error)
@@ -41,7 +41,7 @@ def _neighbour_of_damage_dropped(patch: Patch) -> type[PairRun]:
 
 @planted("neighbour-of-damage-set-aside", promise=_NEIGHBOURS, checks=["quarantine"], seeds=range(4))
 def _neighbour_of_damage_set_aside(patch: Patch) -> type[PairRun]:
-    """The message behind a damaged one is set aside together with it."""
+    """The message after a damaged one is set aside together with it."""
 
     def set_aside(self: DamagedMessages, queue: Queue, reference: MessageReference, error: MessageUnreadable) -> None:
         old(self, queue, reference, error)
@@ -61,7 +61,7 @@ def _neighbour_of_damage_set_aside(patch: Patch) -> type[PairRun]:
     seeds=range(4),
 )
 def _damaged_message_skipped(patch: Patch) -> type[PairRun]:
-    """The delivery of a damaged message ends with a line in the log; the message counts as delivered for ever."""
+    """The delivery of a damaged message ends with a line in the log; the message counts as delivered permanently."""
 
     def read_taken(queue: Queue, reference: MessageReference) -> Message | None:
         try:

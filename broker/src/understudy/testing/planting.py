@@ -1,4 +1,4 @@
-"""What a planted bug is, and the list of all of them. The bugs are in ``planted_bugs``.
+"""Planted bugs: their form, and the list of all of them. The bugs are in ``planted_bugs``.
 
 A planted bug replaces methods of the shipped classes while its context is open, or runs the scenario
 with other parts. It exists only in ``understudy.testing``: no configuration, option or environment
@@ -54,7 +54,7 @@ class PlantedBug:
     seeds: range
     """Seeds within which it must be found."""
     text: str
-    """What the bug does."""
+    """The effect of the bug."""
     _plant: _Plant
 
     @contextmanager

@@ -50,7 +50,7 @@ STOP_S: Final = 60.0
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What a run came to."""
+    """The outcome of a run."""
 
     seed: int
     digest: str
@@ -72,6 +72,7 @@ class Outcome:
 
     @property
     def ok(self) -> bool:
+        """Whether no checker reported a violation."""
         return not self.violations
 
 

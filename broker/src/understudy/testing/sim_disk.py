@@ -67,7 +67,7 @@ class _Change:
 
 @dataclass(slots=True)
 class _Inode:
-    """A file: what everybody sees, and what the medium holds."""
+    """A file: the contents that processes read, and the contents of the medium."""
 
     visible: bytearray = field(default_factory=bytearray)
     stable: bytearray = field(default_factory=bytearray)
@@ -162,9 +162,7 @@ class SimVolume:
         self.lose_unsynced(stream, owner)
 
     def lose_unsynced(self, stream: random.Random, owner: str | None = None) -> None:
-        """As ``power_loss``, but nobody dies: a file server restarts and has forgotten what nobody
-        made it sync.
-        """
+        """As ``power_loss``, but no process ends: a file server restarts and has lost unsynced changes."""
         odds = stream.choice((0.0, 1.0, 0.5, stream.random()))
         for inode in self._inodes():
             inode.pending = [
@@ -213,7 +211,7 @@ class SimVolume:
         return sorted(self._names)
 
     def content(self, path: str) -> bytes:
-        """What everybody sees in a file."""
+        """The contents of a file as processes read them."""
         return bytes(self._names[path].visible)
 
     def copy(self) -> SimVolume:
@@ -314,7 +312,7 @@ class SimVolume:
             path = posixpath.dirname(path)
 
     def sync_names(self, directory: str) -> None:
-        """Pending changes of names in the directory last, whoever made them."""
+        """Make pending changes of names in the directory durable, whichever process made them."""
         left = []
         for change in self._pending_names:
             if change.directory == directory:
@@ -350,7 +348,7 @@ class SimVolume:
 
 
 class SimFile:
-    """An open file of a ``SimDisk``."""
+    """An open file of a ``SimDisk``. Implements ``ports.File``."""
 
     __slots__ = ("_generation", "_inode", "_open", "_owner", "_path", "_read_only", "_volume")
 

@@ -234,7 +234,7 @@ class SimLoop(asyncio.BaseEventLoop):
         self.seed = seed
         self.trace = Trace(write_trace)
         self.failures: list[Failure] = []
-        """Exceptions nobody handled; a judge treats any as a failed run."""
+        """Unhandled exceptions; a judge treats any as a failed run."""
         self.steps = 0
         """Handles run so far."""
         self._now = 0.0
@@ -512,7 +512,7 @@ class SimLoop(asyncio.BaseEventLoop):
     # --- failures and the end ------------------------------------------------------------------
 
     def call_exception_handler(self, context: dict[str, Any]) -> None:
-        """Collect what nobody handled; the dead are not heard."""
+        """Collect an unhandled exception, unless its process was killed."""
         exception = context.get("exception")
         process = self._current
         if isinstance(exception, ProcessKilled) or self.is_closed():
@@ -552,7 +552,7 @@ def _bury(coroutine: Any) -> None:
         try:
             innermost.close()
         except BaseException:
-            # what it says after its run was judged is nobody's concern
+            # an error after the run was judged has no effect
             continue
         if getattr(coroutine, "cr_frame", None) is None:
             return

@@ -75,7 +75,7 @@ class Conditions:
 
 
 class _ListeningSocket:
-    """What ``server.sockets`` holds."""
+    """An element of ``server.sockets``."""
 
     def __init__(self, address: tuple[str, int]) -> None:
         self._address = address
@@ -135,7 +135,7 @@ class SimServer(asyncio.AbstractServer):
         self.stop()
 
     def stop(self) -> None:
-        """Free the port, whoever asks."""
+        """Free the port; any process may call this."""
         self._serving = False
         if not self._closed:
             self._closed = True
@@ -264,7 +264,7 @@ class SimNetwork:
         """Connect to a host and port.
 
         Raises:
-            ConnectionRefusedError: the host is up and nobody listens there.
+            ConnectionRefusedError: the host is up and no process listens there.
             TimeoutError: no answer for ``CONNECT_GIVE_UP_S``.
             OSError: no host of that name was ever seen.
         """
@@ -342,7 +342,7 @@ class SimNetwork:
         if end.process is not None and end.process.alive:
             self._ends[end.process].pop(end, None)
         if not end.incoming.source.has_socket:
-            # what the later end still sends is on its way to nobody, what the earlier sent was read or dropped
+            # bytes that the later end still sends have no receiver; those of the earlier end were read or dropped
             for pipe in (end.incoming, end.outgoing):
                 if not pipe.target.has_socket:
                     pipe.drop()

@@ -61,6 +61,7 @@ class CrashPoint:
         self._countdown, self._crash = operations, crash
 
     def disarm(self) -> None:
+        """Cancel the crash."""
         self._crash = None
 
     def around(self, operation: Callable[[], T]) -> T:
@@ -207,7 +208,10 @@ class ProcessLock:
 
 
 class ObservedLogWriter:
-    """A node's log writer that tells an observer of every end the node hears of."""
+    """A node's log writer that reports every end that the node learns of to an observer.
+
+    Implements ``ports.HoldableLogWriter``.
+    """
 
     def __init__(
         self,
@@ -336,7 +340,7 @@ class SharedStorage:
             self.volume.crash_process(process.host)
 
     def expire_leases(self, host: str) -> None:
-        """The storage server gives the locks of a host it has not heard of to whoever asks next."""
+        """The storage server releases the locks of a host whose lease has expired."""
         for path in [path for path, lock in self.volume.locks.items() if lock.owner == host]:
             self._loop.record(f"lease of {host} on {path} expired")
             self.volume.revoke_lock(path)
@@ -350,7 +354,7 @@ class SharedStorage:
         self.volume.capacity_bytes = _CAPACITY_BYTES
 
     def log_state(self, directory: str, *, quarantine: bool = False) -> StoreState:
-        """What is in the log, read as a node that starts would; no other node may be writing.
+        """The state in the log, read as a starting node reads it; no other node may be writing.
 
         Args:
             directory: Of the journal.

@@ -58,7 +58,7 @@ class Network(Protocol):
 
 
 class Mark(Enum):
-    """What a pipe carries besides bytes."""
+    """An element of a pipe other than bytes."""
 
     END = auto()
     RESET = auto()
@@ -109,7 +109,7 @@ class Pipe:
         return self.capacity - self.flight_bytes - len(self.arrived) - self.held_bytes
 
     def send(self, item: bytes | Mark) -> None:
-        """Put bytes or a mark on the wire, behind everything sent before."""
+        """Put bytes or a mark on the wire, after everything sent before."""
         arrival = max(self.last_arrival, self._network.arrival_s())
         self.last_arrival = arrival
         self.flight.append((arrival, item))
@@ -155,7 +155,7 @@ class Pipe:
         self._arm()
 
     def _refuse(self) -> None:
-        """Nobody owns the target any more: its kernel answers with a reset."""
+        """The target has no socket any more: its kernel answers with a reset."""
         refused = any(item is not Mark.RESET for _, item in self.flight)
         self.drop()
         if refused and not self._network.is_cut(self.target.host, self.source.host):
@@ -200,7 +200,7 @@ class Pipe:
         self._arm()
 
     def take(self, length: int) -> bytes:
-        """The target reads; the room it frees is known to the source a trip later."""
+        """The target reads; the source learns of the free space one trip later."""
         data = bytes(self.arrived[:length])
         del self.arrived[:length]
         if self._network.is_cut(self.target.host, self.source.host):

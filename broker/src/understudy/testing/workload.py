@@ -44,21 +44,23 @@ _RECEIVE_S: Final = 0.5
 
 @dataclass(slots=True)
 class LedgerBook:
-    """What all clients of a run saw."""
+    """The events of all clients of a run."""
 
     now_ms: Callable[[], int]
     rows: list[Row] = field(default_factory=list)
     sessions: dict[Row, int] = field(default_factory=dict)
     """Of each DELIVERED row, when the session began through which it came."""
     violations: list[Violation] = field(default_factory=list)
-    """What a client saw that no later judgement could find."""
+    """Violations that only the client can detect."""
 
     def sent(self, producer: str, number: int, queue: str, body: bytes, transaction: str = "") -> None:
+        """Record that a message is about to be sent."""
         self.rows.append(
             Row(Kind.SENT, producer, number, queue, self.now_ms(), digest=digest_of(body), transaction=transaction)
         )
 
     def confirmed(self, producer: str, number: int, queue: str, transaction: str = "") -> None:
+        """Record that the broker confirmed a message."""
         self.rows.append(Row(Kind.CONFIRMED, producer, number, queue, self.now_ms(), transaction=transaction))
 
     def refused(self, producer: str, number: int, queue: str, transaction: str = "") -> None:
@@ -156,7 +158,7 @@ def body_of(producer: str, number: int, size_bytes: int) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class ClientPlan:
-    """What all clients of a run share."""
+    """Parameters that all clients of a run share."""
 
     url: str
     wall_ms: Callable[[], int]
@@ -216,7 +218,7 @@ class ConsumerJob:
     """Transactions ended."""
     idle_s: float = 3.0
     draining_since_s: float | None = None
-    """When it was told that nothing more is sent; it ends after ``idle_s`` of silence from then on."""
+    """Time at which the last message was sent; the job ends after ``idle_s`` without a message from then on."""
     names: int = 0
 
 
@@ -411,7 +413,7 @@ async def _consume(plan: ClientPlan, job: ConsumerJob, name: str, connection: ai
             await _settle(plan, job, session, taken)
             taken = []
         if connection.failing_over or connection.failovers > failovers:
-            # silence counts only while somebody could have sent
+            # idle time counts only while the connection works
             last, failovers = loop.time(), connection.failovers
         since = job.draining_since_s
         if received is None and since is not None and loop.time() - max(last, since) >= job.idle_s:
@@ -496,6 +498,7 @@ async def observe(plan: ClientPlan, queue: str, name: str) -> None:
 
 
 async def close_connection(connection: aio.Connection) -> None:
+    """Close a connection and ignore the errors of a broker that is gone."""
     try:
         await connection.close()
     except BrokerError:

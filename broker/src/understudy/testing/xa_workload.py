@@ -44,7 +44,7 @@ _ENDED_BY_FAILOVER: Final = (XaCode.UNKNOWN_XID, XaCode.RESOURCE_MANAGER_FAILED)
 
 
 class Ending(Enum):
-    """What a worker wants to become of a branch."""
+    """The end that a worker chooses for a branch."""
 
     COMMIT = auto()
     COMMIT_ONE_PHASE = auto()
@@ -56,7 +56,7 @@ class Ending(Enum):
 
 @dataclass(slots=True)
 class BranchWork:
-    """What a worker did in a branch."""
+    """The sends and receives of a worker in a branch."""
 
     producer: str
     queue: str
@@ -76,7 +76,7 @@ class BranchWork:
 
 @dataclass(slots=True)
 class BranchLog:
-    """What a transaction manager remembers across the deaths of its process."""
+    """The log of a transaction manager, which survives its process."""
 
     open: dict[Xid, BranchWork] = field(default_factory=dict)
     """Branches that the broker was asked to prepare and whose outcome is not settled."""
@@ -145,7 +145,7 @@ class _Manager:
         return xid
 
     def next_ending(self) -> Ending:
-        """What is to become of the next branch, by the job."""
+        """The end of the next branch, by the job."""
         job = self._job
         job.transactions += 1
         if job.rollback_every and job.transactions % job.rollback_every == 0:
@@ -277,7 +277,7 @@ class _Manager:
                 continue
             self._log.uncertain = False
 
-    # what the ledger is told
+    # events for the ledger
 
     def _settled(self, xid: Xid, *, committed: bool) -> None:
         work = self._log.open.pop(xid)

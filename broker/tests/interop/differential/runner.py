@@ -1,8 +1,7 @@
-"""Runs one program at one broker and records what was seen of every step.
+"""Runs one program at one broker and records the observations of every step.
 
-After each step the broker is left to come to rest: every session answers a query and every consumer a forced
-delivery, twice without news in between. So what is seen does not hang on timing. At the end everything the program
-made is looked at once more, then removed.
+After each step the runner waits until every session answers a query and every consumer a forced delivery, twice without
+news, so observations do not depend on timing. At the end all resources of the program are observed, then removed.
 """
 
 from __future__ import annotations
@@ -65,7 +64,7 @@ class Runner:
         self._sequence = itertools.count(1)
 
     def run(self, program: steps.Program) -> list[Observation]:
-        """What was seen of each step, and of the end."""
+        """The observations of each step, and of the end."""
         for _ in self.stages(program):
             raise AssertionError("this broker is not restarted")
         return self.seen
@@ -399,7 +398,7 @@ class Runner:
 
     @staticmethod
     def _give_back(session: Session) -> None:
-        """What is outstanding goes back, so that its acknowledgement would be of nothing."""
+        """Return outstanding deliveries, so that a later acknowledgement has no effect."""
         for consumer in session.consumers.values():
             consumer.outstanding.clear()
             consumer.partial = False

@@ -13,6 +13,8 @@ that two changes that lower numbers do not conflict; ``make architecture`` write
 from __future__ import annotations
 
 import ast
+import asyncio
+import inspect
 import re
 import tomllib
 from collections.abc import Iterable, Iterator
@@ -43,7 +45,7 @@ RIDDLES = {
         r"|\ball the same\b|\blooks? on\b|\blent\b|\bmet a bug\b|\bin doors\b"
     ),
 }
-_IMPLEMENTS = re.compile(r"[Ii]mplements ``([\w.]+)``")
+_IMPLEMENTS = re.compile(r"[Ii]mplements ((?:``[\w.]+``(?:, and |, | and )?)+)")
 OPENING = re.compile(r"\s*(?:What|Who|Whose|Whom|That)\b(?!.*\?\s*$)")
 _OPENING_ANYWHERE = re.compile(r'"""\s*(?:What|Who|Whose|Whom|That)\b')
 
@@ -127,7 +129,7 @@ def occurrences() -> dict[str, dict[str, list[str]]]:
 def public_functions(tree: ast.Module) -> Iterator[tuple[str, ast.FunctionDef | ast.AsyncFunctionDef]]:
     """Functions and methods of public classes whose name has no leading underscore. Left out: overloads, setters, and
     methods that implement a documented method of a base class, or of a class named in the docstring of their class
-    ("Implements ``ports.File``")."""
+    ("Implements ``ports.File``", "implements ``a.A``, ``b.B`` and ``c.C``")."""
     scopes: list[tuple[str, list[ast.stmt], frozenset[str]]] = [("", tree.body, frozenset())]
     while scopes:
         prefix, body, inherited = scopes.pop()
@@ -153,13 +155,19 @@ def classes() -> dict[str, list[ast.ClassDef]]:
 
 @cache
 def documented_in_bases(name: str) -> frozenset[str]:
-    """Names of the methods with a docstring in a base class, or in a class that the docstring says is implemented."""
+    """Names of the methods with a docstring in a base class, or in a class that the docstring says is implemented.
+    Base classes of asyncio are looked up too.
+    """
     found: set[str] = set()
     for each in classes().get(name, []):
         bases = [ast.unparse(base).partition("[")[0] for base in each.bases]
-        for base in bases + _IMPLEMENTS.findall(ast.get_docstring(each) or ""):
+        implemented = " ".join(_IMPLEMENTS.findall(" ".join((ast.get_docstring(each) or "").split())))
+        for base in bases + re.findall(r"[\w.]+\w", implemented):
             short = base.rpartition(".")[2]
-            if short != name:
+            if base.startswith("asyncio."):
+                methods = inspect.getmembers(getattr(asyncio, short), inspect.isroutine)
+                found.update(method for method, value in methods if value.__doc__)
+            elif short != name:
                 found |= documented_in_bases(short)
                 for parent in classes().get(short, []):
                     found.update(

@@ -104,7 +104,7 @@ def test_a_passive_node_that_knows_little() -> None:
         (FakeNodeView(), True, None),
         (FakeNodeView(trouble="the disk is full"), False, "the disk is full"),
         (FakeNodeView(state="passive", following=FollowingFacts(True, 0)), True, None),
-        (FakeNodeView(state="passive", following=FollowingFacts(False, 9)), False, "passive and 9 bytes behind"),
+        (FakeNodeView(state="passive", following=FollowingFacts(False, 9)), False, "passive with a lag of 9 bytes"),
         (FakeNodeView(state="passive"), False, "passive and not following"),
         (
             FakeNodeView(state="passive", following=FollowingFacts(True, 0), trouble="the store is damaged"),

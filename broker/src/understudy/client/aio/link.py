@@ -193,6 +193,7 @@ class Link:
     # transports and time
 
     def made(self, transport: asyncio.Transport, attempt: int) -> None:
+        """A dial has opened a transport; aborted if the dial was cancelled meanwhile."""
         if self._dialling.pop(attempt, None) is None:
             # cancelled in the same turn of the loop in which it was answered
             transport.abort()
@@ -201,6 +202,7 @@ class Link:
         self.core.transport_up(attempt)
 
     def lost(self, attempt: int, error: Exception | None) -> None:
+        """The transport of a dial has ended; ``error`` is the reason, None for an orderly end."""
         reason = f": {error}" if error is not None else ""
         self.core.transport_lost(attempt, ConnectionLost(f"the connection to {self.core.connector} ended{reason}"))
 
@@ -216,6 +218,7 @@ class Link:
             self.wake_at(moment_ms)
 
     def pause(self, paused: bool) -> None:
+        """Pause or resume sending, as the transport's buffer is above or below its high-water mark."""
         self._paused = paused
         self.core.pump.socket(writable=not paused)
         if not paused:

@@ -47,7 +47,7 @@ def decode_text(body: bytes) -> str | None:
         return None
     text, stop = decode_simple_string(body, 1, len(body))
     if stop != len(body):
-        raise RemoteProtocolError(f"{len(body) - stop} bytes behind the text of a message")
+        raise RemoteProtocolError(f"{len(body) - stop} bytes after the text of a message")
     return text
 
 
@@ -65,7 +65,7 @@ def decode_map(body: bytes) -> Properties:
     """
     entries, stop = Properties.decode(body, 0, len(body))
     if stop != len(body):
-        raise RemoteProtocolError(f"{len(body) - stop} bytes behind the entries of a map message")
+        raise RemoteProtocolError(f"{len(body) - stop} bytes after the entries of a map message")
     return entries
 
 

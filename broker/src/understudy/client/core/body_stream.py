@@ -1,4 +1,4 @@
-"""The body of a large message on its way in, read while it comes.
+"""The body of a large message, read while its pieces arrive.
 
 Memory is bounded by credits: the broker sends a piece only for credits, and these go back at once
 while little is held here, and later only as the application reads. Without credits

@@ -25,15 +25,21 @@ T_contra = TypeVar("T_contra", contravariant=True)
 class Waiter(Protocol[T_contra]):
     """Where an outcome goes; an ``asyncio.Future`` is one."""
 
-    def done(self) -> bool: ...
+    def done(self) -> bool:
+        """Whether a result or an error was set, or the caller has cancelled."""
+        ...
 
-    def set_result(self, result: T_contra, /) -> None: ...
+    def set_result(self, result: T_contra, /) -> None:
+        """Finish with a result."""
+        ...
 
-    def set_exception(self, exception: BaseException, /) -> None: ...
+    def set_exception(self, exception: BaseException, /) -> None:
+        """Finish with an error."""
+        ...
 
 
 class Interrupted(Enum):
-    """What a lost connection means for a call that may or may not have been carried out."""
+    """The meaning of a lost connection for a call that may or may not have been carried out."""
 
     REISSUE = "reissue"
     """Safe to ask again: a query, a close, a creation that tolerates being done already."""
@@ -130,7 +136,7 @@ class Calls:
         return any(call.bound and call.interrupted is Interrupted.FAIL and not call.sent for call in self._line)
 
     def add(self, call: Call, *, first: bool = False) -> None:
-        """Put a call in line (or at its head, behind one in flight)."""
+        """Queue a call; with ``first``, ahead of all others but the one in flight."""
         if self._ended is not None:
             call.done(None, self._ended)
             return

@@ -30,6 +30,7 @@ class Confirmations:
 
     @property
     def enabled(self) -> bool:
+        """Whether sent commands are kept for a reattachment."""
         return self.window_bytes >= 0
 
     @property

@@ -94,11 +94,16 @@ class Link(Protocol):
         """Call a listener of the application, now or later; in the order in which they are given."""
         ...
 
-    def log(self, event: str, text: str) -> None: ...
+    def log(self, event: str, text: str) -> None:
+        """Write a line to the client's log; ``event`` is its category."""
+        ...
 
 
 class ClientState:
-    """One connection without I/O, across failovers."""
+    """One connection without I/O, across failovers.
+
+    Implements ``Steps``, ``RestorationHost``, ``SessionHost`` and ``CreationHost``.
+    """
 
     def __init__(
         self,
@@ -153,6 +158,7 @@ class ClientState:
         self._connected_ms = 0
 
     def new_calls(self) -> Calls:
+        """An empty list of calls on channel 1, for a new transport."""
         return Calls(
             self._send_control,
             self.clock,
@@ -165,10 +171,12 @@ class ClientState:
 
     @property
     def state(self) -> State:
+        """The state of the failover machine."""
         return self._machine.state
 
     @property
     def failing_over(self) -> bool:
+        """Whether the connection is lost and a new one is being made."""
         return self._machine.failing_over
 
     @property
@@ -178,6 +186,7 @@ class ClientState:
 
     @property
     def node_id(self) -> str | None:
+        """The id of the node that the connection is bound to; None before the first topology."""
         return self._machine.node_id
 
     def connect(self, waiter: Waiter[None]) -> None:
@@ -279,6 +288,7 @@ class ClientState:
     # ports for sessions
 
     def transmit(self, frame: bytes) -> None:
+        """Send a frame with the next flush."""
         self._out.append(frame)
         if not self._flush_wanted:
             self._flush_wanted = True
@@ -290,30 +300,37 @@ class ClientState:
             self._link.wants_flush()
 
     def session_changed(self, session: SessionState) -> None:
+        """A session has acknowledgements for the next flush."""
         self._changed.append(session)
         self._want_flush()
 
     def session_streams(self, session: SessionState) -> None:
+        """A session has a large message to send piece by piece."""
         self.pump.add(session.sends)
 
     def session_closed(self, session: SessionState) -> None:
+        """Forget a session that was closed."""
         self.sessions.pop(session.channel_id, None)
         if self._restoration is not None:
             self._restoration.session_closed(session)
 
     def wake_at(self, moment_ms: int) -> None:
+        """Have the shell call the connection at that moment of the monotonic clock, in ms."""
         self._link.wake_at(moment_ms)
 
     def complaint(self, text: str) -> None:
+        """Log an error that no caller waits for."""
         self._link.log("client", text)
 
     # steps of the machine
 
     def dial(self, connector: Connector) -> None:
+        """Begin to open a transport to a connector."""
         self._link.log("dial", f"dialling {connector}")
         self.wake_at(self._dials.begin(connector))
 
     def stagger(self, delay_ms: int) -> None:
+        """Dial the next connector as well if the present one has not answered after the delay."""
         self.wake_at(self._dials.stagger(delay_ms))
 
     def _dial_failed(self, connector: Connector, error: BrokerError) -> None:
@@ -321,6 +338,7 @@ class ClientState:
         self._machine.fire(Event.DIAL_FAILED, connector, error)
 
     def greet(self, node_id: str | None) -> None:
+        """Begin the protocol on a new transport: magic, ping, topology; ``node_id`` is the node that must answer."""
         self._decoder = FrameDecoder("client")
         self._decoder.version = self.version
         self._retry_ms = None
@@ -336,15 +354,18 @@ class ClientState:
         self._send(CONNECTION_CHANNEL, SubscribeTopologyV2(False, VERSION))
 
     def restore(self) -> None:
+        """Create or reattach every session on the new node."""
         if self._restoration is not None:
             self._restoration.restore(tuple(self.sessions.values()))
 
     def failover_begins(self, error: BrokerError) -> None:
+        """The connection failed and another one is tried: tell the listeners."""
         self.cause = error
         self._link.log("failover", f"connection to {self.connector} failed: {error}")
         self.listeners.failure_detected()
 
     def connected(self, failed_over: bool) -> None:
+        """The connection works: end the phase, resume the sessions and the periodic checks."""
         self._phase_deadline_ms = None
         self._restoration = None
         self._connected_ms = now_ms = self.clock.monotonic_ms()
@@ -362,10 +383,12 @@ class ClientState:
             self.listeners.failed_over(self.cause)
 
     def wait(self, delay_ms: int) -> None:
+        """Retry after a delay."""
         self._retry_ms = self.clock.monotonic_ms() + delay_ms
         self.wake_at(self._retry_ms)
 
     def ended(self, error: BrokerError | None) -> None:
+        """The connection has ended and is not made again; ``error`` is None after a close."""
         self._disconnect()
         self._dials.clear()
         self._link.hang_up()
@@ -386,24 +409,31 @@ class ClientState:
     # ports for the restoration
 
     def greeted(self) -> None:
+        """The new node has answered the greeting."""
         self._machine.fire(Event.GREETED)
 
     def restored(self) -> None:
+        """Every session works on the new connection."""
         self._machine.fire(Event.RESTORED)
 
     def restoration_failed(self, error: BrokerError) -> None:
+        """The greeting or a session could not be restored: give up this transport."""
         self._lost(error)
 
     def limit_phase(self) -> None:
+        """Start the time limit of the next answer anew."""
         self._limit_phase(self.options.call_timeout_ms)
 
     def create_session(self, session: SessionState, name: str | None = None) -> Packet:
+        """The packet that creates a session on this connection."""
         return self._creation.packet(session, name)
 
     def new_name(self) -> str:
+        """A random name for a session."""
         return uuid_text(self._entropy.token(16))
 
     def learn_version(self, server_version: int) -> None:
+        """Use the server's version of the protocol if it is lower than the client's."""
         self.version = min(VERSION, server_version)
         if self._decoder is not None:
             self._decoder.version = self.version
@@ -416,6 +446,7 @@ class ClientState:
         return True
 
     def later(self, again: Callable[[], None]) -> None:
+        """Call ``again`` when the delay before another attempt to create a session is over."""
         self._creation.later(again)
 
     # arrivals

@@ -152,9 +152,13 @@ class ConsumerHost(Protocol):
         """Rises with every new session at the server."""
         ...
 
-    def wall_ms(self) -> int: ...
+    def wall_ms(self) -> int:
+        """Milliseconds since 1970."""
+        ...
 
-    def transmit_packet(self, packet: Packet) -> None: ...
+    def transmit_packet(self, packet: Packet) -> None:
+        """Send a packet on the channel of the session."""
+        ...
 
     def consumer_changed(self, consumer: ConsumerState) -> None:
         """It has something to send with the next flush."""
@@ -167,7 +171,7 @@ class ConsumerHost(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class ConsumerOptions:
-    """What a consumer is created with besides its queue and window."""
+    """Options of a new consumer besides its queue and window."""
 
     mode: AcknowledgeMode
     ack_batch_bytes: int
@@ -198,9 +202,9 @@ class ConsumerState:
         self.window_bytes = window_bytes
         self.mode = options.mode
         self.queue_info: QueueQueryResponse | None = None
-        """What the broker said of the queue, to create it again after a failover."""
+        """The broker's answer about the queue, to create the queue again after a failover."""
         self.shared_queue: CreateSharedQueueV2 | None = None
-        """How the queue of a shared subscription was asked for, to ask again after a failover."""
+        """The request for the queue of a shared subscription, repeated after a failover."""
         self.on_change: Callable[[], None] | None = None
         """Called when ``take``, ``drained`` or ``ended`` may say something new."""
         self.ended: BrokerError | None = None
@@ -272,7 +276,7 @@ class ConsumerState:
         self._hand_over(message, delivery_count, 0, self._stream)
 
     def large_continues(self, piece: bytes, continues: bool, size_bytes: int) -> None:
-        """SESS_RECEIVE_CONTINUATION. What cannot be a message is told at ``take``."""
+        """A SESS_RECEIVE_CONTINUATION has arrived. Bytes that are not a message raise an error in ``take``."""
         stream = self._stream
         if stream is not None:
             if not continues:
@@ -467,7 +471,7 @@ class ConsumerState:
             self._changed()
 
     def _break_off(self, error: BrokerError) -> None:
-        """What is arriving will not arrive."""
+        """End the large message that is arriving with an error."""
         stream, self._stream = self._stream, None
         if stream is not None:
             stream.fail(error)

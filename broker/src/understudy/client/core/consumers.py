@@ -46,20 +46,32 @@ class ConsumersHost(Protocol):
     """The session as seen from here."""
 
     @property
-    def generation(self) -> int: ...
+    def generation(self) -> int:
+        """The number of session recreations so far; deliveries of an older one are stale."""
+        ...
 
-    def wall_ms(self) -> int: ...
+    def wall_ms(self) -> int:
+        """Milliseconds since 1970."""
+        ...
 
-    def transmit_packet(self, packet: Packet) -> None: ...
+    def transmit_packet(self, packet: Packet) -> None:
+        """Send a packet on the channel of the session."""
+        ...
 
     @property
-    def calls(self) -> Calls: ...
+    def calls(self) -> Calls:
+        """The calls of the session's channel."""
+        ...
 
     @property
-    def settings(self) -> ClientOptions: ...
+    def settings(self) -> ClientOptions:
+        """The options of the connection."""
+        ...
 
     @property
-    def closed(self) -> BrokerError | None: ...
+    def closed(self) -> BrokerError | None:
+        """The error that ended the session; None while it works."""
+        ...
 
     def acknowledgements_wait(self) -> None:
         """Call ``flush`` before this turn of the loop ends."""
@@ -69,11 +81,13 @@ class ConsumersHost(Protocol):
         """Something now depends on the next commit."""
         ...
 
-    def complaint(self, text: str) -> None: ...
+    def complaint(self, text: str) -> None:
+        """Log an error that no caller waits for."""
+        ...
 
 
 class Consumers:
-    """The consumers of one session."""
+    """The consumers of one session. Implements ``consumer.ConsumerHost``."""
 
     def __init__(self, host: ConsumersHost, mode: AcknowledgeMode) -> None:
         self._host = host
@@ -166,6 +180,7 @@ class Consumers:
 
     @property
     def generation(self) -> int:
+        """As of the session."""
         return self._host.generation
 
     def wall_ms(self) -> int:
@@ -193,7 +208,7 @@ class Consumers:
         """Acknowledge as the session's mode says; the waiter gets whether the broker confirmed it.
 
         False: the message came before a failover or the connection was lost under way, so the
-        broker delivers it again (or, having been told, does not).
+        broker delivers it again (unless it received the acknowledgement).
         """
         consumer = received.consumer
         if self._mode is AcknowledgeMode.PRE_ACKNOWLEDGE:
@@ -320,21 +335,25 @@ class Consumers:
     # arrivals
 
     def on_message(self, packet: ReceiveMessage, size_bytes: int) -> None:
+        """A SESS_RECEIVE_MSG has arrived; one for a closed consumer is dropped."""
         consumer = self._consumers.get(packet.consumer_id)
         if consumer is not None:
             consumer.arrived(packet.message, packet.delivery_count, size_bytes)
 
     def on_large_message(self, packet: ReceiveLargeMessage, size_bytes: int) -> None:
+        """A SESS_RECEIVE_LARGE_MSG has arrived; one for a closed consumer is dropped."""
         consumer = self._consumers.get(packet.consumer_id)
         if consumer is not None:
             consumer.large_begins(packet.header, packet.delivery_count, packet.large_message_size, size_bytes)
 
     def on_continuation(self, packet: ReceiveContinuation, size_bytes: int) -> None:
+        """A SESS_RECEIVE_CONTINUATION has arrived; one for a closed consumer is dropped."""
         consumer = self._consumers.get(packet.consumer_id)
         if consumer is not None:
             consumer.large_continues(packet.body, packet.continues, size_bytes)
 
     def on_disconnect(self, packet: DisconnectConsumer, size_bytes: int) -> None:
+        """A DISCONNECT_CONSUMER has arrived: the queue was deleted."""
         consumer = self._consumers.pop(packet.consumer_id, None)
         if consumer is not None:
             consumer.end(QueueNotFound(f"the broker closed the consumer: queue {consumer.queue} is gone"))

@@ -61,8 +61,8 @@ def routing_type(value: RoutingType | str) -> RoutingType:
 
 
 class QueueAttributes(TypedDict, total=False):
-    """What a queue can be created with besides name, address and filter; what is left out is as the
-    address settings say. Meanings: the manual's chapters on queues, last-value queues and groups.
+    """Attributes of a new queue besides name, address and filter. An attribute that is left out has the
+    value of the address settings. Meanings: the manual's chapters on queues, last-value queues and groups.
     """
 
     max_consumers: int
@@ -114,11 +114,13 @@ def split_name(name: str) -> tuple[str, str]:
 
 
 def create_address(address: str, routing: RoutingType, *, auto_created: bool = False) -> Request:
+    """The request that creates an address. An address that exists counts as success."""
     packet = CreateAddress(address, (int(routing),), True, auto_created)
     return Request(f"create address {address}", packet, NullResponse, (AddressExists,))
 
 
 def create_queue(packet: CreateQueueV2) -> Request:
+    """The request that creates a queue. A queue that exists counts as success."""
     return Request(f"create queue {packet.name}", packet, NullResponse, (QueueExists,))
 
 
@@ -142,6 +144,7 @@ def queue_request(
 
 
 def create_shared_queue(packet: CreateSharedQueueV2) -> Request:
+    """The request that creates the queue of a shared subscription, or joins it."""
     return Request(f"share queue {packet.name}", packet, NullResponse)
 
 
@@ -156,10 +159,12 @@ def _escaped(part: str) -> str:
 
 
 def query_queue(name: str) -> Request:
+    """The request for the attributes of a queue."""
     return Request(f"query queue {name}", QueueQuery(name), QueueQueryResponse)
 
 
 def query_address(name: str) -> Request:
+    """The request for an address and the names of its queues."""
     return Request(f"query address {name}", BindingQuery(name), BindingQueryResponse)
 
 

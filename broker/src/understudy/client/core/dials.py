@@ -9,11 +9,15 @@ from understudy.ports import Clock
 
 
 class Dialler(Protocol):
-    """What opens transports."""
+    """Opens transports. Implemented by the shells."""
 
-    def dial(self, connector: Connector, attempt: int) -> None: ...
+    def dial(self, connector: Connector, attempt: int) -> None:
+        """Begin to open a transport; the outcome is reported with the number of the attempt."""
+        ...
 
-    def cancel(self, attempt: int) -> None: ...
+    def cancel(self, attempt: int) -> None:
+        """Cancel an attempt; its outcome is not reported."""
+        ...
 
 
 class Dials:
@@ -40,7 +44,11 @@ class Dials:
         return self._stagger_ms
 
     def won(self, attempt: int) -> Connector | None:
-        """That dial has opened a transport; the others are cancelled. Returns None if it is not under way."""
+        """Record that a dial has opened a transport, and cancel the others.
+
+        Returns:
+            The connector; None if the dial is not under way.
+        """
         found = self._open.pop(attempt, None)
         if found is None:
             return None
@@ -50,7 +58,7 @@ class Dials:
         return found[0]
 
     def failed(self, attempt: int) -> Connector | None:
-        """That dial has failed. Returns None if it is not under way."""
+        """Record that a dial has failed. Returns its connector; None if the dial is not under way."""
         found = self._open.pop(attempt, None)
         return None if found is None else found[0]
 
@@ -69,6 +77,7 @@ class Dials:
         return True
 
     def next_deadline_ms(self) -> int | None:
+        """The next moment at which a dial times out or another one begins; None without any."""
         moments = [deadline_ms for _, deadline_ms in self._open.values()]
         if self._stagger_ms is not None:
             moments.append(self._stagger_ms)

@@ -1,9 +1,9 @@
 """Brokers found by listening: what they broadcast, and which of them to believe for how long.
 
 Format and rules: artemis-ha s. 7.1. A datagram carries a node id, an id of the broadcaster, a
-count, and that many connectors; buffers of Java broadcasters may leave zeros behind them. One entry
+count, and that many connectors; buffers of Java broadcasters may append zeros. One entry
 per node id, the last connector wins, forgotten after the refresh timeout. Two broadcasters of one
-node id are told to the log: the network has two brokers that think they are the same one.
+node id give a warning in the log: two brokers of the network have the same identity.
 
 Any host on the network can send such a datagram. So everything is bounded before it is looked at, a
 broken one is counted and dropped, and what is learnt is only a place to dial: ``may_be_told`` says

@@ -60,7 +60,7 @@ class Event(Enum):
     STAGGER_DUE = "stagger due"
     """No dial has been answered for DIAL_STAGGER_MS."""
     GREETED = "greeted"
-    """The node is the right one and has told its topology."""
+    """The expected node has answered and has sent its topology."""
     RESTORED = "restored"
     """Every session works again."""
     LOST = "lost"
@@ -73,7 +73,7 @@ class Event(Enum):
 
 
 class Steps(Protocol):
-    """What the machine asks of the connection around it."""
+    """Actions that the machine requires of its connection."""
 
     def dial(self, connector: Connector) -> None:
         """Open a transport beside those being opened; answered by UP or DIAL_FAILED."""
@@ -95,7 +95,9 @@ class Steps(Protocol):
         """A working connection was lost and a new one is being looked for."""
         ...
 
-    def connected(self, failed_over: bool) -> None: ...
+    def connected(self, failed_over: bool) -> None:
+        """The connection works, after a failover or for the first time."""
+        ...
 
     def wait(self, delay_ms: int) -> None:
         """Fire RETRY_DUE after the delay."""

@@ -1,4 +1,4 @@
-"""The body of a large message on its way out: where its bytes come from, and its pieces.
+"""The body of a large message that is sent: the source of its bytes, and its pieces.
 
 A body may be bytes, an open file, or anything that gives bytes when iterated. Pieces are exactly
 as large as the connection's minLargeMessageSize, the last one shorter, perhaps empty
@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Iterable, Iterator
-from typing import Protocol
+from typing import Protocol, cast
 
 from understudy.client.core.options import ClientOptions
 from understudy.errors import IllegalState, LocalProtocolError
@@ -53,7 +53,7 @@ class BodySource(Protocol):
 
 
 class BytesSource:
-    """A body in memory."""
+    """A body in memory. Implements ``BodySource``."""
 
     def __init__(self, data: bytes) -> None:
         self._view = memoryview(data)
@@ -70,7 +70,10 @@ class BytesSource:
 
 
 class FileSource:
-    """An open binary file, from its present position to its end. A seekable file can be read again."""
+    """An open binary file, from its present position to its end. A seekable file can be read again.
+
+    Implements ``BodySource``.
+    """
 
     def __init__(self, file: Readable) -> None:
         self._file = file
@@ -95,8 +98,9 @@ class FileSource:
 
 
 class IterableSource:
-    """Bytes that are made one piece after the other. An iterator gives them once; any other
-    iterable is iterated again.
+    """Pieces of bytes from an iterable. An iterator can be read once; any other iterable is iterated again.
+
+    Implements ``BodySource``.
     """
 
     def __init__(self, pieces: Iterable[bytes]) -> None:
@@ -162,7 +166,7 @@ class LargeBodySend:
         return True
 
     def peek(self) -> tuple[bytes, bool]:
-        """The next piece and whether more follow; ``drop`` goes on behind it.
+        """The next piece and whether more follow; ``drop`` advances to the piece after it.
 
         Raises:
             whatever reading the source does.

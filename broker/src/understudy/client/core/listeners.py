@@ -15,7 +15,7 @@ from understudy.errors import BrokerError
 
 
 class FailureCode(Enum):
-    """What became of the connection."""
+    """The outcome for the connection."""
 
     FAILOVER = "FAILOVER"
     """A new one works and carries the sessions on."""
@@ -32,7 +32,7 @@ class FailoverEvent(Enum):
 
 
 FailureListener = Callable[[BrokerError, bool, FailureCode], None]
-"""What ended the connection, whether a new one carries on, and that as a code."""
+"""Called with the error that ended the connection, whether a failover follows, and the outcome as a code."""
 
 FailoverListener = Callable[[FailoverEvent], None]
 

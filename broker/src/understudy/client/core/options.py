@@ -1,4 +1,4 @@
-"""What a client URL says, as values: connectors, TLS, the connection's options, a discovery group.
+"""Values of a client URL: connectors, TLS, the connection's options, a discovery group.
 
 Field names are the URL parameters in Python spelling, with the unit last; defaults are those of the
 manual (artemis-ha s. 8, artemis-core s. 1.5). Not here: reading them from text (``url``),
@@ -65,7 +65,7 @@ class Connector:
 
     @property
     def place(self) -> tuple[str, int]:
-        """What makes two connectors the same: host and port, compared as text (artemis-core s. 8.2)."""
+        """The identity of a connector: host and port, compared as text (artemis-core s. 8.2)."""
         return self.host, self.port
 
     def __str__(self) -> str:

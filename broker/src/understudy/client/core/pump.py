@@ -13,7 +13,7 @@ PUMP_BYTES: Final = 256 * 1024
 
 
 class Pumped(Protocol):
-    """What has pieces to send."""
+    """A source of pieces of large messages."""
 
     def pump(self, budget_bytes: int) -> bool:
         """Send about that much; whether there is more that only waits for the socket."""

@@ -9,8 +9,8 @@ Credits are counted per address in encoded message bytes (artemis-core s. 6.2). 
 messages leave in the order they were given; ``resend`` runs before anything new.
 
 A large message goes out in pieces when the shell calls ``pump``, as credits and the socket allow;
-everything else of the session waits behind it, so it needs no memory but for one piece. After a
-lost connection it begins again, if its body can be read again.
+all later sends of the session wait for its end, so it needs memory for one piece only. After a
+lost connection it is sent again from the beginning, if its body can be read again.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ class Pending:
 
 
 class ProducerState:
-    """What the session knows of a producer."""
+    """The session's state of a producer."""
 
     __slots__ = ("address", "closed", "in_flight", "on_room", "sender_id", "window")
 
@@ -79,14 +79,15 @@ class ProducerState:
         self.sender_id = sender_id
         self.address = address
         self.window = window
-        """Unfinished sends up to which there is room."""
+        """Largest number of unfinished sends."""
         self.in_flight = 0
         self.on_room: Callable[[], None] | None = None
-        """Called once when there is room again, then forgotten."""
+        """Called once when another send may begin, then reset."""
         self.closed: BrokerError | None = None
 
     @property
     def has_room(self) -> bool:
+        """Whether another send may begin."""
         return self.in_flight < self.window
 
     def finished(self) -> None:
@@ -101,9 +102,13 @@ class ProducerState:
 class SendHost(Protocol):
     """The session as seen from here."""
 
-    def transmit(self, frame: bytes) -> None: ...
+    def transmit(self, frame: bytes) -> None:
+        """Send a frame that counts as a command."""
+        ...
 
-    def transmit_packet(self, packet: Packet) -> None: ...
+    def transmit_packet(self, packet: Packet) -> None:
+        """Send a packet on the channel of the session."""
+        ...
 
     def pump_wanted(self) -> None:
         """A large message has a piece to send: call ``pump`` when the socket takes one."""
@@ -142,9 +147,9 @@ class Sends:
         self._current: Pending | None = None
         """The large message under way."""
         self._again: deque[Pending] = deque()
-        """What is to be sent again once the large message in front of it is through."""
+        """Sends that are repeated once the large message before them is finished."""
         self.on_idle: Callable[[], None] | None = None
-        """Called once when nothing is unconfirmed any more, then forgotten."""
+        """Called once when every send is confirmed, then reset."""
         self._after_backlog: list[Callable[[], None]] = []
 
     @property

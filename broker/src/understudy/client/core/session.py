@@ -57,7 +57,7 @@ _PRODUCERS_SINCE: Final = 134
 
 @dataclass(frozen=True, slots=True)
 class SessionOptions:
-    """What a session is created with."""
+    """Options of a new session."""
 
     mode: AcknowledgeMode = AcknowledgeMode.AUTO
     """TRANSACTED with ``xa``."""
@@ -73,10 +73,12 @@ class SessionOptions:
 
     @property
     def auto_commit_sends(self) -> bool:
+        """Whether each send is a unit of work of its own."""
         return self.mode is not AcknowledgeMode.TRANSACTED
 
     @property
     def auto_commit_acks(self) -> bool:
+        """Whether each acknowledgement is a unit of work of its own."""
         return self.mode in (AcknowledgeMode.AUTO, AcknowledgeMode.DUPS_OK, AcknowledgeMode.INDIVIDUAL)
 
     @property
@@ -89,10 +91,14 @@ class SessionHost(Protocol):
     """The connection as seen from a session."""
 
     @property
-    def options(self) -> ClientOptions: ...
+    def options(self) -> ClientOptions:
+        """The options of the connection."""
+        ...
 
     @property
-    def clock(self) -> Clock: ...
+    def clock(self) -> Clock:
+        """The clocks of the client."""
+        ...
 
     @property
     def version(self) -> int:
@@ -104,7 +110,9 @@ class SessionHost(Protocol):
         """Monotonic time at the last arrival of bytes: cheap, and exact enough for time limits."""
         ...
 
-    def transmit(self, frame: bytes) -> None: ...
+    def transmit(self, frame: bytes) -> None:
+        """Send a frame with the next flush."""
+        ...
 
     def session_changed(self, session: SessionState) -> None:
         """It has acknowledgements for the next flush."""
@@ -114,17 +122,24 @@ class SessionHost(Protocol):
         """It has pieces of a large message to send: pump it when the socket takes bytes."""
         ...
 
-    def session_closed(self, session: SessionState) -> None: ...
+    def session_closed(self, session: SessionState) -> None:
+        """Forget a session that was closed."""
+        ...
 
-    def wake_at(self, moment_ms: int) -> None: ...
+    def wake_at(self, moment_ms: int) -> None:
+        """Have the session called at that moment of the monotonic clock, in ms."""
+        ...
 
     def complaint(self, text: str) -> None:
-        """Something for the log that no caller waits for."""
+        """Log an error that no caller waits for."""
         ...
 
 
 class SessionState:
-    """One session without I/O: its calls, producers, consumers and transaction."""
+    """One session without I/O: its calls, producers, consumers and transaction.
+
+    Implements ``SendHost`` and ``ConsumersHost``.
+    """
 
     def __init__(self, host: SessionHost, channel_id: int, name: str, options: SessionOptions) -> None:
         self._host = host
@@ -191,6 +206,7 @@ class SessionState:
         self._host.session_streams(self)
 
     def awaiting_confirmation(self) -> None:
+        """A command was sent whose confirmation has a time limit from now on."""
         now_ms = self._host.clock.monotonic_ms()
         self.last_confirmation_ms = now_ms
         self._host.wake_at(now_ms + self._host.options.call_timeout_ms)

@@ -27,18 +27,26 @@ class CreationHost(SessionHost, Protocol):
     """The connection as seen from here."""
 
     @property
-    def sessions(self) -> dict[int, SessionState]: ...
+    def sessions(self) -> dict[int, SessionState]:
+        """The sessions of the connection by channel."""
+        ...
 
     @property
     def control(self) -> Calls:
         """The calls of channel 1."""
         ...
 
-    def new_name(self) -> str: ...
+    def new_name(self) -> str:
+        """A random name for a session."""
+        ...
 
-    def learn_version(self, server_version: int) -> None: ...
+    def learn_version(self, server_version: int) -> None:
+        """Called with the version of the server."""
+        ...
 
-    def lower_version(self) -> bool: ...
+    def lower_version(self) -> bool:
+        """Use the next lower version that the client speaks; False if there is none."""
+        ...
 
 
 class SessionCreation:

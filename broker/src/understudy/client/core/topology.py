@@ -1,4 +1,4 @@
-"""What the broker says about its cluster: node ids, their primaries and their backups.
+"""The cluster as the broker describes it: node ids with their primaries and their backups.
 
 The rules of artemis-core s. 8.1: an update counts only if it is newer than what is stored or
 fills a gap, it is ignored if it is older than a removal, and a missing connector never erases a

@@ -1,7 +1,7 @@
 """Client URLs: where to connect and how to behave, as the Artemis clients write it.
 
 ``tcp://a:61616``, ``tcp://a:61616?reconnectAttempts=-1`` and
-``(tcp://a:61616,tcp://b:61616?sslEnabled=true)?ha=true&reconnectAttempts=-1``: parameters behind
+``(tcp://a:61616,tcp://b:61616?sslEnabled=true)?ha=true&reconnectAttempts=-1``: parameters after
 the bracket belong to the connection, those inside it to one connector. Without brackets one list
 serves both, split by name. ``udp://231.7.7.7:9876?refreshTimeout=5000`` listens for brokers that
 broadcast their connectors. Names and defaults: artemis-ha s. 8; connector keys:
@@ -150,7 +150,7 @@ def parse_url(text: str) -> ClientUrl:
         if not bracket:
             raise ConfigError(f"client URL {text!r}: the opening bracket is never closed")
         if behind and not behind.startswith("?"):
-            raise ConfigError(f"client URL {text!r}: something other than '?' behind the bracket")
+            raise ConfigError(f"client URL {text!r}: something other than '?' after the bracket")
         query = behind[1:]
     else:
         inside, _, query = url.partition("?")
@@ -251,7 +251,7 @@ def _connector(part: str, shared: Mapping[str, str], ignored: list[str], url: st
     place, _, query = rest.partition("?")
     inner = _split(_pairs(query, url), url)
     for misplaced in (*inner.options, *inner.group):
-        raise ConfigError(f"client URL {url!r}: {misplaced!r} belongs behind the closing bracket")
+        raise ConfigError(f"client URL {url!r}: {misplaced!r} belongs after the closing bracket")
     ignored += inner.ignored
     host, port = _host_and_port(place.rstrip("/"), url)
     return _settings(Connector(host, port), {**shared, **inner.connector}, url)

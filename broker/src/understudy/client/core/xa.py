@@ -1,10 +1,10 @@
 """XA branches of one client session (artemis-core s. 4.5), across failovers.
 
-A branch that was prepared is the broker's promise: deciding it is asked again until it is answered.
-Work that was not prepared went with the server's session, so the branch is lost: the broker is told
-(XA_FAILED), so that what is still acknowledged in it can only be rolled back, and what is still sent is
-dropped. Ending or suspending the branch rolls the server's session back (SESS_ROLLBACK, like the client
-of Artemis) and fails with a rollback code.
+A prepared branch survives a failover: the request that decides it is repeated until it is answered.
+
+The work of a branch that was not prepared is lost with the server's session. The client sends XA_FAILED, so that
+later acknowledgements in the branch can only be rolled back, and later sends are dropped. Ending or suspending the
+branch then rolls the server's session back (SESS_ROLLBACK, like the client of Artemis) and fails with a rollback code.
 
 Every refusal is an ``XaError`` with the code that an XAException would have.
 """
@@ -73,7 +73,7 @@ class Branches:
         self._when_sent(lambda: self._end(xid, waiter, failed))
 
     def _when_sent(self, call: Callable[[], None]) -> None:
-        """What still waits for credits belongs to the branch: its end must not overtake it."""
+        """Call when no send waits for credits: such sends belong to the branch, and its end must not overtake them."""
         self._session.sends.when_none_waits(call)
 
     def _end(self, xid: Xid, waiter: Waiter[None], failed: bool) -> None:
@@ -120,7 +120,12 @@ class Branches:
         self._check()
         # asked again after a failover: a branch that is prepared already refuses with PROTOCOL
         self._ask(
-            "prepare branch", lambda: packets.XaPrepare(xid), waiter, Interrupted.REISSUE, None, again_means={XaCode.PROTOCOL}
+            "prepare branch",
+            lambda: packets.XaPrepare(xid),
+            waiter,
+            Interrupted.REISSUE,
+            None,
+            again_means={XaCode.PROTOCOL},
         )
 
     def commit(self, xid: Xid, waiter: Waiter[None], *, one_phase: bool = False) -> None:
@@ -167,7 +172,14 @@ class Branches:
                 cut_off(asked)
             else:
                 session.consumers.returned()
-                call = Call(name, lambda _: packets.XaRollback(xid), (packets.XaResponse,), undone, Interrupted.FORGET, interrupted)
+                call = Call(
+                    name,
+                    lambda _: packets.XaRollback(xid),
+                    (packets.XaResponse,),
+                    undone,
+                    Interrupted.FORGET,
+                    interrupted,
+                )
                 session.calls.add(call, first=True)
 
         def undone(packet: Any, error: BaseException | None) -> None:
@@ -201,7 +213,9 @@ class Branches:
         """Branches that wait for their outcome, or whose heuristic outcome waits to be forgotten."""
         self._check()
         answered = settle(waiter, lambda packet: tuple(packet.xids))
-        self._session.calls.add(Call("branches in doubt", lambda _: packets.XaInDoubt(), (packets.XaInDoubtResponse,), answered))
+        self._session.calls.add(
+            Call("branches in doubt", lambda _: packets.XaInDoubt(), (packets.XaInDoubtResponse,), answered)
+        )
 
     def set_timeout(self, timeout_s: int, waiter: Waiter[bool]) -> None:
         """Of branches started from now on; 0 = the broker's."""
@@ -215,7 +229,9 @@ class Branches:
         """Seconds after which the broker gives up a branch that is not prepared."""
         self._check()
         answered = settle(waiter, lambda packet: packet.timeout_s)
-        self._session.calls.add(Call("branch timeout", lambda _: packets.XaGetTimeout(), (packets.XaGetTimeoutResponse,), answered))
+        self._session.calls.add(
+            Call("branch timeout", lambda _: packets.XaGetTimeout(), (packets.XaGetTimeoutResponse,), answered)
+        )
 
     # -- life -------------------------------------------------------------------------------------
 

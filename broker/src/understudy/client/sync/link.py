@@ -57,7 +57,9 @@ class Owner(Protocol):
 
     _closed: bool
 
-    def warn_if_open(self) -> None: ...
+    def warn_if_open(self) -> None:
+        """Warn that the object was never closed."""
+        ...
 
 
 class _Clock:

@@ -53,7 +53,9 @@ class Outcome:
 class CanWait(Protocol):
     """A connection at which a thread can wait."""
 
-    def wait(self, done: Callable[[], bool], deadline_ms: float | None = None) -> None: ...
+    def wait(self, done: Callable[[], bool], deadline_ms: float | None = None) -> None:
+        """Serve the connection until ``done()`` is true or the deadline on the monotonic clock has passed."""
+        ...
 
 
 class Signal:
@@ -137,6 +139,7 @@ class Waiters:
 
     @property
     def disposed(self) -> bool:
+        """Whether the descriptors are closed."""
         return self._wake_read < 0
 
     def __bool__(self) -> bool:
