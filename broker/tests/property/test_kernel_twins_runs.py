@@ -31,8 +31,8 @@ from support.store import Rig
 from understudy.kernel import deliveries, frames, log
 from understudy.kernel.log import LogPosition
 from understudy.message import Message
-from understudy.store.message_store import MessageStore
 from understudy.store.log.records import AddressRecord, QueueRecord
+from understudy.store.message_store import MessageStore
 from understudy.wire.core.codec import encode_null_response
 
 # --- records ----------------------------------------------------------------------------------------------------------
