@@ -506,7 +506,7 @@ fn walk(message: &[u8], at: usize) -> Option<Walked> {
     })
 }
 
-/// Append a duplicate id as `routing.duplicate_ids` keeps it: a text in UTF-8. False: it is too long.
+/// Append a duplicate id as `routing.lifecycle.duplicate_ids` keeps it: a text in UTF-8. False: it is too long.
 fn keep_duplicate(duplicates: &mut Vec<u8>, value: &[u8], is_text: bool) -> bool {
     if !is_text {
         if value.len() <= DUPLICATE_ID_BYTES_MAX {

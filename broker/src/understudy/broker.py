@@ -23,8 +23,8 @@ from understudy.protocols.core.connection import CoreConnection
 from understudy.protocols.core.reattachment import Reattachments
 from understudy.protocols.core.services import CoreServices
 from understudy.routing.deployment import check_deployable, deploy
+from understudy.routing.lifecycle.retroactive import Retroactive
 from understudy.routing.post_office import PostOffice
-from understudy.routing.retroactive import Retroactive
 from understudy.routing.settings import AddressSettingsRepository
 from understudy.security.authorization import SecurityPolicy
 from understudy.security.login_guard import LoginGuard

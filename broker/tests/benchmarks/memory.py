@@ -21,7 +21,7 @@ import click
 from rich.console import Console
 from rich.table import Table
 
-from understudy.routing.waiting import Waiting
+from understudy.routing.queues.pending import PendingMessages
 from understudy.runtime.disk import RealDisk
 from understudy.store.live_index import LiveIndex
 from understudy.store.pages import Pages
@@ -91,11 +91,11 @@ def _build(case: str, count: int, uneven: bool, directory: Path) -> object:
         return index
     pages = Pages(RealDisk(), str(directory), 1) if case == "spilled" else None
     queues: list[object] = [pages]
-    waiting = Waiting(pages.chain(10 * 1024 * 1024) if pages is not None else None)
+    waiting = PendingMessages(pages.chain(10 * 1024 * 1024) if pages is not None else None)
     queues.append(waiting)
     for number, reference in enumerate(references):
         if case == "objects" and number and not number % SHALLOW:
-            waiting = Waiting()
+            waiting = PendingMessages()
             queues.append(waiting)
         waiting.append(reference)
     return queues

@@ -12,7 +12,7 @@ import pytest
 from support.targets import Target
 from understudy.client.sync import Connection, Session, connect
 from understudy.errors import AddressNotFound, BrokerError
-from understudy.routing.message_groups import bucket_key
+from understudy.routing.queues.groups import bucket_key
 
 pytestmark = [pytest.mark.maven, pytest.mark.long]
 

@@ -22,7 +22,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from support.books import Books
-from understudy.routing import level
+from understudy.routing.queues import level
 
 NUMBER = st.integers(0, 1 << 16)
 #: The frequent ones first, several times.

@@ -18,10 +18,10 @@ from hypothesis import strategies as st
 from support.routing import FakeCallback, World, callback_of, text
 from support.sends import sends_of
 from understudy.errors import DiskFailed, JournalCorrupt
-from understudy.routing.delivery import dispatch
 from understudy.routing.paging import Paging
 from understudy.routing.post_office import PostOffice
-from understudy.routing.queue import Queue
+from understudy.routing.queues.delivery import dispatch
+from understudy.routing.queues.queue import Queue
 from understudy.session.consumer import ServerConsumer
 
 ERRORS: dict[str, Callable[[], BaseException]] = {
@@ -45,7 +45,7 @@ STEPS: tuple[tuple[type, str], ...] = (
 def places(queue: Queue, office: PostOffice, consumers: list[ServerConsumer]) -> list[int]:
     """Message ids in every place that holds some."""
     return sorted(
-        [reference.message_id for reference in queue.waiting]
+        [reference.message_id for reference in queue.pending]
         + [reference.message_id for reference in office.scheduled.of(queue)]
         + [message_id for consumer in consumers for message_id in consumer.delivering]
     )
@@ -124,9 +124,9 @@ def test_any_error_at_any_step_of_a_dispatch(
     assert queue.delivering_count == sum(map(len, held))
     gone = {entry.message_id for entry in world.store.quarantine.entries() if not entry.held}
     assert len(gone) == queue.messages_killed
-    waiting = {reference.message_id for reference in (*queue.waiting, *office.scheduled.of(queue))}
+    waiting = {reference.message_id for reference in (*queue.pending, *office.scheduled.of(queue))}
     if lends:
-        assert queue.message_count == len(queue.waiting) + aside == len(before - gone)
+        assert queue.message_count == len(queue.pending) + aside == len(before - gone)
         assert waiting == before - gone
     else:
         found = places(queue, office, consumers)

@@ -144,7 +144,7 @@ class Node:
             queue.name: [
                 (each.message_id, each.expiration, each.durable, each.location is None, each.message is None,
                  each.size_bytes, each.priority, each.delivery_count)
-                for each in queue.waiting
+                for each in queue.pending
             ]
             for queue in office.queues()
             if single_rows

@@ -22,8 +22,8 @@ from hypothesis import strategies as st
 from support.routing import FakeCallback, World, text
 from support.store import Rig
 from understudy.message import LAST_VALUE
-from understudy.routing import level
-from understudy.routing.queue import Queue
+from understudy.routing.queues import level
+from understudy.routing.queues.queue import Queue
 from understudy.session.session import ServerSession
 
 CONSUMERS = 2
@@ -253,7 +253,7 @@ class Model:
         left = queue.messages_acknowledged + queue.messages_replaced + queue.messages_killed + queue.messages_expired
         assert queue.messages_added == left + queue.message_count
         lends = "non_destructive" in self.kind
-        assert queue.message_count == len(queue.waiting) + (0 if lends else queue.delivering_count)
+        assert queue.message_count == len(queue.pending) + (0 if lends else queue.delivering_count)
 
     def drain(self) -> None:
         """Everybody reads on to the end."""
@@ -272,7 +272,7 @@ class Model:
         assert self.queue.delivering_count == 0
         if "non_destructive" not in self.kind:
             assert self.queue.message_count == 0
-        assert self.world.office.memory_count == sum(reference.message is not None for reference in self.queue.waiting)
+        assert self.world.office.memory_count == sum(reference.message is not None for reference in self.queue.pending)
 
 
 @pytest.fixture(autouse=True)

@@ -24,7 +24,7 @@ from understudy.config.model import RoutingType
 from understudy.ids import Xid
 from understudy.message import Message
 from understudy.properties import RESERVED_PREFIXES, Properties, PropertyValue
-from understudy.routing.queue import Queue
+from understudy.routing.queues.queue import Queue
 from understudy.session.prefixes import AddressPrefixes
 
 #: What Artemis writes under the prefixes, and names that only begin like them.

@@ -23,8 +23,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from support.routing import Answers, FakeCallback, World, text
-from understudy.routing import level
-from understudy.routing.queue import Queue
+from understudy.routing.queues import level
+from understudy.routing.queues.queue import Queue
 from understudy.session.session import ServerSession
 from understudy.store.pages import Pages
 from understudy.testing.sim_disk import SimVolume
@@ -262,7 +262,7 @@ class Model:
     def check(self) -> None:
         queue = self.queue
         assert queue.delivering_count == len(self.out) + self.committing
-        assert queue.message_count == len(queue.waiting) + queue.delivering_count
+        assert queue.message_count == len(queue.pending) + queue.delivering_count
         for asked, answers in zip(self.asked, self.answers, strict=True):
             assert answers.names == asked[: len(answers.names)]
         taken = queue.messages_added

@@ -60,7 +60,7 @@ class Life:
         """Bodies that wait in each queue, in order."""
         found: dict[str, list[bytes]] = {}
         for queue in self.world.office.queues():
-            found[queue.name] = [queue.read(reference).body for reference in queue.waiting]
+            found[queue.name] = [queue.read(reference).body for reference in queue.pending]
         return found
 
     def counts(self) -> None:

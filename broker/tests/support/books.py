@@ -21,9 +21,9 @@ from understudy.ids import Xid
 from understudy.management import queue_messages
 from understudy.message import DUPLICATE_ID, GROUP_ID, LAST_VALUE, SCHEDULED_DELIVERY
 from understudy.routing.address import Address
-from understudy.routing.changes import change_queue
 from understudy.routing.configuration import QueueConfiguration
-from understudy.routing.queue import Queue
+from understudy.routing.queues.queue import Queue
+from understudy.routing.updates import change_queue
 from understudy.session.session import ServerSession
 
 ANYCAST, MULTICAST = RoutingType.ANYCAST, RoutingType.MULTICAST
@@ -437,15 +437,15 @@ class Books:
         office = self.office
         for queue in office.queues():
             lent = queue.configuration.non_destructive
-            here = len(queue.waiting) + queue.scheduled_count + queue.delivering_count
+            here = len(queue.pending) + queue.scheduled_count + queue.delivering_count
             if lent or queue.name == "q":
                 # loans are no part of it, and what an operator is moving away is with a transaction, too
-                least = len(queue.waiting) + queue.scheduled_count
+                least = len(queue.pending) + queue.scheduled_count
                 assert least <= queue.message_count <= least + queue.delivering_count, queue
             else:
                 assert queue.message_count == here, queue
             assert queue.scheduled_count == len(office.scheduled.of(queue))
-            assert len(list(queue.waiting)) == len(queue.waiting), queue
+            assert len(list(queue.pending)) == len(queue.pending), queue
             assert min(queue.message_count, queue.delivering_count, queue.incoming, queue.expiring_count) >= 0
         for client in self.clients:
             errors = [*callback_of(client.session).errors, *client.answered]
@@ -551,7 +551,7 @@ class Books:
 
 
 def held(office: Any, queue: Queue) -> list[Any]:
-    return [*queue.waiting, *office.scheduled.of(queue)]
+    return [*queue.pending, *office.scheduled.of(queue)]
 
 
 def configured(name: str, options: dict[str, Any]) -> QueueConfiguration:

@@ -19,7 +19,7 @@ from understudy.kernel import LogPosition, Run, SendsPart, append_sends
 from understudy.message import LargeMessage, Message
 from understudy.routing.configuration import QueueConfiguration
 from understudy.routing.post_office import PostOffice
-from understudy.routing.queue import Queue
+from understudy.routing.queues.queue import Queue
 from understudy.routing.settings import AddressSettingsRepository
 from understudy.session.connection_scope import ConnectionScope
 from understudy.session.registry import SessionRegistry

@@ -149,8 +149,8 @@ class Sends:
         return self._groups.get(row, (0, 0))
 
     def duplicate_id(self, row: int) -> bytes:
-        """The key by which an address detects that the message is sent again (``routing.duplicate_ids``); empty if
-        it has none, or one that ``alike`` refuses: neither text nor bytes, empty, or too long.
+        """The key by which an address detects that the message is sent again (see ``routing.lifecycle.duplicate_ids``);
+        empty if it has none, or one that ``alike`` refuses: neither text nor bytes, empty, or too long.
         """
         return self._duplicates.get(row, b"")
 
@@ -408,7 +408,7 @@ def _walk_block(data: bytes, offset: int, end: int) -> _Walked:
 
 
 def _key(tag: int, value: bytes) -> bytes:
-    """A duplicate id as ``routing.duplicate_ids`` keeps it; empty where it is neither a string nor bytes."""
+    """A duplicate id as ``routing.lifecycle.duplicate_ids`` keeps it; empty where it is neither a string nor bytes."""
     if tag == _STRING:
         return value.decode("utf-16-le", "surrogatepass").encode("utf-8", "surrogatepass")
     return value if tag == _BYTES else b""

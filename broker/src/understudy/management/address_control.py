@@ -16,7 +16,7 @@ from understudy.management.queue_control import Steps
 from understudy.management.rows import address_row, routing_types
 from understudy.management.sending import SENDING_PARAMETERS, send
 from understudy.routing.address import Address
-from understudy.routing.changes import pause_address, resume_address
+from understudy.routing.updates import pause_address, resume_address
 
 
 @dataclass(frozen=True, slots=True)

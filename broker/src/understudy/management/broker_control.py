@@ -26,7 +26,7 @@ from understudy.management.transport import (
     connector_parameters,
     described,
 )
-from understudy.routing.queue import Queue
+from understudy.routing.queues.queue import Queue
 from understudy.security.settings import FQQN_SEPARATOR
 
 

@@ -19,10 +19,10 @@ from understudy.management.listing import page_of, to_json
 from understudy.management.operations import Operation, flag, integer, operation, text
 from understudy.management.rows import address_row, queue_row
 from understudy.routing.address import Address
-from understudy.routing.changes import change_queue, change_routing_types
 from understudy.routing.configuration import QueueConfiguration
 from understudy.routing.directory import Directory
-from understudy.routing.queue import Queue
+from understudy.routing.queues.queue import Queue
+from understudy.routing.updates import change_queue, change_routing_types
 
 #: JSON names of a queue configuration that are not derived from the name of the field.
 _JSON_NAMES: Final = {"filter": "filter-string"}

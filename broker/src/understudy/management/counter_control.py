@@ -18,7 +18,7 @@ from understudy.management.operations import integer, long, operation
 
 if TYPE_CHECKING:
     from understudy.management.invocation import Control, ManagedNode
-    from understudy.routing.queue import Queue
+    from understudy.routing.queues.queue import Queue
 
 
 class QueueOfNode(Protocol):

@@ -18,9 +18,9 @@ from typing import Final
 from understudy.errors import ManagementError
 from understudy.ports import Clock, Timer, Timers
 from understudy.routing.address import Address
-from understudy.routing.delivery import Consumer
 from understudy.routing.directory import Directory
-from understudy.routing.queue import Queue
+from understudy.routing.queues.delivery import Consumer
+from understudy.routing.queues.queue import Queue
 
 HOURS: Final = 24
 #: Maximum number of days in the history of one queue, even without a limit.

@@ -5,7 +5,7 @@ all data is in its properties, so that selectors apply. While no queue is bound,
 notification that cannot be sent (disk full, address full) is logged and dropped, and the event itself does not
 fail.
 
-Implements ``routing.directory.RoutingListener``, ``routing.divert.DivertListener``,
+Implements ``routing.directory.RoutingListener``, ``routing.lifecycle.diverts.DivertListener``,
 ``session.registry.SessionListener``, ``session.slow_consumers.SlowConsumerListener`` and
 ``protocols.core.services.ConnectionListener``. Sessions are identified by an alias: their names are secret
 (ADR 0009).
@@ -22,10 +22,10 @@ from understudy.errors import BrokerError
 from understudy.message import Message, MessageType
 from understudy.properties import BYTE, INT, Properties, PropertyValue
 from understudy.routing.address import Address
-from understudy.routing.delivery import Consumer
-from understudy.routing.divert import Divert
+from understudy.routing.lifecycle.diverts import Divert
 from understudy.routing.post_office import Order, PostOffice
-from understudy.routing.queue import Queue
+from understudy.routing.queues.delivery import Consumer
+from understudy.routing.queues.queue import Queue
 from understudy.session.connection_scope import ConnectionScope
 from understudy.session.consumer import ServerConsumer
 from understudy.session.session import ServerSession

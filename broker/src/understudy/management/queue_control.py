@@ -29,9 +29,9 @@ from understudy.management.operations import (
 from understudy.management.rows import consumer_json, queue_row
 from understudy.management.sending import SENDING_PARAMETERS, send
 from understudy.message import LargeMessage
-from understudy.routing.changes import change_queue, pause_queue, resume_queue
 from understudy.routing.post_office import PostOffice
-from understudy.routing.queue import Queue
+from understudy.routing.queues.queue import Queue
+from understudy.routing.updates import change_queue, pause_queue, resume_queue
 from understudy.session.consumer import ServerConsumer
 from understudy.store.reference import LargeReference, MessageReference
 

@@ -28,10 +28,10 @@ from understudy.message import (
 )
 from understudy.properties import BYTE, PropertyValue, decode_simple_string
 from understudy.routing.address import Address
-from understudy.routing.duplicate_ids import duplicate_id_bytes
 from understudy.routing.filter import parse_filter
+from understudy.routing.lifecycle.duplicate_ids import duplicate_id_bytes
 from understudy.routing.post_office import Order, PostOffice
-from understudy.routing.queue import Queue
+from understudy.routing.queues.queue import Queue
 from understudy.session.transaction import Transaction
 from understudy.store.reference import MessageReference, References
 
@@ -240,7 +240,7 @@ def act_on(office: PostOffice, queue: Queue, wanted: Wanted, act: Act, limit: in
         if limit >= 0:
             references = references[: limit - done]
         for reference in references:
-            queue.waiting.remove(reference)
+            queue.pending.remove(reference)
         done += act(references)
         return limit < 0 or done < limit
 

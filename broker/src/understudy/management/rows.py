@@ -15,7 +15,7 @@ from understudy.management.controls import QueueFacts
 from understudy.protocols.core.connection import CoreConnection
 from understudy.protocols.core.services import CoreServices
 from understudy.routing.address import Address
-from understudy.routing.queue import Queue
+from understudy.routing.queues.queue import Queue
 from understudy.session.consumer import ServerConsumer
 from understudy.session.session import ServerSession
 
@@ -44,7 +44,7 @@ def queue_facts(queue: Queue) -> QueueFacts:
         messages_replaced=queue.messages_replaced,
         paging=queue.address.paging,
         memory_bytes=queue.address.memory_bytes,
-        spilled_count=queue.waiting.spilled_count,
+        spilled_count=queue.pending.spilled_count,
         measured=queue.address.settings.enable_metrics,
     )
 

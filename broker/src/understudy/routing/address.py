@@ -20,8 +20,8 @@ from understudy.limits import ADDRESS_FILTER_STEPS_MAX, PAGING_SLACK_BYTES
 from understudy.message import INGRESS_TIMESTAMP, Message
 from understudy.properties import LONG
 from understudy.routing.binding import Binding
-from understudy.routing.duplicate_ids import DuplicateIdCache
 from understudy.routing.filter import Filter
+from understudy.routing.lifecycle.duplicate_ids import DuplicateIdCache
 from understudy.routing.settings import AddressSettings
 from understudy.routing.shared_messages import SharedMessages
 from understudy.store.pages import PageChain
@@ -29,8 +29,8 @@ from understudy.store.reference import MessageReference, Part
 
 if TYPE_CHECKING:
     from understudy.kernel import Run
-    from understudy.routing.divert import Divert
-    from understudy.routing.queue import Queue
+    from understudy.routing.lifecycle.diverts import Divert
+    from understudy.routing.queues.queue import Queue
 
 _UNLIMITED = 1 << 62
 
@@ -325,7 +325,7 @@ class Address:
         self.refresh()
 
     def divert_by(self, diverts: tuple[Divert, ...]) -> None:
-        """From now on these take or copy its messages; called by ``divert.Diverts``."""
+        """From now on these take or copy its messages; called by ``diverts.Diverts``."""
         self.diverts = diverts
         self._find_plain_queues()
 

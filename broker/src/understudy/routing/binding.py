@@ -16,7 +16,7 @@ from understudy.properties import PropertyValue
 from understudy.routing.filter import Filter
 
 if TYPE_CHECKING:
-    from understudy.routing.queue import Queue
+    from understudy.routing.queues.queue import Queue
 
 
 @dataclass(slots=True, eq=False)

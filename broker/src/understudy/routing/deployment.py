@@ -16,14 +16,14 @@ from typing import TYPE_CHECKING
 from understudy.config.model import AddressConfiguration, ConfigDeletionPolicy, DivertConfiguration, RoutingType
 from understudy.config.model import QueueConfiguration as ConfiguredQueue
 from understudy.errors import InvalidQueueConfiguration, QueueExists
-from understudy.routing.changes import CHANGEABLE, change_queue, change_routing_types
 from understudy.routing.configuration import QueueConfiguration
-from understudy.routing.divert import Divert
+from understudy.routing.lifecycle.diverts import Divert
+from understudy.routing.updates import CHANGEABLE, change_queue, change_routing_types
 
 if TYPE_CHECKING:
     from understudy.routing.address import Address
     from understudy.routing.post_office import PostOffice
-    from understudy.routing.queue import Queue
+    from understudy.routing.queues.queue import Queue
 
 log = logging.getLogger(__name__)
 

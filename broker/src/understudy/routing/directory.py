@@ -28,16 +28,16 @@ from understudy.limits import ADDRESSES_MAX, QUEUES_MAX
 from understudy.routing.address import Address
 from understudy.routing.binding import Binding
 from understudy.routing.configuration import QueueConfiguration, check_name
-from understudy.routing.delivery import Consumer
-from understudy.routing.duplicate_ids import DuplicateIdCache
 from understudy.routing.filter import parse_filter
-from understudy.routing.queue import Queue
+from understudy.routing.lifecycle.duplicate_ids import DuplicateIdCache
+from understudy.routing.queues.delivery import Consumer
+from understudy.routing.queues.queue import Queue
 from understudy.routing.settings import AddressSettings, AddressSettingsRepository
 from understudy.store.log.records import AddressRecord, QueueRecord
 
 if TYPE_CHECKING:
+    from understudy.routing.lifecycle.retroactive import Retroactive
     from understudy.routing.post_office import PostOffice
-    from understudy.routing.retroactive import Retroactive
 
 #: Attributes of a queue that its record keeps in ``settings``, None left out.
 KEPT_ATTRIBUTES: Final = (

@@ -12,7 +12,7 @@ from understudy.routing.directory import Permit
 
 if TYPE_CHECKING:
     from understudy.routing.address import Address
-    from understudy.routing.queue import Queue
+    from understudy.routing.queues.queue import Queue
     from understudy.store.reference import MessageReference, RunSlice
 
 Done = Callable[[BrokerError | None], None]

@@ -6,7 +6,7 @@ without its body. If it is durable the log has the body already; if not, the bod
 file. Without ``global-max-size`` bodies that the log has stay out of memory from a smaller part of the host's memory on
 (``bodies_max_bytes``), whatever the policy. With it, addresses that do not page keep their bodies a little beyond it
 (``Address.node_slack_bytes``), so that their policy applies. References leave memory by themselves when a queue is deep
-(``waiting``).
+(``queues.pending``).
 
 Not here: page files (``store.pages``), refusing messages (``post_office``).
 """
@@ -27,7 +27,7 @@ from understudy.store.reference import LargeReference, Location, MessageReferenc
 if TYPE_CHECKING:
     from understudy.routing.address import Address
     from understudy.routing.post_office import PostOffice
-    from understudy.routing.queue import Queue
+    from understudy.routing.queues.queue import Queue
 
 #: Queues that keep what they have read ahead.
 _READERS_MAX: Final = 64
@@ -130,7 +130,7 @@ class Paging:
         reader = self._readers.get(key)
         if reader is None:
             reader = self._open_reader(key)
-        message = reader.read(location, _alike(queue.waiting.locations_behind(reference), key[1]))
+        message = reader.read(location, _alike(queue.pending.locations_behind(reference), key[1]))
         if isinstance(reference, LargeReference) and not message.is_large:
             # a page, other than the log, does not say what it holds
             return LargeMessage.decode(message.encoded)

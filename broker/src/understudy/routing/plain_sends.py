@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from understudy.routing.address import Address
     from understudy.routing.order import BatchTransaction, Order
     from understudy.routing.post_office import PostOffice
-    from understudy.routing.queue import Queue
+    from understudy.routing.queues.queue import Queue
 
 Answered = Callable[[Sequence[int]], None]
 """Answers the requests with these correlation ids: their messages are safe."""

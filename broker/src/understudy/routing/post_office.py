@@ -30,24 +30,24 @@ from understudy.limits import PAGING_SLACK_BYTES, SELECTOR_STEPS_PER_TURN
 from understudy.message import DUPLICATE_ID, ROUTING_TYPE, SCHEDULED_DELIVERY, Message
 from understudy.ports import Clock, Entropy, Timers
 from understudy.properties import PropertyValue
-from understudy.routing import departures
 from understudy.routing.address import Address
-from understudy.routing.auto_deletion import AutoDeletion
 from understudy.routing.binding import NamedQueue
 from understudy.routing.configuration import split_fqqn
-from understudy.routing.dead_letters import DeadLetters
 from understudy.routing.directory import Directory
-from understudy.routing.divert import Diverts
-from understudy.routing.duplicate_ids import duplicate_id_bytes
+from understudy.routing.lifecycle import redelivery
+from understudy.routing.lifecycle.auto_deletion import AutoDeletion
+from understudy.routing.lifecycle.dead_letters import DeadLetters
+from understudy.routing.lifecycle.diverts import Diverts
+from understudy.routing.lifecycle.duplicate_ids import duplicate_id_bytes
+from understudy.routing.lifecycle.periodic_scan import PeriodicScan
+from understudy.routing.lifecycle.quarantine import DamagedMessages
+from understudy.routing.lifecycle.scheduled import ScheduledDeliveries
 from understudy.routing.order import Done, Order, RoutingTransaction
 from understudy.routing.paging import Paging
-from understudy.routing.quarantine import DamagedMessages
-from understudy.routing.queue import EXPIRED_AT_ONCE, Queue
+from understudy.routing.queues.queue import EXPIRED_AT_ONCE, Queue
 from understudy.routing.references import references_of
 from understudy.routing.restore import restore
-from understudy.routing.scheduled import ScheduledDeliveries
 from understudy.routing.settings import AddressSettingsRepository
-from understudy.routing.sweep import Sweep
 from understudy.selector.work import WORK
 from understudy.store.message_store import MessageStore
 from understudy.store.pages import Pages
@@ -126,8 +126,8 @@ class PostOffice:
         self.diverts = Diverts(self)
         self.auto_deletion = AutoDeletion(self.directory, clock)
         self._sweeps = [
-            Sweep(timers, message_expiry_scan_period_ms, self._expire_overdue),
-            Sweep(timers, address_queue_scan_period_ms, self.auto_deletion.sweep),
+            PeriodicScan(timers, message_expiry_scan_period_ms, self._expire_overdue),
+            PeriodicScan(timers, address_queue_scan_period_ms, self.auto_deletion.sweep),
         ]
 
     def restore(self, state: StoreState) -> int:
@@ -566,8 +566,8 @@ class PostOffice:
     # -- messages that leave their queue otherwise ------------------------------------------------
 
     def expire(self, queue: Queue, reference: MessageReference) -> None:
-        """A reference in no place any more whose time is over; see ``departures``."""
-        departures.expire(self, queue, reference)
+        """A reference in no place any more whose time is over; see ``redelivery``."""
+        redelivery.expire(self, queue, reference)
 
     def _expire_overdue(self) -> bool:
         now_ms = self.clock.wall_ms()
@@ -575,18 +575,18 @@ class PostOffice:
         return max(expired, default=0) >= EXPIRED_AT_ONCE
 
     def cancel(self, queue: Queue, references: list[MessageReference], *, delay_redelivery: bool = True) -> None:
-        """Deliveries that failed; see ``departures``."""
-        departures.cancel(self, queue, references, delay_redelivery=delay_redelivery)
+        """Deliveries that failed; see ``redelivery``."""
+        redelivery.cancel(self, queue, references, delay_redelivery=delay_redelivery)
 
     def set_aside(self, queue: Queue, reference: MessageReference, error: BrokerError) -> None:
-        """A delivery that cannot be carried out; see ``departures``."""
-        departures.set_aside(self, queue, reference, error)
+        """A delivery that cannot be carried out; see ``redelivery``."""
+        redelivery.set_aside(self, queue, reference, error)
 
     def move(
         self, copy: Message, target: Address, queues: tuple[Queue, ...], queue: Queue, reference: MessageReference
     ) -> None:
         """Put a copy in queues of an address and end the original, both or neither."""
-        departures.move(self, copy, target, queues, queue, reference)
+        redelivery.move(self, copy, target, queues, queue, reference)
 
     def forward(self, message: Message, target: Address, order: Order, transaction: RoutingTransaction | None) -> None:
         """Route a message that has its id to another address, on behalf of its producer; ``order`` waits for it."""

@@ -10,7 +10,7 @@ from understudy.message import LargeMessage, Message
 from understudy.store.reference import Location, MessageReference, reference_to
 
 if TYPE_CHECKING:
-    from understudy.routing.queue import Queue
+    from understudy.routing.queues.queue import Queue
     from understudy.store.message_store import MessageStore
 
 

@@ -19,7 +19,7 @@ from understudy.errors import BrokerError, InvalidQueueConfiguration, InvalidSel
 from understudy.routing.address import Address
 from understudy.routing.configuration import QueueConfiguration, check_name
 from understudy.routing.directory import queue_configuration
-from understudy.routing.queue import Queue
+from understudy.routing.queues.queue import Queue
 from understudy.routing.settings import AddressSettings
 from understudy.routing.shared_messages import SharedMessages
 from understudy.store.backlog import Backlog

@@ -28,7 +28,7 @@ from understudy.store.reference_block import BLOCK_REFERENCES, Block
 
 if TYPE_CHECKING:
     from understudy.routing.post_office import PostOffice
-    from understudy.routing.queue import Queue
+    from understudy.routing.queues.queue import Queue
 
 #: Messages, and bytes of them, that are looked at together when they leave memory.
 _CHUNK_MESSAGES: Final = BLOCK_REFERENCES
@@ -84,7 +84,7 @@ def _show(queue: Queue, priority: int, held: list[_Held]) -> None:
     """Blocks become visible in an ordinary queue, behind everything else of their priority (``Queue.add``)."""
     count = sum([each.block.size for each in held])
     queue.incoming -= count
-    queue.waiting.level(priority).append_blocks([each.block for each in held])
+    queue.pending.level(priority).append_blocks([each.block for each in held])
     queue.message_count += count
     queue.messages_added += count
     queue.expiring_count += sum([each.expiring for each in held])

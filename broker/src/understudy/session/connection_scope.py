@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from understudy.routing.auto_deletion import delete_unbound
+from understudy.routing.lifecycle.auto_deletion import delete_unbound
 
 if TYPE_CHECKING:
     from understudy.routing.post_office import PostOffice
-    from understudy.routing.queue import Queue
+    from understudy.routing.queues.queue import Queue
 
 
 class ConnectionScope:

@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING
 
 from understudy.errors import BrokerError, IllegalState, LargeMessageFailed, StoreError
 from understudy.message import LargeMessage
-from understudy.routing.delivery import LOOKS_MAX, READ_BACK_MAX, Consumer
 from understudy.routing.filter import Filter
-from understudy.routing.queue import Queue
+from understudy.routing.queues.delivery import LOOKS_MAX, READ_BACK_MAX, Consumer
+from understudy.routing.queues.queue import Queue
 from understudy.session.callback import SessionCallback
 from understudy.session.credits import credited
 from understudy.session.large_delivery import LargeDelivery

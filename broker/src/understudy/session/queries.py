@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 from understudy.config.model import RoutingType
 from understudy.routing.address import Address
-from understudy.routing.queue import Queue
+from understudy.routing.queues.queue import Queue
 from understudy.routing.settings import AddressSettings
 
 

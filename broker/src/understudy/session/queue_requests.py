@@ -13,10 +13,10 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from understudy.config.model import Permission, RoutingType
-from understudy.routing.auto_deletion import delete_unbound
-from understudy.routing.changes import change_routing_types
 from understudy.routing.configuration import QueueConfiguration, split_fqqn
+from understudy.routing.lifecycle.auto_deletion import delete_unbound
 from understudy.routing.post_office import PostOffice
+from understudy.routing.updates import change_routing_types
 from understudy.session.queries import (
     AddressQueryResult,
     QueueQueryResult,

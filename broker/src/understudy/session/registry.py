@@ -14,7 +14,7 @@ from understudy.errors import DuplicateMetadata, NotAuthorized, SessionRejected
 from understudy.session.upload_slots import UploadSlots
 
 if TYPE_CHECKING:
-    from understudy.routing.queue import Queue
+    from understudy.routing.queues.queue import Queue
     from understudy.session.session import ServerSession
 
 

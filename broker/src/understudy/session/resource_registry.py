@@ -17,10 +17,10 @@ from understudy.ids import Xid
 from understudy.limits import TRANSACTION_MESSAGES_OF_NODE_MAX, XA_BRANCHES_MAX
 from understudy.ports import Clock, Timers
 from understudy.routing.address import Address
+from understudy.routing.lifecycle.periodic_scan import PeriodicScan
 from understudy.routing.plain_sends import PlainSends
 from understudy.routing.post_office import Done, Order, PostOffice
-from understudy.routing.queue import Queue
-from understudy.routing.sweep import Sweep
+from understudy.routing.queues.queue import Queue
 from understudy.session.branch import Branch, Event, Kind, State, decode_name, encode_name
 from understudy.session.transaction import Transaction, Work
 from understudy.store.reference import MessageReference
@@ -65,7 +65,7 @@ class ResourceRegistry:
         self._heuristics: dict[Xid, tuple[Kind, int]] = {}
         """Kind, and the transaction of the log that remembers it."""
         self._order = Order()
-        self._sweep = Sweep(timers, scan_period_ms, self._expire)
+        self._sweep = PeriodicScan(timers, scan_period_ms, self._expire)
 
     def __len__(self) -> int:
         return len(self._branches)
@@ -350,7 +350,7 @@ def _take_held(
         queue = queues.get(queue_id)
         if queue is None:
             continue
-        taken = queue.waiting.take(message_ids)
+        taken = queue.pending.take(message_ids)
         if len(taken) < len(message_ids):
             # a clock that went back: what was delivered already is scheduled again
             for reference in office.scheduled.remove(queue):

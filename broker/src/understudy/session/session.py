@@ -37,7 +37,7 @@ from understudy.limits import (
 from understudy.ports import Clock
 from understudy.routing.filter import parse_filter
 from understudy.routing.post_office import Done, Order, PostOffice
-from understudy.routing.queue import Queue
+from understudy.routing.queues.queue import Queue
 from understudy.session.callback import SessionCallback
 from understudy.session.connection_scope import ConnectionScope
 from understudy.session.consumer import BrowserConsumer, ServerConsumer

@@ -18,8 +18,8 @@ from typing import Final, Protocol
 from understudy.config.model import SlowConsumerPolicy, SlowConsumerUnit
 from understudy.ports import Clock, Timer, Timers
 from understudy.routing.address import Address
-from understudy.routing.delivery import Consumer
-from understudy.routing.queue import Queue
+from understudy.routing.queues.delivery import Consumer
+from understudy.routing.queues.queue import Queue
 from understudy.session.consumer import ServerConsumer
 
 log = logging.getLogger(__name__)

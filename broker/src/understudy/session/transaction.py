@@ -19,7 +19,7 @@ from understudy.machine import ILLEGAL, Machine, To, table
 from understudy.routing.address import Address
 from understudy.routing.plain_sends import Arrival
 from understudy.routing.post_office import Done, Order, PostOffice
-from understudy.routing.queue import Queue
+from understudy.routing.queues.queue import Queue
 from understudy.routing.staging import Acknowledgements, StagedSends
 from understudy.store.reference import MessageReference, Part, References
 

@@ -16,7 +16,7 @@ from understudy.config.model import Permission
 from understudy.errors import NotAuthorized, QueueNotFound
 from understudy.routing.configuration import split_fqqn
 from understudy.routing.directory import Directory
-from understudy.routing.queue import Queue
+from understudy.routing.queues.queue import Queue
 from understudy.session.connection_scope import ConnectionScope
 from understudy.session.security import SessionSecurity
 

@@ -7,7 +7,7 @@ At the activation routing takes the blocks over as they are, so nothing is done 
 Acknowledgements mostly come in the order of the messages, so the row behind the last one removed
 is looked at first; any other is searched for by block.
 
-Not here: references of open transactions (``state``), handing out (``routing.waiting``).
+Not here: references of open transactions (``state``), handing out (``routing.queues.pending``).
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ description, marked as dropped and without the bytes, until the segment has left
 
 Files are written away from the loop; ``keep`` reports when the entry is on the medium.
 
-Not here: which message of a queue an entry belongs to (``routing.quarantine``).
+Not here: which message of a queue an entry belongs to (``routing.lifecycle.quarantine``).
 """
 
 from __future__ import annotations

@@ -91,7 +91,7 @@ class MessageReference:
         self.message = message
         self.delivery_count = 0
         self.position = -1
-        """In ``routing.level``; -1 before it had a place there."""
+        """In ``routing.queues.level``; -1 before it had a place there."""
 
     def __repr__(self) -> str:
         kind = type(self).__name__
@@ -158,7 +158,7 @@ class RunSlice(Sequence[MessageReference]):
             begin: First row.
             end: The row after the last one.
             priority: Of each message.
-            position: Of the first row in its queue (``routing.level``); -1: it has none yet.
+            position: Of the first row in its queue (``routing.queues.level``); -1: it has none yet.
             deliveries: How often each was delivered.
             durable: Whether the log has the messages for this queue; without effect if it has them for none.
             shared: Row to message, for those that were looked at in any of the queues that hold the run; None: a single

@@ -10,7 +10,7 @@ objects are only rows that were taken and put back, because delivery counts or b
 rows of a run are left behind the first that waits, they become columns with bodies, so that the buffer of the run is
 not kept for them.
 
-Not here: the order of blocks (``backlog`` of a follower, ``routing.waiting``), page files as such.
+Not here: the order of blocks (``backlog`` of a follower, ``routing.queues.pending``), page files as such.
 """
 
 from __future__ import annotations

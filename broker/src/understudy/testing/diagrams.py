@@ -20,7 +20,7 @@ MODULES = (
     "understudy.protocols.core.channel",
     "understudy.session.upload",
     "understudy.protocols.core.login",
-    "understudy.routing.dispatch_gate",
+    "understudy.routing.queues.dispatch_gate",
 )
 
 

@@ -17,9 +17,9 @@ from typing import Any, cast
 from understudy.client.core.consumer import ReceivedMessage
 from understudy.client.core.failover import Reconnection
 from understudy.ports import LogWriter, Timers
-from understudy.routing.duplicate_ids import DuplicateIdCache
+from understudy.routing.lifecycle.duplicate_ids import DuplicateIdCache
 from understudy.routing.post_office import PostOffice
-from understudy.routing.queue import Queue
+from understudy.routing.queues.queue import Queue
 from understudy.session.session import ServerSession
 from understudy.session.transaction import Transaction
 from understudy.store.message_store import MessageStore

@@ -7,9 +7,9 @@ from typing import Any
 
 from understudy.errors import MessageUnreadable
 from understudy.message import Message
-from understudy.routing import delivery
-from understudy.routing.quarantine import DamagedMessages
-from understudy.routing.queue import Queue
+from understudy.routing.lifecycle.quarantine import DamagedMessages
+from understudy.routing.queues import delivery
+from understudy.routing.queues.queue import Queue
 from understudy.store import read_back
 from understudy.store.quarantine import KnownDamage, Quarantine, QuarantineEntry
 from understudy.store.reference import MessageReference, References
@@ -28,7 +28,7 @@ def _neighbour_of_damage_dropped(patch: Patch) -> type[PairRun]:
 
     def set_aside(self: DamagedMessages, queue: Queue, reference: MessageReference, error: MessageUnreadable) -> None:
         old(self, queue, reference, error)
-        level = queue.waiting.first_level()
+        level = queue.pending.first_level()
         neighbour = level.pop() if level is not None else None
         if neighbour is not None:
             only = References((neighbour,))
@@ -45,7 +45,7 @@ def _neighbour_of_damage_set_aside(patch: Patch) -> type[PairRun]:
 
     def set_aside(self: DamagedMessages, queue: Queue, reference: MessageReference, error: MessageUnreadable) -> None:
         old(self, queue, reference, error)
-        level = queue.waiting.first_level()
+        level = queue.pending.first_level()
         neighbour = level.pop() if level is not None else None
         if neighbour is not None:
             old(self, queue, neighbour, error)

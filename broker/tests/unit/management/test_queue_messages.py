@@ -12,7 +12,7 @@ from understudy.config.model import Permission
 from understudy.management import invocation, queue_messages
 from understudy.message import Message
 from understudy.properties import PropertyValue
-from understudy.routing.queue import Queue
+from understudy.routing.queues.queue import Queue
 
 MANY = queue_messages.SLICE_MESSAGES * 2 + 7
 

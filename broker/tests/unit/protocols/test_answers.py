@@ -14,7 +14,7 @@ from understudy.protocols.core import session as answers
 from understudy.protocols.core.channel import SessionChannel
 from understudy.protocols.core.connection import CoreConnection
 from understudy.protocols.core.session import CoreSession
-from understudy.routing.queue import Queue
+from understudy.routing.queues.queue import Queue
 from understudy.store.reference import RunSlice
 from understudy.wire.core import packets
 

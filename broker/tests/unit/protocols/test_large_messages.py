@@ -150,7 +150,7 @@ def test_large_messages_in_a_row_are_taken_while_the_first_is_made_safe_and_keep
     assert not client.connection.congested()
     queue = client.node.world.office.directory.find_queue("q")
     assert queue is not None
-    numbers = [reference.message.properties.get("n") for reference in queue.waiting if reference.message is not None]
+    numbers = [reference.message.properties.get("n") for reference in queue.pending if reference.message is not None]
     assert numbers == [*range(1, 18), None]
 
 

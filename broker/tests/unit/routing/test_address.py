@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from support.routing import World, callback_of, text
 from understudy.config.model import AddressFullPolicy, RoutingType
-from understudy.routing.queue import Queue
+from understudy.routing.queues.queue import Queue
 
 
 def names(queues: tuple[Queue, ...]) -> list[str]:

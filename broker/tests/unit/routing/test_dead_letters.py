@@ -10,9 +10,10 @@ from support.routing import World, callback_of, text
 from understudy.config.model import RoutingType
 from understudy.errors import AddressFull, DiskFailed
 from understudy.message import DUPLICATE_ID, ROUTING_TYPE, Message
-from understudy.routing import departures, directory
+from understudy.routing import directory
+from understudy.routing.lifecycle import redelivery
 from understudy.routing.order import Order
-from understudy.routing.queue import Queue
+from understudy.routing.queues.queue import Queue
 
 DEAD = {"#": {"dead_letter_address": "DLQ", "max_delivery_attempts": 2, "expiry_address": "EXP"}}
 
@@ -159,7 +160,7 @@ def test_a_full_disk_lets_nothing_expire_before_there_is_room(way: str) -> None:
     assert (queue.message_count, queue.scheduled_count, queue.messages_expired, expired.message_count) == (2, 1, 0, 0)
     assert len(world.store.survivors(queue)) == 2
     world.store.full = False
-    world.clock.advance(departures.TRY_AGAIN_MS)
+    world.clock.advance(redelivery.TRY_AGAIN_MS)
     world.turn()
     assert (queue.message_count, queue.scheduled_count, queue.messages_expired, expired.message_count) == (1, 0, 1, 1)
     assert queue.address.message_count == 1
@@ -175,7 +176,7 @@ def test_a_full_disk_lets_nothing_die_before_there_is_room(lent: bool) -> None:
     fail_once(world)
     assert (queue.message_count, queue.delivering_count, queue.scheduled_count) == (1, 0, 1)
     world.store.full = False
-    world.clock.advance(departures.TRY_AGAIN_MS)
+    world.clock.advance(redelivery.TRY_AGAIN_MS)
     fail_once(world)
     assert (queue.message_count, queue.delivering_count, queue.scheduled_count, dead.message_count) == (0, 0, 0, 1)
 

@@ -8,9 +8,9 @@ from support.routing import World, callback_of, text
 from understudy.config.model import RoutingType
 from understudy.errors import AddressFull
 from understudy.message import GROUP_ID, Message
-from understudy.routing import level
-from understudy.routing import queue as queues
-from understudy.routing.queue import Queue
+from understudy.routing.queues import level
+from understudy.routing.queues import queue as queues
+from understudy.routing.queues.queue import Queue
 from understudy.session import consumer
 from understudy.store import backlog
 from understudy.store.pages import Pages
@@ -73,7 +73,7 @@ def test_a_deep_queue_comes_back_in_order(durable: bool) -> None:
     deep.fill(500, durable=durable)
     assert books(deep.queue) == (500, 500 * SIZE, 0, 500)
     assert deep.queue.address.paging
-    assert deep.queue.waiting.spilled_count > 300
+    assert deep.queue.pending.spilled_count > 300
     assert deep.files()
     reader = deep.reader()
     assert deep.take(reader) == list(range(500))
@@ -270,7 +270,7 @@ def test_a_closed_browser_looks_no_further(monkeypatch: pytest.MonkeyPatch) -> N
 def test_the_newest_references_are_read_in_runs_too() -> None:
     deep = Deep()
     deep.fill(100)
-    level = deep.queue.waiting.first_level()
+    level = deep.queue.pending.first_level()
     assert level is not None
     newest = level.blocks[-1]
     assert newest.count > 2
@@ -283,12 +283,12 @@ def test_the_newest_references_are_read_in_runs_too() -> None:
 def test_a_browser_sees_everything_and_takes_nothing() -> None:
     deep = Deep()
     deep.fill(300)
-    spilled = deep.queue.waiting.spilled_count
+    spilled = deep.queue.pending.spilled_count
     browser = deep.world.session()
     browser.create_consumer(0, "q", None, browse_only=True)
     browser.receive_consumer_credits(0, -1)
     assert numbers(browser) == list(range(300))
-    assert deep.queue.waiting.spilled_count == spilled
+    assert deep.queue.pending.spilled_count == spilled
     assert deep.queue.message_count == 300
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from support.routing import FakeCallback, World, callback_of, text
-from understudy.routing.delivery import ALLOWANCE_BYTES
+from understudy.routing.queues.delivery import ALLOWANCE_BYTES
 from understudy.session.session import ServerSession
 
 

@@ -19,8 +19,8 @@ from understudy.errors import (
 )
 from understudy.routing.address import Address
 from understudy.routing.configuration import QueueConfiguration
-from understudy.routing.delivery import Consumer
-from understudy.routing.queue import Queue
+from understudy.routing.queues.delivery import Consumer
+from understudy.routing.queues.queue import Queue
 
 
 class Recorder:

@@ -7,8 +7,8 @@ import pytest
 
 from support.routing import World, callback_of, text
 from understudy.message import GROUP_ID
-from understudy.routing.dispatch_gate import DispatchGate, Event, State
-from understudy.routing.queue import Queue
+from understudy.routing.queues.dispatch_gate import DispatchGate, Event, State
+from understudy.routing.queues.queue import Queue
 from understudy.session.session import ServerSession
 
 

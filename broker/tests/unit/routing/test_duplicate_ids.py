@@ -6,7 +6,7 @@ import pytest
 
 from understudy.errors import LimitExceeded
 from understudy.limits import DUPLICATE_ID_BYTES_MAX
-from understudy.routing.duplicate_ids import DuplicateIdCache, duplicate_id_bytes
+from understudy.routing.lifecycle.duplicate_ids import DuplicateIdCache, duplicate_id_bytes
 
 
 def test_the_oldest_makes_room() -> None:

@@ -263,7 +263,7 @@ class Holders:
             (office.memory_bytes, office.memory_count),
             {each.name: (each.size_bytes, each.memory_bytes, each.message_count) for each in addresses},
             {each.name: (each.paged_count, each.messages_dropped) for each in addresses},
-            {queue.name: (queue.message_count, queue.incoming, len(queue.waiting)) for queue in office.queues()},
+            {queue.name: (queue.message_count, queue.incoming, len(queue.pending)) for queue in office.queues()},
             sorted(self.answers),
         )
 

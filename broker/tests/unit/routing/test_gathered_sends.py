@@ -76,7 +76,7 @@ class Turn:
 
     def bodies(self) -> list[bytes]:
         """Of the messages that wait, without those with which the clients began."""
-        return [bytes(each.message.body) for each in self.queue.waiting if each.message is not None][3:]
+        return [bytes(each.message.body) for each in self.queue.pending if each.message is not None][3:]
 
 
 def marked(body: str, duplicate_id: str, **options: Any) -> Message:

@@ -18,10 +18,10 @@ from support.sends import sends_of
 from understudy.errors import DiskFailed
 from understudy.management.queue_control import QueueControl
 from understudy.message import GROUP_ID
-from understudy.routing import delivery
-from understudy.routing import queue as queue_module
-from understudy.routing.message_groups import BUCKET_KEY, bucket_key
-from understudy.routing.queue import Queue
+from understudy.routing.queues import delivery
+from understudy.routing.queues import queue as queue_module
+from understudy.routing.queues.groups import BUCKET_KEY, bucket_key
+from understudy.routing.queues.queue import Queue
 from understudy.session.consumer import ServerConsumer
 from understudy.session.session import ServerSession
 
@@ -182,7 +182,7 @@ def test_a_message_of_a_group_that_cannot_be_delivered_goes_back(consumers: int)
     failure = patch.object(ServerConsumer, "deliver", side_effect=DiskFailed("gone"))
     with failure, pytest.raises(DiskFailed):
         send(world, "a", "b", "a")
-    assert (queue.delivering_count, queue.message_count, len(queue.waiting)) == (1, 4, 3)
+    assert (queue.delivering_count, queue.message_count, len(queue.pending)) == (1, 4, 3)
     queue.prompt()
     world.turn()
     assert sorted(body for session in sessions for body, _ in firsts(session)) == [b"a", b"a", b"a", b"b"]
@@ -197,7 +197,7 @@ def test_messages_of_a_group_whose_owner_takes_none_are_kept_without_the_others(
     owner.receive_consumer_credits(0, 0)
     send(world, *("a" + "b" * 19) * 2)
     assert [body for body, _ in firsts(other)] == [b"b"] * 39
-    level = queue.waiting.first_level()
+    level = queue.pending.first_level()
     assert level is not None
     assert level.count == 2
     assert all(block.run is None for block in level.blocks), "the buffer of the run is not kept for two messages"

@@ -9,9 +9,9 @@ import pytest
 from support.routing import Answers, World, callback_of, text
 from support.store import Rig
 from understudy.message import LAST_VALUE, SCHEDULED_DELIVERY, Message
-from understudy.routing import last_value
-from understudy.routing import level as levels
-from understudy.routing.queue import Queue
+from understudy.routing.queues import last_value
+from understudy.routing.queues import level as levels
+from understudy.routing.queues.queue import Queue
 from understudy.session.session import ServerSession
 from understudy.store.pages import Pages
 from understudy.testing.sim_disk import SimVolume
@@ -230,7 +230,7 @@ def test_values_that_leave_memory_are_replaced_all_the_same(limit: int, monkeypa
         session.send(value(str(number), key, durable=number % 2 == 0))
     assert waits(queue) == list(newest.values())
     assert queue.message_count == 20
-    level = queue.waiting.level(4)
+    level = queue.pending.level(4)
     assert len(level.blocks) <= 2 * queue.message_count + 2
     assert callback_of(reader(world)).bodies() == list(newest.values())
 

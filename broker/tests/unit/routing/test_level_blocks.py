@@ -10,7 +10,7 @@ import pytest
 from support.sends import sends_of
 from understudy.kernel import LogPosition, append_sends, keep_sends
 from understudy.message import Message
-from understudy.routing.level import Level
+from understudy.routing.queues.level import Level
 from understudy.store.reference import MessageReference, RunSlice
 
 Add = Callable[[Level, int], None]

@@ -13,9 +13,9 @@ from understudy.config.model import RoutingType
 from understudy.errors import DescriptorsExhausted, DiskFailed, DiskFull
 from understudy.management import queue_messages as messages
 from understudy.ports import File
-from understudy.routing import quarantine as quarantine_module
-from understudy.routing.quarantine import NEVER_MS
-from understudy.routing.queue import Queue
+from understudy.routing.lifecycle import quarantine as quarantine_module
+from understudy.routing.lifecycle.quarantine import NEVER_MS
+from understudy.routing.queues.queue import Queue
 from understudy.store.log.segment import parse_name
 from understudy.store.quarantine import entry_names, quarantine_path, read_entries
 from understudy.store.reference import unpack_location
@@ -54,7 +54,7 @@ class Node:
     def damage(self, position: int, queue: str = "q") -> None:
         """Flip a bit in the body of a waiting message."""
         found = self.queue(queue)
-        reference = list(found.waiting)[position]
+        reference = list(found.pending)[position]
         assert reference.location is not None
         damage(self.rig, *unpack_location(reference.location))
 
@@ -265,7 +265,7 @@ def test_what_the_disk_cannot_read_is_held_until_the_next_activation(
     node: Node, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     node.fill("a", "b", "c")
-    _, offset, _ = unpack_location(list(node.queue().waiting)[1].location)  # type: ignore[arg-type]
+    _, offset, _ = unpack_location(list(node.queue().pending)[1].location)  # type: ignore[arg-type]
     original = type(node.store.read_back)._fetch
 
     def fetch(self, number: int, at: int, length: int) -> bytes:  # type: ignore[no-untyped-def]
@@ -417,7 +417,7 @@ def test_the_search_for_a_damaged_record_takes_a_slice_in_each_turn(
     monkeypatch.setattr(quarantine_module, "SEARCH_SLICE", 2)
     node.fill(*"abcdefg")
     node.damage(5)
-    place = list(node.queue().waiting)[5].location
+    place = list(node.queue().pending)[5].location
     assert place is not None
     number, offset, _ = unpack_location(place)
     turns: list[int] = []
@@ -437,7 +437,7 @@ def test_a_damaged_record_whose_message_is_in_memory_is_left() -> None:
     node.queue()
     node.fill("a")
     node.damage(0)
-    (reference,) = node.queue().waiting
+    (reference,) = node.queue().pending
     assert reference.location is not None
     number, offset, _ = unpack_location(reference.location)
     node.store.quarantine.damage_met(number, offset)

@@ -7,7 +7,7 @@ import pytest
 from support.routing import World, callback_of, text
 from understudy.errors import MaxConsumersExceeded
 from understudy.message import SCHEDULED_DELIVERY
-from understudy.routing.queue import Queue
+from understudy.routing.queues.queue import Queue
 
 
 def test_counters_follow_a_message_through() -> None:
@@ -106,7 +106,7 @@ def test_purge_leaves_what_is_out_for_delivery() -> None:
     assert (queue.message_count, queue.delivering_count) == (1, 1)
     session.close_consumer(0)
     assert queue.message_count == 1
-    assert len(queue.waiting) == 1
+    assert len(queue.pending) == 1
 
 
 def test_consumers_that_leave_together_do_not_each_look_at_all_others(monkeypatch: pytest.MonkeyPatch) -> None:

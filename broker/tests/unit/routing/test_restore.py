@@ -215,5 +215,5 @@ def test_a_message_released_early_takes_no_other_ones_place_after_a_restart() ->
     assert queue is not None
     assert (queue.message_count, queue.scheduled_count) == (3, 1)
     following.clock.advance(100)
-    assert len(queue.waiting) == 3
+    assert len(queue.pending) == 3
     assert bodies(following, "q") == [b"a", b"b", b"early"]

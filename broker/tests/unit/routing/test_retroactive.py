@@ -13,8 +13,8 @@ from support.store import Rig
 from understudy.config.model import AddressSettingsConfiguration, RoutingType
 from understudy.errors import DiskFull
 from understudy.message import ROUTING_TYPE
-from understudy.routing.queue import Queue
-from understudy.routing.retroactive import Retroactive
+from understudy.routing.lifecycle.retroactive import Retroactive
+from understudy.routing.queues.queue import Queue
 
 PREFIX = "$.internal."
 MULTICAST, ANYCAST = RoutingType.MULTICAST, RoutingType.ANYCAST

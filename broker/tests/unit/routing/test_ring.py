@@ -6,8 +6,8 @@ from dataclasses import replace
 
 from support.routing import World, callback_of, text
 from understudy.message import SCHEDULED_DELIVERY
-from understudy.routing.changes import change_queue
-from understudy.routing.queue import Queue
+from understudy.routing.queues.queue import Queue
+from understudy.routing.updates import change_queue
 
 
 def waits(queue: Queue) -> list[bytes]:

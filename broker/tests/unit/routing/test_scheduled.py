@@ -99,7 +99,7 @@ def test_closing_a_consumer_delays_nothing() -> None:
     world.turn()
     session.close(failed=True)
     assert queue.scheduled_count == 0
-    assert len(queue.waiting) == 1
+    assert len(queue.pending) == 1
 
 
 def test_a_deleted_queue_takes_its_scheduled_messages_along() -> None:

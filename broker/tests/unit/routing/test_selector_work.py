@@ -16,9 +16,9 @@ from understudy.limits import SELECTOR_STEPS_MAX
 from understudy.management import queue_messages
 from understudy.routing import address as addresses
 from understudy.routing import post_office
-from understudy.routing.changes import change_queue
 from understudy.routing.configuration import QueueConfiguration
 from understudy.routing.filter import Filter, parse_filter
+from understudy.routing.updates import change_queue
 from understudy.selector.work import WORK
 from understudy.session.prefixes import NO_PREFIXES, AddressPrefixes
 from understudy.wire.core import packets

@@ -15,7 +15,7 @@ from support.core import CoreNode
 from support.routing import FakeCallback, World, callback_of, text
 from understudy.errors import DiskFull
 from understudy.message import Message
-from understudy.routing.queue import Queue
+from understudy.routing.queues.queue import Queue
 from understudy.wire.core import packets
 
 

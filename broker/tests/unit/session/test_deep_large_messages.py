@@ -15,8 +15,8 @@ from support.large import Node, body_of, header_of, named, seen_by
 from support.routing import text
 from support.store import Rig
 from understudy.config.model import RoutingType
-from understudy.routing import level
-from understudy.routing.queue import Queue
+from understudy.routing.queues import level
+from understudy.routing.queues.queue import Queue
 from understudy.session.session import ServerSession
 from understudy.store import backlog
 from understudy.store.reference import LargeReference
@@ -120,8 +120,8 @@ def test_it_comes_back_from_blocks_and_pages(settings: Mapping[str, object], dur
     deep = Deep(settings, durable=durable)
     deep.fill()
     queue = deep.queue()
-    assert (queue.waiting.spilled_count > 50) == (settings is PAGED)
-    assert sum(isinstance(each, LargeReference) for each in queue.waiting) == len(LARGE)
+    assert (queue.pending.spilled_count > 50) == (settings is PAGED)
+    assert sum(isinstance(each, LargeReference) for each in queue.pending) == len(LARGE)
     assert queue.address.size_bytes < COUNT * 300, "headers count, bodies do not"
     assert len(deep.node.files()) == len(LARGE)
     reader = deep.read()

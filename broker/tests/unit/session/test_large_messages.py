@@ -595,7 +595,7 @@ def test_a_damaged_message_leaves_with_its_queue(damage: str, lent: bool) -> Non
     node.settle()
     assert seen_by(reader).large_bodies == []
     assert (queue.message_count, queue.delivering_count) == (1, 0)
-    assert (queue.scheduled_count, len(queue.waiting)) == ((0, 1) if lent else (1, 0))
+    assert (queue.scheduled_count, len(queue.pending)) == ((0, 1) if lent else (1, 0))
     node.world.office.directory.delete_queue("q", disconnect=True)
     assert (queue.message_count, queue.address.message_count, queue.address.size_bytes) == (0, 0, 0)
     assert node.world.office.memory_bytes == 0

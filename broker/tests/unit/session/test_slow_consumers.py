@@ -6,7 +6,7 @@ import pytest
 
 from support.routing import World, callback_of, text
 from understudy.config.model import AddressSettingsConfiguration
-from understudy.routing.queue import Queue
+from understudy.routing.queues.queue import Queue
 from understudy.session.consumer import ServerConsumer
 from understudy.session.session import ServerSession
 from understudy.session.slow_consumers import SlowConsumers

@@ -193,7 +193,7 @@ def test_acknowledgements_of_a_closed_consumer_stay_in_the_transaction() -> None
     session.acknowledge(0, ids(session)[0])
     session.close_consumer(0)
     queue = world.office.queues()[0]
-    assert (queue.delivering_count, len(queue.waiting)) == (1, 1)
+    assert (queue.delivering_count, len(queue.pending)) == (1, 1)
     session.commit()
     assert (queue.message_count, queue.delivering_count) == (1, 0)
 

@@ -656,7 +656,7 @@ def test_work_in_a_branch_that_was_too_old_leaves_nothing_behind(ends: bool) -> 
         refused(XaCode.ROLLED_BACK_TIMEOUT, lambda: session.branches.end(XID, failed=False))
     session.close(failed=True)
     (queue,) = world.office.queues()
-    assert (queue.message_count, queue.delivering_count, queue.incoming, len(queue.waiting)) == (1, 0, 0, 1)
+    assert (queue.message_count, queue.delivering_count, queue.incoming, len(queue.pending)) == (1, 0, 0, 1)
     assert queue.address.message_count == 1
     assert not world.store.transactions
     assert len(world.resources) == 0

@@ -21,7 +21,7 @@ from understudy.limits import (
     REATTACH_NAME_CHARACTERS_MIN,
 )
 from understudy.ports import Clock, Timers
-from understudy.routing.sweep import Sweep
+from understudy.routing.lifecycle.periodic_scan import PeriodicScan
 
 if TYPE_CHECKING:
     from understudy.protocols.core.session import CoreSession
@@ -44,7 +44,7 @@ class Reattachments:
         self._hosts: Counter[str] = Counter()
         self._guesses: OrderedDict[str, tuple[int, int]] = OrderedDict()
         """Host to the beginning of its window and the number of unknown names requested since."""
-        self._sweep = Sweep(timers, _SCAN_MS, self._end_overdue)
+        self._sweep = PeriodicScan(timers, _SCAN_MS, self._end_overdue)
 
     @property
     def detached_count(self) -> int:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from understudy.routing.level import Level
-from understudy.routing.waiting import Waiting
+from understudy.routing.queues.level import Level
+from understudy.routing.queues.pending import PendingMessages
 from understudy.store.backlog import Backlog
 from understudy.store.reference import MessageReference
 
@@ -21,19 +21,19 @@ def backlog(references: Iterable[MessageReference]) -> Backlog:
     return made
 
 
-def ids(waiting: Waiting) -> list[int]:
+def ids(waiting: PendingMessages) -> list[int]:
     return [each.message_id for each in waiting]
 
 
-def filled(count: int) -> Waiting:
-    waiting = Waiting()
+def filled(count: int) -> PendingMessages:
+    waiting = PendingMessages()
     for number in range(count):
         waiting.append(reference(number))
     return waiting
 
 
 def test_higher_priorities_first_then_order_of_arrival() -> None:
-    waiting = Waiting()
+    waiting = PendingMessages()
     for message_id, priority in ((1, 4), (2, 9), (3, 4), (4, 0), (5, 9)):
         waiting.append(reference(message_id, priority))
     assert ids(waiting) == [2, 5, 1, 3, 4]
@@ -109,7 +109,7 @@ def test_drained_positions_stay_valid_for_what_is_out() -> None:
 
 
 def test_adopting_many_of_one_priority_keeps_order_and_positions() -> None:
-    waiting = Waiting()
+    waiting = PendingMessages()
     waiting.adopt(backlog(reference(number) for number in range(5)))
     level = waiting.level(4)
     first, second = level.pop(), level.pop()
@@ -120,7 +120,7 @@ def test_adopting_many_of_one_priority_keeps_order_and_positions() -> None:
 
 
 def test_adopting_mixed_priorities() -> None:
-    waiting = Waiting()
+    waiting = PendingMessages()
     waiting.adopt(backlog((reference(1, 0), reference(2, 9), reference(3, 0))))
     assert ids(waiting) == [2, 1, 3]
 
@@ -129,4 +129,4 @@ def test_an_empty_level_gives_nothing() -> None:
     level = Level(4)
     assert level.pop() is None
     assert level.next_from(-1) is None
-    assert Waiting().first_level() is None
+    assert PendingMessages().first_level() is None

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from understudy.store.reference import MessageReference
 
 if TYPE_CHECKING:
-    from understudy.routing.queue import Queue
+    from understudy.routing.queues.queue import Queue
 
 
 class Ring:
@@ -32,13 +32,13 @@ class Ring:
     @property
     def full(self) -> bool:
         """Whether one more would be too much."""
-        return len(self._queue.waiting) >= self.size
+        return len(self._queue.pending) >= self.size
 
     def added(self) -> None:
         """A message was put behind all others: the first goes, if they are too many now."""
         queue = self._queue
-        if len(queue.waiting) > self.size:
-            level = queue.waiting.first_level()
+        if len(queue.pending) > self.size:
+            level = queue.pending.first_level()
             reference = level.pop() if level is not None else None
             if reference is not None:
                 queue.replaced(reference)
@@ -49,14 +49,14 @@ class Ring:
         """
         queue = self._queue
         for reference in references:
-            if len(queue.waiting) <= self.size:
+            if len(queue.pending) <= self.size:
                 return
-            found = queue.waiting.at(reference.priority, reference.position, reference.message_id)
+            found = queue.pending.at(reference.priority, reference.position, reference.message_id)
             if found is not None:
-                queue.waiting.remove(found)
+                queue.pending.remove(found)
                 queue.replaced(found)
 
     def load(self) -> None:
         """After a restart or takeover everything waits again: only the youngest stay."""
-        while len(self._queue.waiting) > self.size:
+        while len(self._queue.pending) > self.size:
             self.added()

@@ -5,7 +5,7 @@ empty or no consumer can take more. Consumers of a higher priority come first; a
 turn goes round, one message each (manual, "Consumer Priority"). Two ways through the same rules:
 the plain one takes from the head, for queues where every consumer takes everything; the selective
 one looks on from where each consumer stopped looking, for selectors and message groups. On a
-non-destructive queue every consumer looks on like that and takes nothing (``lending``).
+non-destructive queue every consumer looks on like that and takes nothing (``non_destructive``).
 
 Not here: what a consumer does with a message (``session.consumer``), credits arithmetic
 (``session.credits``).
@@ -21,12 +21,12 @@ from understudy.errors import BrokerError, MessageUnreadable
 from understudy.message import GROUP_ID, Message
 from understudy.properties import NO_PROPERTIES
 from understudy.routing.filter import Filter
-from understudy.routing.message_groups import GROUPS_MAX
+from understudy.routing.queues.groups import GROUPS_MAX
 from understudy.store.reference import MessageReference, Part, References
 
 if TYPE_CHECKING:
-    from understudy.routing.lending import Lending
-    from understudy.routing.queue import Queue
+    from understudy.routing.queues.non_destructive import Lending
+    from understudy.routing.queues.queue import Queue
 
 #: Bytes one consumer takes before it is asked again whether its socket keeps up.
 ALLOWANCE_BYTES: Final = 256 * 1024
@@ -159,7 +159,7 @@ def _dispatch_plain(queue: Queue, group: ConsumerGroup, ready: list[Consumer], n
 
     Whatever is raised on the way, what was handed out is counted and what was taken goes back to its place.
     """
-    waiting = queue.waiting
+    waiting = queue.pending
     turn = taken = 0
     last = ready[0]
     grouping = False
@@ -289,7 +289,7 @@ def _dispatch_selective(queue: Queue, group: ConsumerGroup, ready: list[Consumer
             del ready[turn]
             continue
         reference, message = found
-        queue.waiting.remove(reference)
+        queue.pending.remove(reference)
         queue.delivering_count += 1
         try:
             if queue.grouping:
@@ -315,7 +315,7 @@ def _take_rows(queue: Queue, consumer: Consumer, now_ms: int, *, alone: bool) ->
     for a message: all that it has credit for if no other can take messages now and no group at the front has another
     owner, else one. None: what comes next is an object or has expired, or there is nothing.
     """
-    level = queue.waiting.first_level() if alone else None
+    level = queue.pending.first_level() if alone else None
     if level is not None:
         room = min(consumer.credits, consumer.allowance_bytes)
         may_take = partial(_groups_allow, queue, consumer)
@@ -327,7 +327,7 @@ def _take_rows(queue: Queue, consumer: Consumer, now_ms: int, *, alone: bool) ->
 
 def _take_row(queue: Queue, consumer: Consumer, now_ms: int) -> Part | None:
     cursors = consumer.cursors
-    for level in list(queue.waiting.levels):
+    for level in list(queue.pending.levels):
         position = cursors.get(level.priority, -1)
         while level.count:
             part = level.next_row(position)
@@ -388,7 +388,7 @@ def next_for(queue: Queue, consumer: Consumer, now_ms: int) -> tuple[MessageRefe
     expired on the way there is taken out. None: there is none, or the rest must wait for the next turn.
     """
     cursors = consumer.cursors
-    for level in list(queue.waiting.levels):
+    for level in list(queue.pending.levels):
         if not level.count:
             continue
         position = cursors.get(level.priority, -1)
@@ -402,7 +402,7 @@ def next_for(queue: Queue, consumer: Consumer, now_ms: int) -> tuple[MessageRefe
                 try:
                     queue.expire_waiting(reference)
                 except BaseException:
-                    queue.waiting.put_back((reference,))
+                    queue.pending.put_back((reference,))
                     raise
                 queue.looks_left -= 1
                 if not queue.may_go_on():

@@ -11,7 +11,7 @@ from understudy.ports import Timer, Timers
 _SOON_MS: Final = 10
 
 
-class Sweep:
+class PeriodicScan:
     """Calls once per period, counted from the end of the last call; sooner when that says True,
     because there was more to do than may be done at once.
     """

@@ -19,8 +19,8 @@ from hypothesis import strategies as st
 from support.sends import sends_of
 from understudy.kernel import LogPosition, append_sends, keep_sends
 from understudy.message import LargeMessage, Message
-from understudy.routing import level as levels
-from understudy.routing.waiting import Waiting
+from understudy.routing.queues import level as levels
+from understudy.routing.queues.pending import PendingMessages
 from understudy.store import backlog
 from understudy.store.backlog import Backlog
 from understudy.store.pages import PageChain, Pages
@@ -66,7 +66,7 @@ class Model:
         self.volume = SimVolume()
         self.pages = Pages(self.volume.disk("a"), "/paging", 1)
         self.chain: PageChain = self.pages.chain(0)
-        self.waiting = Waiting(self.chain)
+        self.waiting = PendingMessages(self.chain)
         self.expected: dict[Key, dict[str, Any]] = {}
         self.out: dict[Key, MessageReference] = {}
         self.keys: dict[int, Key] = {}

@@ -24,8 +24,8 @@ from typing import TYPE_CHECKING
 from understudy.store.reference import LargeReference, MessageReference
 
 if TYPE_CHECKING:
-    from understudy.routing.delivery import Consumer
-    from understudy.routing.queue import Queue
+    from understudy.routing.queues.delivery import Consumer
+    from understudy.routing.queues.queue import Queue
 
     Kill = Callable[[Queue, MessageReference], None]
     """Takes what was delivered too often, and is in no place any more."""
@@ -80,7 +80,7 @@ class Lending:
         places = self._again.get(consumer)
         while places:
             level, position, message_id = places.pop(0)
-            reference = self._queue.waiting.at(9 - level, position, message_id)
+            reference = self._queue.pending.at(9 - level, position, message_id)
             if reference is not None and not 0 < reference.expiration <= now_ms:
                 return reference
         return None
@@ -98,7 +98,7 @@ class Lending:
     def original(self, reference: LentReference) -> MessageReference | None:
         """End a loan and take what was lent out of the queue; None if it has left already."""
         self._end(reference)
-        waiting = self._queue.waiting
+        waiting = self._queue.pending
         found = waiting.at(reference.priority, reference.position, reference.message_id)
         if found is not None:
             waiting.remove(found)
@@ -125,7 +125,7 @@ class Lending:
     def _count_failure(self, lent: LentReference, kill: Kill) -> bool:
         """Whether it may be tried again."""
         queue = self._queue
-        waiting = queue.waiting
+        waiting = queue.pending
         reference = waiting.at(lent.priority, lent.position, lent.message_id)
         if reference is None:
             return False

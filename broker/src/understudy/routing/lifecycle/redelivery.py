@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Final
 from understudy.errors import BrokerError, DiskFull, MessageUnreadable, StoreError
 from understudy.message import Message
 from understudy.routing.address import Address
-from understudy.routing.quarantine import NEVER_MS
-from understudy.routing.queue import Queue
+from understudy.routing.lifecycle.quarantine import NEVER_MS
+from understudy.routing.queues.queue import Queue
 from understudy.routing.references import references_of
 from understudy.store.reference import MessageReference, References
 

@@ -20,7 +20,7 @@ from understudy.routing.binding import Binding
 from understudy.routing.configuration import QueueConfiguration
 from understudy.routing.directory import queue_record
 from understudy.routing.filter import parse_filter
-from understudy.routing.queue import Queue
+from understudy.routing.queues.queue import Queue
 
 if TYPE_CHECKING:
     from understudy.routing.post_office import PostOffice

@@ -42,7 +42,7 @@ from understudy.store.reference import MessageReference
 if TYPE_CHECKING:
     from understudy.routing.binding import NamedQueue
     from understudy.routing.post_office import Done, Order, PostOffice, RoutingTransaction
-    from understudy.routing.queue import Queue
+    from understudy.routing.queues.queue import Queue
 
 _GIVEN_TYPES: Final = {
     DivertRouting.ANYCAST: RoutingType.ANYCAST,

@@ -15,7 +15,7 @@ from understudy.machine import IGNORED, Machine, To, table
 from understudy.ports import Timer, Timers
 
 if TYPE_CHECKING:
-    from understudy.routing.queue import Queue
+    from understudy.routing.queues.queue import Queue
 
 
 class State(Enum):

@@ -11,7 +11,7 @@ next activation; its entry in the quarantine says that it is held.
 A damaged record may also be met by the consolidator of the log, which knows only where it lies. Then all queues are
 searched for references to that place, a slice in each turn, and what cannot be read is set aside in the same way.
 
-Not here: the entries (``store.quarantine``), where a message is met (``delivery``, ``queue``, ``departures``).
+Not here: the entries (``store.quarantine``), where a message is met (``delivery``, ``queue``, ``redelivery``).
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from understudy.store.reference import LargeReference, MessageReference, Referen
 if TYPE_CHECKING:
     from understudy.message import Message
     from understudy.routing.post_office import PostOffice
-    from understudy.routing.queue import Queue
+    from understudy.routing.queues.queue import Queue
 
 log = logging.getLogger(__name__)
 
@@ -81,9 +81,9 @@ class DamagedMessages:
             return None
 
     def _take_out(self, queue: Queue, reference: MessageReference, error: MessageUnreadable) -> None:
-        waiting = queue.waiting.at(reference.priority, reference.position, reference.message_id)
+        waiting = queue.pending.at(reference.priority, reference.position, reference.message_id)
         if waiting is not None:
-            queue.waiting.remove(waiting)
+            queue.pending.remove(waiting)
             self.set_aside(queue, waiting, error)
         elif (queue.queue_id, reference.message_id) not in self._aside:
             message_id = reference.message_id

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 from understudy.errors import DiskFull
 from understudy.ports import Clock
 from understudy.routing.address import Address
-from understudy.routing.queue import Queue
+from understudy.routing.queues.queue import Queue
 
 if TYPE_CHECKING:
     from understudy.routing.directory import Directory

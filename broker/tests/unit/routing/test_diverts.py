@@ -23,8 +23,8 @@ from understudy.errors import (
 )
 from understudy.message import DUPLICATE_ID, ROUTING_TYPE, SCHEDULED_DELIVERY, Message
 from understudy.properties import BYTE, Properties
-from understudy.routing.divert import Divert
-from understudy.routing.queue import Queue
+from understudy.routing.lifecycle.diverts import Divert
+from understudy.routing.queues.queue import Queue
 
 
 def divert(world: World, name: str, source: str = "q", target: str = "copy", **options: object) -> Divert:

@@ -22,7 +22,7 @@ from understudy.message import LAST_VALUE, Message
 from understudy.store.reference import MessageReference
 
 if TYPE_CHECKING:
-    from understudy.routing.queue import Queue
+    from understudy.routing.queues.queue import Queue
 
 #: Keys before those whose message has left are looked for.
 _KEYS_MIN: Final = 1024
@@ -76,7 +76,7 @@ class LastValues:
                 if last is not None:
                     self._drop(last)
             elif _newer(last, place):
-                if self._queue.waiting.at(*last) is not None:
+                if self._queue.pending.at(*last) is not None:
                     self._drop(place)
                 else:
                     self._last[key] = place
@@ -102,13 +102,13 @@ class LastValues:
 
     def _drop(self, place: tuple[int, int, int]) -> None:
         queue = self._queue
-        reference = queue.waiting.at(*place)
+        reference = queue.pending.at(*place)
         if reference is not None:
-            queue.waiting.remove(reference)
+            queue.pending.remove(reference)
             queue.replaced(reference)
 
     def _forget_gone(self) -> None:
-        waiting = {reference.message_id for reference in self._queue.waiting}
+        waiting = {reference.message_id for reference in self._queue.pending}
         self._last = {key: place for key, place in self._last.items() if place[2] in waiting}
         self._keys_max = max(_KEYS_MIN, 2 * len(self._last))
 

@@ -4,7 +4,7 @@ A reference is in exactly one place: waiting here, scheduled (``scheduled``), wi
 its transaction (counted in ``delivering_count``), or gone. ``message_count`` is all of the former.
 
 Not here: what happens to a message that expires or fails too often (``post_office`` does those),
-the order of waiting references (``waiting``), the consumer that gets the next one (``delivery``).
+the order of waiting references (``pending``), the consumer that gets the next one (``delivery``).
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from understudy.errors import MaxConsumersExceeded, MessageUnreadable
 from understudy.limits import GROUP_NAME_CHARACTERS_MAX
 from understudy.message import Message
 from understudy.routing.configuration import QueueConfiguration
-from understudy.routing.delivery import LOOKS_MAX, READ_BACK_MAX, Consumer, ConsumerGroup, dispatch
 from understudy.routing.filter import Filter
-from understudy.routing.kinds import QueueKind, is_ordinary
-from understudy.routing.lending import LentReference
-from understudy.routing.message_groups import GROUPS_MAX, bucket_key
-from understudy.routing.waiting import Waiting
+from understudy.routing.queues.delivery import LOOKS_MAX, READ_BACK_MAX, Consumer, ConsumerGroup, dispatch
+from understudy.routing.queues.groups import GROUPS_MAX, bucket_key
+from understudy.routing.queues.kinds import QueueKind, is_ordinary
+from understudy.routing.queues.non_destructive import LentReference
+from understudy.routing.queues.pending import PendingMessages
 from understudy.selector.work import WORK
 from understudy.store.backlog import Backlog
 from understudy.store.message_store import MessageStore
@@ -34,9 +34,9 @@ from understudy.store.reference import LargeReference, MessageReference, Part, R
 if TYPE_CHECKING:
     from understudy.ports import Timers
     from understudy.routing.address import Address
+    from understudy.routing.lifecycle.quarantine import DamagedMessages
+    from understudy.routing.lifecycle.scheduled import ScheduledDeliveries
     from understudy.routing.paging import Paging
-    from understudy.routing.quarantine import DamagedMessages
-    from understudy.routing.scheduled import ScheduledDeliveries
 
 #: Expired messages taken out of a queue before something else has its turn.
 EXPIRED_AT_ONCE = 10_000
@@ -98,6 +98,7 @@ class Queue:
         "messages_replaced",
         "name",
         "paused",
+        "pending",
         "purge_on_no_consumers",
         "queue_id",
         "read_back_left",
@@ -108,7 +109,6 @@ class Queue:
         "served_alone",
         "store",
         "temporary",
-        "waiting",
     )
 
     def __init__(
@@ -129,7 +129,7 @@ class Queue:
         self.temporary = configuration.temporary
         self.durable = configuration.durable and not configuration.temporary
         self.internal = configuration.internal
-        self.waiting = Waiting(address.pages)
+        self.pending = PendingMessages(address.pages)
         self.groups_by_priority: list[ConsumerGroup] = []
         """Highest priority first; empty without consumers. Browsers are not in here."""
         self.consumer_count = 0
@@ -219,7 +219,7 @@ class Queue:
     def add(self, reference: MessageReference) -> None:
         """A message that may be seen by consumers from now on."""
         self.incoming -= 1
-        self.waiting.append(reference)
+        self.pending.append(reference)
         self.message_count += 1
         self.messages_added += 1
         if reference.expiration:
@@ -238,9 +238,9 @@ class Queue:
         count = run.end - run.begin
         self.incoming -= count
         if paged:
-            self.waiting.add_paged_run(run)
+            self.pending.add_paged_run(run)
         else:
-            self.waiting.add_run(run)
+            self.pending.add_run(run)
         self.message_count += count
         self.messages_added += count
         self.expiring_count += run.run.expiring
@@ -255,7 +255,7 @@ class Queue:
         self.message_count += backlog.count
         self.messages_added += backlog.count
         self.expiring_count += backlog.expiring_count
-        self.waiting.adopt(backlog)
+        self.pending.adopt(backlog)
 
     def put_back(self, references: Iterable[MessageReference], *, looked_at: bool = False) -> None:
         """Cancelled deliveries: back to where they were taken from.
@@ -273,14 +273,14 @@ class Queue:
             self._office.mark_dirty(self)
 
     def _wait_again(self, returned: Sequence[MessageReference], *, looked_at: bool) -> None:
-        self.waiting.put_back(returned)
+        self.pending.put_back(returned)
         if self.selective and not (looked_at and self.kind is not None and self.kind.lends):
             self._look_again(returned)
         if self.kind is not None:
             self.kind.returned(returned)
 
     def replaced(self, reference: MessageReference) -> None:
-        """One that was taken out of ``waiting`` to make room."""
+        """One that was taken out of ``pending`` to make room."""
         self.messages_replaced += 1
         only = References((reference,))
         self.log_acknowledges(only)
@@ -307,7 +307,7 @@ class Queue:
         elif reference.position >= 0:
             self._wait_again((reference,), looked_at=True)
         else:
-            self.waiting.append(reference)
+            self.pending.append(reference)
             if self.kind is not None:
                 self.kind.added(reference)
         if not self.dirty and self.groups_by_priority:
@@ -364,12 +364,12 @@ class Queue:
 
     def forget_waiting(self) -> None:
         """Everything that waits leaves the counts; the log knows."""
-        for references in self.waiting.drain():
+        for references in self.pending.drain():
             self.forget(references)
         self._office.paging.forget_readers(self)
 
     def expire_waiting(self, reference: MessageReference) -> None:
-        """One that was taken out of ``waiting`` because its time is over."""
+        """One that was taken out of ``pending`` because its time is over."""
         self._office.expire(self, reference)
 
     def expire_delivered(self, reference: MessageReference) -> None:
@@ -388,7 +388,7 @@ class Queue:
         """Take out what expired, about ``EXPIRED_AT_ONCE`` at a time. Returns how many."""
         if not self.expiring_count:
             return 0
-        overdue = self.waiting.take_overdue(now_ms, EXPIRED_AT_ONCE)
+        overdue = self.pending.take_overdue(now_ms, EXPIRED_AT_ONCE)
         for reference in overdue:
             self._office.expire(self, reference)
         return len(overdue)
@@ -396,7 +396,7 @@ class Queue:
     def purge(self) -> int:
         """Drop everything that waits, also for its time to come (as Artemis does). Returns how many."""
         count = 0
-        for taken in self.waiting.drain():
+        for taken in self.pending.drain():
             self._kill(taken)
             count += len(taken)
         self._office.paging.forget_readers(self)
@@ -427,7 +427,7 @@ class Queue:
         may change between steps. Start with ``(9, -1)``.
         """
         priority, index = position
-        for level in list(self.waiting.levels):
+        for level in list(self.pending.levels):
             if level.priority > priority:
                 continue
             current = index if level.priority == priority else -1
@@ -591,6 +591,6 @@ class Queue:
             return True
         self.read_back_left, self.looks_left = READ_BACK_MAX, LOOKS_MAX
         dispatch(self, self._office.now_ms)
-        if self.address.paged_count and self.waiting.first_level() is None:
+        if self.address.paged_count and self.pending.first_level() is None:
             self._office.paging.forget_readers(self)
         return self.may_go_on()

@@ -16,7 +16,7 @@ from understudy.ports import Clock, Timer, Timers
 from understudy.store.reference import MessageReference, References
 
 if TYPE_CHECKING:
-    from understudy.routing.queue import Queue
+    from understudy.routing.queues.queue import Queue
 
 #: Longest sleep; a wall clock set forward is noticed after at most this.
 _SLEEP_MS_MAX: Final = 30_000

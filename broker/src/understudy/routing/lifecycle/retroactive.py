@@ -5,7 +5,7 @@ of its own, where a ring queue for each routing type keeps that many. A new queu
 ring of its routing type holds and its filter takes, in the order of the ring, before anything else. The names are those
 of Artemis: ``internal-naming-prefix``, the address, and what the resource is.
 
-Not here: rings and diverts as such (``ring``, ``divert``). Invariant: the resources are in the log, so an activation
+Not here: rings and diverts as such (``ring``, ``diverts``). Invariant: the resources are in the log, so an activation
 finds them with the address and makes only those that a changed setting asks for.
 """
 
@@ -18,10 +18,10 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from understudy.config.model import DivertConfiguration, DivertRouting, RoutingType
 from understudy.errors import DiskFull, InvalidQueueConfiguration, LimitExceeded
 from understudy.routing.address import Address
-from understudy.routing.changes import change_queue
 from understudy.routing.configuration import QueueConfiguration
 from understudy.routing.order import Order
-from understudy.routing.queue import Queue
+from understudy.routing.queues.queue import Queue
+from understudy.routing.updates import change_queue
 
 if TYPE_CHECKING:
     from understudy.routing.post_office import PostOffice

@@ -28,7 +28,7 @@ from understudy.message import (
 from understudy.properties import BYTE
 from understudy.routing.address import Address
 from understudy.routing.configuration import QueueConfiguration
-from understudy.routing.queue import Queue
+from understudy.routing.queues.queue import Queue
 from understudy.store.reference import MessageReference, References
 
 if TYPE_CHECKING:

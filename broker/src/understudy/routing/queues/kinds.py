@@ -11,16 +11,16 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from understudy.routing.configuration import QueueConfiguration
-from understudy.routing.dispatch_gate import DispatchGate
-from understudy.routing.last_value import LastValues
-from understudy.routing.lending import Lending
-from understudy.routing.ring import Ring
+from understudy.routing.queues.dispatch_gate import DispatchGate
+from understudy.routing.queues.last_value import LastValues
+from understudy.routing.queues.non_destructive import Lending
+from understudy.routing.queues.ring import Ring
 from understudy.store.reference import MessageReference
 
 if TYPE_CHECKING:
     from understudy.ports import Timers
-    from understudy.routing.delivery import Consumer
-    from understudy.routing.queue import Queue
+    from understudy.routing.queues.delivery import Consumer
+    from understudy.routing.queues.queue import Queue
 
 
 def is_ordinary(full: QueueConfiguration) -> bool:
@@ -60,7 +60,7 @@ class QueueKind:
         if not full.last_value:
             self.last_values = None
         elif self.last_values is None or self.last_values.key != full.last_value_key:
-            queue.waiting.keep_open()
+            queue.pending.keep_open()
             self.last_values = LastValues(queue, full.last_value_key or "")
             self.last_values.load()
         self.ring = Ring(queue, full.ring_size or 0) if full.bounded else None
@@ -84,7 +84,7 @@ class QueueKind:
     def added(self, reference: MessageReference) -> None:
         """It was just put behind all others of its priority."""
         if self.last_values is not None:
-            reference.position = self._queue.waiting.level(reference.priority).end - 1
+            reference.position = self._queue.pending.level(reference.priority).end - 1
             self.last_values.added(reference)
         if self.ring is not None:
             self.ring.added()

@@ -13,7 +13,7 @@ so that a deep queue has few blocks and each message is copied a few times at mo
 Invariants: the ranges of the blocks do not overlap and rise; every block has a message; the positions of what is loose
 follow all of them; ``count`` is the number of all messages.
 
-Not here: priorities (``waiting``).
+Not here: priorities (``queues.pending``).
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from itertools import islice
 from operator import attrgetter
 
 from understudy.kernel import join_runs
-from understudy.routing.singles import Singles
+from understudy.routing.queues.singles import Singles
 from understudy.store.columns import Columns, Rows
 from understudy.store.reference import Location, MessageReference, Part, References, RunSlice
 from understudy.store.reference_block import BLOCK_REFERENCES, Block, BlockPages, GroupsAllowed

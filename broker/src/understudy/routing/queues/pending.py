@@ -11,14 +11,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from understudy.routing.level import Level
+from understudy.routing.queues.level import Level
 from understudy.store.backlog import Backlog
 from understudy.store.columns import rows_of
 from understudy.store.reference import Location, MessageReference, Part, RunSlice
 from understudy.store.reference_block import BlockPages
 
 
-class Waiting:
+class PendingMessages:
     """The levels of a queue."""
 
     __slots__ = ("_by_priority", "_keep_open", "_levels", "_pages")

@@ -14,9 +14,9 @@ from understudy.config.model import RoutingType
 from understudy.errors import DiskFull
 from understudy.management import queue_messages
 from understudy.message import GROUP_ID
-from understudy.routing import departures
-from understudy.routing.changes import change_queue
-from understudy.routing.queue import Queue
+from understudy.routing.lifecycle import redelivery
+from understudy.routing.queues.queue import Queue
+from understudy.routing.updates import change_queue
 from understudy.session.session import ServerSession
 
 
@@ -244,7 +244,7 @@ def test_what_cannot_leave_is_not_shown_again() -> None:
     holder.expire(0, last_id(holder))
     world.turn()
     assert (queue.scheduled_count, queue.delivering_count) == (1, 0)
-    world.clock.advance(departures.TRY_AGAIN_MS)
+    world.clock.advance(redelivery.TRY_AGAIN_MS)
     world.turn()
     assert (seen(holder), seen(done)) == ("A", "A")
     assert (queue.message_count, queue.delivering_count) == (1, 0)

@@ -9,7 +9,8 @@ import pytest
 from support.routing import World, callback_of, text
 from understudy.config.model import DivertConfiguration, RoutingType
 from understudy.errors import InvalidQueueConfiguration, InvalidSelector, UnexpectedRoutingType
-from understudy.routing.changes import (
+from understudy.routing.queues.queue import Queue
+from understudy.routing.updates import (
     change_queue,
     change_routing_types,
     pause_address,
@@ -17,7 +18,6 @@ from understudy.routing.changes import (
     resume_address,
     resume_queue,
 )
-from understudy.routing.queue import Queue
 
 
 def change(world: World, queue: Queue, **changes: object) -> None:

@@ -1,0 +1,1 @@
+"""Expiry, dead letters, redelivery, schedules, diverts, duplicate ids, quarantine and automatic deletion."""
