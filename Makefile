@@ -107,8 +107,13 @@ architecture: $(VENV)/.complete ## Lower the exceptions of the architecture rule
 	-ARCHITECTURE=rewrite $(PYTEST) broker/tests/unit/architecture
 
 .PHONY: unit
-unit: $(VENV)/.kernel ## Unit tests: no sleep, no network; the architecture rules are in static
-	$(PYTEST) -m "not spark and not long" --ignore broker/tests/unit/architecture broker/tests/unit
+unit: $(VENV)/.kernel ## Unit tests and transcripts: no sleep, no network; the architecture rules are in static
+	$(PYTEST) -m "not spark and not long" --ignore broker/tests/unit/architecture broker/tests/unit broker/tests/transcripts
+
+.PHONY: transcripts
+transcripts: $(VENV)/.kernel ## Write the output of today into the transcripts; review the difference
+	$(PYTEST) --rewrite-transcripts broker/tests/transcripts/test_transcripts.py
+	git diff --stat broker/tests/transcripts
 
 .PHONY: property
 property: $(VENV)/.kernel ## Property tests (Hypothesis), the same examples each time unless EXAMPLES=random

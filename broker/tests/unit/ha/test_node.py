@@ -1,4 +1,7 @@
-"""The life of a node under a policy and on a node that record what they are asked, as transcripts."""
+"""The life of a node under any policy: errors of hooks, and every pair of state and event.
+
+The life under the policy of a shared store is in ``broker/tests/transcripts/ha``.
+"""
 
 from __future__ import annotations
 
@@ -126,64 +129,11 @@ def at(state: NodeState) -> Recorder:
     return node
 
 
-def test_a_failover_from_the_start_to_the_first_client() -> None:
-    node = Recorder()
-    node.life.start()
-    assert node.transcript() == ["QUEUED", "queue"]
-    node.life.take_place()
-    assert node.transcript() == ["PASSIVE", "stand by"]
-    node.life.activate()
-    assert node.transcript() == ["ACTIVATING", "activate: open, replicate, serve"]
-    node.answer()
-    assert node.transcript() == ["ACTIVE", "serve"]
-
-
-def test_a_failback_undoes_the_activation_and_queues_again() -> None:
-    node = at(NodeState.ACTIVE)
-    node.life.fail_back()
-    assert node.transcript() == ["FAILING_BACK", "leave", "deactivate"]
-    node.answer()
-    assert node.transcript() == ["YIELDED", "give back"]
-    node.life.queue_again()
-    assert node.transcript() == ["QUEUED", "queue"]
-
-
 def test_a_place_that_was_lost_is_looked_for_anew() -> None:
     """A replica whose primary refused it, or a backup whose vote was lost, starts again as a backup."""
     node = at(NodeState.PASSIVE)
     node.life.queue_again()
     assert node.transcript() == ["QUEUED", "withdraw", "stop following", "queue"]
-
-
-@pytest.mark.parametrize("fail_over", [False, True])
-def test_a_stop_of_the_active_node(fail_over: bool) -> None:
-    node = at(NodeState.ACTIVE)
-    node.life.stop(fail_over=fail_over)
-    suffix = ", fail over" if fail_over else ""
-    assert node.transcript() == ["STOPPING", f"leave{suffix}", "deactivate"]
-    node.life.stop()
-    assert node.transcript() == []
-    node.answer()
-    end = node.transcript()
-    assert end[0] == "STOPPED"
-    assert end[1].startswith("release: active, cleanly")
-    assert end[2:] == ["stopped: None"]
-
-
-@pytest.mark.parametrize("state", [NodeState.QUEUED, NodeState.PASSIVE, NodeState.YIELDED])
-def test_a_stop_of_a_passive_node_closes_nothing_but_what_it_reads(state: NodeState) -> None:
-    node = at(state)
-    node.life.stop()
-    release = "release: passive, cleanly"
-    assert node.transcript() == ["STOPPED", "withdraw", "stop following", release, "stopped: None"]
-
-
-def test_a_failed_activation_is_undone_and_ends_the_node() -> None:
-    node = at(NodeState.ACTIVATING)
-    node.answer(DiskFailed("no space"))
-    assert node.transcript() == ["STOPPING", "leave", "deactivate"]
-    node.answer()
-    assert node.transcript() == ["STOPPED", "release: active, failed", "stopped: no space"]
 
 
 def test_an_error_of_a_hook_of_the_policy_ends_the_node() -> None:
@@ -195,18 +145,6 @@ def test_an_error_of_a_hook_of_the_policy_ends_the_node() -> None:
     node.raises["give back"] = DiskFailed("the lock cannot be released")
     node.answer()
     assert node.transcript()[-1] == "stopped: the lock cannot be released"
-
-
-@pytest.mark.parametrize("state", [NodeState.ACTIVATING, NodeState.FAILING_BACK])
-def test_a_stop_waits_for_what_is_under_way(state: NodeState) -> None:
-    node = at(state)
-    node.life.stop()
-    assert node.transcript() == []
-    node.answer()
-    if state is NodeState.ACTIVATING:
-        assert node.life.state is NodeState.STOPPING
-        node.answer()
-    assert node.life.state is NodeState.STOPPED
 
 
 def test_the_first_error_is_the_one_that_is_reported() -> None:

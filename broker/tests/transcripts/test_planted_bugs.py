@@ -1,0 +1,51 @@
+"""A bug that is planted on purpose changes a transcript: each family can fail."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from transcripts.script import Transcript
+from transcripts.test_transcripts import DRIVERS, FILES, HERE
+from understudy.ha.lock_proof import LockProof
+from understudy.ha.shared_store import SharedStorePolicy
+
+Plant = Callable[[pytest.MonkeyPatch], None]
+
+
+def _confirms_without_a_lock(patch: pytest.MonkeyPatch) -> None:
+    """A node confirms on a proof of any age."""
+    patch.setattr(LockProof, "why_not_confirm", lambda self: None)
+
+
+def _leaves_the_store_owned(patch: pytest.MonkeyPatch) -> None:
+    """A clean stop leaves L in the store, as a crash does."""
+    patch.setattr(SharedStorePolicy, "_write_stopped", lambda self: None)
+
+
+BUGS: list[tuple[str, str, Plant]] = [
+    ("ha", "split-brain-by-pause", _confirms_without_a_lock),
+    ("ha", "clean-stop", _leaves_the_store_owned),
+]
+
+
+@pytest.mark.parametrize(("family", "name", "plant"), BUGS, ids=lambda value: getattr(value, "__name__", value))
+def test_a_planted_bug_changes_a_transcript(
+    family: str, name: str, plant: Plant, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plant(monkeypatch)
+    with pytest.raises(AssertionError, match="expected"):
+        Transcript(HERE / family / f"{name}.txt").check(DRIVERS[family], rewrite=False)
+
+
+@pytest.mark.parametrize("family", DRIVERS)
+def test_each_family_has_transcripts_and_a_planted_bug(family: str) -> None:
+    assert sum(path.parent.name == family for path in FILES) >= 8
+    assert any(each == family for each, _, _ in BUGS)
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: f"{path.parent.name}/{path.stem}")
+def test_each_transcript_says_what_it_shows(path: Path) -> None:
+    assert len(Transcript(path).purpose) > 60

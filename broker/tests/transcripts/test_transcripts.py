@@ -1,0 +1,20 @@
+"""Each transcript gives the output that its file says."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from transcripts.ha import HaDriver
+from transcripts.script import Driver, Transcript
+
+HERE = Path(__file__).parent
+DRIVERS: dict[str, Callable[[], Driver]] = {"ha": HaDriver}
+FILES = [path for folder in DRIVERS for path in sorted((HERE / folder).glob("*.txt"))]
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: f"{path.parent.name}/{path.stem}")
+def test_transcript(path: Path, rewrite: bool) -> None:
+    Transcript(path).check(DRIVERS[path.parent.name], rewrite=rewrite)
