@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from tests.support.store import DIRECTORY, Rig
-from tests.unit.store.test_consolidator import fill, put, rig_of
+from tests.unit.store.snapshots.test_consolidator import fill, put, rig_of
 
 from understudy.message import Message
 from understudy.store.reference import unpack_location

@@ -5,13 +5,13 @@ from __future__ import annotations
 import random
 
 import pytest
-from unit.store.test_damage import frames
 
 from support.store import DIRECTORY, NODE_ID, Rig, contents_of, order_of
 from understudy.store.log.follower import recover
 from understudy.store.log.records import RecordType
 from understudy.tools.inspect import read_log
 from understudy.tools.salvage import Salvage, write
+from unit.store.log.test_damage import frames
 
 NEW = "/new/journal"
 LARGE = f"{DIRECTORY}/large"
