@@ -157,7 +157,7 @@ class Count:
 
 
 class Client:
-    """What a case does with the broker, in a thread that is not counted."""
+    """The client of a case, in a thread that is not counted."""
 
     def __init__(self, port: int, loop: asyncio.AbstractEventLoop, counter: Counter) -> None:
         self.link = CoreLink(port)

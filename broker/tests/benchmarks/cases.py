@@ -1,4 +1,4 @@
-"""The cases of the peer benchmark: who sends what to whom, and how fast."""
+"""The cases of the peer benchmark: producers, consumers, queues and rates."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the messages of the peer benchmark are: their size, and their shape, which is the header that they carry.
+"""The messages of the peer benchmark: their size, and their shape, which is the header that they carry.
 
 The shapes: ``plain`` has a body only. ``properties`` is what a JMS client sends: a user id (which JMS calls the message
 id), unique for each message, and three properties. ``jms`` has a duplicate id as well, unique for each message, as

@@ -1,4 +1,4 @@
-"""What group commit makes of a disk: the store against raw sequential writes of the very same bytes.
+"""The use that group commit makes of a disk: the store against raw sequential writes of the very same bytes.
 
 Both in turn in one run, on the same file system. The store is an active ``MessageStore`` over the real
 disk and the real writer thread, on the loop the broker uses; producers are played by the loop, which

@@ -340,7 +340,7 @@ def growth(
     window_ms: int,
     as_json: bool,
 ) -> None:
-    """What messages that wait, queues and idle connections cost; by default some of each."""
+    """Measure the cost of waiting messages, queues and idle connections; by default some of each."""
     if not waiting and not queues and not connections and not starts:
         waiting, queues, connections = (100_000, 1_000_000), (1, 100, 1_000, 10_000), (0, 100, 1_000, 3_000)
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)

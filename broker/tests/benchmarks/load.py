@@ -1,4 +1,4 @@
-"""What drives a broker as fast as it goes: the C driver in ``driver/``, and the plan it is given.
+"""Load at the highest rate that a broker takes: the C driver in ``driver/``, and its plan.
 
 A wire format (``core_link``, ``amqp_link``, ``openwire_link``, ``nats_link``) opens and logs in the connections, in
 Python, because that is not measured; then the driver inherits the sockets and does everything that is. It inherits a
@@ -81,7 +81,7 @@ class Consumer:
     socket: socket.socket
     start: bytes
     acknowledgement: bytes = b""
-    """What the driver needs to acknowledge, if the wire format does not say it all."""
+    """Bytes that the driver needs for an acknowledgement, where the wire format alone does not suffice."""
 
 
 class Link(Protocol):
@@ -100,7 +100,7 @@ class Link(Protocol):
 
 @dataclass(frozen=True)
 class Load:
-    """One case: who sends and receives what."""
+    """One case: its producers, consumers, queues and messages."""
 
     queues: int = 1
     producers: int = 1

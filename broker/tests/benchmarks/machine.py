@@ -1,4 +1,4 @@
-"""What a benchmark ran on: the figures of two runs compare only if this is the same."""
+"""The machine of a benchmark: figures of two runs are comparable only if it is the same."""
 
 from __future__ import annotations
 

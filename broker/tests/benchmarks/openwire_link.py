@@ -71,7 +71,7 @@ class OpenWireLink:
         self.port = port
 
     def declare(self, queues: Sequence[str], *, durable: bool = True) -> None:
-        """Nothing to do but to see whether somebody answers."""
+        """Check only that the broker answers: OpenWire creates queues by itself."""
         _Client(self.port).socket.close()
 
     def producer(self, queue: str, content: Content) -> Producer:

@@ -87,7 +87,7 @@ class Target:
 
 @dataclass(frozen=True)
 class Plan:
-    """What to run."""
+    """The cases and targets of a run."""
 
     cases: Sequence[str]
     targets: Sequence[str]

@@ -1,4 +1,4 @@
-"""``artemis perf client`` of the distribution, unmodified, as a load that nobody here wrote."""
+"""``artemis perf client`` of the distribution, unmodified, as a load from outside of this project."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a cold start costs: records replayed per second, and a store in which much has died.
+"""The cost of a cold start: records replayed per second, and a store in which most messages are acknowledged.
 
 All cases in turn in one run, on files as they are after a stop (page cache warm), in CPU time of the process.
 """

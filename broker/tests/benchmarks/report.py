@@ -232,5 +232,5 @@ def _perf_table(targets: Sequence[Target]) -> Table:
 
 
 def goal_table(goals: Sequence[Goal]) -> Table:
-    """What was wanted and what was found."""
+    """The goals and the figures that were measured."""
     return _grid("goals", *_goal_table(goals))

@@ -52,7 +52,7 @@ class Figures:
 
     @property
     def bytes_per_waiting_message(self) -> float:
-        """What each message adds, the bodies allowed in memory included."""
+        """Memory for each waiting message, the bodies allowed in memory included."""
         return (self.filled_mib - self.idle_mib) * 1024 * 1024 / self.messages
 
 

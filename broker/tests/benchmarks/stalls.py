@@ -3,7 +3,7 @@
 A whole node runs in this process on a real disk whose reads of bodies and pages are each delayed; a client
 in another process drains the queue, looks through it with a selector that matches nothing, asks with such a
 selector what is there at this moment, or browses it, with and without a selector.
-What is measured is the longest time in which the loop served nobody: what another client waits for at worst.
+The figure is the longest time in which the loop served no connection, which is the longest delay of another client.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from understudy.client import aio
 async def main(url, way):
     async with await aio.connect(url) as connection:
         session = await connection.session('auto' if way == 'drain' else 'client')
-        choosy = None if way in ('browser', 'drain') else 'nothing = 1'
+        choosy = None if way == 'browser' or way == 'drain' else 'nothing = 1'
         if 'browser' in way:
             count = 0
             async for _ in await session.browser('deep', filter=choosy):
@@ -68,7 +68,7 @@ SETTINGS = """
 @click.option("--messages", default=MESSAGES, show_default=True, help="Waiting messages.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object instead of a table.")
 def stalls(messages: int, as_json: bool) -> None:
-    """Longest time in which the loop serves nobody while a deep queue is read back from a slow disk."""
+    """Measure the longest time in which the loop serves no connection while a deep queue is read from a slow disk."""
     figures: dict[str, dict[int, float]] = {}
     for way in WAYS:
         figures[way] = {}

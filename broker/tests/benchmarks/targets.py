@@ -1,7 +1,7 @@
 """The brokers that are compared: each a process of ours in the foreground, on loopback, with directories of its own.
 
 Settings are each project's own defaults, durability included (every confirmed durable message is on the disk), as far
-as they can be run unprivileged on free ports; nothing is tuned for or against anybody. What is not to be had raises
+as they can be run unprivileged on free ports; no broker is tuned. A broker that is not available raises
 ``CannotRun`` with the reason.
 """
 

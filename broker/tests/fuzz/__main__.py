@@ -23,8 +23,8 @@ from fuzz.catalogue import TARGETS
 )
 @click.option("--replay", type=click.Path(path_type=Path, exists=True, dir_okay=False), help="A kept input, alone.")
 def main(seconds: float, seed: int | None, names: tuple[str, ...], engine: str | None, replay: Path | None) -> None:
-    """Feed every decoder inputs that nobody meant. Exit code 1: one of them was taken badly."""
-    # refusals are logged one by one; nobody here is interested in their texts
+    """Feed random and changed inputs to every decoder. Exit code 1: an input caused an undocumented error."""
+    # each refusal is logged; the texts are of no use here
     logging.getLogger("understudy").setLevel(logging.CRITICAL)
     if replay is not None:
         measure(TARGETS[names[0] if names else target_name(replay)], replay.read_bytes())

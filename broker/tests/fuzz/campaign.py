@@ -39,7 +39,7 @@ class Failure:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What a run over one target came to."""
+    """The outcome of a run over one target."""
 
     target: str
     inputs: int
@@ -63,7 +63,7 @@ def keep(target: Target, data: bytes, text: str, directory: Path = SCRATCH) -> F
 
 
 def target_name(path: Path) -> str:
-    """Whose input a kept file is."""
+    """The name of the target of a kept input."""
     return path.name.partition("@")[0]
 
 
@@ -132,7 +132,7 @@ def guide_for(target: Target, seconds: float, seed: int, directory: Path = SCRAT
 
 
 def _found(target: Target, found: Path, output: str, directory: Path) -> Failure:
-    """What libFuzzer wrote, under our name; its output if it wrote nothing."""
+    """The input that libFuzzer wrote, under our name; its output if it wrote none."""
     written = sorted(found.glob(f"{target.name}@*"), key=lambda path: path.stat().st_mtime)
     lines = [line for line in output.splitlines() if not line.startswith("INFO: Instrumenting")]
     text = "\n".join(lines)[-3000:]

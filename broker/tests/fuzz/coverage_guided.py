@@ -19,7 +19,7 @@ def main() -> None:
         from fuzz.catalogue import TARGETS
     from fuzz.target import check
 
-    # refusals are logged one by one; nobody here is interested in their texts
+    # each refusal is logged; the texts are of no use here
     logging.getLogger("understudy").setLevel(logging.CRITICAL)
     target = TARGETS[sys.argv[1]]
     atheris.Setup([sys.argv[0], *sys.argv[2:]], lambda data: check(target, data))

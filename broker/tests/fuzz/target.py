@@ -1,4 +1,4 @@
-"""What is fuzzed: a function over bytes, the errors it may raise, and inputs that begin well.
+"""A fuzz target: a function over bytes, the errors it may raise, and valid inputs to begin with.
 
 Not here: where inputs come from (``mutation``, ``coverage_guided``), or when to stop (``campaign``).
 """
@@ -25,7 +25,7 @@ class Target:
     name: str
     run: Callable[[bytes], object]
     allowed: tuple[type[Exception], ...]
-    """What it may raise: documented, and nothing wider."""
+    """The errors that the function documents."""
     seeds: Callable[[], list[bytes]]
     memory_per_byte: int = 64
     """Most memory it may take for each byte of input, above the floor. Bytes."""

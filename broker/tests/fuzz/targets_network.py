@@ -1,4 +1,4 @@
-"""What comes over a network without being CORE: datagrams of brokers, and bodies of management requests by HTTP."""
+"""Input from a network other than CORE: datagrams of brokers, and bodies of management requests by HTTP."""
 
 from __future__ import annotations
 

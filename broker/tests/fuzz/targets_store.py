@@ -69,7 +69,7 @@ def parts_of(entries: list[tuple[int, int, bytes]]) -> bytes:
 
 
 def volume_of(data: bytes) -> SimVolume:
-    """A store whose only segment has these records behind its first."""
+    """A store whose only segment has these records after its first."""
     entries = [(int(RecordType.EPOCH), 0, _EPOCH)]
     at = 0
     while at + PART.size <= len(data):

@@ -186,7 +186,7 @@ def test_a_flood_of_headers_is_refused(flood: str) -> None:
     ],
 )
 def test_lengths_that_can_be_read_two_ways_stop_nothing(more: str) -> None:
-    """Request smuggling: refused, and what stands behind is never taken for a second request."""
+    """Request smuggling: refused, and the bytes that follow are never read as a second request."""
 
     async def test(server: ManagementServer) -> None:
         smuggled = request("POST", "/api/v1/node/stop")
@@ -213,7 +213,7 @@ def test_a_body_that_grows_when_unpacked_is_not_unpacked() -> None:
     serve(test)
 
 
-def test_guesses_are_told_and_get_nowhere(caplog: pytest.LogCaptureFixture) -> None:
+def test_guessed_tokens_are_logged_and_refused(caplog: pytest.LogCaptureFixture) -> None:
     """Each is compared in constant time and refused; the log says so, not once for each."""
 
     async def test(server: ManagementServer) -> None:

@@ -50,7 +50,7 @@ def command(*arguments: str, tmp_path: Path) -> str:
 
 
 def arguments_of_processes(pair: Pair) -> str:
-    """The command lines of both nodes, which everybody on the machine can read."""
+    """The command lines of both nodes, which every user of the machine can read."""
     lines = []
     for node in (pair.primary, pair.backup):
         assert node.process is not None
@@ -117,7 +117,7 @@ def test_no_secret_in_anything_that_is_written_down_or_shown(tmp_path: Path) -> 
 
 
 def test_no_secret_lies_in_the_store(tmp_path: Path) -> None:
-    """What is written for ever holds messages and names, and no password, token or session name."""
+    """Files of the store hold messages and names, and no password, token or session name."""
     pair = Pair(tmp_path, security=True)
     try:
         pair.primary.start().wait_ready("active")

@@ -100,7 +100,7 @@ async def _two(consumer: aio.Consumer) -> AsyncIterator[aio.ReceivedMessage]:
 
 
 def test_confirmed_sends_survive_the_loss_of_the_primary() -> None:
-    """Goal: no confirmed send is lost, none is doubled, order is kept, nobody notices but the listener.
+    """Goal: no confirmed send is lost, none is doubled, order is kept, and only the failover listener is called.
 
     Method: the primary stores a send and dies before its answer leaves; the backup takes over.
     """
@@ -209,7 +209,7 @@ def test_transactions() -> None:
     run(test)
 
 
-def test_without_duplicate_ids_the_outcome_is_told_as_unknown() -> None:
+def test_without_duplicate_ids_the_outcome_is_unknown() -> None:
     async def test(primary: FakeBroker, backup: FakeBroker, url: str) -> None:
         async with await aio.connect(url) as connection:
             session = await connection.session()
@@ -221,7 +221,7 @@ def test_without_duplicate_ids_the_outcome_is_told_as_unknown() -> None:
     run(test)
 
 
-def test_the_end_of_attempts_reaches_everybody() -> None:
+def test_the_end_of_attempts_ends_every_waiting_call() -> None:
     async def test(primary: FakeBroker, backup: FakeBroker, url: str) -> None:
         url = url.replace("reconnectAttempts=-1", "reconnectAttempts=1")
         heard: list[bool] = []
@@ -333,8 +333,8 @@ def test_handler_and_cancelled_receivers() -> None:
 
 @contextmanager
 def resource_warnings() -> Iterator[list[str]]:
-    """What is told, without what it is told of: a warning that is kept would keep it alive."""
-    # what other tests have left would be told of, too
+    """Texts of resource warnings. The warnings themselves are not kept: they would keep their objects alive."""
+    # objects that other tests left open would cause warnings, too
     gc.collect()
     told: list[str] = []
 
@@ -348,7 +348,7 @@ def resource_warnings() -> Iterator[list[str]]:
         yield told
 
 
-def test_a_connection_never_closed_is_told_with_its_place() -> None:
+def test_a_connection_that_is_never_closed_gives_a_warning_with_its_place() -> None:
     async def test(primary: FakeBroker, backup: FakeBroker, url: str) -> None:
         connection = await aio.connect(url)
         consumer = await (await connection.session()).consumer("q")
@@ -368,7 +368,7 @@ def test_a_connection_never_closed_is_told_with_its_place() -> None:
     run(test)
 
 
-def test_nobody_broadcasts() -> None:
+def test_discovery_without_broadcasts_fails() -> None:
     async def main() -> None:
         with pytest.raises(Unreachable, match="no broker heard"):
             await aio.connect("udp://231.7.7.7:29876?localBindAddress=127.0.0.1&discoveryInitialWaitTimeout=200")
@@ -376,7 +376,7 @@ def test_nobody_broadcasts() -> None:
     asyncio.run(main())
 
 
-def test_a_session_never_closed_is_told_with_its_place_and_closed() -> None:
+def test_a_session_that_is_never_closed_gives_a_warning_with_its_place() -> None:
     async def test(primary: FakeBroker, backup: FakeBroker, url: str) -> None:
         async with await aio.connect(url) as connection:
             lost, kept = await connection.session(), await connection.session()

@@ -38,7 +38,7 @@ def send(node: Node, first: int, count: int) -> None:
 
 
 def received(node: Node) -> list[int]:
-    """What is in the queue now, by receiving without waiting: the answer to the last one must come."""
+    """The messages of the queue, received without waiting: the answer to the last receive must come."""
     found: list[int] = []
     with connect(f"tcp://127.0.0.1:{node.port}") as connection, connection.session() as session:
         session.start()

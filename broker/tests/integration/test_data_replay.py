@@ -32,7 +32,7 @@ def run(*arguments: str, code: int = 0) -> dict[str, object]:
 
 
 def spoken(*arguments: str, code: int = 0) -> tuple[dict[str, object], str]:
-    """What it printed, and what it said beside."""
+    """The output of a command, parsed, and its standard error."""
     ended = subprocess.run([*COMMAND, *arguments], capture_output=True, text=True, timeout=120, check=False)
     assert ended.returncode == code, (ended.returncode, ended.stdout, ended.stderr)
     result: dict[str, object] = json.loads(ended.stdout)
@@ -81,7 +81,7 @@ def test_large_messages_are_replayed_with_their_bodies(tmp_path: Path) -> None:
                 assert received is not None
                 received.read_body()
                 consumer.acknowledge(received)
-            # their segments leave the log behind this
+            # after this their segments leave the log
             producer, consumer = session.producer("often"), session.consumer("often")
             for _ in range(120):
                 producer.send(bytes(90_000))

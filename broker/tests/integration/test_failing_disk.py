@@ -159,9 +159,9 @@ def test_a_failed_write_or_sync_is_the_end_and_is_not_tried_again(tmp_path: Path
     asyncio.run(asyncio.wait_for(main(), 3 * GUARD_S))
 
 
-@pytest.mark.parametrize("log_fails", [False, True], ids=["alone", "and the log behind it"])
+@pytest.mark.parametrize("log_fails", [False, True], ids=["alone", "and the log after it"])
 @pytest.mark.parametrize("operation", ["write", "sync"])
-def test_zeros_of_the_next_segment_that_fail_are_the_end_for_the_batch_behind_them(
+def test_zeros_of_the_next_segment_that_fail_stop_the_node_with_the_next_batch(
     tmp_path: Path, operation: str, log_fails: bool
 ) -> None:
     """Two files, one writer: what is on its way to the other file is still written, and no client gets an error."""
@@ -178,7 +178,7 @@ def test_zeros_of_the_next_segment_that_fail_are_the_end_for_the_batch_behind_th
         store, confirmed = node.store, 0
         assert store is not None
         sending = asyncio.ensure_future(producer.send(b"a message"))
-        # what is not durable while zeros hang stands behind them: they come only when nothing is being written
+        # zeros are written only while no batch is, so a batch that is not durable while zeros hang waits for them
         while not (disk.hung.is_set() and store.backlog_bytes):
             if sending.done():
                 await sending
@@ -195,9 +195,9 @@ def test_zeros_of_the_next_segment_that_fail_are_the_end_for_the_batch_behind_th
     asyncio.run(asyncio.wait_for(main(), 3 * GUARD_S))
 
 
-@pytest.mark.parametrize("log_fails", [False, True], ids=["alone", "and the log behind it"])
+@pytest.mark.parametrize("log_fails", [False, True], ids=["alone", "and the log after it"])
 @pytest.mark.parametrize("operation", ["write", "sync"])
-def test_a_next_segment_that_cannot_be_made_is_the_end_for_the_batch_behind_it(
+def test_a_next_segment_that_cannot_be_made_stops_the_node_with_the_next_batch(
     tmp_path: Path, operation: str, log_fails: bool
 ) -> None:
     """The same while the node has just activated: the queue that a client makes is not confirmed either."""
@@ -223,7 +223,7 @@ def test_a_next_segment_that_cannot_be_made_is_the_end_for_the_batch_behind_it(
 
 
 async def assert_the_end(node: BrokerNode, disk: FaultyDisk, asked: asyncio.Future[Any], log_fails: bool) -> None:
-    """What hangs fails, and with it what a client asked for; the batch behind it was tried, on a file of its own."""
+    """The hanging operation fails, and with it the client's request; the next batch was tried, on a file of its own."""
     store = node.store
     assert store is not None
     await until(lambda: store.backlog_bytes)
@@ -251,7 +251,7 @@ async def assert_the_end(node: BrokerNode, disk: FaultyDisk, asked: asyncio.Futu
 def test_a_message_that_cannot_be_read_back_is_set_aside_and_its_neighbours_are_served(
     tmp_path: Path, damage: str
 ) -> None:
-    """The body is in the log only, as its address has no room for it in memory."""
+    """The body is in the log only, because its address is over its memory limit."""
     pair = Pair(tmp_path, extra=SHALLOW)
     url = f"tcp://127.0.0.1:{pair.primary.port}"
     bodies = [b"%03d" % number * 300 for number in range(20)]

@@ -1,7 +1,7 @@
 """A disk that is really full: a small tmpfs as the store (needs root for the mount).
 
-Goal: producers are held back or get an error, nothing confirmed is lost, and service goes on when
-there is room again. Method: fill, count what was confirmed, consume everything.
+Goal: producers are held back or get an error, nothing confirmed is lost, and service resumes when
+space is free again. Method: fill, count what was confirmed, consume everything.
 """
 
 from __future__ import annotations

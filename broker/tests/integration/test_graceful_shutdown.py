@@ -1,4 +1,4 @@
-"""A stop that waits for clients, as real processes do it, and logins that hold up nobody."""
+"""A stop that waits for clients, with real processes, and logins that delay no other connection."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def node(directory: Path, timeout_ms: int) -> Iterator[Node]:
 
 @pytest.fixture
 def patient(tmp_path: Path) -> Iterator[Node]:
-    """Waits for ever."""
+    """A node that waits for clients without a time limit."""
     yield from node(tmp_path, -1)
 
 

@@ -336,7 +336,7 @@ def test_connections_are_counted_and_bounded(monkeypatch: pytest.MonkeyPatch) ->
         idle = [await asyncio.open_connection("127.0.0.1", server.listener.port) for _ in range(2)]
         assert b" 200 " in await raw(server, b"GET /health/live HTTP/1.1\r\nHost: x\r\n\r\n")
         with suppress(ConnectionError):
-            assert await idle[0][0].read() == b"", "the oldest made room"
+            assert await idle[0][0].read() == b"", "the oldest was closed"
         assert len(server.connections) <= 2
         idle[1][1].write(b"GET /health/live HTTP/1.1\r\nHost: x\r\n\r\n")
         assert b" 200 " in await idle[1][0].read()

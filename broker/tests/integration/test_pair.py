@@ -33,7 +33,7 @@ def test_nothing_is_lost_when_the_active_is_killed_and_comes_back(pair: Pair, tm
     pair.start()
     produced, consumed = tmp_path / "produced.jsonl", tmp_path / "consumed.jsonl"
     count = 3_000
-    # no --count: what a commit of unknown outcome took does not come again, so the consumer is told when to end
+    # no --count: messages of a commit of unknown outcome do not come again, so the test ends the consumer
     consumer = start("consume", "--url", pair.url, "--queue", "q", "--ack", ack, "--batch", 20,
                      "--ledger", consumed)  # fmt: skip
     producer = start("produce", "--url", pair.url, "--queue", "q", "--count", count, "--size", 200, "--rate", 500,

@@ -212,7 +212,7 @@ class Amqp(Format):
 
 
 class OpenWire(Format):
-    """Loose encoding, with properties behind the body."""
+    """Loose encoding, with properties after the body."""
 
     protocol = "openwire"
 

@@ -50,7 +50,7 @@ async def send(url: str, queue: str, *bodies: str, **properties: object) -> None
 
 
 async def read(url: str, queue: str, count: int) -> list[str]:
-    """That many messages of a queue, given back unread: the session is closed without an acknowledgement."""
+    """The first ``count`` messages of a queue, which then return to it: the session is closed without acknowledging."""
     connection = await aio.connect(url)
     session = await connection.session(transacted=True)
     consumer = await session.consumer(queue)

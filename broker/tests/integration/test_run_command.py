@@ -33,7 +33,7 @@ def pair(tmp_path: Path) -> Iterator[Pair]:
         ("taken", "Address already in use"),
     ],
 )
-def test_a_wrong_management_address_is_told_before_anything_activates(pair: Pair, http: str, complaint: str) -> None:
+def test_a_wrong_management_address_is_refused_before_activation(pair: Pair, http: str, complaint: str) -> None:
     with socket.create_server(("127.0.0.1", 0)) as other:
         address = f"127.0.0.1:{other.getsockname()[1]}" if http == "taken" else http
         done = subprocess.run(
@@ -80,7 +80,7 @@ def test_a_primary_that_waits_for_another_can_be_looked_at_and_stopped(pair: Pai
     assert_serves(pair.primary)
 
 
-def test_a_node_that_is_told_to_stop_at_once_does(pair: Pair) -> None:
+def test_a_node_stops_at_once(pair: Pair) -> None:
     """Also while management is still being loaded."""
     node = pair.primary.start()
     while '"active"' not in node.tail():
@@ -90,7 +90,7 @@ def test_a_node_that_is_told_to_stop_at_once_does(pair: Pair) -> None:
     assert '"clean": true' in node.tail()
 
 
-def test_a_missing_directory_that_is_not_to_be_made_is_told_by_its_element(tmp_path: Path) -> None:
+def test_a_missing_directory_that_is_not_to_be_made_is_refused_with_its_element(tmp_path: Path) -> None:
     pair = Pair(tmp_path, extra="<create-journal-dir>false</create-journal-dir>")
     try:
         pair.primary.start()

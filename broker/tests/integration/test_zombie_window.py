@@ -82,7 +82,7 @@ def test_a_node_that_was_stopped_for_a_moment_confirms_nothing_that_its_successo
 @pytest.mark.long
 @pytest.mark.timeout(1_800)
 def test_the_window(tmp_path: Path) -> None:
-    """What docs/reliability.md states: from 0.3 s on nothing is lost; below it is printed."""
+    """The window of docs/reliability.md: from 0.3 s on nothing is lost; below, losses are printed."""
     for stopped_s, runs in ((0.0, 5), (0.1, 5), (0.2, 5), (0.3, 10), (0.6, 10), (1.1, 10), (2.0, 5), (2.9, 5)):
         results = [confirmed_and_lost(tmp_path / f"{stopped_s}-{run}", stopped_s) for run in range(runs)]
         print(f"stopped {stopped_s} s: confirmed afterwards and lost, per run: {results}", flush=True)

@@ -155,7 +155,7 @@ def test_messages_are_produced_browsed_transferred_and_consumed(cli: Cli, node: 
 
 @pytest.mark.feature("artemis perf")
 def test_perf_client_runs_unmodified(cli: Cli) -> None:
-    """With ``--duration``: with ``--message-count`` it waits for ever against Artemis 2.44 too."""
+    """With ``--duration``: with ``--message-count`` it never ends, against Artemis 2.44 either."""
     report = cli("perf", "client", "--duration", "3", "--max-pending", "50", "--persistent", "queue://cli.perf")
     assert "result:              success" in report, report
     sent, received = (int(re.search(rf"total {what}: +(\d+)", report)[1]) for what in ("sent", "received"))  # type: ignore[index]

@@ -1,4 +1,4 @@
-"""The artemis command line of the distribution against a real Artemis and against this broker: nobody sees which."""
+"""The artemis command line of the distribution against a real Artemis and against this broker, with the same output."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def sides(artemis: Path, instances: Path) -> Iterator[tuple[Side, Side]]:
 
 
 def differing(sides: tuple[Side, Side], text: str, *, numbers: bool = True) -> list[str]:
-    """What differs, command by command; both run at the same time."""
+    """Lines that differ, command by command; both brokers are tested at the same time."""
     with ThreadPoolExecutor(2) as pool:
         there, here = pool.map(lambda side: side.run(text), sides)
     found = []

@@ -52,7 +52,7 @@ class Committing:
         raise AssertionError("the client ended: " + "".join(self.log[-50:]))
 
     def report(self) -> Reports:
-        """What each connection has committed so far."""
+        """The commits of each connection so far."""
         assert self.process.stdin is not None
         self.process.stdin.write("report\n")
         self.process.stdin.flush()

@@ -1,4 +1,4 @@
-"""The same activity on a real Artemis and on this broker: what is told of it, under which names and types."""
+"""The same activity on a real Artemis and on this broker: the notifications with their names and types."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ Told = tuple[str, dict[str, tuple[int, object]], tuple[object, ...]]
 
 
 class Watched:
-    """A broker, somebody who listens to what it tells, and somebody who does things."""
+    """A broker, a consumer of its notifications, and a connection that causes them."""
 
     def __init__(self, target: Target) -> None:
         self.target = target
@@ -47,7 +47,7 @@ class Watched:
         self._told = session.consumer("activemq.notifications::told", routing="multicast")
         self._fence = 0
         self.aside: list[Told] = []
-        """What was told by other threads."""
+        """Notifications that other threads of the broker sent."""
         self.drain()
         self.aside.clear()
         self.acting = self.connect("acting")
@@ -61,7 +61,7 @@ class Watched:
         )
 
     def drain(self) -> list[Told]:
-        """What was told since the last call: up to the queue that is made for this end to be known."""
+        """Notifications since the last call, up to that of a queue that is created to mark the end."""
         self._fence += 1
         name = f"fence{self._fence}"
         self.asking.operation("broker", "createQueue", name, name)
@@ -78,7 +78,7 @@ class Watched:
             (self.aside if told[0] in _ASIDE else found).append(told)
 
     def drain_aside(self, count: int) -> list[Told]:
-        """What was told by other threads since the beginning, when there is so much of it."""
+        """Notifications that other threads sent since the beginning, as soon as there are ``count``."""
         while len(self.aside) < count:
             received = self._told.receive(60)
             assert received is not None, f"only {self.aside}"
@@ -171,7 +171,7 @@ ACTIVITIES: tuple[tuple[str, Callable[[Watched], object]], ...] = (
     ("a send makes a queue", lambda watched: watched.session.producer("made").send("x")),
     ("a temporary queue is made", lambda watched: watched.session.create_temporary_queue()),
     ("consumers come and go", _consume),
-    ("somebody looks", _look),
+    ("a queue is browsed", _look),
     ("a subscriber comes and goes", _subscribe),
     ("a message expires", _expire),
     ("a divert is made", _divert),
@@ -215,7 +215,7 @@ def unlike(activity: str, theirs: list[Told], ours: list[Told]) -> list[str]:
 
 
 @pytest.mark.feature("notifications")
-def test_the_same_activity_is_told_the_same(both: tuple[Watched, Watched]) -> None:
+def test_the_same_activity_gives_the_same_notifications(both: tuple[Watched, Watched]) -> None:
     found: list[str] = []
     for activity, act in ACTIVITIES:
         told: list[list[Told]] = []

@@ -126,7 +126,7 @@ def test_priorities(session: Session, queue: str) -> None:
 
 @pytest.mark.feature("expiry")
 def test_expiry(session: Session, queue: str) -> None:
-    """What expires in the queue goes to the expiry address, and says where it was."""
+    """An expired message goes to the expiry address, with its original queue as a property."""
     producer = session.producer(queue)
     producer.send("gone", time_to_live_ms=50)
     producer.send("there")
@@ -383,7 +383,7 @@ def test_duplicates_are_dropped(session: Session, queue: str) -> None:
 
 @pytest.mark.feature("duplicate ids in transactions")
 def test_a_transaction_done_twice_is_refused(connection: Connection, queue: str) -> None:
-    """The way out of CommitOutcomeUnknown: the same again with the same duplicate ids."""
+    """Recovery from CommitOutcomeUnknown: the transaction is repeated with the same duplicate ids."""
     with connection.session(transacted=True) as work, connection.session() as session:
         producer = work.producer(queue)
         for round_ in range(2):

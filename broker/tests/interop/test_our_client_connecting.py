@@ -252,7 +252,7 @@ def test_redirect(kind: str, make_broker: MakeBroker) -> None:
         acceptors=f"<acceptor name='routed'>tcp://127.0.0.1:{port}?router=away</acceptor>",
         connectors=f"<connector name='target'>tcp://127.0.0.1:{target.node.port}</connector>",
         elements="<connection-routers><connection-router name='away'><key-type>USER_NAME</key-type>"
-        "<local-target-filter>NOBODY</local-target-filter><policy name='FIRST_ELEMENT'/>"
+        "<local-target-filter>NONE</local-target-filter><policy name='FIRST_ELEMENT'/>"
         f"<pool><username>{USER}</username><password>{PASSWORD}</password><static-connectors>"
         "<connector-ref>target</connector-ref></static-connectors></pool></connection-router></connection-routers>",
     )

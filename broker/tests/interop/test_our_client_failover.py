@@ -43,7 +43,7 @@ def wait_for(condition: Callable[[], object], timeout_s: float = 120) -> None:
 
 
 class Heard:
-    """What the listeners of a connection were told."""
+    """The calls of a connection's listeners."""
 
     def __init__(self, connection: Connection) -> None:
         self.failures: list[tuple[bool, FailureCode]] = []
@@ -149,7 +149,7 @@ def test_everything_lives_on_when_the_active_is_killed(either_pair: EitherPair) 
 
 @pytest.mark.long
 @pytest.mark.feature("failover: unknown outcomes and how to find out")
-def test_outcomes_that_nobody_can_know(either_pair: EitherPair) -> None:
+def test_unknown_outcomes_of_sends_and_commits(either_pair: EitherPair) -> None:
     """The active stops in the middle of a send and a commit and is then killed: both callers are released,
     and the transaction done again with the same duplicate ids either commits or had committed.
     """

@@ -313,7 +313,7 @@ def test_nothing_is_made_where_the_broker_forbids_it(session: Session) -> None:
 
 @pytest.mark.feature("deleting a queue ends its consumers")
 def test_a_deleted_queue_ends_its_consumers(connection: Connection, queue: str) -> None:
-    """Artemis refuses while there are consumers; what is gone is told to whoever comes too late."""
+    """Artemis refuses while there are consumers; a consumer of a deleted queue gets an error."""
     with connection.session() as session:
         session.create_queue(queue)
         consumer = session.consumer(queue)
@@ -385,7 +385,7 @@ def test_a_full_address_that_fails(session: Session) -> None:
 def test_a_producer_that_goes_on_without_credits(broker: Target, session: Session) -> None:
     """Credits are checked "on the client side only" (manual, "Blocking CORE Producers"), so Artemis takes all of
     it, far beyond max-size-bytes. Ours refuses what comes without credits to a full address that blocks (ADR 0013):
-    the producer is told, nothing that was confirmed is lost, and memory stays bounded.
+    the producer gets an error, nothing that was confirmed is lost, and memory stays bounded.
     """
     queue = f"blocking.q{next(_numbers)}"
     session.create_queue(queue)
@@ -409,7 +409,7 @@ def test_a_producer_that_goes_on_without_credits(broker: Target, session: Sessio
 
 @pytest.mark.feature("producer windows and full addresses")
 def test_a_full_address_that_blocks(broker: Target, session: Session) -> None:
-    """The producer waits for credits until a consumer makes room; everything arrives."""
+    """The producer waits for credits until a consumer acknowledges; everything arrives."""
     queue = f"blocking.q{next(_numbers)}"
     session.create_queue(queue)
     sent = 0

@@ -1,4 +1,4 @@
-"""What becomes of queues made on demand, message groups and names of queues: the same tests against a real Artemis
+"""Queues that are created automatically, message groups and names of queues: the same tests against a real Artemis
 broker and against ours.
 """
 

@@ -62,7 +62,7 @@ def run(java: Java, name: str, pair: Pair) -> str:
 
 
 def run_across_a_kill(java: Java, name: str, pair: Pair) -> None:
-    """A scenario that is told to go on when the other node is active."""
+    """A scenario that continues when the other node is active."""
     process = java(name, pair.url, "failover", stdin=subprocess.PIPE)
     assert process.stdout is not None
     seen = []

@@ -64,7 +64,7 @@ def naive_split(left: Rig, right: Rig) -> tuple[Relation, int]:
     common = sorted(mine.keys() & theirs.keys())
     different = [sequence for sequence in common if mine[sequence] != theirs[sequence]]
     if not common or (common[0] in different and common[0] > 1):
-        # the beginning of one was trimmed behind the end, or the split, of the other: nothing can be proved
+        # the beginning of one was removed up to after the end, or the split, of the other: nothing can be proved
         return Relation.UNKNOWN, 0
     if different:
         return Relation.DIVERGED, different[0]

@@ -34,7 +34,7 @@ SEEDS = st.integers(0, 2**32 - 1)
 
 
 def churn(rig: Rig, count: int, *, follower: Follower | None = None, current: bool = False) -> None:
-    """Everything a store can be told, most of it gone soon; a few messages stay."""
+    """Every operation of a store. Most messages are acknowledged soon; a few stay."""
     store, stream = rig.store, rig.stream
     assert store is not None
     while len(rig.queue_ids) < 3:

@@ -48,7 +48,7 @@ def message(
 
 
 def acknowledge(queue_id: int, *message_ids: int, tx_id: int = 0, more: bytes = b"") -> Step:
-    """An ACKNOWLEDGE; with ``more`` behind it, it is not plain."""
+    """An ACKNOWLEDGE; followed by ``more``, it is not plain."""
     head = _ACKNOWLEDGE.pack(queue_id, tx_id, len(message_ids), 0)
     return RecordType.ACKNOWLEDGE, head + struct.pack(f"<{len(message_ids)}Q", *message_ids) + more
 

@@ -182,7 +182,7 @@ class Log:
         self.store.store_queue(QueueRecord(self.other_id, self.address_id, "other", 1))
 
     def position(self, size_bytes: int) -> LogPosition:
-        """Where the log ends, with at least that much room before the end of the segment."""
+        """The end of the log, with at least ``size_bytes`` left in the segment."""
         self.store.flush()
         self.rig.settle()
         journal = self.store._journal

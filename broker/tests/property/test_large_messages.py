@@ -23,7 +23,7 @@ QUEUES = {"q": "q", "DLQ": "DLQ", "t1": "t", "t2": "t"}
 
 @dataclass
 class Story:
-    """What the clients know."""
+    """The messages and outcomes that the clients know of."""
 
     confirmed: set[str] = field(default_factory=set)
     gone: set[str] = field(default_factory=set)
@@ -95,7 +95,7 @@ def live(node: Node, story: Story) -> None:
 
 
 def check(node: Node, story: Story) -> None:
-    """What the successor has."""
+    """Check the messages and files of the node that takes over."""
     node.outlive()
     assert node.files() == node.expected_files()
     found: dict[str, set[str]] = {}

@@ -31,7 +31,7 @@ Key = tuple[int, int]
 """Minus the priority, number of arrival: the order of delivery."""
 
 RUNS = ("plain", "plain", "plain", "expiring", "grouped", "durable elsewhere", "paged", "paged and expiring")
-"""What is special of a run."""
+"""The special property of the messages of a run."""
 
 STEPS = st.lists(
     st.one_of(
@@ -141,7 +141,7 @@ class Model:
         add(RunSlice(run, 0, count, 4, -1, durable=here, shared=None if here else {}))
 
     def pop_run(self, room_bytes: int, now_ms: int, may_take: bool | None) -> None:
-        """What one consumer takes at once; ``may_take``: messages of groups."""
+        """Take the messages that one consumer gets at once; ``may_take``: whether messages of groups are taken."""
         level = self.waiting.first_level()
         if level is None:
             return
@@ -164,7 +164,7 @@ class Model:
             room_bytes -= reference.size_bytes + 25
 
     def row(self, position: int, take: bool) -> None:
-        """What follows a position, as a message of a run."""
+        """Check the message after a position, as a row of a run."""
         for level in self.waiting.levels:
             places = enumerate(key for key in self.keys.values() if -key[0] == level.priority)
             following = [(place, key) for place, key in places if place >= position and key in self.expected]
@@ -216,7 +216,7 @@ class Model:
             del self.out[key]
 
     def middle(self, skip: int, last: bool) -> None:
-        """A selector that wants the one behind so many."""
+        """A selector that matches only the message after ``skip`` others."""
         keys = sorted(self.expected)
         if not keys:
             return
@@ -233,7 +233,7 @@ class Model:
         self.took(reference, key)
 
     def scan(self, steps: int) -> None:
-        """What follows is where ``locations_behind`` says, as far as it says anything."""
+        """``locations_behind`` gives the places of the following messages, or none."""
         for level in self.waiting.levels:
             position = -1
             for _ in range(steps):

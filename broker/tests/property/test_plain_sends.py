@@ -132,8 +132,8 @@ class Node:
         self.world.turn()
 
     def view(self, *, single_rows: bool = False) -> Any:
-        """What can be seen of it at the end of a turn; ``single_rows``: what waits as well, which ends its being
-        runs.
+        """The observable state at the end of a turn. ``single_rows`` includes waiting messages, which turns runs into
+        single messages.
         """
         office, store = self.world.office, self.world.store
         store.flush(gather=True)

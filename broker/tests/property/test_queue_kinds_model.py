@@ -1,8 +1,8 @@
 """Random work on queues of special kinds, with crashes, against a model of a few lines.
 
-Goal: last-value queues keep the newest of each key, rings the youngest messages, non-destructive
-queues everything for everybody; whatever is sent, delivered, acknowledged and given back, and
-whatever part of the log a crash leaves.
+Goal: last-value queues keep the newest message of each key, rings the youngest messages, non-destructive
+queues every message for every consumer; for any sequence of sends, deliveries, acknowledgements and
+rollbacks, and any part of the log that a crash leaves.
 
 Method: over the real store on a simulated disk. Hypothesis draws a kind and a list of steps. What
 waits must be exactly what the model says after every step. A crash may lose what was not synced, so
@@ -65,7 +65,7 @@ class Reader:
     outstanding: list[int] = field(default_factory=list)
     acknowledged: list[int] = field(default_factory=list)
     seen: set[int] = field(default_factory=set)
-    """What it need not see again."""
+    """Messages that it need not receive again."""
 
 
 class Recording(FakeCallback):
@@ -228,7 +228,7 @@ class Model:
         self.open_all()
 
     def check_takeover(self, expected: set[int], found: set[int]) -> None:
-        """What was confirmed and not consumed is there, or something younger in its place."""
+        """A message that was confirmed and not consumed is in the queue, or a younger one that replaces it."""
         for number in expected - found:
             replaced = any(self.replaces(other, number) for other in found)
             made_room = "ring_size" in self.kind and len(found) == RING and number < min(found)
@@ -256,14 +256,14 @@ class Model:
         assert queue.message_count == len(queue.pending) + (0 if lends else queue.delivering_count)
 
     def drain(self) -> None:
-        """Everybody reads on to the end."""
+        """Every consumer receives all messages to the end."""
         for number in range(CONSUMERS):
             self.roll_back(number)
             self.credits(number, -1)
         self.settle()
         for number, each in enumerate(self.readers):
             if "non_destructive" in self.kind:
-                assert self.waiting <= each.seen, "everybody sees everything"
+                assert self.waiting <= each.seen, "every consumer receives every message"
             while each.outstanding:
                 self.acknowledge(number)
             self.commit(number)

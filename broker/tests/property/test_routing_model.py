@@ -188,7 +188,7 @@ class Model:
         self.readers[reader].session.receive_consumer_credits(0, credit_bytes)
 
     def round(self) -> None:
-        """Some messages, and credits for everybody."""
+        """Some messages, and credits for every consumer."""
         for producer in range(PRODUCERS):
             self.send(producer, True)
         self.world.sync()
@@ -278,7 +278,7 @@ class Model:
         assert (self.durable & self.visible) - self.settled <= in_queue | elsewhere
 
     def after_a_crash(self, *queues: Queue) -> set[int]:
-        """What a restart would find in these queues, had everything written reached the medium."""
+        """Messages that a restart would find in these queues if every write had reached the medium."""
         references = self.world.store.references
         return {int(message.body) for queue in queues for message in references.get(queue.queue_id, {}).values()}
 

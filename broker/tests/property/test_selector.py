@@ -3,7 +3,7 @@
 Goal: the compiled closures and the precedence of the parser are right for every combination, and
 no text can do anything but be refused. Method: trees are drawn, written down with as few
 parentheses as the grammar needs, compiled, and compared with a recursive evaluation that shares no
-code with the room.
+code with the package.
 """
 
 from __future__ import annotations

@@ -60,7 +60,7 @@ def dense(seed: int) -> list[Row]:
 
 @st.composite
 def orderly(draw: st.DrawFn) -> list[Row]:
-    """What a working broker leaves behind, with a rewind and at most one thing wrong."""
+    """The ledger of a working broker, with a rewind and at most one fault."""
     count = draw(st.integers(1, 30))
     batch = draw(st.sampled_from([0, 1, 3]))
     rows = [

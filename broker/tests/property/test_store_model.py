@@ -215,7 +215,7 @@ def written_store(stream: random.Random) -> Rig:
 
 
 def try_recover(volume: SimVolume) -> Follower | JournalCorrupt:
-    """What a cold start makes of it."""
+    """The outcome of a cold start."""
     try:
         return recover(volume.disk("judge"), DIRECTORY)
     except JournalCorrupt as error:

@@ -91,7 +91,7 @@ def test_what_was_set_aside_is_not_lost_and_the_rest_is():
     corrupted = [*sent, delivery(0, digest=5), row(Kind.ACKNOWLEDGED, 0, consumer="c", queue="q")]
     corrupted[0] = row(Kind.SENT, 0, digest=6)
     found = checks(judge_ledger(corrupted, set_aside={("p", 0), ("p", 1)}))
-    assert found == ["corrupted"], "what is set aside must not be served all the same"
+    assert found == ["corrupted"], "a message that is set aside must not be delivered"
 
 
 def test_a_delivery_after_an_acknowledgement_counts_unless_it_was_fetched_before():

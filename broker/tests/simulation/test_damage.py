@@ -25,7 +25,7 @@ def quiet():
 
 @pytest.mark.parametrize("seed", range(8))
 def test_damage_is_set_aside_through_failovers_and_restarts(seed):
-    """No node is told to pass over damage. Each way to meet it is taken by two seeds."""
+    """No node is configured to set damage aside at its start. Two seeds use each operation that reads damage."""
     outcome = run_seed(seed, run_class=DamagedPairRun)
     assert [str(violation) for violation in outcome.violations] == []
     assert outcome.quarantined == outcome.damaged > 0

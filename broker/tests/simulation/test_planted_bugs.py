@@ -1,5 +1,5 @@
 """Goal: a broker or client that breaks a promise is found. Each planted bug is found by its own checks
-within its seeds, and nothing of it stays behind.
+within its seeds, and the classes are unchanged afterwards.
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ PORT = 61616
 
 
 class Recorder(asyncio.Protocol):
-    """Notes what it is told; optionally echoes."""
+    """Records its events; optionally echoes."""
 
     def __init__(self, echo: bool = False) -> None:
         self.transport: asyncio.Transport
@@ -163,7 +163,7 @@ def test_flow_control_stops_a_writer_whose_reader_pauses(world):
     assert near.transport.get_write_buffer_size() == 0
 
 
-def test_nobody_listens_is_refused_and_no_host_is_unreachable(world):
+def test_a_free_port_refuses_and_a_missing_host_times_out(world):
     async def attempt(host: str, port: int) -> None:
         await world.loop.create_connection(Recorder, host, port)
 
@@ -271,7 +271,7 @@ def test_connecting_into_a_partition_waits_for_the_heal_or_times_out(world):
         world.connect()
 
 
-def test_a_cancelled_attempt_leaves_nothing_behind(world):
+def test_a_cancelled_attempt_leaves_no_trace(world):
     async def attempt() -> None:
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(world.network.rng.uniform(0.0001, 0.003)):

@@ -37,7 +37,7 @@ REQUESTS_OF_A_LONG_LOG = 2
 
 
 class Requests:
-    """What host ``b`` asked of the store between its lock and its acceptors."""
+    """The requests of host ``b`` to the store between its lock and its acceptors."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.counts: Counter[str] = Counter()

@@ -42,9 +42,9 @@ def test_the_docstring_is_right_about_bases() -> None:
 def test_hints_and_defaults() -> None:
     assert str(BrokerError()) == "error"
     assert str(errors.QueueNotFound()) == "queue-not-found"
-    error = errors.DiskFull("/data: 3 bytes free", hint="make room")
-    assert str(error) == "/data: 3 bytes free (make room)"
-    assert error.hint == "make room"
+    error = errors.DiskFull("/data: 3 bytes free", hint="free space")
+    assert str(error) == "/data: 3 bytes free (free space)"
+    assert error.hint == "free space"
 
 
 def test_retryable_is_inherited_and_taken_back() -> None:

@@ -14,7 +14,7 @@ TESTS = sorted((ROOT / "broker" / "tests" / "interop").glob("test_*.py"))
 
 
 def features(path: Path) -> set[str]:
-    """What the tests of one file say they show."""
+    """The features that the tests of one file name."""
     return {
         str(node.args[0].value)
         for node in ast.walk(ast.parse(path.read_text()))

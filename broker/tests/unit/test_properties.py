@@ -58,7 +58,7 @@ def test_every_cut_is_refused(tag: int, value: PropertyValue, wire: str) -> None
     for size in range(len(raw)):
         with pytest.raises(RemoteProtocolError):
             Properties.decode(raw[:size], 0, size)
-        # The bytes behind the end are there, and must not be read.
+        # There are bytes after the end, which must not be read.
         with pytest.raises(RemoteProtocolError):
             Properties.decode(raw, 0, size)
 

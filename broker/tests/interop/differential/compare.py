@@ -1,4 +1,4 @@
-"""What two brokers were seen to do, side by side: the first difference, and the smallest program that has one."""
+"""Compares the observations at two brokers: the first difference, and the smallest program that has one."""
 
 from __future__ import annotations
 

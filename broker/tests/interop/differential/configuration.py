@@ -6,8 +6,8 @@ from pathlib import Path
 
 from support.targets import Target, start_target
 
-#: Addresses that are made on the way go with their last queue, as they do by default. What is deleted only for being
-#: idle would be gone at a moment of its own at each broker, so nobody looks for that.
+#: Addresses that are created automatically are deleted with their last queue, which is the default. Deletion of idle
+#: queues is not observed: its moment differs between the brokers.
 _SETTINGS = """
       <address-setting match="plain.#">
         <auto-delete-addresses>true</auto-delete-addresses>

@@ -1,4 +1,4 @@
-"""What a program's sessions and consumers have received so far, and what of it is left out.
+"""The messages that a program's sessions and consumers have received so far, without those that are left out.
 
 Not here: asking for it, and coming to rest (``runner``).
 """
@@ -41,7 +41,7 @@ class Consumer:
     partial: bool = False
     """More pieces of a large message are to come."""
     ignoring: bool = False
-    """What those pieces belong to is left out."""
+    """The message of those pieces is left out."""
 
 
 @dataclass(slots=True)
@@ -52,14 +52,14 @@ class Session:
     consumers: dict[int, Consumer] = field(default_factory=dict)
     correlation_id: int = 1
     branch: str = ""
-    """That it works in, as far as it knows."""
+    """The branch in which the session works, by its own requests."""
     timeout_set: bool = False
     transacted: bool = False
-    """What it sends waits for a commit."""
+    """Whether sends of the session wait for a commit."""
     duplicate_ids: set[object] = field(default_factory=set)
     """Sent in its transaction so far."""
     sent_to: str = ""
-    """What it sent to last."""
+    """The address of the last send."""
 
 
 def is_left_out(consumer: Consumer | None, packet: packets.Packet, message: Message | None) -> bool:
@@ -114,7 +114,7 @@ def is_gone(link: Link) -> bool:
 
 
 def message_of(packet: packets.Packet) -> Message | None:
-    """What a delivery is of."""
+    """The message of a delivery."""
     if isinstance(packet, packets.ReceiveMessage):
         return packet.message
     return message_of_header(packet.header) if isinstance(packet, packets.ReceiveLargeMessage) else None

@@ -1,4 +1,4 @@
-"""What the programs leave out, and why: where the brokers differ on purpose, or Artemis does not do the same twice.
+"""Behaviour that the programs leave out, with the reason: the brokers differ on purpose, or Artemis is not repeatable.
 
 Each entry is kept to by ``generator`` (it never draws it), by ``runner`` (it skips the step, at both brokers, from
 what it has seen so far) or by ``normaliser`` (it leaves the value out). docs/core-protocol.md lists them; a test holds
@@ -64,7 +64,7 @@ SHARED_QUEUE_OF_NO_ADDRESS = Exclusion(
 )
 OTHER_ADDRESS = Exclusion(
     "address::queue with a queue of another address",
-    "there is no such queue (ADR 0012); Artemis looks at the part behind the colons only",
+    "there is no such queue (ADR 0012); Artemis uses only the part after the colons",
 )
 NAMELESS = Exclusion(
     "queues without a name",
@@ -133,7 +133,7 @@ DUE_AT_ONCE = Exclusion(
 )
 BROWSED_LOANS = Exclusion(
     "browsers of non-destructive queues while a client consumes",
-    "what is lent stays in the queue here (ADR 0012), so browsers see it; Artemis hides it",
+    "messages that a consumer holds stay in the queue here (ADR 0012), so browsers see them; Artemis hides them",
 )
 BLANK_SELECTORS = Exclusion(
     "selectors of blanks alone",
@@ -190,12 +190,11 @@ XA_REFUSED_SENDS = Exclusion(
 )
 GROUPS_OF_LOANS = Exclusion(
     "group-first-key of non-destructive queues",
-    "groups mean nothing where every consumer sees every message (ADR 0012); Artemis marks the first message all the"
-    " same",
+    "groups have no effect where every consumer sees every message (ADR 0012); Artemis still marks the first message",
 )
 TEMPORARY_QUEUE_OF_ANOTHER_CONNECTION = Exclusion(
     "consumers of another connection's temporary queue",
-    "they are told when it goes; Artemis leaves them as they are",
+    "they get a disconnect when it is deleted; Artemis sends them nothing",
 )
 WHEN_IT_IS_PURGED = Exclusion(
     "message counts of queues that are purged without consumers",
@@ -264,9 +263,9 @@ NAME_TAKEN = Exclusion(
     "anycast messages to an address without a queue while another address has a queue of that name",
     "refused with 106, for they have nowhere to be; Artemis confirms and drops them if that queue is anycast too",
 )
-WORDS_BEHIND_ANY = Exclusion(
-    "words behind # in the address of a queue",
-    "# is any number of words (manual), and what is behind it must fit too; Artemis misses some addresses, takes"
+WORDS_AFTER_ANY = Exclusion(
+    "words after # in the address of a queue",
+    "# is any number of words (manual), and the words after it must match too; Artemis misses some addresses, takes"
     " others that end before it, and has internal errors when such queues go",
 )
 SETTINGS_OF_WILDCARDS = Exclusion(
@@ -280,8 +279,8 @@ COVERED_WITHOUT_QUEUE = Exclusion(
 MADE_ON_THE_WAY = Exclusion(
     "addresses that came with a queue, and routing types that came with a message, over a restart or where"
     " auto-delete-addresses is off",
-    "the setting holds however the last queue is deleted, and what was answered to exist is there after a restart;"
-    " Artemis deletes such addresses all the same and forgets such routing types",
+    "the setting holds however the last queue is deleted, and resources that a reply reported exist after a restart;"
+    " Artemis deletes such addresses nevertheless and forgets such routing types",
 )
 STOPPED_DELIVERIES = Exclusion(
     "deliveries that are outstanding when a broker is stopped",

@@ -177,7 +177,7 @@ def _undecided(world: World) -> None:
 
 
 def _xa_nowhere(world: World) -> None:
-    """A request about a branch that nobody started, or about none."""
+    """A request about a branch that no session started, or about none."""
     draw = world.draw
     session = draw.choice(world.sessions[:-1])
     request = draw.choice(
@@ -264,7 +264,7 @@ def _wildcards(world: World) -> None:
 
 
 def _large(world: World) -> None:
-    """What others do, with large messages among the messages."""
+    """One of the other programs, with large messages among the messages."""
     world.large = world.draw.choice((0.4, 0.7))
     world.draw.choice((_consuming, _consuming, _kinds, _failing, _distributed))(world)
 

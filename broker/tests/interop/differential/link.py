@@ -40,7 +40,7 @@ class Link:
         self._decoder.version = _VERSION
         self._answers: list[packets.Packet] = []
         self.unasked: list[packets.Packet] = []
-        """What came without a request since it was last taken."""
+        """Packets without a request that arrived since the list was last emptied."""
         self.closed = False
         """By the broker."""
         self._socket.sendall(b"ARTEMIS" + encode(packets.Ping(60_000), 0, _VERSION))

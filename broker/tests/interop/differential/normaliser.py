@@ -69,7 +69,7 @@ class Normaliser:
         }
 
     def add(self, news: list[Value], packet: packets.Packet, message: Message | None) -> None:
-        """What came by itself, behind what came before it: pieces that follow each other are one thing.
+        """Append a packet that came without a request; consecutive pieces of a large message are one entry.
 
         Args:
             message: Of a delivery.

@@ -17,14 +17,14 @@ from understudy.properties import BYTE, BYTES, INT, STRING
 
 MULTICAST, ANYCAST = 0, 1
 _STEPS_MIN, _STEPS_MAX = 6, 22
-#: Addresses with wildcards and without (``exclusions.WORDS_BEHIND_ANY``, ``SETTINGS_OF_WILDCARDS``).
+#: Addresses with wildcards and without (``exclusions.WORDS_AFTER_ANY``, ``SETTINGS_OF_WILDCARDS``).
 _WILD = ("plain.*", "plain.#", "plain.*.b", "plain.a.#", "plain.a", "plain.a.b", "plain")
 _TAME = ("plain.a", "plain.b", "plain.a.b", "plain.b.b", "plain.a.b.c", "plain")
 
 
 @dataclass(slots=True)
 class World:
-    """What the program may refer to."""
+    """The resources that the program may refer to."""
 
     draw: random.Random
     sessions: list[str] = field(default_factory=list)

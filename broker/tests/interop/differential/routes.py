@@ -26,7 +26,7 @@ class Routes:
         self._name = name
         self._names = names
         self.diverts: dict[str, steps.MakeDivert] = {}
-        """That there are, by name."""
+        """Existing diverts by name."""
         self.restarted = False
 
     def is_undecidable(self, link: Link, name: str, routing_type: int | None) -> bool:

@@ -31,7 +31,7 @@ def body_of(step: steps.Send) -> bytes:
 
 
 def packets_of(step: steps.Send, address: str, correlation_id: int) -> list[packets.Packet]:
-    """What goes to the broker, in order; the last one wants the answer, if any is wanted."""
+    """The packets of a send in order; only the last one may request a response."""
     properties = Properties()
     for key, (tag, value) in step.properties:
         properties.set_typed(key, tag, value)  # type: ignore[arg-type]

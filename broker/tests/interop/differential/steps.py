@@ -1,4 +1,4 @@
-"""What a program consists of: one dataclass per step, each of which means the same at every broker.
+"""The steps of a program: one dataclass each, with the same meaning at every broker.
 
 A step names sessions, queues and deliveries as the program does (``s0``, ``q1``, "the third delivery of consumer 2"),
 never by what a broker calls them, so steps can be dropped from a program and the rest still makes sense: what
@@ -162,7 +162,7 @@ class Acknowledge(Step):
     session: str
     consumer: int
     delivery: int
-    """Number of the delivery to that consumer, from 0; -1: a message that nobody knows."""
+    """Number of the delivery to that consumer, from 0; -1: an unknown message."""
     individual: bool = False
     answered: bool = True
 

@@ -165,7 +165,7 @@ def test_modules_import_each_other_in_no_circle() -> None:
 
 
 def knot_faults(knots: list[frozenset[str]], recorded: list[frozenset[str]]) -> Iterator[str]:
-    """What differs between the circles of today and those that known.toml allows."""
+    """Differences between the import cycles of today and those that known.toml allows."""
     for knot in knots:
         if knot in recorded:
             continue

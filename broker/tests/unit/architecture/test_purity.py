@@ -129,7 +129,7 @@ def impurities(module: Module) -> Iterator[str]:
 
 
 def _impurity(node: ast.AST, imported: dict[str, str]) -> str | None:
-    """What is wrong with one node; ``imported`` maps names of the module to the modules they come from."""
+    """The fault of one node, or None; ``imported`` maps names of the module to the modules they come from."""
     if isinstance(node, (ast.AsyncFunctionDef, ast.Await, ast.AsyncFor, ast.AsyncWith)):
         return "a coroutine"
     if isinstance(node, ast.comprehension) and node.is_async:

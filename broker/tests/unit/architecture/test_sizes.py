@@ -169,7 +169,7 @@ def test_modules_import_few_others() -> None:
 
 
 def test_the_counting() -> None:
-    """What counts and what does not, on small classes."""
+    """Small classes show what counts as an attribute or a parameter."""
 
     def first(text: str) -> ast.ClassDef:
         node = Module("text", SOURCE / "text.py", text).tree.body[0]

@@ -25,7 +25,7 @@ Definition = ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef | ast.Assign 
 
 @cache
 def definitions(module: Module) -> dict[str, ast.stmt]:
-    """What a module defines at its top level, by name."""
+    """The top-level definitions of a module by name."""
     found: dict[str, ast.stmt] = {}
     for node in module.tree.body:
         if isinstance(node, (ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)):

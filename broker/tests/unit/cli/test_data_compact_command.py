@@ -1,5 +1,5 @@
-"""Goal: ``data compact`` gives room back and says what it did, refuses while somebody has the store, and on a
-consolidated log every other data command goes on working without changing anything.
+"""Goal: ``data compact`` frees space and reports its work, refuses while a process has the store, and on a
+consolidated log every other data command still works without a change.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What the client commands share: ledger files, counting, passwords; and their pure parts."""
+"""Common parts of the client commands: ledger files, counting, passwords; and their pure parts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What can be wrong with a file whatever it is about: XML, namespaces, places, properties."""
+"""Errors of any configuration file: XML, namespaces, places, properties."""
 
 from __future__ import annotations
 

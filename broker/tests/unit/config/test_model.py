@@ -1,4 +1,4 @@
-"""What the dataclasses promise by themselves."""
+"""Properties of the configuration dataclasses."""
 
 from __future__ import annotations
 

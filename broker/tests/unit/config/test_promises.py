@@ -19,7 +19,7 @@ from understudy.config.schema import element_at
 from understudy.routing.settings import AddressSettings
 
 SOURCE = Path(__file__).parents[3] / "src" / "understudy"
-#: Used in the configuration room itself, or read through ``Configuration.store_directories``, ``lock_directory`` and
+#: Used in the package ``config`` itself, or read through ``Configuration.store_directories``, ``lock_directory`` and
 #: ``wildcards``.
 THROUGH_METHODS = {
     "bindings_directory",

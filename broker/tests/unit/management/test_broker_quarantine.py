@@ -1,4 +1,4 @@
-"""What an operator sees of the quarantine, and drops."""
+"""Operations of management on the quarantine: listing and dropping entries."""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@ from understudy.management.error_numbers import NUMBERS, numbered
 
 def test_errors_have_the_numbers_of_artemis() -> None:
     assert numbered(QueueExists(), "queue 'q' already exists") == "AMQ229019: queue 'q' already exists"
-    assert numbered(DiskFull(), "no room") == "no room", "what has no number of its own is not given one"
+    assert numbered(DiskFull(), "no space") == "no space", "an error without a number gets none"
 
 
 @pytest.mark.parametrize("kind", NUMBERS)

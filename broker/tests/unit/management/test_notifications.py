@@ -31,7 +31,7 @@ class Listener:
         self.take()
 
     def take(self) -> list[Message]:
-        """What came since the last call, but for what tells of this subscription itself."""
+        """Notifications since the last call, without those about this subscription."""
         self.node.settle()
         delivered = callback_of(self.session).delivered
         found = [message for _, message, _ in delivered]

@@ -1,4 +1,4 @@
-"""The table: what is found by name and parameters, and what an unknown request is told."""
+"""The table of operations: look-up by name and parameters, and the errors of unknown requests."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an operator does to messages: nothing lost, nothing doubled, and the log agrees with the queue."""
+"""Operations of management on messages: none is lost or duplicated, and the log agrees with the queue."""
 
 from __future__ import annotations
 
@@ -308,7 +308,7 @@ def test_requests_under_way_are_limited(monkeypatch: pytest.MonkeyPatch) -> None
 
 
 def test_an_operator_expires_what_has_no_time() -> None:
-    """The time at which it went is told, not the 0 that it carried."""
+    """The message reports the time of its expiry, not its expiration of 0."""
     node, queue = loaded(1, expiry_address="gone")
     node.world.queue("gone")
     assert node.ask("queue.q", "expireMessage", ids(queue)[0])

@@ -45,7 +45,7 @@ NOT_COUNTED = ("understudy.routing.settings.", "understudy.testing.")
 
 
 class Loop:
-    """Calls what is to be called soon when it is told to."""
+    """A loop that makes the calls of ``call_soon`` when the test asks for it."""
 
     def __init__(self) -> None:
         self.calls: list[tuple[Callable[..., object], tuple[object, ...]]] = []
@@ -171,7 +171,7 @@ def wrong_password(peer: Peer) -> None:
 
 
 def login_under_way(peer: Peer) -> None:
-    """The connection is lost while the password is being checked and frames wait behind it."""
+    """The connection is lost while the password is being checked and later frames wait."""
     password = f"guess {peer.number}"
     create = p.CreateSession("s" * 40, CHANNEL, 136, "ann", password, 1, False, True, True, -1, False, None)
     peer.connection.data_received(encode(create, 1) + encode(p.QueueQuery("q"), CHANNEL))
@@ -230,7 +230,7 @@ def xa(peer: Peer) -> None:
 
 
 def confirmation_window(peer: Peer) -> None:
-    """Its session waits for a while for its client, in vain."""
+    """Its session waits for a client that does not come back."""
     peer.log_in(window=100_000)
     peer.send(p.QueueQuery("q"), p.AddMetadata("key", "value"))
     peer.half_a_frame()
@@ -289,7 +289,7 @@ def live(server: Server, numbers: range, lives: list[Callable[[Peer], None]]) ->
 
 @pytest.mark.parametrize("life", LIVES, ids=lambda life: life.__name__)
 def test_a_closed_connection_leaves_no_object(life: Callable[[Peer], None], collector_off: None) -> None:
-    """Each way in which a connection ends, by itself: the class that stays behind has a name."""
+    """Each way in which a connection ends is tested alone, so that a failure names the remaining object."""
     server = Server()
     server.node.world.queue("q")
     live(server, range(1, 4), [life])

@@ -1,4 +1,4 @@
-"""Goal: jobs run in order away from the loop, and every end is told on the loop."""
+"""Goal: jobs run in order outside of the loop's thread, and every ``done`` is called on the loop."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def test_an_error_is_given_to_done() -> None:
 
 def test_the_thread_ends_with_close() -> None:
     async def main() -> None:
-        # threads of other tests may still be on their way out: only ours counts
+        # threads of other tests may still be ending: only ours counts
         before = set(threading.enumerate())
         writer = make_writer(asyncio.get_running_loop())
         (thread,) = (each for each in threading.enumerate() if each not in before)

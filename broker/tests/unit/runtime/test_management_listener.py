@@ -1,4 +1,4 @@
-"""Goal: management listens where it was told to, and nowhere that everybody can reach without being told so."""
+"""Goal: management listens at the configured address only, and at a public address only if that is configured."""
 
 from __future__ import annotations
 

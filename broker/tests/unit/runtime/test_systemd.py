@@ -1,4 +1,4 @@
-"""What a service manager hears."""
+"""Messages to a service manager."""
 
 from __future__ import annotations
 

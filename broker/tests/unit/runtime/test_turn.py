@@ -72,7 +72,7 @@ def test_what_ends_between_turns_comes_first_in_the_next() -> None:
         assert events == []
         for _ in range(3):
             await asyncio.sleep(0)
-        assert events == ["ended", "work"], "the work behind it is the turn that it asked for"
+        assert events == ["ended", "work"], "the work after it is the turn that it requested"
         turn.request()
         await asyncio.sleep(0)
         assert events[2:] == ["work"]
@@ -221,7 +221,7 @@ def test_paused_connections_are_read_again_once_the_log_and_their_own_input_allo
         turn.paused = {Paused("first", events): None, slow: None, Paused("second", events): None}
         turn.request()
         await asyncio.sleep(0)
-        assert events == [], "the log is too far behind"
+        assert events == [], "the log is congested"
         congestion.congested = False
         turn.request()
         await asyncio.sleep(0)

@@ -31,7 +31,7 @@ class CountingEntropy:
 
 
 class Rig:
-    """Logins of three users, whose passwords are their names, over a worker that waits to be told."""
+    """Logins of three users, whose passwords are their names, over a worker that the test runs step by step."""
 
     def __init__(self, at_once: int = 1, cache_ms: int = 10_000) -> None:
         entropy, self.clock, self.worker = CountingEntropy(), FakeClock(), LazyWorker()
@@ -96,7 +96,7 @@ def test_hosts_take_turns() -> None:
         rig.ask("ann", f"guess {number}", host="guesser", name=f"g{number}")
     rig.ask("ben", "ben", host="honest", name="honest")
     rig.worker.work()
-    assert rig.names.index("honest") <= 2, "behind the guess under way and at most one more"
+    assert rig.names.index("honest") <= 2, "after the guess under way and at most one more"
 
 
 def test_a_host_that_fails_too_often_is_refused_at_its_turn_without_a_check() -> None:
@@ -279,5 +279,5 @@ def test_logins_are_counted_by_their_outcome() -> None:
     while rig.worker.work():
         pass
     assert (rig.logins.succeeded_count, rig.logins.failed_count) == (1, 1)
-    assert rig.ask("ann", "ann") == Principal("ann"), "remembered, and a login all the same"
+    assert rig.ask("ann", "ann") == Principal("ann"), "remembered, and still counted as a login"
     assert rig.logins.succeeded_count == 2

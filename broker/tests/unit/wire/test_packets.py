@@ -1,4 +1,4 @@
-"""What packets are besides their fields: types, versions, command ids, secrets."""
+"""Properties of packets besides their fields: types, versions, command ids, secrets."""
 
 from __future__ import annotations
 

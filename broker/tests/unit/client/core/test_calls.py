@@ -68,7 +68,7 @@ def test_one_call_in_flight_and_ids_count_down() -> None:
 def test_answers_of_other_kinds_or_ids_are_not_taken() -> None:
     line = Line()
     line.calls.open()
-    assert not line.calls.answer(NullResponse(-1)), "nobody asked"
+    assert not line.calls.answer(NullResponse(-1)), "no call waits"
     outcome = line.commit()
     assert not line.calls.answer(QueueQueryResponse(True))
     assert not line.calls.answer(NullResponse(-7))
@@ -195,7 +195,7 @@ def test_end_fails_everything_now_and_later() -> None:
     assert [type(each.error) for each in (sent, waiting, late)] == [ObjectClosed] * 3
 
 
-def test_first_goes_behind_the_call_in_flight() -> None:
+def test_a_first_call_is_queued_after_the_call_in_flight() -> None:
     line = Line()
     line.calls.open()
     line.query("a")

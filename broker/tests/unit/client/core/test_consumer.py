@@ -330,7 +330,7 @@ def test_compressed_large_messages_are_inflated() -> None:
         (Message(b"no zlib", address="q", properties={LARGE_COMPRESSED: True}), None, RemoteProtocolError),
     ],
 )
-def test_a_large_message_that_cannot_be_had_is_told_and_skipped(
+def test_a_large_message_that_is_unreadable_raises_and_is_skipped(
     whole: Message, announced: int | None, error: type[Exception], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(consumer_state, "LARGE_BODY_BYTES_MAX", 50_000)
@@ -344,7 +344,7 @@ def test_a_large_message_that_cannot_be_had_is_told_and_skipped(
     consumer.arrived(message(9), 1, 1)
     received = consumer.take()
     assert received is not None
-    assert received.message_id == 9, "the consumer goes on behind it"
+    assert received.message_id == 9, "the consumer continues with the next message"
     assert host.packets
 
 

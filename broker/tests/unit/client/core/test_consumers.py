@@ -44,7 +44,7 @@ def test_consumer_of_a_missing_queue() -> None:
     assert len(talk.session.consumers) == 0
 
 
-def test_a_consumer_nobody_waits_for_any_more_is_closed() -> None:
+def test_a_consumer_whose_creation_was_cancelled_is_closed() -> None:
     talk = Talk()
     outcome = Outcome()
     talk.session.consumers.open("q", outcome)

@@ -40,7 +40,7 @@ ANYCAST, MULTICAST = RoutingType.ANYCAST, RoutingType.MULTICAST
 
 
 def drive(conversation: Conversation, *answers: Packet | BrokerError) -> list[Packet]:
-    """What it asked, given these answers in turn."""
+    """The requests of a conversation that gets these answers in turn."""
     asked: list[Packet] = []
     waiting = list(answers)
     request = next(conversation)

@@ -30,7 +30,7 @@ class Listening:
         return [each.host for each in self.discovery.connectors(now_ms)]
 
 
-def test_a_broadcast_survives_the_wire_with_zeros_behind_it() -> None:
+def test_a_broadcast_is_decoded_with_zeros_after_it() -> None:
     sent = Broadcast("node", "broadcaster", (connector("a"), connector("b")))
     assert Broadcast.decode(sent.encode()) == sent
     assert Broadcast.decode(sent.encode() + bytes(3000)) == sent, "Java sends its whole buffer"
@@ -52,7 +52,7 @@ def test_the_last_connector_of_a_node_wins() -> None:
     assert listening.hosts(0) == ["b"]
 
 
-def test_two_broadcasters_of_one_node_are_told() -> None:
+def test_two_broadcasters_of_one_node_give_a_warning() -> None:
     listening = Listening()
     listening.discovery.receive(datagram(unique="u"), 0)
     listening.discovery.receive(datagram(unique="v"), 0)
@@ -93,7 +93,7 @@ def test_our_tls_holds_whatever_a_datagram_says() -> None:
     assert found.tls == own.tls
 
 
-def test_a_password_goes_only_where_somebody_proves_himself() -> None:
+def test_a_password_is_sent_only_to_a_proven_broker() -> None:
     plain = Connector("a", 1)
     proven = Connector("a", 1, TlsOptions())
     for unproven in (

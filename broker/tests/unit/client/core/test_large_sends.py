@@ -177,7 +177,7 @@ def test_compression() -> None:
     assert body.original_bytes == len(noise)
 
 
-def test_everything_behind_a_large_message_waits_and_keeps_its_order() -> None:
+def test_sends_after_a_large_message_wait_and_keep_their_order() -> None:
     host = Host()
     host.sends.resume()
     outcomes = [host.small("x"), host.large(), host.small("y"), host.large(bytes(10)), host.small("z")]
@@ -271,7 +271,7 @@ def test_a_body_that_cannot_be_read_again_is_an_unknown_outcome(all_sent: bool) 
     host.sends.suspend()
     host.sends.resend(LOST)
     assert isinstance(outcome.error, SendOutcomeUnknown)
-    assert host.took()[-1] == f"y/{2 if all_sent else 1}", "what was behind it goes on"
+    assert host.took()[-1] == f"y/{2 if all_sent else 1}", "the next send continues"
     host.sends.confirmed(2 if all_sent else 1)
     assert behind.error is None
 

@@ -191,7 +191,7 @@ def test_credits_start_again_with_a_new_session() -> None:
     assert host.frames == ["x/1", "x/1"], "what was sent before needs no credits, the new one does"
 
 
-def test_room_comes_back_in_batches() -> None:
+def test_a_full_window_reopens_in_batches() -> None:
     host = Host()
     host.sends.resume()
     woken: list[Any] = []
@@ -205,7 +205,7 @@ def test_room_comes_back_in_batches() -> None:
     assert woken == [3], "told once"
 
 
-def test_idle_is_told_once() -> None:
+def test_idle_is_reported_once() -> None:
     host = Host()
     host.sends.resume()
     told: list[int] = []

@@ -77,7 +77,7 @@ def test_a_send_without_duplicate_id_is_unknown_after_a_failover() -> None:
     assert isinstance(outcome.error, SendOutcomeUnknown)
 
 
-def test_what_nobody_can_repeat_or_answer_is_released_at_once() -> None:
+def test_calls_that_cannot_be_repeated_or_answered_fail_at_once() -> None:
     """UNBLOCKED: without a confirmation window no session is reattached, so no answer can come."""
     talk = Talk()
     unmarked, marked = talk.send(b"1", duplicate_id=False), talk.send(b"2")
@@ -260,7 +260,7 @@ def test_a_call_without_an_answer_fails_over_and_tells_its_caller() -> None:
     assert talk.drive.core.failing_over
 
 
-def test_an_error_nobody_waits_for_is_logged() -> None:
+def test_an_error_without_a_waiting_call_is_logged() -> None:
     talk = Talk()
     talk.answer(ExceptionResponse(0, "boom"))
     talk.answer(ExceptionResponse(0, "boom", 77))

@@ -117,7 +117,7 @@ def test_what_is_taken_while_no_connection_works_is_acknowledged_after_a_reattac
     assert [type(packet) for packet in talk.sent()][-2:] == [Acknowledge, Commit]
 
 
-def test_work_behind_a_commit_under_way_is_lost_too() -> None:
+def test_work_after_a_commit_under_way_is_lost_too() -> None:
     talk = Talk(TRANSACTED, url=WINDOW)
     consumer = talk.consumer()
     talk.deliver(consumer, 1)

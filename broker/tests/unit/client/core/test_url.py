@@ -54,7 +54,7 @@ def test_connectors(url: str, places: list[tuple[str, int]]) -> None:
     assert [each.place for each in parse_url(url).connectors] == places
 
 
-def test_connection_parameters_go_behind_the_bracket() -> None:
+def test_connection_parameters_go_after_the_bracket() -> None:
     parsed = parse_url("(tcp://a:1?sslEnabled=true&trustStorePath=/ca.pem,tcp://b:2)?ha=true&reconnectAttempts=-1")
     assert parsed.connectors[0].tls == TlsOptions(trust_store_path="/ca.pem")
     assert parsed.connectors[1].tls is None
@@ -208,7 +208,7 @@ def test_no_parameter_is_two_things() -> None:
     "store",
     ["keyStorePath=/me.jks", "trustStorePath=/ca.P12", "keyStorePath=/me&keyStoreType=JKS", "trustStoreType=PKCS12"],
 )
-def test_java_stores_are_refused_with_the_way_out(store: str) -> None:
+def test_java_stores_are_refused_with_the_command_that_converts_them(store: str) -> None:
     with pytest.raises(ConfigError, match="openssl pkcs12"):
         parse_url(f"tcp://a:1?sslEnabled=true&{store}")
 

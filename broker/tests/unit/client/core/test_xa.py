@@ -169,7 +169,7 @@ def test_a_rollback_cut_off_is_begun_anew(cut_off: str, known: bool) -> None:
         assert talk.sent()[-1] == XaRollback(XID)
     talk.lose()
     packets = talk.recover()
-    assert isinstance(packets[-1], CreateConsumer), "the stop waits in line behind it"
+    assert isinstance(packets[-1], CreateConsumer), "the stop is queued after it"
     talk.answer(QueueQueryResponseV3(True, True, name="q", address="q"))
     message = Message(b"x", address="q", message_id=7)
     talk.drive.core.receive_data(encode_receive(message, talk.session.channel_id, consumer.consumer_id, 1))
