@@ -416,6 +416,14 @@ class Address:
         self._turns[name] = second_choice + 1
         return bindings[second_choice]
 
+    def queue_named(self, name: str) -> Queue | None:
+        """A queue of the address, or of a wildcard address that covers it; None if neither has one of this name."""
+        for address in (self, *self.linked):
+            binding = address.bindings.get(name)
+            if binding is not None:
+                return binding.queue
+        return None
+
     def queue_names(self) -> list[str]:
         """Names of everything bound, for the address query."""
         return list(self.bindings)

@@ -560,8 +560,7 @@ class PostOffice:
         if fqqn is None:
             return address, None
         # only now: the queue may have been made with the address
-        queue = self.directory.queues.get(fqqn[1])
-        return address, NamedQueue(queue if queue is not None and queue.address.name == name else None)
+        return address, NamedQueue(address.queue_named(fqqn[1]))
 
     # -- messages that leave their queue otherwise ------------------------------------------------
 

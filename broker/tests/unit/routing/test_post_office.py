@@ -228,6 +228,16 @@ def test_wildcard_addresses_get_what_they_cover() -> None:
     assert [address.size_bytes for address in world.office.directory.addresses.values()] == [0, 0, 0]
 
 
+@pytest.mark.parametrize("known", [False, True])
+def test_a_fully_qualified_name_may_name_a_queue_of_a_wildcard_address(known: bool) -> None:
+    world = World()
+    queues = {name: world.queue(name, address="news.#", routing_type=RoutingType.MULTICAST) for name in ("one", "two")}
+    if known:
+        world.office.directory.create_address("news.eu", {RoutingType.MULTICAST})
+    world.session().send(text("m", "news.eu::one", properties={ROUTING_TYPE: int(RoutingType.MULTICAST)}))
+    assert {name: queue.message_count for name, queue in queues.items()} == {"one": 1, "two": 0}
+
+
 def test_anycast_queues_of_a_wildcard_address_take_turns_among_themselves() -> None:
     world = World()
     covering = [world.queue(name, address="news.*") for name in ("first", "second")]
