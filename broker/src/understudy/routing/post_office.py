@@ -330,9 +330,6 @@ class PostOffice:
             NotAuthorized: the session may not make the address or queue it would need.
             TransactionTooLarge: the transaction holds as much as it may.
         """
-        if transaction is not None and not transaction.admits():
-            self.answer(order, done)
-            return
         properties = message.properties
         routing_type = properties.get(ROUTING_TYPE)
         address = self.directory.addresses.get(message.address or "")
@@ -341,6 +338,9 @@ class PostOffice:
             address, only = self._find(message.address or "", routing_type, order)
         elif not address.bindings and routing_type != RoutingType.MULTICAST:
             address, only = self._find(address.name, routing_type, order)
+        if transaction is not None and not transaction.admits():
+            self.answer(order, done)
+            return
         duplicate_id: bytes | None = None
         duplicate = properties.get(DUPLICATE_ID)
         if duplicate is not None:

@@ -212,6 +212,18 @@ def test_a_queue_deleted_under_a_transaction() -> None:
         assert world.office.memory_bytes == 0
 
 
+def test_each_message_for_a_missing_address_is_refused_in_a_transaction_that_has_failed() -> None:
+    """As Artemis: 106 for each of them; a message that could be routed is answered, and dropped with the others."""
+    world = World({"missing": {"auto_create_addresses": False}})
+    world.queue("q")
+    session = world.session(transacted=True)
+    for name, address in (("first", "missing"), ("routed", "q"), ("second", "missing")):
+        session.send(text("m", address), world.answers.of(name))
+    assert isinstance(world.answers.error("first"), AddressNotFound)
+    assert world.answers.error("routed") is None
+    assert isinstance(world.answers.error("second"), AddressNotFound)
+
+
 def test_an_empty_commit_writes_nothing_and_waits_only_for_its_session() -> None:
     world = filled(automatic=False)
     session = world.session(transacted=True)
