@@ -11,6 +11,8 @@ from transcripts.script import Transcript
 from transcripts.test_transcripts import DRIVERS, FILES, HERE
 from understudy.ha.lock_proof import LockProof
 from understudy.ha.shared_store import SharedStorePolicy
+from understudy.store.log import end
+from understudy.store.message_store import MessageStore
 
 Plant = Callable[[pytest.MonkeyPatch], None]
 
@@ -25,9 +27,20 @@ def _leaves_the_store_owned(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(SharedStorePolicy, "_write_stopped", lambda self: None)
 
 
+def _takes_damage_for_a_torn_tail(patch: pytest.MonkeyPatch) -> None:
+    """A start does not look for valid records after the first bad one."""
+    patch.setattr(end, "find_later_record", lambda *arguments, **options: None)
+
+
+def _commits_what_is_rolled_back(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(MessageStore, "store_rollback", MessageStore.store_commit)
+
+
 BUGS: list[tuple[str, str, Plant]] = [
     ("ha", "split-brain-by-pause", _confirms_without_a_lock),
     ("ha", "clean-stop", _leaves_the_store_owned),
+    ("store", "damage-is-refused", _takes_damage_for_a_torn_tail),
+    ("store", "transactions", _commits_what_is_rolled_back),
 ]
 
 

@@ -9,9 +9,10 @@ import pytest
 
 from transcripts.ha import HaDriver
 from transcripts.script import Driver, Transcript
+from transcripts.store import StoreDriver
 
 HERE = Path(__file__).parent
-DRIVERS: dict[str, Callable[[], Driver]] = {"ha": HaDriver}
+DRIVERS: dict[str, Callable[[], Driver]] = {"ha": HaDriver, "store": StoreDriver}
 FILES = [path for folder in DRIVERS for path in sorted((HERE / folder).glob("*.txt"))]
 
 

@@ -54,30 +54,6 @@ def test_ids_come_from_the_epoch(made: Store) -> None:
     assert made.again().next_id() == first_id_of_epoch(2)
 
 
-def test_nothing_is_released_before_the_sync(made: Store) -> None:
-    released: list[str] = []
-    made.send()
-    made.store.context.when_durable(made.store.last_sequence, released.append, "confirmed")
-    assert made.store.backlog_bytes > 1000
-    made.store.flush()
-    assert released == []
-    made.rig.settle()
-    assert released == ["confirmed"]
-    assert made.store.backlog_bytes == 0
-
-
-def test_one_batch_is_under_way_and_the_next_collects(made: Store) -> None:
-    syncs: list[str] = []
-    made.rig.volume.before_operation = lambda operation: syncs.append(operation) if operation == "sync" else None
-    made.send()
-    made.store.flush()
-    for _ in range(100):
-        made.send(10)
-        made.store.flush()
-    made.rig.settle()
-    assert len(syncs) == 2
-
-
 def test_read_back_from_memory_and_from_disk(made: Store) -> None:
     message_id, location = made.send(2000)
     _, second = made.send(1)
@@ -95,16 +71,6 @@ def test_reading_what_is_no_message_is_damage(made: Store) -> None:
     with pytest.raises(JournalCorrupt) as caught:
         made.store.read_message(Location(location + (1 << 32)))
     assert caught.value.file.startswith(DIRECTORY)
-
-
-def test_acknowledged_messages_are_gone_after_recovery(made: Store) -> None:
-    ids = [made.send()[0] for _ in range(10)]
-    made.store.store_acknowledges(made.queue_id, (ids[0],))
-    made.store.store_acknowledges(made.queue_id, ids[3:6])
-    made.store.store_acknowledges(made.queue_id, [])
-    made.rig.settle()
-    state = made.again().state
-    assert list(state.references[made.queue_id]) == [ids[i] for i in (1, 2, 6, 7, 8, 9)]
 
 
 def test_references_are_handed_over(made: Store) -> None:

@@ -242,15 +242,17 @@ class Follower:
                     from_snapshot=self.base is not None,
                 )
         except JournalCorrupt as error:
-            error.hint = self.damage.hint()
+            hint = self.damage.hint()
+            error.hint = None
             if self.rejected and self.base is None:
                 name, reason = next(iter(self.rejected.items()))
                 raise JournalCorrupt(
                     f"snapshot {name} cannot be used ({reason}), and the log alone is not whole: {error}",
                     file=reason.file,
                     offset=reason.offset,
-                    hint=error.hint,
+                    hint=hint,
                 ) from error
+            error.hint = hint
             raise
 
     def _restart(self) -> None:
