@@ -440,7 +440,7 @@ class StoreDriver:
         return ", ".join(map(self._named, numbers))
 
     def _recover_command(self) -> None:
-        """What a node that starts now would find; nothing is written."""
+        """Show the state that a node would recover now; nothing is written."""
         follower = self._follower(self.volume.disk("reader"))
         follower.finish()
         state = follower.state
