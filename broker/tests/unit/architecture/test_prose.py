@@ -82,7 +82,13 @@ def parsed(path: Path, text: str) -> Iterable[ast.AST]:
 
 
 def riddles(text: str, docstring: bool) -> Iterator[tuple[str, str, int]]:
-    """Kind, word and offset of each riddling word of a text."""
+    """Kind, word and offset of each riddling word of a text; names in backquotes are left out."""
+    text = re.sub(
+        r"``?[^`\
+]+``?",
+        lambda match: " " * len(match[0]),
+        text,
+    )
     for kind, pattern in RIDDLES.items():
         for match in pattern.finditer(text):
             yield kind, match[0], match.start()
