@@ -18,20 +18,20 @@ from understudy.management.node_settings import NodeSettings
 from understudy.management.notifications import Notifications
 from understudy.management.requests import ManagementRequests
 from understudy.management.server_dump import ServerDump
-from understudy.ports import Clock, Connection, Entropy, Timers, Worker
-from understudy.protocols.core.connection import CoreConnection
-from understudy.protocols.core.reattachment import Reattachments
-from understudy.protocols.core.services import CoreServices
+from understudy.ports import Clock, Entropy, Timers, Worker
+from understudy.protocols.access import Access
+from understudy.protocols.core.protocol import CoreProtocol
+from understudy.protocols.registry import ConnectionRegistry
+from understudy.protocols.services import ProtocolServices
 from understudy.routing.deployment import check_deployable, deploy
 from understudy.routing.lifecycle.retroactive import Retroactive
 from understudy.routing.post_office import PostOffice
 from understudy.routing.settings import AddressSettingsRepository
 from understudy.security.authorization import SecurityPolicy
-from understudy.security.login_guard import LoginGuard
-from understudy.security.logins import Logins
-from understudy.session.prefixes import AddressPrefixes
 from understudy.session.registry import SessionRegistry
 from understudy.session.resource_registry import ResourceRegistry
+from understudy.session.services import SessionServices
+from understudy.session.session import ServerSession
 from understudy.session.slow_consumers import SlowConsumers
 from understudy.session.validated_users import ValidatedUsers
 from understudy.store.message_store import MessageStore
@@ -61,7 +61,7 @@ class Broker:
     ) -> None:
         self.store = store
         self.post_office = self._post_office(configuration, clock, timers, entropy, wake, global_max_size_bytes, pages)
-        registry = SessionRegistry(configuration.resource_limits)
+        registry: SessionRegistry[ServerSession] = SessionRegistry(configuration.resource_limits)
         self.settings = NodeSettings(self.post_office, security.settings, registry, store)
         self.settings.restore(store.state)
         self.post_office.restore(store.state)
@@ -74,25 +74,25 @@ class Broker:
         Retroactive(self.post_office, configuration.internal_naming_prefix)
         deploy(self.post_office, configuration.addresses, configuration.diverts)
         self.post_office.auto_deletion.sweep_at_activation()
-        self.services = CoreServices(
+        self.services = ProtocolServices(
             node_id=store.node_id,
-            post_office=self.post_office,
-            store=store,
-            security=security,
-            topology=topology,
             clock=clock,
             entropy=entropy,
-            registry=registry,
-            resources=self.resources,
-            reattachments=Reattachments(clock, timers),
-            logins=Logins(security, LoginGuard(clock), worker),
-            credentials=credentials,
-            validated_users=ValidatedUsers(
-                configuration.populate_validated_user, configuration.reject_empty_validated_user
+            sessions=SessionServices(
+                self.post_office,
+                registry,
+                self.resources,
+                clock,
+                ValidatedUsers(configuration.populate_validated_user, configuration.reject_empty_validated_user),
             ),
+            access=Access(security, clock, worker, self.notifications),
+            connections=ConnectionRegistry(self.notifications),
             connection_ttl_override_ms=configuration.connection_ttl_override_ms,
-            listener=self.notifications,
         )
+        self._topology = topology
+        self._protocols = [CoreProtocol(self.services, topology, credentials, clock, timers)]
+        self.handlers = {protocol.wire: protocol.handler for protocol in self._protocols}
+        """Table of protocols (``protocols.handlers.Handlers``)."""
         self.server_dump = ServerDump(self.services, timers, configuration.server_dump_interval_ms)
         self.invocations = self._be_managed(configuration, timers, fail_over, reload, global_max_size_bytes)
 
@@ -137,6 +137,7 @@ class Broker:
         activated_ms = self.services.clock.monotonic_ms()
         node = ManagedNode(
             services=self.services,
+            topology=self._topology,
             configuration=configuration,
             timers=timers,
             fail_over=fail_over,
@@ -147,8 +148,8 @@ class Broker:
             reload=reload,
         )
         invocations = Invocations(node, CONTROLS)
-        self.services.management = ManagementRequests(configuration.management_address, invocations)
-        self.services.registry.listeners.append(self.notifications)
+        self.services.sessions.management = ManagementRequests(configuration.management_address, invocations)
+        self.services.sessions.registry.listeners.append(self.notifications)
         for cluster in configuration.cluster_connections:
             self.notifications.cluster_connection_started(cluster.name)
         return invocations
@@ -194,30 +195,27 @@ class Broker:
         self.settings.configure(configuration)
         deploy(self.post_office, configuration.addresses, configuration.diverts)
 
-    def make_handler(self, prefixes: AddressPrefixes, connection: Connection) -> CoreConnection:
-        """Create the handler of a new CORE connection, at an acceptor with these prefixes."""
-        return CoreConnection(self.services, connection, prefixes)
-
     def stop_accepting(self, *, critical: bool = False) -> None:
         """Refuse new sessions; present ones continue until they are closed.
 
         Args:
             critical: The node stops because of an error; the reason is sent to clients.
         """
-        self.services.accepting = False
-        self.services.critical_stop = critical
+        self.services.connections.accepting = False
+        self.services.connections.critical_stop = critical
 
     def when_idle(self, call: Callable[[], None]) -> None:
         """Call when there is no session any more, perhaps now; then perhaps again."""
-        self.services.on_idle = call
-        self.services.session_ended()
+        self.services.connections.on_idle = call
+        self.services.connections.check_idle()
 
     def close(self) -> None:
         """End timers and what waits for its client; connections were closed before."""
         self.invocations.close()
         self.settings.close()
         self.server_dump.close()
-        self.services.reattachments.close()
+        for protocol in self._protocols:
+            protocol.close()
         self.slow_consumers.close()
         self.counters.close()
         self.resources.close()

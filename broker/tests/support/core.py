@@ -8,14 +8,17 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 from support.routing import FakeStore, World, text
+from understudy.cluster.credentials import ClusterCredentials
 from understudy.cluster.topology import Topology
 from understudy.message import Message
+from understudy.protocols.access import Access
 from understudy.protocols.core.connection import CoreConnection
 from understudy.protocols.core.reattachment import Reattachments
 from understudy.protocols.core.services import CoreServices
+from understudy.protocols.core.session import CoreSession
+from understudy.protocols.services import ProtocolServices
 from understudy.security.authorization import NoSecurity, SecurityPolicy
-from understudy.security.login_guard import LoginGuard
-from understudy.security.logins import Logins
+from understudy.session.services import NO_VALIDATED_USERS
 from understudy.wire.core import packets
 from understudy.wire.core.codec import FrameDecoder, encode
 
@@ -85,7 +88,7 @@ class Client:
 
     def __init__(self, node: CoreNode, peer: str) -> None:
         self.connection = FakeConnection(peer)
-        self.handler = CoreConnection(node.services, self.connection)
+        self.handler = CoreConnection(node.core, self.connection)
         self._node = node
         self._decoder = FrameDecoder("client")
 
@@ -149,26 +152,30 @@ class Client:
 class CoreNode:
     """A node's services over the routing tests' world."""
 
-    def __init__(self, *, automatic: bool = True, world: World | None = None, **services: Any) -> None:
+    def __init__(
+        self,
+        *,
+        automatic: bool = True,
+        world: World | None = None,
+        security: SecurityPolicy | None = None,
+        credentials: ClusterCredentials | None = None,
+        **services: Any,
+    ) -> None:
         self.world = world or World(automatic=automatic)
         clock = self.world.clock
-        policy: SecurityPolicy = services.pop("security", NoSecurity())
+        policy = security or NoSecurity()
         self.worker = LazyWorker()
-        self.services = CoreServices(
+        self.services = ProtocolServices(
             node_id=NODE,
-            post_office=self.world.office,
-            store=self.world.store,
-            security=policy,
-            topology=Topology(),
             clock=clock,
             entropy=CountingEntropy(),
-            registry=self.world.registry,
-            resources=self.world.resources,
-            reattachments=Reattachments(clock, clock),
-            logins=Logins(policy, LoginGuard(clock), self.worker),
-            credentials=services.pop("credentials", None),
+            sessions=self.world.services(validated_users=services.pop("validated_users", NO_VALIDATED_USERS)),
+            access=Access(policy, clock, self.worker),
             **services,
         )
+        self.topology = Topology()
+        self.reattachments: Reattachments[CoreSession] = Reattachments(clock, clock)
+        self.core = CoreServices(self.services, self.topology, self.reattachments, credentials)
 
     @property
     def store(self) -> FakeStore:

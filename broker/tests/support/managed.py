@@ -45,9 +45,9 @@ class ManagedWorld(CoreNode):
         self.office.directory.listeners.append(self.notifications)
         self.office.diverts.listeners.append(self.notifications)
         self.world.registry.listeners.append(self.notifications)
-        self.services.listener = self.notifications
+        self.services.connections.listener = self.services.access.listener = self.notifications
         clock = self.world.clock
-        security = self.services.security.settings
+        security = self.services.access.policy.settings
         security.configure(self.configuration.security_settings, self.configuration.wildcards)
         self.settings = NodeSettings(self.office, security, self.world.registry, self.world.store)  # type: ignore[arg-type]
         self.settings.restore(self.world.store.state())
@@ -62,6 +62,7 @@ class ManagedWorld(CoreNode):
         self.office.directory.listeners.append(self.counters)
         self.managed = ManagedNode(
             services=self.services,
+            topology=self.topology,
             configuration=self.configuration,
             timers=clock,
             fail_over=self._fail_over,
@@ -72,7 +73,7 @@ class ManagedWorld(CoreNode):
         )
         self.invocations = Invocations(self.managed, CONTROLS)
         self.requests = ManagementRequests(self.configuration.management_address, self.invocations)
-        self.services.management = self.requests
+        self.services.sessions.management = self.requests
 
     def _fail_over(self) -> None:
         self.failed_over += 1

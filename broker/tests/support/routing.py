@@ -24,6 +24,7 @@ from understudy.routing.settings import AddressSettingsRepository
 from understudy.session.connection_scope import ConnectionScope
 from understudy.session.registry import SessionRegistry
 from understudy.session.resource_registry import ResourceRegistry
+from understudy.session.services import SessionOptions, SessionServices
 from understudy.session.session import ServerSession
 from understudy.store.log.operation_context import OperationContext
 from understudy.store.quarantine import Quarantine
@@ -472,10 +473,14 @@ class World:
             timers=self.clock,
             **options,
         )
-        self.registry = SessionRegistry()
+        self.registry: SessionRegistry[ServerSession] = SessionRegistry()
         self.resources = ResourceRegistry(self.office, self.clock, self.clock, scan_period_ms=-1)
         self.answers = Answers()
         self._sessions = 0
+
+    def services(self, **options: Any) -> SessionServices:
+        """Services of its sessions."""
+        return SessionServices(self.office, self.registry, self.resources, self.clock, **options)
 
     def session(
         self,
@@ -490,16 +495,14 @@ class World:
         self._sessions += 1
         if transacted:
             options |= {"auto_commit_sends": False, "auto_commit_acks": False}
+        shared = {name: options.pop(name) for name in ("management", "validated_users") if name in options}
         session = ServerSession(
             f"s{self._sessions}",
-            post_office=self.office,
-            security=security or FakeSecurity(),
-            clock=self.clock,
+            self.services(**shared),
             callback=callback or FakeCallback(),
             connection=connection or ConnectionScope(f"c{self._sessions}"),
-            registry=self.registry,
-            resources=self.resources,
-            **options,
+            security=security or FakeSecurity(),
+            options=SessionOptions(**options),
         )
         if start:
             session.start()

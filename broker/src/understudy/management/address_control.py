@@ -39,7 +39,7 @@ class AddressControl(Control):
 
     def purge(self) -> Steps:
         """Remove the messages of all its queues; returns their number."""
-        office = self.node.services.post_office
+        office = self.node.services.sessions.post_office
         total = 0
         for binding in list(self.address.bindings.values()):
             queue = binding.queue
@@ -48,11 +48,11 @@ class AddressControl(Control):
 
     def pause(self, persist: bool = False) -> None:
         """Raises DiskFull."""
-        pause_address(self.node.services.post_office, self.address, persist=persist)
+        pause_address(self.node.services.sessions.post_office, self.address, persist=persist)
 
     def resume(self) -> None:
         """Raises DiskFull."""
-        resume_address(self.node.services.post_office, self.address)
+        resume_address(self.node.services.sessions.post_office, self.address)
 
     def send(self, *arguments: Any) -> Steps:
         """Send a message to the address; returns its id."""
@@ -118,7 +118,7 @@ class AddressControls:
     )  # fmt: skip
 
     def __call__(self, node: ManagedNode, requester: Requester, name: str) -> AddressControl:
-        address = node.services.post_office.directory.addresses.get(name)
+        address = node.services.sessions.post_office.directory.addresses.get(name)
         if address is None:
             raise ResourceNotFound(f"no address {name!r}")
         return AddressControl(node, requester, address)

@@ -25,19 +25,18 @@ from understudy.management.rows import (
     session_json,
     session_row,
 )
-from understudy.protocols.core.connection import CoreConnection
-from understudy.protocols.core.session import CoreSession
+from understudy.protocols.registry import ClientConnection
 from understudy.session.session import ServerSession
 
 
-def _connections(control: Control) -> list[CoreConnection]:
-    return list(control.node.services.connections)
+def _connections(control: Control) -> list[ClientConnection]:
+    return list(control.node.services.connections.connections)
 
 
 def _sessions(control: Control, connection_id: str | None = None) -> list[ServerSession]:
     return [
         session
-        for session in control.node.services.registry
+        for session in control.node.services.sessions.registry
         if connection_id is None or session.connection.connection_id == connection_id
     ]
 
@@ -79,10 +78,10 @@ def connections_as_json(control: Control) -> str:
         [
             {
                 "connectionID": connection.scope.connection_id,
-                "clientAddress": connection.connection.peer,
+                "clientAddress": connection.scope.remote_address,
                 "creationTime": connection.scope.created_ms,
                 "implementation": IMPLEMENTATION,
-                "sessionCount": len(connection.sessions),
+                "sessionCount": len(connection.open_sessions()),
             }
             for connection in _connections(control)
         ]
@@ -108,9 +107,9 @@ def producers_as_json(control: Control) -> str:
 def remote_addresses(control: Control, host: str = "") -> list[str]:
     """Remote addresses of the connections that begin with ``host``."""
     return [
-        connection.connection.peer
+        connection.scope.remote_address
         for connection in _connections(control)
-        if connection.connection.peer.startswith(host)
+        if connection.scope.remote_address.startswith(host)
     ]
 
 
@@ -122,7 +121,7 @@ def session_ids(control: Control, connection_id: str) -> list[str]:
 # -- closing ------------------------------------------------------------------------------------------
 
 
-def _close_connections(control: Control, chosen: Iterable[CoreConnection]) -> bool:
+def _close_connections(control: Control, chosen: Iterable[ClientConnection]) -> bool:
     closing = list(chosen)
     for connection in closing:
         _behind_the_answer(control, partial(connection.give_up, ManagementError("closed by an operator")))
@@ -138,7 +137,7 @@ def close_for_address(control: Control, host: str) -> bool:
     if not host:
         raise ManagementError("no address was given")
     return _close_connections(
-        control, (each for each in _connections(control) if each.connection.peer.startswith(host))
+        control, (each for each in _connections(control) if each.scope.remote_address.startswith(host))
     )
 
 
@@ -168,17 +167,13 @@ def close_connection(control: Control, connection_id: str) -> bool:
 def close_session(control: Control, connection_id: str, session_id: str, force: bool = False) -> bool:
     """Close a session: consumers are notified, open transactions rolled back. ``force`` has no effect."""
     for connection in _connections(control):
-        for handler in connection.sessions.values():
-            if connection.scope.connection_id == connection_id and handler.session.alias == session_id:
-                _behind_the_answer(control, partial(_end, handler))
+        if connection.scope.connection_id != connection_id:
+            continue
+        for session in connection.open_sessions():
+            if session.alias == session_id:
+                _behind_the_answer(control, partial(connection.end_session, session))
                 return True
     return False
-
-
-def _end(handler: CoreSession) -> None:
-    for consumer in list(handler.session.consumers.values()):
-        consumer.disconnect()
-    handler.close(failed=True)
 
 
 def close_consumer(control: Control, session_id: str, consumer_id: str) -> bool:
@@ -198,8 +193,8 @@ _CONNECTION: Final = text("connectionID")
 OPERATIONS: Final[tuple[Operation, ...]] = (
     operation("getConnectionCount", lambda c: len(_connections(c)), "Open connections."),
     operation("getSessionCount", lambda c: len(_sessions(c)), "Open sessions."),
-    operation("getTotalConnectionCount", lambda c: c.node.services.connections_total, "Connections so far."),
-    operation("getTotalSessionCount", lambda c: c.node.services.registry.total, "Sessions so far."),
+    operation("getTotalConnectionCount", lambda c: c.node.services.connections.total, "Connections so far."),
+    operation("getTotalSessionCount", lambda c: c.node.services.sessions.registry.total, "Sessions so far."),
     operation("getTotalConsumerCount", lambda c: sum(1 for _ in consumers(c.node.services)), "Consumers and browsers."),
     operation("listConnections", page_of_connections, "A page of connections (options below).", *_OPTIONS),
     operation("listSessions", page_of_sessions, "A page of sessions (options below).", *_OPTIONS),

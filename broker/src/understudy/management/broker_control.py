@@ -66,16 +66,16 @@ class BrokerControl(Control):
     def memory_percent(self) -> int:
         """Memory of bodies, in percent of the limit of the node."""
         limit = self.node.global_max_size_bytes
-        return 0 if limit <= 0 else self.node.services.post_office.memory_bytes * 100 // limit
+        return 0 if limit <= 0 else self.node.services.sessions.post_office.memory_bytes * 100 // limit
 
     def sum_of(self, counter: Callable[[Queue], int]) -> int:
         """Sum of a counter over all queues."""
-        return sum(counter(queue) for queue in self.node.services.post_office.directory.queues.values())
+        return sum(counter(queue) for queue in self.node.services.sessions.post_office.directory.queues.values())
 
     def topology(self) -> str:
         """Nodes of the cluster with their backups, as JSON."""
         nodes = []
-        for member in self.node.services.topology.members():
+        for member in self.node.topology.members():
             if member.primary is not None:
                 primary = f"{member.primary.host}:{member.primary.port}"
                 # Artemis sends the old name in addition to the new one, and its command line reads the old one
@@ -104,7 +104,7 @@ class BrokerControl(Control):
 
     def address_settings(self, address: str) -> str:
         """The settings that apply to an address, as JSON."""
-        settings = asdict(self.node.services.post_office.directory.settings.of(address))
+        settings = asdict(self.node.services.sessions.post_office.directory.settings.of(address))
         return to_json(
             {
                 json_name(name): value.name if isinstance(value, Enum) else value
@@ -116,7 +116,7 @@ class BrokerControl(Control):
     def roles(self, address: str) -> list[dict[str, object]]:
         """Permissions of each role on an address."""
         name, _, queue = address.partition(FQQN_SEPARATOR)
-        setting = self.node.services.security.settings.of(name, queue or None)
+        setting = self.node.services.access.policy.settings.of(name, queue or None)
         if setting is None:
             return []
         names = sorted({role for roles in setting.permissions.values() for role in roles})
@@ -205,7 +205,8 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
     *(operation(name, _configured(field), doc) for name, field, doc in _CONFIGURED),
     operation("getVersion", lambda control: __version__, "Version of the broker."),
     operation("getNodeID", lambda c: c.node.services.node_id, "Node id, shared by a primary and its backup."),
-    operation("isStarted", lambda c: c.node.services.accepting, "Whether it accepts clients; false while it stops."),
+    operation("isStarted", lambda c: c.node.services.connections.accepting,
+              "Whether it accepts clients; false while it stops."),
     operation("isActive", lambda control: True, "Always true: other nodes have no management over messages."),
     operation("isBackup", lambda control: False, "Always false: other nodes have no management over messages."),
     operation("isSharedStore", lambda c: c.node.configuration.ha_policy.role is not Role.PRIMARY_ONLY,
@@ -214,29 +215,30 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
               "Whether a clean stop lets the peer take over."),
     operation("isReplicaSync", lambda control: False, "Always false: there is no replica."),
     operation("getHAPolicy", _C.ha_policy, "Its HA policy."),
-    operation("getActivationSequence", lambda c: c.node.services.store.epoch, "Epoch of the activation."),
+    operation("getActivationSequence", lambda c: c.node.services.sessions.post_office.store.epoch,
+              "Epoch of the activation."),
     operation("getStatus", _C.status, "State, version and uptime, as JSON."),
     operation("getUptime", lambda c: c.uptime, "Time since the activation."),
     operation("getUptimeMillis", lambda c: c.uptime_ms, "The same in milliseconds."),
     operation("getCurrentTimeMillis", lambda c: c.node.services.clock.wall_ms(), "Wall time."),
     operation("getGlobalMaxSize", lambda c: c.node.global_max_size_bytes, "Limit for bodies in memory, in bytes."),
-    operation("getAddressMemoryUsage", lambda c: c.node.services.post_office.memory_bytes, "Bytes of bodies."),
+    operation("getAddressMemoryUsage", lambda c: c.node.services.sessions.post_office.memory_bytes, "Bytes of bodies."),
     operation("getAddressMemoryUsagePercentage", _C.memory_percent, "The same in percent of the limit."),
-    operation("getDiskStoreUsage", lambda c: c.node.services.store.disk_used_percent / 100,
+    operation("getDiskStoreUsage", lambda c: c.node.services.sessions.post_office.store.disk_used_percent / 100,
               "Used part of the store's disk, 0 to 1."),
     operation("getTotalMessageCount", lambda c: c.sum_of(lambda queue: queue.message_count), "Messages in all queues."),
     operation("getTotalMessagesAdded", lambda c: c.sum_of(lambda queue: queue.messages_added), "Messages added."),
     operation("getTotalMessagesAcknowledged", lambda c: c.sum_of(lambda queue: queue.messages_acknowledged),
               "Messages acknowledged in all queues."),
-    operation("getAuthenticationCacheSize", lambda c: c.node.services.security.known_logins, "Cached logins."),
-    operation("getAuthorizationCacheSize", lambda c: c.node.services.security.known_answers,
+    operation("getAuthenticationCacheSize", lambda c: c.node.services.access.policy.known_logins, "Cached logins."),
+    operation("getAuthorizationCacheSize", lambda c: c.node.services.access.policy.known_answers,
               "Entries of the permission cache."),
-    operation("getAuthenticationSuccessCount", lambda c: c.node.services.logins.succeeded_count,
+    operation("getAuthenticationSuccessCount", lambda c: c.node.services.access.logins.succeeded_count,
               "Successful logins; 0 without security."),
-    operation("getAuthenticationFailureCount", lambda c: c.node.services.logins.failed_count, "Refused logins."),
-    operation("getAuthorizationSuccessCount", lambda c: c.node.services.security.allowed_count,
+    operation("getAuthenticationFailureCount", lambda c: c.node.services.access.logins.failed_count, "Refused logins."),
+    operation("getAuthorizationSuccessCount", lambda c: c.node.services.access.policy.allowed_count,
               "Permission checks that succeeded."),
-    operation("getAuthorizationFailureCount", lambda c: c.node.services.security.refused_count, "Refused checks."),
+    operation("getAuthorizationFailureCount", lambda c: c.node.services.access.policy.refused_count, "Refused checks."),
     operation("getAcceptors", _C.all_acceptors, "Acceptors: name, factory, parameters."),
     operation("getConnectors", _C.all_connectors, "Connectors: name, factory, parameters."),
     operation("getBridgeNames", lambda control: [], "Empty: bridges are not supported."),

@@ -21,12 +21,12 @@ def list_quarantined(control: Control, page: int = 1, page_size: int = PAGE_ENTR
     """One page of the entries as JSON; pages count from 1."""
     size = min(max(page_size, 1), PAGE_ENTRIES)
     start = (max(page, 1) - 1) * size
-    return to_json(control.node.services.store.quarantine.as_json(start, size))
+    return to_json(control.node.services.sessions.post_office.store.quarantine.as_json(start, size))
 
 
 def drop(control: Control, entry_id: str) -> bool:
     """Remove an entry. Raises ResourceNotFound."""
-    store = control.node.services.store
+    store = control.node.services.sessions.post_office.store
     entry = next((each for each in store.quarantine.entries() if each.entry_id == entry_id), None)
 
     def ended(error: BaseException | None) -> None:
@@ -45,7 +45,7 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
               "Damaged messages and records in the quarantine, the oldest first; at most 500."),
     operation("listQuarantinedMessagesAsJSON", list_quarantined, "A page of them; the first page is 1.",
               integer("page"), integer("pageSize")),
-    operation("getQuarantinedMessageCount", lambda c: c.node.services.store.quarantine.count,
+    operation("getQuarantinedMessageCount", lambda c: c.node.services.sessions.post_office.store.quarantine.count,
               "Number of entries of the quarantine."),
     operation("dropQuarantinedMessage", drop, "Remove an entry of the quarantine with its bytes.", text("entryId")),
 )  # fmt: skip

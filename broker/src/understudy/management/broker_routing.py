@@ -38,7 +38,7 @@ _FLAGS: Final = frozenset(
 
 
 def _directory(control: Control) -> Directory:
-    return control.node.services.post_office.directory
+    return control.node.services.sessions.post_office.directory
 
 
 def routing_type_of(name: str) -> RoutingType:
@@ -82,7 +82,7 @@ def update_address(control: Control, name: str, routing_types: str | None) -> st
     """Change the routing types of an address. Raises AddressNotFound, UnexpectedRoutingType, ManagementError."""
     address = _address(control, name)
     if routing_types is not None:
-        change_routing_types(control.node.services.post_office, address, _routing_types(routing_types))
+        change_routing_types(control.node.services.sessions.post_office, address, _routing_types(routing_types))
     return describe_address(address)
 
 
@@ -230,7 +230,7 @@ def change(control: Control, queue: Queue, given: dict[str, Any]) -> None:
     """Change fields of the configuration of a queue."""
     if given.get("address") in ("", queue.address.name):
         del given["address"]
-    change_queue(control.node.services.post_office, queue, replace(queue.configuration, **given))
+    change_queue(control.node.services.sessions.post_office, queue, replace(queue.configuration, **given))
 
 
 def destroy_queue(

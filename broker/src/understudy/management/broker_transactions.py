@@ -25,7 +25,9 @@ def name_of(xid: Xid) -> str:
 
 def prepared(control: Control) -> list[str]:
     """Prepared branches as text."""
-    return [f"base64: {name_of(branch.xid)} {branch.xid}" for branch in control.node.services.resources.prepared()]
+    return [
+        f"base64: {name_of(branch.xid)} {branch.xid}" for branch in control.node.services.sessions.resources.prepared()
+    ]
 
 
 def prepared_as_json(control: Control) -> str:
@@ -37,19 +39,19 @@ def prepared_as_json(control: Control) -> str:
             "xid_global_txid": branch.xid.global_transaction_id.hex(),
             "xid_branch_qual": branch.xid.branch_qualifier.hex(),
         }
-        for branch in control.node.services.resources.prepared()
+        for branch in control.node.services.sessions.resources.prepared()
     ]
     return to_json(found) if found else ""
 
 
 def decided(control: Control, kind: Kind) -> list[str]:
     """Branches with a heuristic outcome of this kind."""
-    return [name_of(xid) for xid in control.node.services.resources.heuristic(kind)]
+    return [name_of(xid) for xid in control.node.services.sessions.resources.heuristic(kind)]
 
 
 def decide(control: Control, name: str, *, commit: bool) -> bool:
     """Commit or roll back a prepared branch. Whether there was one."""
-    resources = control.node.services.resources
+    resources = control.node.services.sessions.resources
     for branch in list(resources.prepared()):
         if name_of(branch.xid) == name.strip():
             resources.decide(branch.xid, commit=commit)

@@ -32,7 +32,7 @@ class DivertControl(Control):
     @property
     def retroactive(self) -> bool:
         """Whether it is the internal divert of a retroactive address."""
-        known = self.node.services.post_office.directory.retroactive
+        known = self.node.services.sessions.post_office.directory.retroactive
         return known is not None and known.is_resource(self.divert.name)
 
 
@@ -61,7 +61,7 @@ class DivertControls:
     )
 
     def __call__(self, node: ManagedNode, requester: Requester, name: str) -> DivertControl:
-        divert = node.services.post_office.diverts.by_name.get(name)
+        divert = node.services.sessions.post_office.diverts.by_name.get(name)
         if divert is None:
             raise ResourceNotFound(f"no divert {name!r}")
         return DivertControl(node, requester, divert)
@@ -81,7 +81,7 @@ def create_divert(
     """Create a divert. Raises DivertExists, ManagementError, InvalidQueueConfiguration, InvalidSelector, DiskFull."""
     _check_transformer(name, transformer)
     kind = _routing_of(name, routing_type or "STRIP")
-    control.node.services.post_office.diverts.create(
+    control.node.services.sessions.post_office.diverts.create(
         DivertConfiguration(
             name=name,
             address=address,
@@ -135,7 +135,7 @@ def update_divert(
     Artemis. Raises DivertNotFound, ManagementError, and what ``create_divert`` raises.
     """
     _check_transformer(name, transformer)
-    diverts = control.node.services.post_office.diverts
+    diverts = control.node.services.sessions.post_office.diverts
     current = diverts.by_name.get(name)
     if current is None:
         raise DivertNotFound(f"no divert {name!r}")
@@ -196,8 +196,12 @@ _DIVERT: Final = (
 )
 
 OPERATIONS: Final[tuple[Operation, ...]] = (
-    operation("getDivertNames", lambda c: list(c.node.services.post_office.diverts.by_name), "Names of all diverts."),
-    operation("listDivertNames", lambda c: list(c.node.services.post_office.diverts.by_name), "As getDivertNames."),
+    operation(
+        "getDivertNames", lambda c: list(c.node.services.sessions.post_office.diverts.by_name), "Names of all diverts."
+    ),
+    operation(
+        "listDivertNames", lambda c: list(c.node.services.sessions.post_office.diverts.by_name), "As getDivertNames."
+    ),
     operation("createDivert", create_divert, "Create a divert.", *_DIVERT),
     operation("createDivert", create_divert, "The same with a routing type.", *_DIVERT, text("routingType")),
     operation("createDivert", create_divert_from_json, "The same from JSON.", text("divertConfiguration")),
@@ -215,7 +219,7 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
     operation("updateDivert", update_divert_from_json, "The same from JSON.", text("divertConfiguration")),
     operation(
         "destroyDivert",
-        lambda c, name: c.node.services.post_office.diverts.destroy(name),
+        lambda c, name: c.node.services.sessions.post_office.diverts.destroy(name),
         "Destroy a divert.",
         text("name"),
     ),

@@ -16,6 +16,7 @@ from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
 from typing import Final, Protocol
 
+from understudy.cluster.topology import Topology
 from understudy.config.model import Configuration, Permission
 from understudy.errors import BrokerError, DiskFull, LimitExceeded, ResourceNotFound, StoreError
 from understudy.limits import MANAGEMENT_REQUESTS_MAX
@@ -24,7 +25,7 @@ from understudy.management.message_counters import MessageCounters
 from understudy.management.node_settings import NodeSettings
 from understudy.management.operations import Operation, Operations
 from understudy.ports import Timers
-from understudy.protocols.core.services import CoreServices
+from understudy.protocols.services import ProtocolServices
 from understudy.session.security import SessionSecurity
 
 log = logging.getLogger(__name__)
@@ -43,7 +44,8 @@ _PAUSE_MS: Final = 1
 class ManagedNode:
     """An active node, for its controls."""
 
-    services: CoreServices
+    services: ProtocolServices
+    topology: Topology
     configuration: Configuration
     timers: Timers
     fail_over: Callable[[], None]
@@ -163,7 +165,7 @@ class Invocations:
     def _answer_error(self, answer: Answer, error: BrokerError) -> None:
         if isinstance(error, StoreError) and not isinstance(error, DiskFull):
             # not an error of one message, which would be quarantined: the store has failed
-            self.node.services.store.fail(error)
+            self.node.services.sessions.post_office.store.fail(error)
         answer(None, error)
 
     def _slice(self, work: Generator[None, None, object], answer: Answer) -> None:

@@ -33,7 +33,7 @@ class ClusterConnectionControl(Control):
         """Node id to address of the active node, for each known member."""
         return {
             member.node_id: f"{member.primary.host}:{member.primary.port}"
-            for member in self.node.services.topology.members()
+            for member in self.node.topology.members()
             if member.primary is not None
         }
 
@@ -48,7 +48,7 @@ class AcceptorControls:
             operation("getName", lambda c: c.acceptor.name, "Its name."),
             operation("getFactoryClassName", lambda control: ACCEPTOR_FACTORY, "Name of the factory in Artemis."),
             operation("getParameters", lambda c: acceptor_parameters(c.acceptor), "Its parameters."),
-            operation("isStarted", lambda c: c.node.services.accepting, "Whether it accepts clients."),
+            operation("isStarted", lambda c: c.node.services.connections.accepting, "Whether it accepts clients."),
         ],
     )
 
@@ -74,7 +74,7 @@ class ClusterConnectionControls:
             operation("getStaticConnectorsAsJSON", lambda c: to_json(c.cluster.static_connectors), "The same as JSON."),
             operation("getDiscoveryGroupName", lambda c: c.cluster.discovery_group, "Name of its discovery group."),
             operation("getTopology", lambda c: to_json(c.nodes()), "Known nodes, as JSON."),
-            operation("isStarted", lambda c: c.node.services.accepting, "Whether it is started."),
+            operation("isStarted", lambda c: c.node.services.connections.accepting, "Whether it is started."),
         ],
     )
 

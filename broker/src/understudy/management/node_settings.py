@@ -33,6 +33,7 @@ from understudy.limits import SETTING_BYTES_MAX, SETTINGS_MAX
 from understudy.routing.post_office import PostOffice
 from understudy.security.settings import SecuritySettings
 from understudy.session.registry import SessionRegistry
+from understudy.session.session import ServerSession
 from understudy.store.message_store import MessageStore
 from understudy.store.setting_record import SettingKind, SettingRecord, encode_setting
 from understudy.store.state import StoreState
@@ -44,7 +45,11 @@ class NodeSettings:
     """Settings of one activation."""
 
     def __init__(
-        self, office: PostOffice, security: SecuritySettings, registry: SessionRegistry, store: MessageStore
+        self,
+        office: PostOffice,
+        security: SecuritySettings,
+        registry: SessionRegistry[ServerSession],
+        store: MessageStore,
     ) -> None:
         """Args:
         office: Post office, whose directory holds the address settings.

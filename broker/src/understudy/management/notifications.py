@@ -6,9 +6,9 @@ notification that cannot be sent (disk full, address full) is logged and dropped
 fail.
 
 Implements ``routing.directory.RoutingListener``, ``routing.lifecycle.diverts.DivertListener``,
-``session.registry.SessionListener``, ``session.slow_consumers.SlowConsumerListener`` and
-``protocols.core.services.ConnectionListener``. Sessions are identified by an alias: their names are secret
-(ADR 0009).
+``session.registry.SessionListener``, ``session.slow_consumers.SlowConsumerListener``,
+``protocols.registry.ConnectionListener`` and ``protocols.access.AccessListener``. Sessions are identified by an alias:
+their names are secret (ADR 0009).
 """
 
 from __future__ import annotations
@@ -245,7 +245,7 @@ class Notifications:
                 },
             )
 
-    # -- routing.divert.DivertListener ------------------------------------------------------------
+    # -- routing.lifecycle.diverts.DivertListener ------------------------------------------------------------
 
     def divert_added(self, divert: Divert) -> None:
         """Publish BINDING_ADDED."""
@@ -287,13 +287,13 @@ class Notifications:
             _USER: session.security.user or None,
             _SESSION: session.alias,
             _CLIENT_ID: session.connection.client_id,
-            _PROTOCOL: "CORE",
+            _PROTOCOL: session.connection.protocol,
             # other nodes forward by address, which is sent first here (artemis-core s. 10.2)
             _ADDRESS: self._name,
             _DISTANCE: 0,
         }
 
-    # -- protocols.core.services.ConnectionListener -----------------------------------------------
+    # -- protocols.registry.ConnectionListener, protocols.access.AccessListener --------------------
 
     def connection_added(self, scope: ConnectionScope) -> None:
         """Publish CONNECTION_CREATED."""

@@ -47,7 +47,7 @@ class QueueControl(Control):
     @property
     def office(self) -> PostOffice:
         """The post office of the node."""
-        return self.node.services.post_office
+        return self.node.services.sessions.post_office
 
     @property
     def page_size(self) -> int:
@@ -532,7 +532,7 @@ class QueueControls:
     operations = Operations("queue", "A queue, by name.", [*_attributes(), *_OPERATIONS])
 
     def __call__(self, node: ManagedNode, requester: Requester, name: str) -> QueueControl:
-        queue = node.services.post_office.directory.find_queue(name)
+        queue = node.services.sessions.post_office.directory.find_queue(name)
         if queue is None:
             raise ResourceNotFound(f"no queue {name!r}")
         return QueueControl(node, requester, queue)

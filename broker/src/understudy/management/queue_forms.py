@@ -83,7 +83,7 @@ def _changing(names: tuple[str, ...]) -> Callable[..., str]:
         routing_type = given.get("routing_type")
         if isinstance(routing_type, str):
             given["routing_type"] = routing_type_of(routing_type)
-        queue = control.node.services.post_office.directory.queue(str(given.pop("name")))
+        queue = control.node.services.sessions.post_office.directory.queue(str(given.pop("name")))
         change(control, queue, given)
         return describe_queue(queue)
 

@@ -12,15 +12,14 @@ from datetime import UTC, datetime
 from typing import Final
 
 from understudy.management.controls import QueueFacts
-from understudy.protocols.core.connection import CoreConnection
-from understudy.protocols.core.services import CoreServices
+from understudy.protocols.registry import ClientConnection
+from understudy.protocols.services import ProtocolServices
 from understudy.routing.address import Address
 from understudy.routing.queues.queue import Queue
 from understudy.session.consumer import ServerConsumer
 from understudy.session.session import ServerSession
 
-PROTOCOL: Final = "CORE"
-#: Name of the CORE protocol in the rows.
+#: Class of every connection in Artemis' management.
 IMPLEMENTATION: Final = "RemotingConnectionImpl"
 #: Status of every listed consumer, which always has a connection.
 STATUS: Final = "OK"
@@ -143,16 +142,16 @@ def routing_types(address: Address) -> str:
     return "[" + ",".join(f'"{kind.name}"' for kind in sorted(address.routing_types)) + "]"
 
 
-def connection_row(connection: CoreConnection) -> dict[str, object]:
+def connection_row(connection: ClientConnection) -> dict[str, object]:
     """A row of ``listConnections``."""
-    sessions = [handler.session for handler in connection.sessions.values()]
+    sessions = connection.open_sessions()
     return {
         "connectionID": connection.scope.connection_id,
-        "remoteAddress": connection.connection.peer,
+        "remoteAddress": connection.scope.remote_address,
         "users": ",".join(sorted({session.security.user for session in sessions})),
         "creationTime": date_text(connection.scope.created_ms),
         "implementation": IMPLEMENTATION,
-        "protocol": PROTOCOL,
+        "protocol": connection.scope.protocol,
         "clientID": connection.scope.client_id or "",
         "localAddress": "",
         "proxyAddress": "",
@@ -184,7 +183,7 @@ def consumer_row(consumer: ServerConsumer) -> dict[str, object]:
         "clientID": session.connection.client_id or "",
         "user": session.security.user,
         "validatedUser": session.security.user,
-        "protocol": PROTOCOL,
+        "protocol": session.connection.protocol,
         "queue": queue.name,
         "queueType": queue.routing_type.name.lower(),
         "filter": consumer.filter.text if consumer.filter is not None else "",
@@ -255,8 +254,8 @@ def producer_rows(session: ServerSession) -> Iterator[dict[str, object]]:
             "clientID": session.connection.client_id or "",
             "user": session.security.user,
             "validatedUser": session.security.user,
-            "protocol": PROTOCOL,
-            "address": producer.address or session.default_address or "",
+            "protocol": session.connection.protocol,
+            "address": producer.address or session.options.default_address or "",
             "localAddress": "",
             "remoteAddress": session.connection.remote_address,
             "creationTime": producer.created_ms,
@@ -276,9 +275,9 @@ def producer_json(session: ServerSession) -> Iterator[dict[str, object]]:
         }
 
 
-def consumers(services: CoreServices) -> Iterator[ServerConsumer]:
+def consumers(services: ProtocolServices) -> Iterator[ServerConsumer]:
     """Every consumer and browser of every session."""
-    for session in services.registry:
+    for session in services.sessions.registry:
         yield from session.consumers.values()
 
 

@@ -17,7 +17,6 @@ from understudy.management.invocation import Control
 from understudy.management.operations import flag, integer, mapping, text
 from understudy.message import Message, MessageType
 from understudy.properties import PropertyValue, encode_simple_string
-from understudy.protocols.core.services import PrincipalSecurity
 from understudy.routing.post_office import Order
 from understudy.security.authentication import Principal
 from understudy.session.security import SessionSecurity
@@ -66,7 +65,7 @@ def send(
     security = yield from _sender(control, user, password)
     name, _, queue = address.partition("::")
     security.check(Permission.SEND, name, queue or None)
-    if name not in services.post_office.directory.addresses:
+    if name not in services.sessions.post_office.directory.addresses:
         security.check(Permission.CREATE_ADDRESS, name)
     if not 0 <= kind <= 127:
         raise ManagementError(f"message type {kind}: 0 to 127")
@@ -86,9 +85,11 @@ def send(
         user_id=services.entropy.token(16) if create_message_id else None,
         properties=properties,
     ).without_reserved()
-    if services.validated_users:
-        message = services.validated_users.apply(message, security.user if services.security.checks else None)
-    services.post_office.send(message, Order())
+    if services.sessions.validated_users:
+        message = services.sessions.validated_users.apply(
+            message, security.user if services.access.policy.checks else None
+        )
+    services.sessions.post_office.send(message, Order())
     return str(message.message_id)
 
 
@@ -107,11 +108,11 @@ def _sender(control: Control, user: str | None, password: str | None) -> Generat
         return control.requester.security
     services = control.node.services
     told: list[Principal | BrokerError] = []
-    found = services.logins.ask(control.requester.host, user, password, told.append)
+    found = services.access.logins.ask(control.requester.host, user, password, told.append)
     if isinstance(found, Principal):
-        return PrincipalSecurity(services.security, found)
+        return services.access.permissions(found)
     while not told:
         yield
     if isinstance(told[0], BrokerError):
         raise told[0]
-    return PrincipalSecurity(services.security, told[0])
+    return services.access.permissions(told[0])

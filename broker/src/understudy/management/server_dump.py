@@ -9,7 +9,7 @@ import logging
 from typing import Final
 
 from understudy.ports import Timer, Timers
-from understudy.protocols.core.services import CoreServices
+from understudy.protocols.services import ProtocolServices
 
 log = logging.getLogger(__name__)
 
@@ -20,7 +20,7 @@ _PAGING_SHOWN_MAX: Final = 20
 class ServerDump:
     """Logs the summary periodically."""
 
-    def __init__(self, services: CoreServices, timers: Timers, interval_ms: int) -> None:
+    def __init__(self, services: ProtocolServices, timers: Timers, interval_ms: int) -> None:
         """Args:
         services: Services of the active node.
         timers: Timers for the interval.
@@ -41,14 +41,14 @@ class ServerDump:
 
     def _dump(self) -> None:
         services = self._services
-        office = services.post_office
+        office = services.sessions.post_office
         queues = office.queues()
         addresses = office.directory.addresses.values()
         log.info(
             "server summary",
             extra={
                 "connections": len(services.connections),
-                "sessions": services.session_count(),
+                "sessions": services.connections.session_count,
                 "consumers": sum(queue.consumer_count for queue in queues),
                 "addresses": len(addresses),
                 "queues": len(queues),
@@ -56,7 +56,7 @@ class ServerDump:
                 "delivering": sum(queue.delivering_count for queue in queues),
                 "memory_bytes": office.memory_bytes,
                 "paging": sorted(address.name for address in addresses if address.paging)[:_PAGING_SHOWN_MAX],
-                "disk_used_percent": round(services.store.disk_used_percent, 1),
+                "disk_used_percent": round(services.sessions.post_office.store.disk_used_percent, 1),
             },
         )
         self._timer = self._timers.call_later(self._interval_ms, self._dump)

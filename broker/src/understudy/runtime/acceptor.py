@@ -10,8 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import socket
-from collections.abc import Callable
-from typing import Protocol, cast
+from typing import cast
 
 from understudy.config.model import AcceptorConfiguration
 from understudy.errors import BrokerError
@@ -21,62 +20,15 @@ from understudy.limits import (
     OUTGOING_BYTES_MAX,
     OUTGOING_BYTES_PAUSE,
 )
-from understudy.ports import Connection
+from understudy.protocols.handlers import ConnectionHandler, Handlers
 from understudy.runtime.descriptors import ConnectionBudget, Descriptors
 from understudy.runtime.listening import bound_socket
 from understudy.runtime.turn import Turn
+from understudy.session.prefixes import prefixes_of
 from understudy.wire.detect import Protocol as Wire
 from understudy.wire.detect import detect
 
 log = logging.getLogger(__name__)
-
-
-class ConnectionHandler(Protocol):
-    """The protocol's side of a connection, from the moment at which the protocol is known."""
-
-    held_back: bool
-    """It has more to send and waits until the socket has taken what it got."""
-
-    @property
-    def proved(self) -> bool:
-        """Whether the peer has logged in."""
-        ...
-
-    def forfeit(self) -> None:
-        """Keep nothing of it when it is lost."""
-        ...
-
-    def resume_deliveries(self) -> None:
-        """Deliver again after the outgoing buffer was over its limit."""
-        ...
-
-    held_up: bool
-    """Part of its input may have to wait for the disk or for a login check: ``congested`` says whether it does."""
-
-    def congested(self) -> bool:
-        """Whether nothing more should be read before what came has been dealt with."""
-        ...
-
-    def receive_data(self, data: bytes) -> bool:
-        """Carry out what came, a bounded part of it per turn. Whether input is left over, with which it goes on
-        when it is called again, without data if none has come.
-        """
-        ...
-
-    def connection_lost(self, reason: str) -> None:
-        """The connection has ended; ``reason`` is for the log."""
-        ...
-
-    def check(self) -> None:
-        """Called periodically: close the connection if the peer was silent for too long."""
-        ...
-
-    def disconnect(self) -> None:
-        """Send the peer that the node stops, before the connection is closed."""
-        ...
-
-
-HandlerFactory = Callable[[Connection], ConnectionHandler]
 
 
 class Acceptor:
@@ -86,7 +38,7 @@ class Acceptor:
         self,
         configuration: AcceptorConfiguration,
         turn: Turn,
-        make_handler: HandlerFactory,
+        handlers: Handlers,
         check_period_ms: int,
         *,
         budget: ConnectionBudget | None = None,
@@ -97,7 +49,7 @@ class Acceptor:
         Args:
             configuration: Its address and limits.
             turn: The turn of the node's loop.
-            make_handler: Makes what speaks on a connection.
+            handlers: Protocols of this acceptor.
             check_period_ms: connection-ttl-check-interval.
             budget: Connections of all acceptors together; None: only the acceptor's own limit holds.
             descriptors: Of the process; the listening sockets get the highest numbers. None: any numbers.
@@ -107,7 +59,8 @@ class Acceptor:
         self.budget = budget or ConnectionBudget(configuration.connections_allowed)
         self.configuration = configuration
         self.turn = turn
-        self.make_handler = make_handler
+        self.handlers = handlers
+        self.prefixes = prefixes_of(configuration)
         self.handshake_timeout_ms = configuration.handshake_timeout_ms
         self.connections_max = configuration.connections_allowed
         # dicts, not sets: what is done to all of them is done in the order in which they came
@@ -406,11 +359,12 @@ class ServerConnection(asyncio.Protocol):
             return b""
         if self._timer is not None:
             self._timer.cancel()
-        if wire is not Wire.CORE:
+        make_handler = self._acceptor.handlers.get(wire)
+        if make_handler is None:
             log.warning("protocol not served", extra={"peer": self._peer, "protocol": wire.name})
             self.close()
             return b""
-        self.handler = self._acceptor.make_handler(self)
+        self.handler = make_handler(self, self._acceptor.prefixes)
         first, self._first = self._first, b""
         return first
 

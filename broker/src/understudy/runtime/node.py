@@ -171,7 +171,7 @@ class BrokerNode:
         self._state_changed.set()
         self.serving.stop_accepting()
         timeout_ms = self.configuration.graceful_shutdown_timeout_ms
-        log.info("waiting for clients to leave", extra={"sessions": self.broker.services.session_count()})
+        log.info("waiting for clients to leave", extra={"sessions": self.broker.services.connections.session_count})
         self.broker.when_idle(self._clients_left.set)
         try:
             await asyncio.wait_for(self._clients_left.wait(), timeout_ms / 1000 if timeout_ms >= 0 else None)

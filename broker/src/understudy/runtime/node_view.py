@@ -171,7 +171,7 @@ class LiveNodeView:
     @property
     def sessions(self) -> int:
         broker = self._node.broker
-        return 0 if broker is None else broker.services.session_count()
+        return 0 if broker is None else broker.services.connections.session_count
 
     @property
     def confirmations(self) -> int:

@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from functools import partial
 from typing import Final
 
 from understudy.broker import Broker
 from understudy.errors import Unreachable
 from understudy.ha.activation import Step
 from understudy.management.invocation import Reload
+from understudy.protocols.handlers import served
 from understudy.runtime.acceptor import Acceptor
 from understudy.runtime.descriptors import ConnectionBudget
 from understudy.runtime.opened_store import OpenedStore
 from understudy.runtime.parts import NodeParts, Owner
-from understudy.session.prefixes import prefixes_of
 from understudy.store.pages import Pages
 
 log = logging.getLogger(__name__)
@@ -102,7 +101,7 @@ class Serving:
             acceptor = Acceptor(
                 each,
                 self._parts.turn,
-                partial(self.broker.make_handler, prefixes_of(each)),
+                served(self.broker.handlers, each.protocols),
                 configuration.connection_ttl_check_interval_ms,
                 budget=budget,
                 descriptors=descriptors,

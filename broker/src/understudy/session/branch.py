@@ -12,15 +12,12 @@ from __future__ import annotations
 
 import struct
 from enum import Enum, auto
-from typing import TYPE_CHECKING, ClassVar, Final
+from typing import ClassVar, Final, Protocol
 
 from understudy.errors import StoreError, XaCode, XaError
 from understudy.ids import Xid
 from understudy.machine import ILLEGAL, Machine, Refusal, To, table
 from understudy.session.transaction import Transaction
-
-if TYPE_CHECKING:
-    from understudy.session.session import ServerSession
 
 
 class State(Enum):
@@ -93,6 +90,16 @@ _TABLE: Final = table(
 )
 
 
+class BranchMember(Protocol):
+    """A session that may work in a branch."""
+
+    branch: Branch | None
+    """The branch in which it works."""
+
+    def enlist(self, transaction: Transaction) -> None:
+        """Work in another transaction of the same branch from now on."""
+
+
 class Branch(Machine[State, Event]):
     """One XA branch: the sessions associated with it, its state, and its transaction."""
 
@@ -111,8 +118,8 @@ class Branch(Machine[State, Event]):
         self.expires_ms = expires_ms
         self.undone: XaCode | None = None
         """Its work was undone while sessions were working in it: what ``end`` tells those."""
-        self.sessions: list[ServerSession] = []
-        """Those that work in it."""
+        self.members: list[BranchMember] = []
+        """Sessions that work in it."""
 
     def require(self, event: Event) -> None:
         """Raises XaError(PROTOCOL) if the event cannot be taken now."""

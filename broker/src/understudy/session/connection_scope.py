@@ -1,34 +1,38 @@
-"""What the sessions of one connection share: the queues that go when the connection goes."""
+"""State that the sessions of one connection share, such as the temporary queues that are deleted with it."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from understudy.routing.lifecycle.auto_deletion import delete_unbound
-
-if TYPE_CHECKING:
-    from understudy.routing.post_office import PostOffice
-    from understudy.routing.queues.queue import Queue
+from understudy.routing.post_office import PostOffice
+from understudy.routing.queues.queue import Queue
 
 
 class ConnectionScope:
-    """One client connection, as sessions see it."""
+    """One client connection, as sessions and management see it, whatever its protocol."""
 
     def __init__(
-        self, connection_id: str, *, client_id: str | None = None, remote_address: str = "", created_ms: int = 0
+        self,
+        connection_id: str,
+        *,
+        protocol: str = "CORE",
+        client_id: str | None = None,
+        remote_address: str = "",
+        created_ms: int = 0,
     ) -> None:
         self.connection_id = connection_id
+        self.protocol = protocol
+        """Name of the protocol as management displays it."""
         self.client_id = client_id
         self.remote_address = remote_address
         self.created_ms = created_ms
         """Wall time."""
         self.held_characters = 0
-        """Of names and metadata of its sessions (``held_names``)."""
+        """Characters of names and metadata of its sessions (``held_names``)."""
         self.temporary_queues: dict[str, Queue] = {}
-        """By name, in the order they were made."""
+        """By name, in the order of creation; deleted with the connection."""
 
     def adopt(self, other: ConnectionScope) -> None:
-        """The client has come back on this connection: what went with the other stays with this."""
+        """The client has reattached from the other connection: move its temporary queues and client id here."""
         if other is self:
             return
         self.temporary_queues |= other.temporary_queues
@@ -37,7 +41,7 @@ class ConnectionScope:
             self.client_id = other.client_id
 
     def delete_temporary_queues(self, office: PostOffice) -> None:
-        """The connection is gone, and all its sessions are closed."""
+        """The connection was lost and all its sessions are closed."""
         queues, self.temporary_queues = self.temporary_queues, {}
         for name, queue in queues.items():
             # it may have been deleted before, and another queue may have its name by now

@@ -11,7 +11,7 @@ it blocks no other message.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
 from understudy.errors import BrokerError, IllegalState, LargeMessageFailed, StoreError
 from understudy.message import LargeMessage
@@ -22,36 +22,36 @@ from understudy.session.callback import SessionCallback
 from understudy.session.credits import credited
 from understudy.session.large_delivery import LargeDelivery
 from understudy.session.outstanding import Outstanding
+from understudy.session.state import SessionState
 from understudy.store.reference import MessageReference, Part, References
-
-if TYPE_CHECKING:
-    from understudy.session.session import ServerSession
 
 
 class ServerConsumer(Consumer):
     """A consumer of a session."""
 
     __slots__ = (
-        "_callback", "_count_first", "_forced", "_large", "_pre_acknowledge", "_send", "consumer_id", "created_ms",
-        "delivering", "messages_acknowledged", "messages_delivered", "session",
+        "_callback", "_count_first", "_disconnected", "_forced", "_large", "_pre_acknowledge", "_send", "consumer_id",
+        "created_ms", "delivering", "messages_acknowledged", "messages_delivered", "session",
     )  # fmt: skip
 
     def __init__(
         self,
         consumer_id: int,
-        session: ServerSession,
+        session: SessionState,
         queue: Queue,
         filter: Filter | None,  # noqa: A002  # the standard name
         priority: int,
         callback: SessionCallback,
-        *,
-        pre_acknowledge: bool,
+        disconnected: Callable[[ServerConsumer], None],
     ) -> None:
+        """``disconnected``: called when the queue is deleted; closes the consumer."""
         super().__init__(queue, filter, priority)
+        pre_acknowledge = session.options.pre_acknowledge and not self.browse_only
         self.consumer_id = consumer_id
         self.session = session
         self.created_ms = session.wall_ms()
         self._callback = callback
+        self._disconnected = disconnected
         self._send = callback.deliver
         self.overhead_bytes = callback.delivery_overhead_bytes
         self._pre_acknowledge = pre_acknowledge
@@ -151,7 +151,9 @@ class ServerConsumer(Consumer):
         """Announce it, unless its file is damaged."""
         session = self.session
         try:
-            self._large = LargeDelivery(session.large_messages, reference, message, session.min_large_message_size)
+            self._large = LargeDelivery(
+                session.large_messages, reference, message, session.options.min_large_message_size
+            )
         except (LargeMessageFailed, StoreError) as error:
             self._set_aside(reference, error)
             return False
@@ -204,7 +206,7 @@ class ServerConsumer(Consumer):
         self.disconnect()
 
     def disconnect(self) -> None:
-        self.session.consumer_disconnected(self)
+        self._disconnected(self)
         self._callback.disconnect_consumer(self.consumer_id)
 
     def abandon(self, bug: Exception) -> None:
@@ -314,13 +316,14 @@ class BrowserConsumer(ServerConsumer):
     def __init__(
         self,
         consumer_id: int,
-        session: ServerSession,
+        session: SessionState,
         queue: Queue,
         filter: Filter | None,  # noqa: A002
         priority: int,
         callback: SessionCallback,
+        disconnected: Callable[[ServerConsumer], None],
     ) -> None:
-        super().__init__(consumer_id, session, queue, filter, priority, callback, pre_acknowledge=False)
+        super().__init__(consumer_id, session, queue, filter, priority, callback, disconnected)
         self._from = (9, -1)
         self._going_on = False
         """It has asked for the next turn."""

@@ -11,20 +11,16 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from understudy.errors import AddressFull, BrokerError, IllegalState, LargeMessageFailed, LimitExceeded, forget_frames
 from understudy.limits import LARGE_HEADER_BYTES_MAX, LARGE_MESSAGE_IDLE_MS, LARGE_MESSAGES_STORING_MAX
 from understudy.message import LargeMessage, Message
-from understudy.ports import Clock
 from understudy.routing.post_office import Done
+from understudy.session.send_requests import SendRequests
+from understudy.session.state import SessionState
 from understudy.session.transaction import Transaction
 from understudy.session.upload import Upload
 from understudy.session.upload_slots import UploadSlot, UploadSlots
-from understudy.store.message_store import MessageStore
-
-if TYPE_CHECKING:
-    from understudy.session.session import ServerSession
 
 
 @dataclass(slots=True, eq=False)
@@ -47,22 +43,33 @@ class _Whole:
 class LargeRequests:
     """The large-message side of one session."""
 
-    __slots__ = ("_clock", "_finishing", "_session", "_slot", "_slots", "_store", "_touched_ms", "_upload", "_whole")
+    __slots__ = (
+        "_clock",
+        "_finishing",
+        "_sends",
+        "_session",
+        "_slot",
+        "_slots",
+        "_store",
+        "_touched_ms",
+        "_upload",
+        "_whole",
+    )
 
-    def __init__(self, session: ServerSession, store: MessageStore, slots: UploadSlots, clock: Clock) -> None:
+    def __init__(self, session: SessionState, sends: SendRequests, slots: UploadSlots) -> None:
         """Args:
-        session: Whose large messages these are.
-        store: Takes the bodies.
-        slots: How many may be unfinished.
-        clock: Of the node.
+        session: Session that receives the large messages.
+        sends: Sends them when they are complete.
+        slots: Limits the number of unfinished ones.
         """
+        self._sends = sends
         self._slots = slots
         self._slot: UploadSlot | None = None
-        self._clock = clock
+        self._clock = session.services.clock
         self._touched_ms = 0
         """Monotonic time at which the latest piece came."""
         self._session = session
-        self._store = store
+        self._store = session.services.post_office.store
         self._upload: Upload | None = None
         """The one of which pieces come."""
         self._whole: deque[_Whole] = deque()
@@ -103,10 +110,10 @@ class LargeRequests:
             self._slot = self._slots.take(
                 session.connection.connection_id, session.security.user, self._store.large.unfinished_max
             )
-            header = upload.header = self._session.sends.prepared(header)
+            header = upload.header = self._sends.prepared(header)
             if header.address is None:
-                header = upload.header = self._session.sends.addressed(header)
-            self._session.sends.permit(header.address or "").used_bytes += len(header.encoded)
+                header = upload.header = self._sends.addressed(header)
+            self._sends.permit(header.address or "").used_bytes += len(header.encoded)
         except BrokerError as error:
             self._give_up(upload, error)
 
@@ -179,9 +186,7 @@ class LargeRequests:
             transaction = self._session.sending_transaction
             if message is not None:
                 self._send(message, whole.done, transaction)
-            elif isinstance(error, AddressFull) and self._session.sends.drop_when_full(
-                whole.upload.header.address, whole.done
-            ):
+            elif isinstance(error, AddressFull) and self._sends.drop_when_full(whole.upload.header.address, whole.done):
                 pass
             else:
                 self._session.failed(error or IllegalState("no large message"), whole.done, transaction)
@@ -207,6 +212,6 @@ class LargeRequests:
 
     def _send(self, message: LargeMessage, done: Done | None, transaction: Transaction | None) -> None:
         try:
-            self._session.sends.route(message, message.large.size_bytes, done, transaction)
+            self._sends.route(message, message.large.size_bytes, done, transaction)
         except BrokerError as error:
             self._session.failed(error, done, transaction)

@@ -10,16 +10,14 @@ Not here: what a request asks for (``understudy.management``, behind the port).
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import Final, Protocol
 
 from understudy.config.model import Permission
 from understudy.errors import BrokerError
 from understudy.message import REPLY_TO, Message
+from understudy.routing.post_office import Done, Order, PostOffice
+from understudy.session.connection_scope import ConnectionScope
 from understudy.session.security import SessionSecurity
-
-if TYPE_CHECKING:
-    from understudy.routing.post_office import Done, PostOffice
-    from understudy.session.session import ServerSession
 
 #: How JMS clients write the kind of a destination before its name (artemis-core s. 10.1).
 _PREFIXES: Final = ("queue://", "topic://", "temp-queue://", "temp-topic://")
@@ -38,23 +36,47 @@ class Management(Protocol):
         ...
 
 
+class ManagingSession(Protocol):
+    """The session that sent a request."""
+
+    security: SessionSecurity
+    connection: ConnectionScope
+    order: Order
+
+    def reply_failed(self, error: BrokerError) -> None:
+        """The reply could not be sent."""
+
+
 def manage(
-    session: ServerSession, office: PostOffice, management: Management, request: Message, done: Done | None
+    session: ManagingSession,
+    office: PostOffice,
+    permit: Callable[[str], object],
+    management: Management,
+    request: Message,
+    done: Done | None,
 ) -> None:
-    """Carry out a request for a session.
+    """Execute a request of a session.
+
+    Args:
+        session: The session.
+        office: Sends the reply.
+        permit: Checks that the session may send to an address.
+        management: Executes the request.
+        request: The message.
+        done: Called when the effects of the request are durable.
 
     Raises:
-        NotAuthorized: it may not manage, or not send the reply; nothing was done.
+        NotAuthorized: the session may not manage, or not send the reply; nothing was done.
     """
     session.security.check(Permission.MANAGE, management.address)
     reply_to = _reply_address(request)
     if reply_to is not None:
-        session.sends.permit(reply_to)
+        permit(reply_to)
 
     def reply(message: Message) -> None:
         if reply_to is None:
             return
-        # what is told must be durable
+        # what the reply reports must be durable
         session.order.sequence = max(session.order.sequence, office.context.appended)
         try:
             office.send(message.replace(address=reply_to), session.order)

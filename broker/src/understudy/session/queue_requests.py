@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import Any
 
 from understudy.config.model import Permission, RoutingType
 from understudy.routing.configuration import QueueConfiguration, split_fqqn
@@ -26,11 +26,9 @@ from understudy.session.queries import (
     describe_missing_queue,
     describe_queue,
 )
+from understudy.session.registry import SessionRegistry
+from understudy.session.state import SessionState
 from understudy.session.visibility import check_own, check_visible, find_visible, queue_names, visible_queue
-
-if TYPE_CHECKING:
-    from understudy.session.registry import SessionRegistry
-    from understudy.session.session import ServerSession
 
 
 class QueueRequests:
@@ -38,7 +36,7 @@ class QueueRequests:
 
     __slots__ = ("_directory", "_office", "_registry", "_session")
 
-    def __init__(self, session: ServerSession, office: PostOffice, registry: SessionRegistry) -> None:
+    def __init__(self, session: SessionState, office: PostOffice, registry: SessionRegistry[Any]) -> None:
         self._session = session
         self._registry = registry
         self._office = office

@@ -7,43 +7,60 @@ durable subscriptions.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING, Protocol
+from typing import Generic, Protocol, TypeVar
 
 from understudy.config.model import ResourceLimits
 from understudy.errors import DuplicateMetadata, NotAuthorized, SessionRejected
+from understudy.routing.queues.queue import Queue
+from understudy.session.security import SessionSecurity
 from understudy.session.upload_slots import UploadSlots
 
-if TYPE_CHECKING:
-    from understudy.routing.queues.queue import Queue
-    from understudy.session.session import ServerSession
+
+class Registered(Protocol):
+    """A session, as the registry uses it."""
+
+    name: str
+    metadata: dict[str, str]
+    security: SessionSecurity
+
+    @property
+    def alias(self) -> str:
+        """Name for display."""
+        ...
 
 
-class SessionListener(Protocol):
+S = TypeVar("S", bound=Registered)
+L = TypeVar("L", bound=Registered, contravariant=True)
+
+
+class SessionListener(Protocol[L]):
     """Called when sessions are added and removed."""
 
-    def session_added(self, session: ServerSession) -> None: ...
+    def session_added(self, session: L) -> None:
+        """A session was created."""
 
-    def session_removed(self, session: ServerSession) -> None: ...
+    def session_removed(self, session: L) -> None:
+        """A session has ended."""
 
 
-class SessionRegistry:
-    """Sessions that are open."""
+class SessionRegistry(Generic[S]):
+    """The open sessions of a node."""
 
     def __init__(self, limits: Mapping[str, ResourceLimits] | None = None) -> None:
-        """``limits``: of users that have some, by name (manual, "Resource Limits")."""
+        """``limits``: per user name, of users that have resource limits (manual, "Resource Limits")."""
         self._limits = limits or {}
-        self.listeners: list[SessionListener] = []
+        self.listeners: list[SessionListener[S]] = []
         self.uploads = UploadSlots()
-        """Their unfinished large messages."""
+        """Unfinished large messages of all sessions."""
         self.total = 0
-        """Sessions made since the activation."""
-        self._by_name: dict[str, ServerSession] = {}
-        self._unique: dict[tuple[str, str], ServerSession] = {}
+        """Number of sessions created since the activation."""
+        self._by_name: dict[str, S] = {}
+        self._unique: dict[tuple[str, str], S] = {}
 
     def __len__(self) -> int:
         return len(self._by_name)
 
-    def __iter__(self) -> Iterator[ServerSession]:
+    def __iter__(self) -> Iterator[S]:
         return iter(list(self._by_name.values()))
 
     def check_sessions(self, user: str) -> None:
@@ -62,18 +79,18 @@ class SessionRegistry:
             if count >= limits.max_queues:
                 raise NotAuthorized(f"user {user!r} has made {count} queues, limit {limits.max_queues}")
 
-    def get(self, name: str) -> ServerSession | None:
+    def get(self, name: str) -> S | None:
         """The session of a name."""
         return self._by_name.get(name)
 
-    def add(self, session: ServerSession) -> None:
+    def add(self, session: S) -> None:
         """A new one; a name that is taken goes to the newer session."""
         self._by_name[session.name] = session
         self.total += 1
         for listener in self.listeners:
             listener.session_added(session)
 
-    def remove(self, session: ServerSession) -> None:
+    def remove(self, session: S) -> None:
         """It closed; its unique metadata is free again."""
         if self._by_name.get(session.name) is session:
             del self._by_name[session.name]
@@ -82,11 +99,11 @@ class SessionRegistry:
         for listener in self.listeners:
             listener.session_removed(session)
 
-    def claim(self, session: ServerSession, key: str, value: str) -> None:
+    def claim(self, session: S, key: str, value: str) -> None:
         """The pair is this session's alone; to be asked for with ``check_free`` before."""
         self._unique[key, value] = session
 
-    def check_free(self, session: ServerSession, key: str, value: str) -> None:
+    def check_free(self, session: S, key: str, value: str) -> None:
         """Raises DuplicateMetadata if another session carries the pair, unique or not."""
         owner = self._unique.get((key, value))
         if owner is None:

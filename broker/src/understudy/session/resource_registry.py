@@ -10,7 +10,7 @@ Not here: what a session asks about branches (``xa``).
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Final, NoReturn
+from typing import Final, NoReturn
 
 from understudy.errors import BrokerError, TransactionError, TransactionRolledBack, XaCode, XaError
 from understudy.ids import Xid
@@ -21,13 +21,10 @@ from understudy.routing.lifecycle.periodic_scan import PeriodicScan
 from understudy.routing.plain_sends import PlainSends
 from understudy.routing.post_office import Done, Order, PostOffice
 from understudy.routing.queues.queue import Queue
-from understudy.session.branch import Branch, Event, Kind, State, decode_name, encode_name
+from understudy.session.branch import Branch, BranchMember, Event, Kind, State, decode_name, encode_name
 from understudy.session.transaction import Transaction, Work
 from understudy.store.reference import MessageReference
 from understudy.store.state import StoreState, TransactionRecord
-
-if TYPE_CHECKING:
-    from understudy.session.session import ServerSession
 
 Returned = dict[Queue, list[MessageReference]]
 """Acknowledged deliveries of a transaction that was rolled back, to be given back to their queues."""
@@ -165,7 +162,7 @@ class ResourceRegistry:
             self.roll_back(branch)
             raise XaError("the branch was rolled back by its session", xa_code=XaCode.ROLLED_BACK)
 
-    def undo(self, branch: Branch, session: ServerSession) -> Returned:
+    def undo(self, branch: Branch, member: BranchMember) -> Returned:
         """A session rolls back what was done in a branch it works in, and leaves it. The branch is remembered as
         rolled back until its manager has rolled it back too, or until its timeout.
 
@@ -173,13 +170,13 @@ class ResourceRegistry:
             The acknowledged deliveries, which the caller gives back.
         """
         returned = self._undo_work(branch, XaCode.ROLLED_BACK)
-        self.left(branch, session)
+        self.left(branch, member)
         return returned
 
-    def abandon(self, branch: Branch, session: ServerSession) -> None:
+    def abandon(self, branch: Branch, member: BranchMember) -> None:
         """A session that worked in it lost its connection: undo what was done. Forgotten unless others work in it."""
         self.give_back(self._undo_work(branch, XaCode.ROLLED_BACK))
-        self.left(branch, session)
+        self.left(branch, member)
         if branch.state is State.ROLLED_BACK:
             self.roll_back(branch)
 
@@ -194,9 +191,9 @@ class ResourceRegistry:
         branch.undone = branch.undone or code
         branch.transaction = Transaction(self._office, within=self.work)
         branch.transaction.fail(TransactionRolledBack("the branch was rolled back before its end"))
-        for session in branch.sessions:
-            if session.branches.branch is branch:
-                session.enlist(branch.transaction)
+        for member in branch.members:
+            if member.branch is branch:
+                member.enlist(branch.transaction)
         return dead.roll_back()
 
     def _undo(self, branch: Branch, error: BrokerError) -> NoReturn:
@@ -206,10 +203,10 @@ class ResourceRegistry:
         self.give_back(self.roll_back(branch))
         raise XaError(f"the branch was rolled back: {error}", xa_code=branch.undone or XaCode.ROLLED_BACK) from error
 
-    def left(self, branch: Branch, session: ServerSession) -> None:
+    def left(self, branch: Branch, member: BranchMember) -> None:
         """A session no longer works in it."""
-        branch.sessions.remove(session)
-        if branch.sessions:
+        branch.members.remove(member)
+        if branch.members:
             return
         branch.fire(Event.LEAVE)
         if branch.undone is XaCode.ROLLED_BACK_TIMEOUT or self._branches.get(branch.xid) is not branch:

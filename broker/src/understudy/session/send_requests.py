@@ -10,8 +10,6 @@ Not here: large messages on their way in (``large_requests``), what becomes of a
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from understudy.config.model import AddressFullPolicy, Permission
 from understudy.errors import AddressNotFound, BrokerError, IllegalState, LimitExceeded
 from understudy.kernel import Sends
@@ -25,10 +23,8 @@ from understudy.session.callback import RunAnswers, SessionCallback
 from understudy.session.credits import PRODUCER_CREDITS_MAX, ProducerCredits
 from understudy.session.management import manage
 from understudy.session.producer import ServerProducer
+from understudy.session.state import SessionState
 from understudy.session.transaction import Transaction
-
-if TYPE_CHECKING:
-    from understudy.session.session import ServerSession
 
 
 class SendTarget(ProducerCredits):
@@ -49,7 +45,7 @@ class SendRequests:
     __slots__ = ("_callback", "_office", "_plain_sends", "_session", "_targets", "producers")
 
     def __init__(
-        self, session: ServerSession, office: PostOffice, plain_sends: PlainSends, callback: SessionCallback
+        self, session: SessionState, office: PostOffice, plain_sends: PlainSends, callback: SessionCallback
     ) -> None:
         self._session = session
         self._office = office
@@ -75,8 +71,8 @@ class SendRequests:
             office = self._office
             if target is None or target.permitted_until_ms < office.now_ms:
                 # the management address is never permitted to be sent to, so it always comes here
-                if name == session.management_address and session.management is not None:
-                    manage(session, office, session.management, message, done)
+                if name == session.management_address and session.services.management is not None:
+                    manage(session, office, self.permit, session.services.management, message, done)
                     return
                 target = self.permit(name)
             target.used_bytes += len(message.encoded)
@@ -149,9 +145,9 @@ class SendRequests:
         """The message with the session's default address. Raises AddressNotFound, ObjectClosed."""
         session = self._session
         session.check_open()
-        if session.default_address is None:
+        if session.options.default_address is None:
             raise AddressNotFound("the message names no address and the session has no default one")
-        return message.replace(address=session.default_address)
+        return message.replace(address=session.options.default_address)
 
     def permit(self, name: str) -> SendTarget:
         """The target of a name, which may be sent to. Raises NotAuthorized, ObjectClosed.
@@ -265,8 +261,8 @@ class PreparedSends(SendRequests):
         if session.prefixes:
             message = session.prefixes.unprefixed(message)
         # requests of management are not consumed from a queue
-        if session.validated_users and message.address != session.management_address:
-            message = session.validated_users.apply(message, session.validated_user)
+        if session.services.validated_users and message.address != session.management_address:
+            message = session.services.validated_users.apply(message, session.options.validated_user)
         return message
 
     def send_batch(self, sends: Sends, row: int, answers: RunAnswers | None) -> int:

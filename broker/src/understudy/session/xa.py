@@ -7,16 +7,16 @@ caller arranges (``ServerSession.when_durable``), except for ``commit``, which t
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from collections.abc import Callable
+from typing import Final
 
 from understudy.errors import TransactionRolledBack, XaCode, XaError
 from understudy.ids import Xid
 from understudy.routing.post_office import Done
 from understudy.session.branch import Branch, Event, State
 from understudy.session.resource_registry import ResourceRegistry, Returned
-
-if TYPE_CHECKING:
-    from understudy.session.session import ServerSession
+from understudy.session.state import SessionState
+from understudy.session.transaction import Transaction
 
 #: Longest timeout a client may ask for: what an i32 of seconds holds is 68 years. Milliseconds.
 _TIMEOUT_MAX_MS: Final = 24 * 3_600_000
@@ -25,7 +25,13 @@ _TIMEOUT_MAX_MS: Final = 24 * 3_600_000
 class XaRequests:
     """The XA side of one session."""
 
-    def __init__(self, session: ServerSession, registry: ResourceRegistry) -> None:
+    def __init__(
+        self, session: SessionState, registry: ResourceRegistry, give_back: Callable[[Returned], None]
+    ) -> None:
+        """``give_back``: returns deliveries of a branch, and everything outstanding at the session's consumers, to
+        their queues.
+        """
+        self._give_back = give_back
         self._session = session
         self._registry = registry
         self._timeout_ms = registry.timeout_ms
@@ -60,10 +66,10 @@ class XaRequests:
         branch = self.branch
         if branch is None:
             raise XaError("the session works in no branch", xa_code=XaCode.PROTOCOL)
-        if branch.undone is not None or branch.sessions != [self._session]:
+        if branch.undone is not None or branch.members != [self]:
             raise XaError("the branch cannot be suspended now", xa_code=XaCode.PROTOCOL)
         branch.take(Event.SUSPEND)
-        branch.sessions.clear()
+        branch.members.clear()
         self._leave()
 
     def end(self, xid: Xid, *, failed: bool) -> None:
@@ -83,7 +89,7 @@ class XaRequests:
         else:
             self._leave()
             self._ended = branch
-            self._registry.left(branch, self._session)
+            self._registry.left(branch, self)
         if branch.undone is not None:
             raise XaError("the work of the branch was undone before its end", xa_code=branch.undone)
         if failed:
@@ -91,7 +97,7 @@ class XaRequests:
 
     def _check_xa(self) -> None:
         self._session.check_open()
-        if not self._session.xa:
+        if not self._session.options.xa:
             raise XaError("the session is not an XA session", xa_code=XaCode.PROTOCOL)
 
     def _check_free(self) -> None:
@@ -99,9 +105,13 @@ class XaRequests:
         if self.branch is not None:
             raise XaError("the session works in a branch already", xa_code=XaCode.PROTOCOL)
 
+    def enlist(self, transaction: Transaction) -> None:
+        """The session works in this transaction of its branch from now on (``BranchMember``)."""
+        self._session.enlist(transaction)
+
     def _enter(self, branch: Branch) -> None:
         self.branch = branch
-        branch.sessions.append(self._session)
+        branch.members.append(self)
         self._session.enlist(branch.transaction)
 
     def _leave(self) -> None:
@@ -132,13 +142,13 @@ class XaRequests:
         if branch is None:
             return {}
         self._leave()
-        return self._registry.undo(branch, self._session)
+        return self._registry.undo(branch, self)
 
     def _part(self) -> None:
         branch = self.branch
         if branch is not None:
             self._leave()
-            self._registry.left(branch, self._session)
+            self._registry.left(branch, self)
 
     def close(self, *, failed: bool) -> None:
         """The session ends.
@@ -154,7 +164,7 @@ class XaRequests:
             return
         if branch is not None:
             self._leave()
-            self._registry.abandon(branch, self._session)
+            self._registry.abandon(branch, self)
         if ended is not None and ended.state is State.IDLE:
             self._registry.give_back(self._registry.roll_back(ended))
 
@@ -176,9 +186,9 @@ class XaRequests:
             branch = self._registry.get(xid)
         except XaError:
             if self.branch is None:
-                self._session.give_back({})
+                self._give_back({})
             raise
-        self._session.give_back(self._registry.roll_back(branch))
+        self._give_back(self._registry.roll_back(branch))
 
     def forget(self, xid: Xid) -> None:
         """The heuristic outcome need not be remembered any more."""

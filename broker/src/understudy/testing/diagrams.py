@@ -19,7 +19,7 @@ MODULES = (
     "understudy.session.branch",
     "understudy.protocols.core.channel",
     "understudy.session.upload",
-    "understudy.protocols.core.login",
+    "understudy.protocols.login",
     "understudy.routing.queues.dispatch_gate",
 )
 

@@ -329,8 +329,8 @@ def test_the_node_itself() -> None:
             "cluster_connections": (ClusterConnectionConfiguration("pair", "self"),),
         }
     )
-    node.services.topology.set_primary("one", TransportConfiguration("c", parameters={"host": "h1", "port": 1}), 1)
-    node.services.topology.set_backup("one", TransportConfiguration("d", parameters={"host": "h2", "port": 2}), 2)
+    node.topology.set_primary("one", TransportConfiguration("c", parameters={"host": "h1", "port": 1}), 1)
+    node.topology.set_backup("one", TransportConfiguration("d", parameters={"host": "h2", "port": 2}), 2)
     assert json.loads(node.ask("broker", "listNetworkTopology")) == [
         {"nodeID": "one", "live": "h1:1", "primary": "h1:1", "backup": "h2:2"}
     ]
@@ -348,7 +348,7 @@ def test_the_node_itself() -> None:
     assert node.ask("broker", "getAddressMemoryUsagePercentage") == 0
     assert node.ask("broker", "getMaxDiskUsage") == 90
     assert node.ask("broker", "isStarted") is True
-    node.services.accepting = False
+    node.services.connections.accepting = False
     assert node.ask("broker", "isStarted") is False
     assert node.ask("broker", "forceFailover") is None
     assert node.failed_over == 0, "the answer first"

@@ -10,7 +10,7 @@ from understudy.config.model import Permission, RoutingType
 from understudy.errors import AuthenticationFailed, NotAuthorized
 from understudy.message import Message
 from understudy.properties import BYTE, INT, LONG
-from understudy.protocols.core.services import PrincipalSecurity
+from understudy.protocols.access import PrincipalSecurity
 from understudy.routing.configuration import QueueConfiguration
 from understudy.security.authorization import NoSecurity, Principal
 from understudy.session.session import ServerSession

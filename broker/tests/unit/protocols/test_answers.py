@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 import pytest
 
 from support.core import Client, CoreNode
-from understudy.protocols.core import session as answers
+from understudy.protocols.core import answers
 from understudy.protocols.core.channel import SessionChannel
 from understudy.protocols.core.connection import CoreConnection
 from understudy.protocols.core.session import CoreSession
@@ -82,7 +82,7 @@ def assert_dropped(node: CoreNode, victim: Client, caplog: pytest.LogCaptureFixt
     assert "internal error" in caplog.text
     assert "10.0.0.1:1" in str([getattr(each, "peer", "") for each in caplog.records])
     victim.lose()
-    assert node.services.reattachments.detached_count == 0, "its sessions have ended, whatever their window"
+    assert node.reattachments.detached_count == 0, "its sessions have ended, whatever their window"
 
 
 @pytest.mark.parametrize("window", [-1, 1 << 20])
@@ -158,7 +158,7 @@ def test_a_session_without_a_connection_ends(monkeypatch: pytest.MonkeyPatch, ca
     break_answers_of(victim, monkeypatch)
     send(victim)
     victim.lose()
-    assert node.services.reattachments.detached_count == 1
+    assert node.reattachments.detached_count == 1
     send(other)
     node.sync()
     assert [type(each) for each in other.received()] == [packets.NullResponse]

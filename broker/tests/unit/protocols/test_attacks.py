@@ -64,7 +64,7 @@ def everything_of(node: CoreNode) -> tuple[Any, ...]:
         sorted(directory.addresses),
         sorted(directory.queues),
         [queue.message_count for queue in directory.queues.values()],
-        node.services.topology.members(),
+        node.topology.members(),
         node.store.last_sequence,
     )
 
@@ -148,10 +148,10 @@ def test_one_connection_has_one_subscription() -> None:
     for packet in (p.SubscribeTopologyV2(False, 136), p.SubscribeTopology(False), p.SubscribeTopologyV2(True, 136)):
         stranger.send(packet, 0)
     assert len(stranger.received()) == 1
-    node.services.topology.set_primary(NODE, TransportConfiguration("other", parameters={"host": "h"}), 5)
+    node.topology.set_primary(NODE, TransportConfiguration("other", parameters={"host": "h"}), 5)
     assert len(stranger.received()) == 1
     stranger.lose()
-    assert not node.services.topology._listeners
+    assert not node.topology._listeners
 
 
 def receive_all(client: Any, data: bytes) -> None:
@@ -239,12 +239,12 @@ def test_cluster_packets_need_the_cluster_credentials(packet: p.Packet, before: 
     elif before == "hello":
         stranger.send(p.ClusterHello("cluster", bytes(NONCE_BYTES)), 3)
         stranger.received()
-    topology, written = node.services.topology.members(), node.store.last_sequence
+    topology, written = node.topology.members(), node.store.last_sequence
     try:
         stranger.send(packet, channel_id)
     except BrokerError:
         pass
-    assert node.services.topology.members() == topology
+    assert node.topology.members() == topology
     assert node.store.last_sequence == written
 
 
@@ -465,4 +465,4 @@ def test_a_connection_that_met_a_bug_of_ours_keeps_no_session() -> None:
     client.create_session()
     client.handler.forfeit()
     client.lose()
-    assert node.services.reattachments.detached_count == 0
+    assert node.reattachments.detached_count == 0

@@ -6,21 +6,13 @@ import random
 
 import pytest
 
-from support.core import CoreNode, LazyWorker
+from support.core import CoreNode
 from support.large import Node, body_of, seen_by
 from support.store import Rig
-from understudy.cluster.topology import Topology
 from understudy.limits import LARGE_BACKLOG_BYTES_PAUSE, LARGE_MESSAGES_STORING_MAX
 from understudy.message import Message
 from understudy.protocols.core.connection import CoreConnection
-from understudy.protocols.core.reattachment import Reattachments
-from understudy.protocols.core.services import CoreServices
-from understudy.security.authorization import NoSecurity
-from understudy.security.login_guard import LoginGuard
-from understudy.security.logins import Logins
-from understudy.session.registry import SessionRegistry
 from understudy.session.send_requests import SendRequests
-from understudy.testing.sim_environment import SimEntropy
 from understudy.wire.core import packets
 from understudy.wire.core.codec import FrameDecoder, encode
 
@@ -62,21 +54,8 @@ class Client:
         self.node = Node(Rig(random.Random(1)), "a")
         self.node.world.queue("q")
         self.socket = Socket()
-        services = CoreServices(
-            node_id=self.node.store.node_id,
-            post_office=self.node.world.office,
-            store=self.node.store,
-            security=NoSecurity(),
-            topology=Topology(),
-            clock=self.node.world.clock,
-            entropy=SimEntropy(random.Random(1)),
-            logins=Logins(NoSecurity(), LoginGuard(self.node.world.clock), LazyWorker()),
-            registry=SessionRegistry(),
-            resources=self.node.world.resources,
-            reattachments=Reattachments(self.node.world.clock, self.node.world.clock),
-            credentials=None,
-        )
-        self.connection = CoreConnection(services, self.socket)
+        core = CoreNode(world=self.node.world)
+        self.connection = CoreConnection(core.core, self.socket)
         create = packets.CreateSession(
             "s", CHANNEL, 136, None, None, PIECE, False, auto_commit, auto_commit, window, False, None
         )
@@ -411,6 +390,6 @@ def test_a_session_that_is_not_reattached_takes_its_unfinished_message_along() -
     cut.node.settle()
     assert len(cut.node.files()) == 1
     cut.client.lose()
-    cut.core.services.reattachments.close()
+    cut.core.reattachments.close()
     cut.node.settle()
     assert cut.node.files() == []

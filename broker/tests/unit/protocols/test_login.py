@@ -10,7 +10,7 @@ from support.core import NAME, Client, CoreNode
 from understudy import limits
 from understudy.config.model import Permission, SecuritySettingConfiguration
 from understudy.errors import RemoteProtocolError
-from understudy.protocols.core.login import FAILURES_OF_PROVED_MAX
+from understudy.protocols.login import FAILURES_OF_PROVED_MAX
 from understudy.security.authentication import Authenticator, HashParameters, PasswordHash
 from understudy.security.authorization import RoleSecurity
 from understudy.security.login_guard import FAILURES_OF_USER_MAX
@@ -150,7 +150,7 @@ def test_a_client_that_leaves_meanwhile_gets_no_session() -> None:
     client.send(create(), 1)
     client.lose()
     node.worker.work()
-    assert node.services.session_count() == 0
+    assert node.services.connections.session_count == 0
     assert client.received() == []
 
 
@@ -158,7 +158,7 @@ def test_a_node_that_stops_meanwhile_takes_no_session() -> None:
     node = secured()
     client = node.client()
     client.send(create(), 1)
-    node.services.accepting = False
+    node.services.connections.accepting = False
     node.worker.work()
     (refusal,) = client.received()
     assert isinstance(refusal, packets.ExceptionResponse)
@@ -197,7 +197,7 @@ def test_a_protocol_error_after_a_login_ends_the_connection_when_it_is_handled()
     node.worker.work()
     assert client.connection.closed
     client.lose()
-    assert node.services.session_count() == 0
+    assert node.services.connections.session_count == 0
 
 
 @pytest.mark.parametrize("version", [122, 128])

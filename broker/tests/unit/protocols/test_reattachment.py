@@ -41,7 +41,7 @@ def test_a_cut_connection_is_replaced_without_loss_or_repetition() -> None:
     producer = node.world.session()
     producer.send(text("while away"))
     node.world.turn()
-    assert node.services.session_count() == 1
+    assert node.services.connections.session_count == 1
     again = node.client()
     # the client had received "a" (command 0) only; commands 0 to 2 of it have arrived
     answers = again.reattach(last_received=0)
@@ -98,8 +98,8 @@ def test_confirmed_packets_are_not_kept() -> None:
     client.lose()
     again = node.client()
     assert again.reattach(last_received=0) == [REFUSED], "it had confirmed more than it says now"
-    assert node.services.session_count() == 0
-    assert node.services.resend_budget.used_bytes == 0
+    assert node.services.connections.session_count == 0
+    assert node.core.resend_budget.used_bytes == 0
 
 
 def test_received_packets_are_confirmed_once_durable() -> None:
@@ -140,7 +140,7 @@ def test_without_a_window_the_session_ends_with_its_connection(window: int) -> N
     client = node.client()
     client.create_session(window=window)
     client.lose()
-    assert node.services.session_count() == 0
+    assert node.services.connections.session_count == 0
     assert node.client().reattach() == [REFUSED]
 
 
@@ -184,7 +184,7 @@ def test_names_that_can_be_guessed_take_no_part() -> None:
     assert node.client().reattach("sess-0001") == [REFUSED]
     assert not client.handler.sessions[10].session.closed
     client.lose()
-    assert node.services.session_count() == 0
+    assert node.services.connections.session_count == 0
 
 
 def test_a_name_that_is_taken_stays_with_the_older_session() -> None:
@@ -240,9 +240,9 @@ def test_a_session_without_a_reattachment_in_time_ends() -> None:
     client.send(packets.Ping(5_000), 0)
     client.lose()
     node.world.clock.advance(4_000)
-    assert node.services.session_count() == 1
+    assert node.services.connections.session_count == 1
     node.world.clock.advance(3_000)
-    assert node.services.session_count() == 0
+    assert node.services.connections.session_count == 0
     (queue,) = node.world.office.queues()
     assert (queue.delivering_count, queue.message_count) == (0, 1)
     assert node.client().reattach() == [REFUSED]
@@ -253,7 +253,7 @@ def test_a_client_without_ttl_is_not_waited_for_without_limit() -> None:
     client.send(packets.Ping(-1), 0)
     client.lose()
     node.world.clock.advance(limits.DETACHED_SESSION_MS_MAX + 2_000)
-    assert node.services.session_count() == 0
+    assert node.services.connections.session_count == 0
 
 
 def test_a_broken_protocol_forfeits_the_session() -> None:
@@ -261,7 +261,7 @@ def test_a_broken_protocol_forfeits_the_session() -> None:
     with pytest.raises(RemoteProtocolError):
         client.handler.receive_data(b"\xff" * 64)
     client.lose()
-    assert node.services.session_count() == 0
+    assert node.services.connections.session_count == 0
 
 
 def test_temporary_queues_wait_with_the_session_and_come_along() -> None:
@@ -285,7 +285,7 @@ def test_detached_sessions_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     client.create_session()
     client.create_session(OTHER_NAME, 11)
     client.lose()
-    assert node.services.session_count() == 1
+    assert node.services.connections.session_count == 1
 
 
 def test_frames_kept_for_a_reattachment_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -293,7 +293,7 @@ def test_frames_kept_for_a_reattachment_are_bounded(monkeypatch: pytest.MonkeyPa
     node, client = loaded(*(f"message {number}" for number in range(20)))
     received = client.received()
     assert len(bodies(received)) == 20
-    assert node.services.resend_budget.used_bytes <= 400
+    assert node.core.resend_budget.used_bytes <= 400
     client.lose()
     assert node.client().reattach(last_received=19)[-1] == packets.ReattachSessionResponse(2, True)
     node, client = loaded(*(f"message {number}" for number in range(20)))
@@ -304,10 +304,10 @@ def test_frames_kept_for_a_reattachment_are_bounded(monkeypatch: pytest.MonkeyPa
 def test_a_stopping_node_keeps_nothing() -> None:
     node, client = loaded("a")
     client.lose()
-    node.services.accepting = False
+    node.services.connections.accepting = False
     assert node.client().reattach() == [REFUSED]
-    node.services.reattachments.close()
-    assert node.services.session_count() == 0
+    node.reattachments.close()
+    assert node.services.connections.session_count == 0
 
 
 def test_a_close_whose_answer_was_cut_off_is_answered_after_the_reattachment() -> None:
@@ -321,7 +321,7 @@ def test_a_close_whose_answer_was_cut_off_is_answered_after_the_reattachment() -
     again.reattach()
     node.sync()
     assert packets.NullResponse(-1) in again.received()
-    assert node.services.session_count() == 0
+    assert node.services.connections.session_count == 0
 
 
 def test_ids_run_over_the_end_of_their_field() -> None:
@@ -346,5 +346,5 @@ def test_a_slow_consumer_that_is_ended_while_it_is_away_takes_its_temporary_queu
     handler.session.queues.create_queue(QueueConfiguration(name="temp", temporary=True))
     client.lose()
     handler.kill_connection("slow consumer")
-    assert node.services.session_count() == 0
+    assert node.services.connections.session_count == 0
     assert node.world.office.directory.find_queue("temp") is None

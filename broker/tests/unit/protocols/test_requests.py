@@ -385,7 +385,7 @@ def test_sessions_of_a_connection_are_bounded(monkeypatch: pytest.MonkeyPatch) -
 def test_the_farewell_of_a_stopping_node_says_why(critical: bool, with_session: int, without: int) -> None:
     node, client = connected()
     idle = node.client()
-    node.services.accepting, node.services.critical_stop = False, critical
+    node.services.connections.accepting, node.services.connections.critical_stop = False, critical
     for each, reason in ((client, with_session), (idle, without)):
         each.handler.disconnect()
         farewell = each.received_one(packets.DisconnectV3)
@@ -414,7 +414,7 @@ def test_a_killed_connection_is_notified_and_ends_with_its_sessions() -> None:
     assert [type(packet) for packet in client.received()] == [packets.DisconnectConsumerKill]
     assert client.connection.closed
     client.lose()
-    assert node.services.session_count() == 0
+    assert node.services.connections.session_count == 0
     (queue_,) = node.world.office.queues()
     assert (queue_.message_count, queue_.delivering_count, queue_.consumer_count) == (1, 0, 0)
 
@@ -424,12 +424,12 @@ def test_waiting_for_the_last_session_ends_with_it() -> None:
     other = node.client()
     other.create_session("5" * 36)
     told: list[int] = []
-    node.services.on_idle = lambda: told.append(node.services.session_count())
+    node.services.connections.on_idle = lambda: told.append(node.services.connections.session_count)
     client.send(packets.SessionClose())
     assert told == []
     other.lose()
     assert told == [], "it waits for its client to come back"
-    node.services.reattachments.close()
+    node.reattachments.close()
     assert told == [0]
 
 

@@ -391,7 +391,7 @@ def test_acknowledgements_count_for_the_limit_and_none_is_lost(monkeypatch: pyte
 
 
 def test_the_branches_of_a_session_have_a_limit_together(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("understudy.session.session.TRANSACTION_MESSAGES_OF_SESSION_MAX", 10)
+    monkeypatch.setattr("understudy.session.state.TRANSACTION_MESSAGES_OF_SESSION_MAX", 10)
     made = node()
     session = made.world.session(xa=True, auto_commit_sends=False, auto_commit_acks=False)
     branches = [Xid(1, b"g", b"%d" % number) for number in range(3)]

@@ -13,6 +13,7 @@ from understudy.runtime import acceptor as module
 from understudy.runtime.acceptor import Acceptor, ServerConnection
 from understudy.runtime.environment import LoopTimers
 from understudy.runtime.turn import Turn
+from understudy.wire.detect import Protocol
 
 
 class Transport:
@@ -77,12 +78,17 @@ class Loop:
 def make(handlers: list[Handler], **options: Any) -> Acceptor:
     configuration = AcceptorConfiguration("a", "h", 1, handshake_timeout_ms=0, **options)
 
-    def handler(connection: Any) -> Any:
+    def handler(connection: Any, prefixes: Any) -> Any:
         handlers.append(Handler())
         return handlers[-1]
 
     loop = cast(asyncio.AbstractEventLoop, Loop())
-    return Acceptor(configuration, Turn(loop, LoopTimers(loop)), handler, 2_000)
+    return Acceptor(
+        configuration,
+        Turn(loop, LoopTimers(loop)),
+        {Protocol.CORE: handler},
+        2_000,
+    )
 
 
 def connect(acceptor: Acceptor) -> tuple[ServerConnection, Transport]:

@@ -14,6 +14,7 @@ import logging
 import random
 from collections import Counter
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import cast
 
 import pytest
@@ -36,6 +37,7 @@ from understudy.security.authorization import RoleSecurity
 from understudy.security.settings import SecuritySettings
 from understudy.wire.core import packets as p
 from understudy.wire.core.codec import encode
+from understudy.wire.detect import Protocol
 
 CHANNEL = 10
 #: Objects of this package that may be there afterwards and were not before: caches, not connections.
@@ -111,7 +113,7 @@ class Server:
         self.acceptor = Acceptor(
             AcceptorConfiguration("a", "h", 1, handshake_timeout_ms=0),
             self.turn,
-            lambda connection: CoreConnection(self.core.services, connection),
+            {Protocol.CORE: partial(CoreConnection, self.core.core)},
             2_000,
         )
 

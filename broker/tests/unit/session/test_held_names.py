@@ -95,7 +95,7 @@ def test_long_names_in_a_createsession_are_refused(field: str) -> None:
     setattr(create, field, "n" * (NAME_UNITS_MAX + 1))
     answer = client.ask(create, p.ExceptionResponse, 1)
     assert str(NAME_UNITS_MAX) in (answer.message or "")
-    assert node.services.session_count() == 0
+    assert node.services.connections.session_count == 0
 
 
 def test_long_group_names_are_kept_as_a_digest() -> None:

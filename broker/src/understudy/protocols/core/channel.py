@@ -14,16 +14,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from enum import Enum, auto
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 from understudy.machine import IGNORED, ILLEGAL, Machine, To, table
+from understudy.protocols.core.link import CoreLink
 from understudy.protocols.core.resend import ResendCache
 from understudy.wire.core import packets
 from understudy.wire.core.codec import SendBatch, encode
 from understudy.wire.core.commands import command_id
-
-if TYPE_CHECKING:
-    from understudy.protocols.core.connection import CoreConnection
 
 
 class State(Enum):
@@ -54,7 +52,7 @@ class SessionChannel(Machine[State, Event]):
     EVENTS: ClassVar[type[Enum]] = Event
     INITIAL: ClassVar[Enum] = State.ATTACHED
 
-    def __init__(self, connection: CoreConnection, channel_id: int, window_bytes: int) -> None:
+    def __init__(self, connection: CoreLink, channel_id: int, window_bytes: int) -> None:
         """Args:
         window_bytes: Size of the confirmation window; -1 = none.
         """
@@ -145,7 +143,7 @@ class SessionChannel(Machine[State, Event]):
     def _detach(self) -> None:
         self._wire = _nowhere
 
-    def _attach(self, connection: CoreConnection, frames: list[bytes]) -> None:
+    def _attach(self, connection: CoreLink, frames: list[bytes]) -> None:
         self.connection = connection
         self._wire = connection.connection.send
         self._confirmed = self._received

@@ -7,13 +7,11 @@ the credentials (``cluster.credentials``).
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from understudy.errors import ClusterSecurityError
+from understudy.protocols.core.link import CoreLink
 from understudy.wire.core import packets
-
-if TYPE_CHECKING:
-    from understudy.protocols.core.connection import CoreConnection
 
 log = logging.getLogger(__name__)
 
@@ -23,7 +21,7 @@ CLUSTER_CHANNEL: Final = 3
 class ClusterChannel:
     """The cluster channel of one connection."""
 
-    def __init__(self, owner: CoreConnection) -> None:
+    def __init__(self, owner: CoreLink) -> None:
         self._owner = owner
         self._dialler_nonce = b""
         self._own_nonce = b""
@@ -61,12 +59,12 @@ class ClusterChannel:
         services = self._owner.services
         if not packet.backup or packet.connector is None:
             return
-        if packet.node_id != services.node_id:
-            log.warning("backup of another node", extra={"node_id": packet.node_id, "ours": services.node_id})
+        if packet.node_id != services.shared.node_id:
+            log.warning("backup of another node", extra={"node_id": packet.node_id, "ours": services.shared.node_id})
             return
         self._announced = packet
         services.topology.set_backup(
-            packet.node_id, packet.connector, services.clock.wall_ms(), packet.backup_group_name
+            packet.node_id, packet.connector, services.shared.clock.wall_ms(), packet.backup_group_name
         )
         log.info("backup announced", extra={"connector": packet.connector.to_url()})
 
@@ -78,5 +76,5 @@ class ClusterChannel:
         services = self._owner.services
         member = services.topology.member(announced.node_id)
         if member is not None and member.backup == announced.connector:
-            services.topology.set_backup(announced.node_id, None, services.clock.wall_ms())
+            services.topology.set_backup(announced.node_id, None, services.shared.clock.wall_ms())
             log.warning("backup disconnected", extra={"peer": self._owner.connection.peer})

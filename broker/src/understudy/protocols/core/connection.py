@@ -10,10 +10,8 @@ Not here: what session packets mean (``protocols.core.session``).
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
 from typing import Final
 
-from understudy.cluster.topology import Member
 from understudy.errors import (
     AuthenticationFailed,
     BrokerError,
@@ -27,7 +25,6 @@ from understudy.limits import (
     FRAME_BYTES_BEFORE_LOGIN_MAX,
     FRAME_BYTES_MAX,
     LOGIN_HELD_BYTES_PAUSE,
-    LOGIN_TIMEOUT_MS,
     NAME_UNITS_MAX,
     OUTGOING_BYTES_BEFORE_LOGIN_MAX,
     OUTGOING_BYTES_PAUSE,
@@ -35,33 +32,30 @@ from understudy.limits import (
     TURN_COST_MAX,
 )
 from understudy.ports import Connection
-from understudy.protocols.core.channel import Event
 from understudy.protocols.core.cluster_channel import CLUSTER_CHANNEL, ClusterChannel
-from understudy.protocols.core.login import LoginStep
-from understudy.protocols.core.services import CoreServices, PrincipalSecurity
+from understudy.protocols.core.control_channel import CONTROL_CHANNEL, SERVER_VERSION, ControlChannel
+from understudy.protocols.core.link import ChannelHandler
+from understudy.protocols.core.services import CoreServices
 from understudy.protocols.core.session import CoreSession
+from understudy.protocols.core.session_creation import Create, create_session, refusal
+from understudy.protocols.liveness import Liveness
+from understudy.protocols.login import LoginStep
 from understudy.security.authentication import Principal
-from understudy.session.connection_scope import ConnectionScope
 from understudy.session.prefixes import NO_PREFIXES, AddressPrefixes
 from understudy.session.session import ServerSession
 from understudy.wire.core import packets
 from understudy.wire.core.codec import Frame, FrameDecoder, encode
-from understudy.wire.core.codes import code_of
 
 log = logging.getLogger(__name__)
 
-CONTROL_CHANNEL: Final = 0
 SESSION_SETUP_CHANNEL: Final = 1
 FIRST_SESSION_CHANNEL: Final = 10
 
-#: The version we announce and the oldest client we take (artemis-core s. 3.2).
-SERVER_VERSION: Final = 136
-OLDEST_CLIENT_VERSION: Final = 121
 #: The oldest client that may have sessions: those before lay messages out otherwise (artemis-core s. 5), and
 #: what they send would be misread rather than refused.
 OLDEST_SESSION_VERSION: Final = 129
-#: Silence allowed to a client that has not said what it wants in a PING (artemis-core s. 7.2). Milliseconds.
-DEFAULT_CONNECTION_TTL_MS: Final = 60_000
+#: Name of the protocol for management.
+PROTOCOL: Final = "CORE"
 
 
 class CoreConnection:
@@ -73,40 +67,31 @@ class CoreConnection:
         self.connection = connection
         self.services = services
         self._prefixes = prefixes
-        self.scope = ConnectionScope(
-            services.entropy.token(8).hex(), remote_address=connection.peer, created_ms=services.clock.wall_ms()
-        )
+        shared = services.shared
+        self.scope = shared.new_scope(PROTOCOL, connection.peer)
         self.host = connection.peer.rpartition(":")[0]
         """Of the peer, without its port."""
         self.decoder = FrameDecoder(role="server", limit_bytes=FRAME_BYTES_BEFORE_LOGIN_MAX)
         self.decoder.groups_sends = True
         self.decoder.turn_cost_max = TURN_COST_MAX
-        self._opened_ms = services.clock.monotonic_ms()
-        self._data_received = False
-        """Whether anything came since ``check`` was called last."""
-        self._last_data_ms = self._opened_ms
-        """When ``check`` last found that something had come. Monotonic."""
-        override_ms = services.connection_ttl_override_ms
-        self._ttl_ms = override_ms if override_ms >= 0 else DEFAULT_CONNECTION_TTL_MS
+        self._liveness = Liveness(shared.clock, shared.connection_ttl_override_ms)
         self.proved = False
         """Whether the peer has logged in."""
         self.user: str | None = None
         """As whom it has logged in, the last time."""
-        self._version_known = False
-        self._unsubscribe: Callable[[], None] = _nothing
-        """Of changes of the topology, once the peer has asked to be told of them."""
+        self._control = ControlChannel(self, self._liveness)
         self._cluster = ClusterChannel(self)
-        self._login = LoginStep(self)
+        self._login = LoginStep[Create, Frame](self, shared.access.logins)
         self._closed = False
         self._forfeited = False
         """Its sessions end with it, whatever their windows."""
-        self.uploading: dict[CoreSession, None] = {}
+        self.uploading: dict[ChannelHandler, None] = {}
         """Sessions in the middle of a large message."""
         self.held_up = False
         """Something may wait for the disk or for a login check: see ``congested``."""
         self.held_back = False
         """Deliveries wait for the socket; ``resume_deliveries`` ends that."""
-        services.opened(self)
+        shared.connections.opened(self)
 
     # --- driven by the shell -------------------------------------------------------------------
 
@@ -122,7 +107,7 @@ class CoreConnection:
         Raises:
             ProtocolError: the stream cannot be followed any further; close the connection.
         """
-        self._data_received = True
+        self._liveness.received = True
         sessions, decoder = self.sessions, self.decoder
         try:
             for frame in decoder.receive_data(data):
@@ -138,24 +123,24 @@ class CoreConnection:
             raise
         return bool(decoder.backlog)
 
-    def receive_frame(self, frame: Frame) -> None:
-        """Carry out a frame that was held behind a login."""
-        session = self.sessions.get(frame.channel_id)
+    def receive_held(self, item: Frame) -> None:
+        """Handle a frame that was held during a login (``LoginOwner``)."""
+        session = self.sessions.get(item.channel_id)
         if session is not None:
-            session.receive(frame.packet, frame.size_bytes)
+            session.receive(item.packet, item.size_bytes)
         else:
-            self._receive_outside(frame)
+            self._receive_outside(item)
 
     def _receive_outside(self, frame: Frame) -> None:
         """Carry out a frame of no session, or hold it behind the login that it must not overtake."""
         if frame.channel_id != CONTROL_CHANNEL and self._login.checking:
-            self._login.hold(frame)
+            self._login.hold(frame, frame.size_bytes)
             self.held_up = True
             return
         if not self.proved:
-            self._login.count_frame()
+            self._login.count_input()
         if frame.channel_id == CONTROL_CHANNEL:
-            self._receive_control(frame.packet)
+            self._control.receive(frame.packet)
         elif frame.channel_id == SESSION_SETUP_CHANNEL:
             self._receive_session_setup(frame.packet)
         elif frame.channel_id == CLUSTER_CHANNEL:
@@ -170,26 +155,25 @@ class CoreConnection:
             return
         self._closed = True
         self._login.close()
-        self._unsubscribe()
+        self._control.close()
         waiting = False
         for session in list(self.sessions.values()):
-            if self._forfeited or not self.services.accepting:
+            if self._forfeited or not self.services.shared.connections.accepting:
                 session.close(failed=True)
-            elif session.lose(self._ttl_ms):
+            elif session.lose(self._liveness.ttl_ms):
                 waiting = True
         self.sessions.clear()
         if not waiting:
-            self.scope.delete_temporary_queues(self.services.post_office)
+            self.scope.delete_temporary_queues(self.services.shared.sessions.post_office)
         self._cluster.close()
-        self.services.ended(self)
+        self.services.shared.connections.ended(self)
         self._release_parts()
         log.debug("connection closed", extra={"peer": self.connection.peer, "reason": reason})
 
     def _release_parts(self) -> None:
         """Break the reference cycles, so that memory is freed now and not when the collector of cycles runs."""
         self.decoder.close()
-        self._unsubscribe = _nothing
-        del self._login, self._cluster
+        del self._login, self._cluster, self._control
 
     def check(self) -> None:
         """Every two seconds (artemis-core s. 7.2): drop the silent, flush confirmations.
@@ -197,19 +181,17 @@ class CoreConnection:
         Raises:
             RemoteProtocolError: it must be closed; the text says why.
         """
-        now_ms = self.services.clock.monotonic_ms()
-        if self._data_received:
-            self._data_received = False
-            self._last_data_ms = now_ms
-        if 0 < self._ttl_ms < now_ms - self._last_data_ms:
+        try:
+            self._liveness.check_silence()
+        except BrokerError:
             self._forfeited = True
-            raise RemoteProtocolError(f"nothing received for {now_ms - self._last_data_ms} ms (connection-ttl)")
-        if not self.proved and not self._login.checking and now_ms - self._opened_ms > LOGIN_TIMEOUT_MS:
-            raise RemoteProtocolError(f"no login within {LOGIN_TIMEOUT_MS} ms")
+            raise
+        if not self.proved and not self._login.checking:
+            self._liveness.check_login()
         for session in self.sessions.values():
             session.channel.flush_confirmations()
-        for session in list(self.uploading):
-            session.session.large.check_idle()
+        for handler in list(self.uploading):
+            handler.check_idle()
 
     def writable(self) -> bool:
         """Whether the peer takes what we send; deliveries pause while it does not."""
@@ -234,9 +216,9 @@ class CoreConnection:
             return True
         return any(session.congested for session in self.uploading)
 
-    def hold(self, session: CoreSession) -> None:
+    def hold(self, handler: ChannelHandler) -> None:
         """The session has messages on their way that the disk, or the next turn, must take first."""
-        self.uploading[session] = None
+        self.uploading[handler] = None
         self.held_up = True
 
     def give_up(self, error: BrokerError) -> None:
@@ -259,30 +241,17 @@ class CoreConnection:
         """End it because of how the client behaves."""
         log.warning("connection killed", extra={"peer": self.connection.peer, "reason": reason})
         self._forfeited = True
-        self.send(packets.DisconnectConsumerKill(self.services.node_id), SESSION_SETUP_CHANNEL)
+        self.send(packets.DisconnectConsumerKill(self.services.shared.node_id), SESSION_SETUP_CHANNEL)
         self.connection.close()
 
     def disconnect(self) -> None:
         """Send DISCONNECT as a stopping server does, then close: a client with sessions is told to fail over,
         any other that the server stops, and both whether an error is the reason (artemis-core s. 7.2).
         """
-        kind = packets.DisconnectReason
-        critical = self.services.critical_stop
-        if self.sessions:
-            reason = kind.SCALE_DOWN_ON_CRITICAL_ERROR if critical else kind.SCALE_DOWN
-        else:
-            reason = kind.SHUT_DOWN_ON_CRITICAL_ERROR if critical else kind.SHUT_DOWN
+        farewell = self._control.farewell(has_sessions=bool(self.sessions))
         for session in list(self.sessions.values()):
             session.close(failed=True)
         self.sessions.clear()
-        if self.decoder.version >= 131:
-            farewell: packets.Packet = packets.DisconnectV3(
-                node_id=self.services.node_id, reason=reason, target_node_id=None, connector=None
-            )
-        elif self.decoder.version >= 125:
-            farewell = packets.DisconnectV2(node_id=self.services.node_id, scale_down_node_id=None)
-        else:
-            farewell = packets.Disconnect(node_id=self.services.node_id)
         self.send(farewell, CONTROL_CHANNEL)
         self.connection.close()
 
@@ -297,75 +266,30 @@ class CoreConnection:
 
     # --- channels below the sessions -----------------------------------------------------------
 
-    def _receive_control(self, packet: packets.Packet) -> None:
-        if isinstance(packet, packets.Ping):
-            if self.services.connection_ttl_override_ms < 0:
-                self._ttl_ms = packet.connection_ttl_ms
-            self.send(packet, CONTROL_CHANNEL)
-        elif isinstance(packet, packets.SubscribeTopologyV2):
-            self._learn_version(packet.client_version)
-            self._subscribe()
-        elif isinstance(packet, packets.SubscribeTopology):
-            self._subscribe()
-        else:
-            raise UnsupportedPacket(f"{type(packet).__name__} on channel 0")
-
-    def _subscribe(self) -> None:
-        if self._unsubscribe is not _nothing:
-            # clients ask once; it is told of every change already
-            return
-        members = self.services.topology.members() or [Member(self.services.node_id, 0)]
-        for position, member in enumerate(members, start=1):
-            self._send_member(member, last=position == len(members))
-        self._unsubscribe = self.services.topology.listen(lambda member: self._send_member(member, last=False))
-
-    def _learn_version(self, client_version: int) -> None:
-        """The first version a client states holds for the connection (artemis-core s. 3.2)."""
-        if self._version_known:
-            return
-        if client_version < OLDEST_CLIENT_VERSION:
-            raise RemoteProtocolError(f"client version {client_version}, oldest is {OLDEST_CLIENT_VERSION}")
-        self._version_known = True
-        self.decoder.version = min(client_version, SERVER_VERSION)
-
-    def _send_member(self, member: Member, *, last: bool) -> None:
-        update = packets.topology_packet(
-            version=self.decoder.version,
-            node_id=member.node_id,
-            unique_event_id=member.event_id,
-            primary=member.primary,
-            backup=member.backup,
-            last=last,
-            backup_group_name=member.backup_group,
-            scale_down_group_name=member.scale_down_group,
-        )
-        self.send(update, CONTROL_CHANNEL)
-
     def _receive_session_setup(self, packet: packets.Packet) -> None:
         if isinstance(packet, (packets.CreateSession, packets.CreateSessionV2)):
             try:
                 self._create_session(packet)
             except BrokerError as error:
-                self.refuse_session(error, packet.user)
+                self.login_failed(packet, error)
         elif isinstance(packet, packets.ReattachSession):
             if not self._reattach(packet):
                 # also the answer of a name that never was (ADR 0009); the client creates it anew
                 self.send(packets.ReattachSessionResponse(-1, False), SESSION_SETUP_CHANNEL)
         elif isinstance(packet, packets.CheckForFailover):
-            ok = packet.node_id is None or packet.node_id == self.services.node_id
+            ok = packet.node_id is None or packet.node_id == self.services.shared.node_id
             self.send(packets.CheckForFailoverReply(ok), SESSION_SETUP_CHANNEL)
         else:
             raise UnsupportedPacket(f"{type(packet).__name__} on channel 1")
 
-    def refuse_session(self, error: BrokerError, user: str | None) -> None:
-        """Answer a CREATESESSION that failed."""
-        if isinstance(error, AuthenticationFailed) and self.services.listener is not None:
-            self.services.listener.login_refused(user, self.connection.peer)
+    def login_failed(self, request: Create, error: BrokerError) -> None:
+        """Refuse the session of a CREATESESSION."""
+        if isinstance(error, AuthenticationFailed):
+            self.services.shared.access.login_refused(request.user, self.connection.peer)
         log.info("session refused", extra={"peer": self.connection.peer, "error": str(error)})
-        text = self.services.error_texts.remote(error)
-        self.send(packets.ExceptionResponse(code_of(error), text, None), SESSION_SETUP_CHANNEL)
+        self.send(refusal(error, self.services.shared), SESSION_SETUP_CHANNEL)
 
-    def _create_session(self, packet: packets.CreateSession | packets.CreateSessionV2) -> None:
+    def _create_session(self, packet: Create) -> None:
         if not OLDEST_SESSION_VERSION <= packet.version <= SERVER_VERSION:
             raise IncompatibleVersion(
                 f"client version {packet.version}: this server takes {OLDEST_SESSION_VERSION} to {SERVER_VERSION}"
@@ -374,65 +298,42 @@ class CoreConnection:
         for name in (packet.name, packet.user, packet.default_address, getattr(packet, "client_id", None)):
             if name is not None and len(name) > NAME_UNITS_MAX:
                 raise LimitExceeded(f"a name of {len(name)} characters in CREATESESSION, limit {NAME_UNITS_MAX}")
-        self._login.log_in(packet)
+        self._login.log_in(packet, packet.user, packet.password)
 
     def _check_room(self, channel_id: int) -> None:
-        if not self.services.accepting:
-            raise SessionRejected("the server is stopping")
+        self.services.shared.connections.check_accepting()
         if channel_id < FIRST_SESSION_CHANNEL or channel_id in self.sessions:
             raise RemoteProtocolError(f"session on channel {channel_id}")
         if len(self.sessions) >= SESSIONS_PER_CONNECTION_MAX:
             raise SessionRejected(f"more than {SESSIONS_PER_CONNECTION_MAX} sessions on one connection")
 
-    def open_session(self, packet: packets.CreateSession | packets.CreateSessionV2, principal: Principal) -> None:
-        """A session of a proven client, and the answer.
+    def logged_in(self, request: Create, principal: Principal) -> None:
+        """Create the session of a CREATESESSION and answer it.
 
         Raises:
-            SessionRejected, RemoteProtocolError: there is no place for it any more.
+            SessionRejected, RemoteProtocolError: no session can be created any more.
         """
-        services = self.services
-        self._check_room(packet.session_channel_id)
-        self._learn_version(packet.version)
-        handler = CoreSession(self, packet.session_channel_id, packet.confirmation_window)
-        client_id = getattr(packet, "client_id", None)
+        services, shared = self.services, self.services.shared
+        self._check_room(request.session_channel_id)
+        self._control.learn_version(request.version)
+        handler = CoreSession(self, request.session_channel_id, request.confirmation_window)
+        client_id = getattr(request, "client_id", None)
         if client_id is not None:
             self.scope.client_id = client_id
         try:
-            session = self._make_session(packet, principal, handler)
+            session = create_session(
+                request, principal, shared, callback=handler, scope=self.scope, prefixes=self._prefixes
+            )
         except BrokerError:
-            handler.channel.fire(Event.END)
+            handler.discard()
             raise
         handler.made(session)
-        self.sessions[packet.session_channel_id] = handler
+        self.sessions[request.session_channel_id] = handler
+        shared.connections.session_opened()
         services.reattachments.add(handler, self.host)
         self._proved()
         self.user = principal.user
         self.send(packets.CreateSessionResponse(SERVER_VERSION), SESSION_SETUP_CHANNEL)
-
-    def _make_session(
-        self, packet: packets.CreateSession | packets.CreateSessionV2, principal: Principal, handler: CoreSession
-    ) -> ServerSession:
-        services = self.services
-        return ServerSession(
-            packet.name,
-            post_office=services.post_office,
-            security=PrincipalSecurity(services.security, principal, services.listener),
-            clock=services.clock,
-            callback=handler,
-            connection=self.scope,
-            registry=services.registry,
-            resources=services.resources,
-            min_large_message_size=packet.min_large_message_size,
-            auto_commit_sends=packet.auto_commit_sends,
-            auto_commit_acks=packet.auto_commit_acks,
-            pre_acknowledge=packet.pre_acknowledge,
-            xa=packet.xa,
-            default_address=packet.default_address,
-            management=services.management,
-            prefixes=self._prefixes,
-            validated_users=services.validated_users,
-            validated_user=principal.user if services.security.checks else None,
-        )
 
     def _proved(self) -> None:
         """The peer has proved its identity: by a login, a session's secret name or the cluster password."""
@@ -444,7 +345,8 @@ class CoreConnection:
         be done without losing or repeating something.
         """
         services = self.services
-        found = services.reattachments.find(packet.name, self.host) if services.accepting else None
+        accepting = services.shared.connections.accepting
+        found = services.reattachments.find(packet.name, self.host) if accepting else None
         if found is None:
             return False
         channel = found.channel
@@ -455,9 +357,9 @@ class CoreConnection:
             return False
         old = channel.connection
         services.reattachments.found_again(found)
-        self._learn_version(old.decoder.version)
+        self._control.learn_version(old.decoder.version)
         found.move(self, frames)
-        old.session_ended(found)
+        old.session_ended(found, channel.channel_id)
         self.sessions[channel.channel_id] = found
         self._proved()
         self.user = found.session.security.user
@@ -475,17 +377,27 @@ class CoreConnection:
         if handler.channel.connection is self:
             self.send(packets.ReattachSessionResponse(last_received, True), SESSION_SETUP_CHANNEL)
 
-    def session_ended(self, handler: CoreSession) -> None:
-        """A session has closed, or moved to another connection."""
+    def session_ended(self, handler: ChannelHandler, channel_id: int) -> None:
+        """A session has ended, or moved to another connection."""
         self.uploading.pop(handler, None)
-        channel_id = handler.channel.channel_id
         if self.sessions.get(channel_id) is handler:
             del self.sessions[channel_id]
+
+    # --- for management ------------------------------------------------------------------------
+
+    def open_sessions(self) -> list[ServerSession]:
+        """Its open sessions (``protocols.registry.ClientConnection``)."""
+        return [handler.session for handler in self.sessions.values()]
+
+    def end_session(self, session: ServerSession) -> None:
+        """Close one of its sessions: consumers are informed, open transactions rolled back."""
+        for handler in self.sessions.values():
+            if handler.session is session:
+                for consumer in list(session.consumers.values()):
+                    consumer.disconnect()
+                handler.close(failed=True)
+                return
 
     def cluster_authorized(self) -> None:
         """The peer proved the cluster credentials."""
         self._proved()
-
-
-def _nothing() -> None:
-    """Of a connection that has no subscription."""

@@ -8,49 +8,49 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import fields
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import Any, Final, cast
 
 from understudy.config.model import RoutingType
 from understudy.errors import InvalidQueueConfiguration
+from understudy.protocols.core.answers import SessionAnswers
 from understudy.routing.configuration import QueueConfiguration
 from understudy.wire.core import packets
 
-if TYPE_CHECKING:
-    from understudy.protocols.core.session import CoreSession
 
-
-def _create_address(handler: CoreSession, packet: packets.CreateAddress) -> None:
+def _create_address(handler: SessionAnswers, packet: packets.CreateAddress) -> None:
     types = [_routing_type(number) for number in packet.routing_types]
     handler.session.queues.create_address(packet.address, types, auto_created=packet.auto_created)
     handler.done_when_durable(packet.requires_response)
 
 
-def _create_queue(handler: CoreSession, packet: packets.CreateQueueV2 | packets.CreateQueue) -> None:
+def _create_queue(handler: SessionAnswers, packet: packets.CreateQueueV2 | packets.CreateQueue) -> None:
     handler.session.queues.create_queue(queue_configuration(packet))
     handler.done_when_durable(packet.requires_response)
 
 
-def _create_shared_queue(handler: CoreSession, packet: packets.CreateSharedQueueV2 | packets.CreateSharedQueue) -> None:
+def _create_shared_queue(
+    handler: SessionAnswers, packet: packets.CreateSharedQueueV2 | packets.CreateSharedQueue
+) -> None:
     handler.session.queues.create_shared_queue(queue_configuration(packet))
     handler.done_when_durable(packet.requires_response)
 
 
-def _delete_queue(handler: CoreSession, packet: packets.DeleteQueue) -> None:
+def _delete_queue(handler: SessionAnswers, packet: packets.DeleteQueue) -> None:
     handler.session.queues.delete_queue(packet.name)
     handler.done_when_durable(True)
 
 
-def _query_queue(handler: CoreSession, packet: packets.QueueQuery) -> None:
+def _query_queue(handler: SessionAnswers, packet: packets.QueueQuery) -> None:
     handler.reply(queue_response(handler, packet.name))
 
 
-def queue_response(handler: CoreSession, name: str) -> packets.Packet:
+def queue_response(handler: SessionAnswers, name: str) -> packets.Packet:
     """Response to a queue query, in the form for the version of the client."""
     kind = packets.queue_query_response_type(handler.version)
     return _copied(kind, handler.session.queues.query_queue(name))
 
 
-def _query_address(handler: CoreSession, packet: packets.BindingQuery) -> None:
+def _query_address(handler: SessionAnswers, packet: packets.BindingQuery) -> None:
     kind = packets.binding_query_response_type(handler.version)
     handler.reply(_copied(kind, handler.session.queues.query_address(packet.address)))
 
@@ -107,7 +107,7 @@ _OPTIONAL_QUEUE_FIELDS: Final = (
     "group_rebalance_pause_dispatch",
 )
 
-HANDLERS: Final[dict[type, Callable[[CoreSession, Any], None]]] = {
+HANDLERS: Final[dict[type, Callable[[SessionAnswers, Any], None]]] = {
     packets.CreateAddress: _create_address,
     packets.CreateQueue: _create_queue,
     packets.CreateQueueV2: _create_queue,

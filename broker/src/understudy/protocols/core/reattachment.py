@@ -11,7 +11,7 @@ Detached sessions end after the connection TTL of their client; their number is 
 from __future__ import annotations
 
 from collections import Counter, OrderedDict
-from typing import TYPE_CHECKING, Final
+from typing import Final, Generic, Protocol, TypeVar
 
 from understudy.limits import (
     DETACHED_SESSION_MS_MAX,
@@ -22,9 +22,7 @@ from understudy.limits import (
 )
 from understudy.ports import Clock, Timers
 from understudy.routing.lifecycle.periodic_scan import PeriodicScan
-
-if TYPE_CHECKING:
-    from understudy.protocols.core.session import CoreSession
+from understudy.session.session import ServerSession
 
 #: Period of the check for expired sessions; also the window for counting failed attempts of a host.
 _SCAN_MS: Final = 2_000
@@ -32,14 +30,31 @@ _GUESS_WINDOW_MS: Final = 60_000
 _HOSTS_MAX: Final = 10_000
 
 
-class Reattachments:
+class Reattachable(Protocol):
+    """A session handler, as far as it matters here."""
+
+    session: ServerSession
+
+    @property
+    def survives(self) -> bool:
+        """Whether the session survives the loss of its connection."""
+        ...
+
+    def close(self, *, failed: bool) -> None:
+        """End the session."""
+
+
+H = TypeVar("H", bound=Reattachable)
+
+
+class Reattachments(Generic[H]):
     """The sessions of a node that may be reattached, by their secret names."""
 
     def __init__(self, clock: Clock, timers: Timers) -> None:
         self._clock = clock
-        self._sessions: dict[str, tuple[str, CoreSession]] = {}
+        self._sessions: dict[str, tuple[str, H]] = {}
         """Name of the session to the host that created it and its handler."""
-        self._detached: dict[CoreSession, tuple[str, int]] = {}
+        self._detached: dict[H, tuple[str, int]] = {}
         """Detached sessions to host and monotonic time of expiry, in the order in which their connections were lost."""
         self._hosts: Counter[str] = Counter()
         self._guesses: OrderedDict[str, tuple[int, int]] = OrderedDict()
@@ -51,13 +66,13 @@ class Reattachments:
         """Number of detached sessions."""
         return len(self._detached)
 
-    def add(self, handler: CoreSession, host: str) -> None:
+    def add(self, handler: H, host: str) -> None:
         """Add a new session; if its name is in use, the older session keeps it."""
         name = handler.session.name
         if len(name) >= REATTACH_NAME_CHARACTERS_MIN:
             self._sessions.setdefault(name, (host, handler))
 
-    def remove(self, handler: CoreSession) -> None:
+    def remove(self, handler: H) -> None:
         """Remove a session that has ended."""
         name = handler.session.name
         found = self._sessions.get(name)
@@ -65,10 +80,10 @@ class Reattachments:
             del self._sessions[name]
         self.found_again(handler)
 
-    def keep(self, handler: CoreSession, ttl_ms: int) -> bool:
+    def keep(self, handler: H, ttl_ms: int) -> bool:
         """Keep a session whose connection was lost for ``ttl_ms`` (-1 = the maximum). False = it must end."""
         found = self._sessions.get(handler.session.name)
-        if found is None or found[1] is not handler or not handler.channel.survives:
+        if found is None or found[1] is not handler or not handler.survives:
             return False
         host = found[0]
         if len(self._detached) >= DETACHED_SESSIONS_MAX or self._hosts[host] >= DETACHED_SESSIONS_OF_HOST_MAX:
@@ -78,7 +93,7 @@ class Reattachments:
         self._hosts[host] += 1
         return True
 
-    def find(self, name: str, host: str) -> CoreSession | None:
+    def find(self, name: str, host: str) -> H | None:
         """The session with a name if the host may reattach it, attached or detached."""
         now_ms = self._clock.monotonic_ms()
         began_ms, count = self._guesses.get(host, (now_ms, 0))
@@ -95,7 +110,7 @@ class Reattachments:
             self._guesses.popitem(last=False)
         return None
 
-    def found_again(self, handler: CoreSession) -> None:
+    def found_again(self, handler: H) -> None:
         """A detached session was reattached."""
         entry = self._detached.pop(handler, None)
         if entry is not None:
@@ -109,12 +124,13 @@ class Reattachments:
         for handler in [each for each, (_, end_ms) in self._detached.items() if end_ms <= now_ms]:
             self.end(handler)
 
-    def end(self, handler: CoreSession) -> None:
+    def end(self, handler: H) -> None:
         """End a session that was not reattached, and its connection scope."""
-        scope = handler.session.connection
+        session = handler.session
+        scope = session.connection
         handler.close(failed=True)
         if not any(other.session.connection is scope for other in self._detached):
-            scope.delete_temporary_queues(handler.channel.connection.services.post_office)
+            scope.delete_temporary_queues(session.services.post_office)
 
     def close(self) -> None:
         """End all detached sessions when the node stops; others end with their connections."""

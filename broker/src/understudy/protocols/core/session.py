@@ -13,16 +13,19 @@ import logging
 from collections import deque
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
-from understudy.errors import BrokerError, DiskFull, StoreError, UnsupportedPacket, forget_frames
+from understudy.errors import BrokerError, UnsupportedPacket, forget_frames
 from understudy.kernel import confirms
 from understudy.limits import LARGE_BACKLOG_BYTES_PAUSE
 from understudy.message import FORCED_DELIVERY, LargeMessage, Message, MessageType
 from understudy.protocols.core import queues, xa
-from understudy.protocols.core.channel import Event, SessionChannel
+from understudy.protocols.core.answers import SessionAnswers
+from understudy.protocols.core.channel import Event
+from understudy.protocols.core.link import CoreLink
 from understudy.routing.post_office import Done
 from understudy.selector.work import WORK
+from understudy.session.session import ServerSession
 from understudy.store.reference import Part
 from understudy.wire.core import packets
 from understudy.wire.core.codec import (
@@ -32,11 +35,6 @@ from understudy.wire.core.codec import (
     encode_null_response,
     encode_receive,
 )
-from understudy.wire.core.codes import code_of
-
-if TYPE_CHECKING:
-    from understudy.protocols.core.connection import CoreConnection
-    from understudy.session.session import ServerSession
 
 log = logging.getLogger(__name__)
 
@@ -52,35 +50,40 @@ _PAUSE_MS: Final = 1
 Handler = Callable[["CoreSession", Any], object]
 
 
-class CoreSession:
+class CoreSession(SessionAnswers):
     """The handler of one channel and the callback of its ``ServerSession``."""
 
-    session: ServerSession
-    """Set by ``made``; deleted by ``end``."""
-
-    def __init__(self, connection: CoreConnection, channel_id: int, confirmation_window: int) -> None:
-        self.channel = SessionChannel(connection, channel_id, confirmation_window)
-        self._channel_id = channel_id
-        self.version = connection.decoder.version
-        """Of the channel; chooses the form of some answers."""
-        self._send = self.channel.send
-        self._counts = confirmation_window >= 0
+    def __init__(self, connection: CoreLink, channel_id: int, confirmation_window: int) -> None:
+        super().__init__(connection, channel_id, confirmation_window)
         self._queue_names: dict[int, str] = {}
         """By consumer id."""
         self._held: deque[tuple[packets.Packet, int]] | None = None
-        """Packets that came behind the last piece of a large message whose file is being made safe, or behind messages
+        """Packets that came after the last piece of a large message whose file is being synced, or after messages
         that wait for the next turn (``_hold_sends``); None when nothing is held. The first is that packet itself."""
         self._storing = False
-        """Held for the file of a large message: further large messages may come."""
+        """Whether packets are held for the file of a large message: further large messages are still taken."""
         self._settled: list[Callable[[], None]] = []
-        """Waits until nothing is held."""
+        """Called when nothing is held any more."""
 
     def made(self, session: ServerSession) -> None:
-        """Its session is there."""
+        """The session was created."""
         self.session = session
         self._alias = session.alias
         self.channel.when_durable = session.when_durable
         self.channel.met_bug = self.met_bug
+
+    def discard(self) -> None:
+        """The session could not be created."""
+        self.channel.fire(Event.END)
+
+    @property
+    def survives(self) -> bool:
+        """Whether the session survives the loss of its connection (``reattachment.Reattachable``)."""
+        return self.channel.survives
+
+    def check_idle(self) -> None:
+        """Give up a large message of which no piece has come for a long time."""
+        self.session.large.check_idle()
 
     # --- incoming ------------------------------------------------------------------------------
 
@@ -140,49 +143,6 @@ class CoreSession:
         elif not self.gives_up(error):
             log.info("request failed", extra={"packet": type(packet).__name__, "error": str(error)})
 
-    def _fail(self, correlation_id: int | None, error: BrokerError) -> None:
-        if not self.gives_up(error):
-            self.reply(packets.ExceptionResponse(code_of(error), self.text_of(error), correlation_id))
-
-    def text_of(self, error: BrokerError) -> str:
-        """What the client is told of it."""
-        return self.channel.connection.services.error_texts.remote(error)
-
-    def gives_up(self, error: BrokerError) -> bool:
-        """Whether the store has failed and the node ends: what became of the request is unknown, and
-        an answer would tell the client that it failed for certain.
-        """
-        if isinstance(error, StoreError) and not isinstance(error, DiskFull):
-            # a message that cannot be read is set aside and no StoreError: this one is of the store itself
-            connection = self.channel.connection
-            connection.services.store.fail(error)
-            connection.connection.abort()
-            return True
-        return False
-
-    def reply(self, packet: packets.Packet) -> None:
-        """Send a packet of this channel."""
-        self.channel.send_packet(packet)
-
-    def _done(self, error: BrokerError | None) -> None:
-        """Answer a request that carries no correlation id."""
-        if error is None:
-            self._send(encode_null_response(self._channel_id, NO_CORRELATION, self.version))
-        else:
-            self._fail(None, error)
-
-    def _done_with(self, correlation_id: int, error: BrokerError | None) -> None:
-        """Answer a request that carries a correlation id."""
-        if error is None:
-            self._send(encode_null_response(self._channel_id, correlation_id, self.version))
-        else:
-            self._fail(correlation_id, error)
-
-    def done_when_durable(self, wanted: bool) -> None:
-        """Answer a request that arranged something, if an answer is wanted."""
-        if wanted:
-            self.session.when_durable(self._done, None)
-
     # --- producing -----------------------------------------------------------------------------
 
     def _create_producer(self, packet: packets.CreateProducer) -> None:
@@ -198,7 +158,7 @@ class CoreSession:
         done = partial(self._done_with, packet.correlation_id) if packet.requires_response else None
         before = WORK.steps
         self.session.sends.send(packet.message, done)
-        if before != WORK.steps >= self.channel.connection.services.post_office.send_steps_end:
+        if before != WORK.steps >= self.channel.connection.services.shared.sessions.post_office.send_steps_end:
             self._hold_sends(lambda: True)
 
     def _send_batch(self, packet: SendBatch, row: int = 0) -> bool:
@@ -218,7 +178,7 @@ class CoreSession:
         connection.hold(self)
         if self._held is None:
             self._held = deque()
-        connection.services.post_office.timers.call_later(_PAUSE_MS, partial(self._send_rest, go_on))
+        connection.services.shared.sessions.post_office.timers.call_later(_PAUSE_MS, partial(self._send_rest, go_on))
 
     def _send_rest(self, go_on: Callable[[], bool]) -> None:
         if self._held is None or self.channel.ended:
@@ -454,7 +414,7 @@ class CoreSession:
         self.close(failed=True)
         return False
 
-    def move(self, connection: CoreConnection, frames: list[bytes]) -> None:
+    def move(self, connection: CoreLink, frames: list[bytes]) -> None:
         """Go on at another connection, which first sends these frames."""
         uploading = self in self.channel.connection.uploading
         self.channel.fire(Event.MOVE, connection, frames)
@@ -484,8 +444,8 @@ class CoreSession:
         connection = self.channel.connection
         self.channel.fire(Event.END)
         connection.services.reattachments.remove(self)
-        connection.session_ended(self)
-        connection.services.session_ended()
+        connection.session_ended(self, self._channel_id)
+        connection.services.shared.connections.session_ended()
         self._send = self.channel.send
         self.session.release_parts()
         del self.session

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from understudy.errors import BrokerError, XaCode, XaError, forget_frames
+from understudy.protocols.core.answers import SessionAnswers
+from understudy.session.xa import XaRequests
 from understudy.wire.core import packets
-
-if TYPE_CHECKING:
-    from understudy.protocols.core.session import CoreSession
-    from understudy.session.xa import XaRequests
 
 _OK: Final = packets.XaResponse(False, XaCode.OK, None)
 
@@ -26,7 +24,7 @@ _REQUESTS: Final[dict[type, Callable[[XaRequests, Any], None]]] = {
 }
 
 
-def _request(handler: CoreSession, packet: Any) -> None:
+def _request(handler: SessionAnswers, packet: Any) -> None:
     answer: packets.Packet = _OK
     try:
         _REQUESTS[type(packet)](handler.session.branches, packet)
@@ -38,7 +36,7 @@ def _request(handler: CoreSession, packet: Any) -> None:
     handler.session.when_durable(handler.channel.send_packet, answer)
 
 
-def _commit(handler: CoreSession, packet: packets.XaCommit) -> None:
+def _commit(handler: SessionAnswers, packet: packets.XaCommit) -> None:
     def done(error: BrokerError | None) -> None:
         if error is None:
             handler.channel.send_packet(_OK)
@@ -54,28 +52,28 @@ def _commit(handler: CoreSession, packet: packets.XaCommit) -> None:
         handler.session.when_durable(handler.channel.send_packet, _refusal(handler, error))
 
 
-def _refusal(handler: CoreSession, error: BrokerError) -> packets.Packet:
+def _refusal(handler: SessionAnswers, error: BrokerError) -> packets.Packet:
     code = error.xa_code if isinstance(error, XaError) else XaCode.RESOURCE_MANAGER_ERROR
     return packets.XaResponse(True, code, handler.text_of(error))
 
 
-def _failed(handler: CoreSession, packet: packets.XaFailed) -> None:
+def _failed(handler: SessionAnswers, packet: packets.XaFailed) -> None:
     handler.session.branches.failed(packet.xid)
 
 
-def _in_doubt(handler: CoreSession, _: packets.XaInDoubt) -> None:
+def _in_doubt(handler: SessionAnswers, _: packets.XaInDoubt) -> None:
     handler.channel.send_packet(packets.XaInDoubtResponse(handler.session.branches.in_doubt()))
 
 
-def _set_timeout(handler: CoreSession, packet: packets.XaSetTimeout) -> None:
+def _set_timeout(handler: SessionAnswers, packet: packets.XaSetTimeout) -> None:
     handler.channel.send_packet(packets.XaSetTimeoutResponse(handler.session.branches.set_timeout(packet.timeout_s)))
 
 
-def _get_timeout(handler: CoreSession, _: packets.XaGetTimeout) -> None:
+def _get_timeout(handler: SessionAnswers, _: packets.XaGetTimeout) -> None:
     handler.channel.send_packet(packets.XaGetTimeoutResponse(handler.session.branches.timeout_s))
 
 
-HANDLERS: Final[dict[type, Callable[[CoreSession, Any], None]]] = {
+HANDLERS: Final[dict[type, Callable[[SessionAnswers, Any], None]]] = {
     **dict.fromkeys(_REQUESTS, _request),
     packets.XaCommit: _commit,
     packets.XaFailed: _failed,

@@ -1,0 +1,88 @@
+"""Access control of clients: their permissions, and reports of violations."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from understudy.config.model import Permission
+from understudy.errors import NotAuthorized
+from understudy.ports import Clock, Worker
+from understudy.security.authentication import Principal
+from understudy.security.authorization import SecurityPolicy
+from understudy.security.login_guard import LoginGuard
+from understudy.security.logins import Logins
+
+
+class AccessListener(Protocol):
+    """Called when a login or a request of a client is refused."""
+
+    def login_refused(self, user: str | None, remote_address: str) -> None:
+        """A login failed."""
+
+    def permission_refused(self, user: str, permission: Permission, address: str) -> None:
+        """A client lacked a permission."""
+
+
+class PrincipalSecurity:
+    """Permissions of one authenticated client; implements ``session.security.SessionSecurity``."""
+
+    __slots__ = ("_listener", "_policy", "_principal")
+
+    def __init__(self, policy: SecurityPolicy, principal: Principal, listener: AccessListener | None = None) -> None:
+        self._policy = policy
+        self._principal = principal
+        self._listener = listener
+
+    @property
+    def user(self) -> str:
+        """Name of the user."""
+        return self._principal.user
+
+    @property
+    def permission_ms(self) -> int:
+        """Time for which an answer of ``check`` may be reused, in milliseconds."""
+        return self._policy.permission_ms
+
+    def check(self, permission: Permission, address: str, queue: str | None = None) -> None:
+        """Check a permission. Raises NotAuthorized."""
+        try:
+            self._policy.check(self._principal, permission, address, queue)
+        except NotAuthorized:
+            if self._listener is not None:
+                self._listener.permission_refused(self.user, permission, address)
+            raise
+
+    def allows(self, permission: Permission, address: str, queue: str | None = None) -> bool:
+        """Whether the client has a permission; not reported as a violation."""
+        return self._policy.allows(self._principal, permission, address, queue)
+
+
+class Access:
+    """Authentication and authorisation of the clients of a node."""
+
+    def __init__(
+        self, policy: SecurityPolicy, clock: Clock, worker: Worker, listener: AccessListener | None = None
+    ) -> None:
+        """Args:
+        policy: Users, roles and permissions.
+        clock: For the time after failed logins.
+        worker: Checks passwords.
+        listener: Called for violations.
+        """
+        self.policy = policy
+        self.logins = Logins(policy, LoginGuard(clock), worker)
+        """Password checks, and the number of failed logins."""
+        self.listener = listener
+
+    def permissions(self, principal: Principal) -> PrincipalSecurity:
+        """Permissions of a client that has logged in."""
+        return PrincipalSecurity(self.policy, principal, self.listener)
+
+    def validated_user(self, principal: Principal) -> str | None:
+        """The user name of a login; None if passwords are not checked."""
+        return principal.user if self.policy.checks else None
+
+    def login_refused(self, user: str | None, remote_address: str) -> None:
+        """Report a failed login."""
+        if self.listener is not None:
+            self.listener.login_refused(user, remote_address)

@@ -1,0 +1,77 @@
+"""Answers to the requests of a session channel (artemis-core s. 3.3): correlation, errors, durability.
+
+Base of ``protocols.core.session.CoreSession``. Not here: what requests do.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from understudy.errors import BrokerError, DiskFull, StoreError
+from understudy.protocols.core.channel import SessionChannel
+from understudy.protocols.core.link import CoreLink
+from understudy.session.session import ServerSession
+from understudy.wire.core import packets
+from understudy.wire.core.codec import encode_null_response
+from understudy.wire.core.codes import code_of
+
+NO_CORRELATION: Final = -1
+
+
+class SessionAnswers:
+    """The answering side of one session channel."""
+
+    session: ServerSession
+    """Set by ``CoreSession.made``; deleted by ``CoreSession.end``."""
+
+    def __init__(self, connection: CoreLink, channel_id: int, confirmation_window: int) -> None:
+        self.channel = SessionChannel(connection, channel_id, confirmation_window)
+        self._channel_id = channel_id
+        self.version = connection.decoder.version
+        """Of the channel; determines the form of some answers."""
+        self._send = self.channel.send
+        self._counts = confirmation_window >= 0
+        """Whether commands are counted and kept until they are confirmed."""
+
+    def _fail(self, correlation_id: int | None, error: BrokerError) -> None:
+        if not self.gives_up(error):
+            self.reply(packets.ExceptionResponse(code_of(error), self.text_of(error), correlation_id))
+
+    def text_of(self, error: BrokerError) -> str:
+        """What the client is told of it."""
+        return self.channel.connection.services.shared.error_texts.remote(error)
+
+    def gives_up(self, error: BrokerError) -> bool:
+        """Whether the store has failed and the node ends: what became of the request is unknown, and
+        an answer would tell the client that it failed for certain.
+        """
+        if isinstance(error, StoreError) and not isinstance(error, DiskFull):
+            # a message that cannot be read is set aside and no StoreError: this one is of the store itself
+            connection = self.channel.connection
+            connection.services.shared.sessions.post_office.store.fail(error)
+            connection.connection.abort()
+            return True
+        return False
+
+    def reply(self, packet: packets.Packet) -> None:
+        """Send a packet of this channel."""
+        self.channel.send_packet(packet)
+
+    def _done(self, error: BrokerError | None) -> None:
+        """Answer a request that carries no correlation id."""
+        if error is None:
+            self._send(encode_null_response(self._channel_id, NO_CORRELATION, self.version))
+        else:
+            self._fail(None, error)
+
+    def _done_with(self, correlation_id: int, error: BrokerError | None) -> None:
+        """Answer a request that carries a correlation id."""
+        if error is None:
+            self._send(encode_null_response(self._channel_id, correlation_id, self.version))
+        else:
+            self._fail(correlation_id, error)
+
+    def done_when_durable(self, wanted: bool) -> None:
+        """Answer a request that arranged something, if an answer is wanted."""
+        if wanted:
+            self.session.when_durable(self._done, None)

@@ -1,0 +1,103 @@
+"""Channel 0 of a connection: pings, the version of the client, and the subscription to topology changes.
+
+Source: artemis-core s. 3.2 (versions), s. 7.2 (ping), s. 8.1 (topology).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from understudy.cluster.topology import Member
+from understudy.errors import RemoteProtocolError, UnsupportedPacket
+from understudy.protocols.core.link import CoreLink
+from understudy.protocols.liveness import Liveness
+from understudy.wire.core import packets
+
+CONTROL_CHANNEL: Final = 0
+#: The version that the server announces and the oldest client version that it accepts (artemis-core s. 3.2).
+SERVER_VERSION: Final = 136
+OLDEST_CLIENT_VERSION: Final = 121
+
+
+class ControlChannel:
+    """The control channel of one connection."""
+
+    def __init__(self, owner: CoreLink, liveness: Liveness) -> None:
+        self._owner = owner
+        self._liveness = liveness
+        self._version_known = False
+        self._unsubscribe: Callable[[], None] | None = None
+        """Ends the subscription to topology changes; None if the client has not subscribed."""
+
+    def receive(self, packet: packets.Packet) -> None:
+        """Handle a packet. Raises RemoteProtocolError, UnsupportedPacket."""
+        if isinstance(packet, packets.Ping):
+            self._liveness.choose(packet.connection_ttl_ms)
+            self._owner.send(packet, CONTROL_CHANNEL)
+        elif isinstance(packet, packets.SubscribeTopologyV2):
+            self.learn_version(packet.client_version)
+            self._subscribe()
+        elif isinstance(packet, packets.SubscribeTopology):
+            self._subscribe()
+        else:
+            raise UnsupportedPacket(f"{type(packet).__name__} on channel 0")
+
+    def learn_version(self, client_version: int) -> None:
+        """The first version that a client sends holds for the connection (artemis-core s. 3.2).
+
+        Raises:
+            RemoteProtocolError: the version is too old.
+        """
+        if self._version_known:
+            return
+        if client_version < OLDEST_CLIENT_VERSION:
+            raise RemoteProtocolError(f"client version {client_version}, oldest is {OLDEST_CLIENT_VERSION}")
+        self._version_known = True
+        self._owner.decoder.version = min(client_version, SERVER_VERSION)
+
+    def _subscribe(self) -> None:
+        if self._unsubscribe is not None:
+            # clients subscribe once; this one gets every change already
+            return
+        services = self._owner.services
+        members = services.topology.members() or [Member(services.shared.node_id, 0)]
+        for position, member in enumerate(members, start=1):
+            self._send_member(member, last=position == len(members))
+        self._unsubscribe = services.topology.listen(lambda member: self._send_member(member, last=False))
+
+    def _send_member(self, member: Member, *, last: bool) -> None:
+        update = packets.topology_packet(
+            version=self._owner.decoder.version,
+            node_id=member.node_id,
+            unique_event_id=member.event_id,
+            primary=member.primary,
+            backup=member.backup,
+            last=last,
+            backup_group_name=member.backup_group,
+            scale_down_group_name=member.scale_down_group,
+        )
+        self._owner.send(update, CONTROL_CHANNEL)
+
+    def farewell(self, *, has_sessions: bool) -> packets.Packet:
+        """The DISCONNECT packet of a stopping server, in the form for the version of the client (artemis-core s. 7.2).
+
+        ``has_sessions``: the client is told to fail over, otherwise that the server stops.
+        """
+        shared, version = self._owner.services.shared, self._owner.decoder.version
+        kind, critical = packets.DisconnectReason, shared.connections.critical_stop
+        if has_sessions:
+            reason = kind.SCALE_DOWN_ON_CRITICAL_ERROR if critical else kind.SCALE_DOWN
+        else:
+            reason = kind.SHUT_DOWN_ON_CRITICAL_ERROR if critical else kind.SHUT_DOWN
+        if version >= 131:
+            return packets.DisconnectV3(node_id=shared.node_id, reason=reason, target_node_id=None, connector=None)
+        if version >= 125:
+            return packets.DisconnectV2(node_id=shared.node_id, scale_down_node_id=None)
+        return packets.Disconnect(node_id=shared.node_id)
+
+    def close(self) -> None:
+        """End the subscription."""
+        if self._unsubscribe is not None:
+            self._unsubscribe()
+            self._unsubscribe = None

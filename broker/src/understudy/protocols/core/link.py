@@ -1,0 +1,65 @@
+"""Ports between the parts of a CORE connection, so that no part depends on the module of another.
+
+``connection`` implements ``CoreLink`` and ``session`` implements ``ChannelHandler``; the channel, the cluster channel
+and the handlers of packets use only these.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from understudy.errors import BrokerError
+from understudy.ports import Connection
+from understudy.protocols.core.services import CoreServices
+from understudy.session.connection_scope import ConnectionScope
+from understudy.wire.core import packets
+from understudy.wire.core.codec import FrameDecoder
+
+
+class ChannelHandler(Protocol):
+    """The handler of a session channel, as its connection sees it."""
+
+    @property
+    def congested(self) -> bool:
+        """Whether its client should not be read until the disk has caught up."""
+        ...
+
+    def check_idle(self) -> None:
+        """Give up a large message of which no piece has come for a long time."""
+
+
+class CoreLink(Protocol):
+    """A connection, as its channels see it."""
+
+    connection: Connection
+    services: CoreServices
+    decoder: FrameDecoder
+    """Also has the version of the client."""
+    scope: ConnectionScope
+    uploading: dict[ChannelHandler, None]
+    """Sessions that receive a large message, or whose messages wait for the disk or the next turn."""
+
+    def send(self, packet: packets.Packet, channel_id: int) -> None:
+        """Send a packet that is not counted as a command."""
+
+    def cluster_authorized(self) -> None:
+        """The peer has proved the cluster credentials."""
+
+    def writable(self) -> bool:
+        """Whether the socket takes more deliveries."""
+        ...
+
+    def hold(self, handler: ChannelHandler) -> None:
+        """Add it to ``uploading``."""
+
+    def session_ended(self, handler: ChannelHandler, channel_id: int) -> None:
+        """A session has ended, or moved to another connection."""
+
+    def give_up(self, error: BrokerError) -> None:
+        """Close the connection because of an error of the client."""
+
+    def kill(self, reason: str) -> None:
+        """Close the connection because of how the client behaves."""
+
+    def met_bug(self, bug: Exception) -> None:
+        """Abort the connection because of an internal error."""

@@ -1,0 +1,75 @@
+"""The port between acceptors and protocols: the handler of a connection, and the table of protocols.
+
+A protocol is added by one entry of ``Broker.handlers``: the protocol that ``wire.detect`` finds in the first bytes,
+whose name is also that in the ``protocols`` parameter of acceptor URLs, and the factory of its handlers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from typing import Protocol
+
+from understudy.ports import Connection
+from understudy.session.prefixes import AddressPrefixes
+from understudy.wire.detect import Protocol as Wire
+
+
+class ConnectionHandler(Protocol):
+    """Handles the bytes of a connection once its protocol is known."""
+
+    held_back: bool
+    """Whether deliveries wait until the socket has taken more data; reset by ``resume_deliveries``."""
+    held_up: bool
+    """Whether part of the input may wait for the disk or for a login check; ``congested`` tells."""
+
+    @property
+    def proved(self) -> bool:
+        """Whether the client has logged in."""
+        ...
+
+    def receive_data(self, data: bytes) -> bool:
+        """Process received data, at most a bounded amount per call.
+
+        Returns:
+            Whether input is left. Then it is called again in a later turn, without data if none was received.
+
+        Raises:
+            BrokerError: the connection must be closed.
+        """
+        ...
+
+    def congested(self) -> bool:
+        """Whether nothing more should be read until earlier input was processed."""
+        ...
+
+    def resume_deliveries(self) -> None:
+        """The socket takes data again."""
+
+    def check(self) -> None:
+        """Check timeouts. Raises BrokerError: the connection must be aborted."""
+
+    def disconnect(self) -> None:
+        """Inform the client that the node stops, and close the connection."""
+
+    def forfeit(self) -> None:
+        """An internal error occurred: no state of the connection survives its loss."""
+
+    def connection_lost(self, reason: str) -> None:
+        """The socket was closed."""
+
+
+HandlerFactory = Callable[[Connection, AddressPrefixes], ConnectionHandler]
+"""Makes the handler of a new connection, at an acceptor with these prefixes."""
+
+Handlers = Mapping[Wire, HandlerFactory]
+"""Protocols of a node, or of one acceptor."""
+
+
+def served(handlers: Handlers, names: Collection[str]) -> Handlers:
+    """The protocols of one acceptor.
+
+    Args:
+        handlers: All protocols of the node.
+        names: ``AcceptorConfiguration.protocols``, the names of members of ``wire.detect.Protocol``.
+    """
+    return {wire: factory for wire, factory in handlers.items() if wire.name in names}

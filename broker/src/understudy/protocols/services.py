@@ -1,0 +1,39 @@
+"""Services given to the connections of every protocol; created by ``broker``."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from understudy.ports import Clock, Entropy
+from understudy.protocols.access import Access
+from understudy.protocols.registry import ConnectionRegistry
+from understudy.session.connection_scope import ConnectionScope
+from understudy.session.error_texts import ErrorTexts
+from understudy.session.services import SessionServices
+
+
+@dataclass(slots=True)
+class ProtocolServices:
+    """Services of an active node that do not depend on a protocol."""
+
+    node_id: str
+    clock: Clock
+    entropy: Entropy
+    sessions: SessionServices
+    """Given to each ``ServerSession``."""
+    access: Access
+    connections: ConnectionRegistry = field(default_factory=ConnectionRegistry)
+    error_texts: ErrorTexts = field(default_factory=ErrorTexts)
+    connection_ttl_override_ms: int = -1
+    """Connection TTL of all clients (connection-ttl-override); -1: each client chooses."""
+
+    def new_scope(self, protocol: str, peer: str) -> ConnectionScope:
+        """The scope of a new connection.
+
+        Args:
+            protocol: Name for management.
+            peer: Address and port of the client.
+        """
+        return ConnectionScope(
+            self.entropy.token(8).hex(), protocol=protocol, remote_address=peer, created_ms=self.clock.wall_ms()
+        )
