@@ -66,7 +66,7 @@ class Transcript:
         return "\n\n".join(written) + "\n"
 
     def _output(self, driver: Driver, block: Block) -> Iterator[str]:
-        commands = [shlex.split(line, comments=True) for line in block.lines]
+        commands = [shlex.split(line) for line in block.lines if not line.startswith("#")]
         for words in filter(None, commands):
             try:
                 for line in driver.command(words):

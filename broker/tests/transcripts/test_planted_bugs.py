@@ -36,11 +36,23 @@ def _commits_what_is_rolled_back(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(MessageStore, "store_rollback", MessageStore.store_commit)
 
 
+def _writes_no_acknowledgement(patch: pytest.MonkeyPatch) -> None:
+    """Acknowledgements are answered and are not in the log."""
+    patch.setattr(MessageStore, "store_acknowledges", lambda self, *arguments, **options: None)
+
+
+def _prepares_nothing(patch: pytest.MonkeyPatch) -> None:
+    """A branch is answered as prepared, and the log does not say so."""
+    patch.setattr(MessageStore, "store_prepare", lambda self, *arguments: self.last_sequence)
+
+
 BUGS: list[tuple[str, str, Plant]] = [
     ("ha", "split-brain-by-pause", _confirms_without_a_lock),
     ("ha", "clean-stop", _leaves_the_store_owned),
     ("store", "damage-is-refused", _takes_damage_for_a_torn_tail),
     ("store", "transactions", _commits_what_is_rolled_back),
+    ("session", "restart-after-acknowledgements", _writes_no_acknowledgement),
+    ("session", "xa-after-a-crash", _prepares_nothing),
 ]
 
 

@@ -9,10 +9,11 @@ import pytest
 
 from transcripts.ha import HaDriver
 from transcripts.script import Driver, Transcript
+from transcripts.session import SessionDriver
 from transcripts.store import StoreDriver
 
 HERE = Path(__file__).parent
-DRIVERS: dict[str, Callable[[], Driver]] = {"ha": HaDriver, "store": StoreDriver}
+DRIVERS: dict[str, Callable[[], Driver]] = {"ha": HaDriver, "store": StoreDriver, "session": SessionDriver}
 FILES = [path for folder in DRIVERS for path in sorted((HERE / folder).glob("*.txt"))]
 
 
