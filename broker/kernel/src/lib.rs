@@ -19,7 +19,7 @@ mod skim;
 
 /// Version of the functions below; equal to `INTERFACE` in `understudy/kernel/__init__.py`. It changes whenever the
 /// arguments or the result of a function change.
-const INTERFACE: u32 = 6;
+const INTERFACE: u32 = 7;
 
 /// The module as Python imports it.
 #[pymodule]
@@ -41,6 +41,7 @@ fn understudy_kernel(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(frames::constants, module)?)?;
     module.add_class::<log::Run>()?;
     module.add_function(wrap_pyfunction!(log::append_sends, module)?)?;
+    module.add_function(wrap_pyfunction!(log::append_duplicate_ids, module)?)?;
     module.add_function(wrap_pyfunction!(log::keep_sends, module)?)?;
     module.add_function(wrap_pyfunction!(log::join_runs, module)?)?;
     module.add_function(wrap_pyfunction!(deliveries::confirms, module)?)?;

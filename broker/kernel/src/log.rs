@@ -11,6 +11,9 @@ use crate::crc;
 use crate::frames::{any_grouped, decode, Column, Row, Sends};
 
 const MESSAGE_ADD: u8 = 9;
+const DUPLICATE_ID: u8 = 12;
+/// Bytes of a DUPLICATE_ID record before the duplicate id: header, address id, transaction id.
+const DUPLICATE_ID_HEAD_BYTES: usize = 40;
 /// Bytes of a MESSAGE_ADD record before the ids of its queues, the duplicate id, if any, and the message.
 pub const RECORD_HEAD_BYTES: usize = 72;
 /// Bytes of the id of one queue.
@@ -444,6 +447,44 @@ pub fn append_sends(
         groups: chosen.groups(grouped),
         joined: None,
     })
+}
+
+/// DUPLICATE_ID records of these ids, or of as many as there is room for, and their offsets; see the twin.
+#[pyfunction]
+#[pyo3(signature = (duplicate_ids, address_id, position))]
+pub fn append_duplicate_ids<'py>(
+    py: Python<'py>,
+    duplicate_ids: Vec<Bound<'py, PyBytes>>,
+    address_id: u64,
+    position: LogPosition,
+) -> PyResult<(Bound<'py, PyBytes>, Bound<'py, PyBytes>)> {
+    let (_, offset, mut room, mut sequence, batch, seed) = position;
+    let mut records = Vec::new();
+    let mut offsets = Vec::with_capacity(4 * duplicate_ids.len());
+    let mut head = [0; DUPLICATE_ID_HEAD_BYTES];
+    head[16..20].copy_from_slice(&batch.to_le_bytes());
+    head[20] = DUPLICATE_ID;
+    head[24..32].copy_from_slice(&address_id.to_le_bytes());
+    for duplicate_id in &duplicate_ids {
+        let duplicate_id = duplicate_id.as_bytes();
+        let begin = records.len();
+        let length = DUPLICATE_ID_HEAD_BYTES + duplicate_id.len();
+        if (offset + begin + length) as i64 > room {
+            break;
+        }
+        room -= SEAL_BYTES;
+        sequence = sequence
+            .checked_add(1)
+            .ok_or_else(|| PyOverflowError::new_err("sequence"))?;
+        head[4..8].copy_from_slice(&narrow(length)?.to_le_bytes());
+        head[8..16].copy_from_slice(&sequence.to_le_bytes());
+        records.extend_from_slice(&head);
+        records.extend_from_slice(duplicate_id);
+        let crc = crc::update(seed, &records[begin + CRC_BYTES..]);
+        records[begin..begin + CRC_BYTES].copy_from_slice(&crc.to_le_bytes());
+        offsets.extend_from_slice(&narrow(offset + begin)?.to_ne_bytes());
+    }
+    Ok((PyBytes::new(py, &records), PyBytes::new(py, &offsets)))
 }
 
 /// Messages which the log does not get; see the twin.

@@ -38,8 +38,8 @@ struct Rows {
 struct Step {
     groups: Vec<Rows>,
     places: HashMap<(u64, u8), usize>,
-    /// Address id and extent of the duplicate id in the data.
-    duplicates: Vec<(u64, usize, usize)>,
+    /// Duplicate ids of one address and length: address id, bytes of each, the ids.
+    duplicates: Vec<(u64, usize, Vec<u8>)>,
     /// Offset in the file and extent of the record in the data.
     others: Vec<(u32, usize, usize)>,
     rows: usize,
@@ -104,7 +104,7 @@ impl Skimmed {
                 let (message_id, priority) = (u64_at(record, 24), record[64]);
                 let plain = count == 1 && u64_at(record, 32) == 0 && priority <= PRIORITY_MAX && message_id != 0;
                 if plain && kind == MESSAGE_ADD {
-                    self.take_message(record, at, offset, rest);
+                    self.take_message(record, offset, rest);
                     return;
                 }
                 kept = rest;
@@ -120,7 +120,7 @@ impl Skimmed {
         }
     }
 
-    fn take_message(&mut self, record: &[u8], at: usize, offset: u32, rest: usize) {
+    fn take_message(&mut self, record: &[u8], offset: u32, rest: usize) {
         let (message_id, priority, queue_id) = (u64_at(record, 24), record[64], u64_at(record, 72));
         let fits = self
             .steps
@@ -146,8 +146,16 @@ impl Skimmed {
         step.rows += 1;
         let duplicate_bytes = rest - MESSAGE_BYTES - 8;
         if duplicate_bytes > 0 {
-            step.duplicates
-                .push((u64_at(record, 40), at + rest - duplicate_bytes, at + rest));
+            let address_id = u64_at(record, 40);
+            let duplicate_id = &record[rest - duplicate_bytes..rest];
+            match step.duplicates.last_mut() {
+                Some((address, length, ids)) if (*address, *length) == (address_id, duplicate_bytes) => {
+                    ids.extend_from_slice(duplicate_id);
+                }
+                _ => step
+                    .duplicates
+                    .push((address_id, duplicate_bytes, duplicate_id.to_vec())),
+            }
         }
     }
 }
@@ -215,8 +223,8 @@ pub fn skim_records<'py>(data: &Bound<'py, PyBytes>, origin: u64) -> PyResult<Bo
         }
         let duplicates = PyList::empty(py);
         let others = PyList::empty(py);
-        for &(address_id, begin, end) in &step.duplicates {
-            duplicates.append((address_id, PyBytes::new(py, &raw[begin..end])))?;
+        for (address_id, length, ids) in &step.duplicates {
+            duplicates.append((*address_id, *length, PyBytes::new(py, ids)))?;
         }
         for &(offset, begin, end) in &step.others {
             others.append((offset, PyBytes::new(py, &raw[begin..end])))?;

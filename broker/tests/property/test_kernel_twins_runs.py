@@ -5,10 +5,12 @@ nothing. Method: the batches of ``test_kernel_twins_sends``.
 """
 
 import random
+from array import array
 from collections.abc import Callable
 from itertools import pairwise
 from struct import pack
 from typing import Any
+from zlib import crc32
 
 import pytest
 from hypothesis import example, given, settings
@@ -26,12 +28,12 @@ from support.kernel_sends import (
     integers,
 )
 from support.kernel_views import view_of_run
-from support.kernels import NATIVE, needs_native
+from support.kernels import NATIVE, both, needs_native
 from support.store import Rig
 from understudy.kernel import deliveries, frames, log
 from understudy.kernel.log import LogPosition
 from understudy.message import Message
-from understudy.store.log.records import AddressRecord, QueueRecord
+from understudy.store.log.records import HEADER, HEADER_BYTES, AddressRecord, DuplicateIdRecord, QueueRecord, decode
 from understudy.store.message_store import MessageStore
 from understudy.wire.core.codec import encode_null_response
 
@@ -167,6 +169,30 @@ def test_rows_that_a_run_has_not(kernel: Kernel) -> None:
     assert kernel[1].keep_sends([(sends, 3, 50)], 9).count == 0
     with pytest.raises(IndexError):
         kernel[1].append_sends([(sends, 3, 1)], 9, 1, (1,), 0, LogPosition(1, 0, 5_000, 1, 0, 0))
+
+
+@needs_native
+@given(
+    st.lists(st.binary(max_size=40), max_size=12), st.integers(0, 2**64 - 1), st.integers(0, 5_000),
+    st.integers(-1, 6_000), st.integers(0, 2**32 - 1),
+)  # fmt: skip
+def test_the_same_records_of_duplicate_ids_from_either_kernel(
+    ids: list[bytes], address_id: int, offset: int, room: int, seed: int
+) -> None:
+    position = LogPosition(3, offset, room, 41, 96, seed)
+    records, offsets = both(log.append_duplicate_ids, ids, address_id, position)
+    at, taken = 0, 0
+    for place in array("I", offsets):
+        assert place == offset + at
+        crc, length, sequence, batch, kind, *_ = HEADER.unpack_from(records, at)
+        record = records[at : at + length]
+        assert (crc, sequence, batch) == (crc32(record[4:], seed), 42 + taken, 96)
+        assert decode(kind, 0, record[HEADER_BYTES:]) == DuplicateIdRecord(address_id, 0, ids[taken])
+        at, taken = at + length, taken + 1
+        assert offset + at <= room - 4 * (taken - 1)
+    assert at == len(records)
+    if taken < len(ids):
+        assert offset + at + HEADER_BYTES + 16 + len(ids[taken]) > room - 4 * taken
 
 
 class Log:

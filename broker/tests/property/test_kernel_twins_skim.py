@@ -93,7 +93,12 @@ def test_steps_say_what_the_records_say(steps: list[Step]) -> None:
     for key in {row[:2] for row in rows}:
         # what waits in one queue with one priority keeps its order
         assert [row[3] for row in rows if row[:2] == key] == [row[3] for row in expected_rows if row[:2] == key]
-    assert [each for _, others, _ in found for each in others] == duplicates
+    assert [
+        (address, ids[at : at + length])
+        for _, packed, _ in found
+        for address, length, ids in packed
+        for at in range(0, len(ids), length)
+    ] == duplicates
     others_found = [each for *_, others in found for each in others]
     kinds = [(place, RecordType(raw[20]), *struct.unpack_from("<I", raw, 4)) for place, raw in others_found]
     assert kinds == expected_others

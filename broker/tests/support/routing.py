@@ -148,15 +148,15 @@ class FakeStore:
         queue_ids: tuple[int, ...],
         transaction_id: int = 0,
         held: int = 0,
+        duplicate_ids: Sequence[bytes] = (),
     ) -> list[Run]:
         position = LogPosition(1, self._offset, sys.maxsize, self.last_sequence, 0, 0)
         run = append_sends(parts, first_id, address_id, queue_ids, transaction_id, position)
         assert run.count == count
         self._offset += len(run.data)
-        duplicate_ids = [each for sends, row, number in parts for each in sends.duplicate_ids(row, number)]
         sends, row, _ = parts[0]
         for duplicate_id, reference in zip(
-            duplicate_ids, RunSlice(run, 0, count, sends.priority(row), -1), strict=True
+            duplicate_ids or [b""] * count, RunSlice(run, 0, count, sends.priority(row), -1), strict=True
         ):
             assert reference.message is not None
             self.store_message(
@@ -255,12 +255,13 @@ class FakeStore:
         self._append()
         self.delivery_counts[queue_id, message_id] = count
 
-    def store_duplicate_id(self, address_id: int, duplicate_id: bytes, tx_id: int = 0) -> None:
-        self._append()
-        if tx_id:
-            self.transactions.setdefault(tx_id, []).append(("duplicate", address_id, duplicate_id))
-        else:
-            self.duplicate_ids.append((address_id, duplicate_id))
+    def store_duplicate_ids(self, address_id: int, duplicate_ids: Sequence[bytes], tx_id: int = 0) -> None:
+        for duplicate_id in duplicate_ids:
+            self._append()
+            if tx_id:
+                self.transactions.setdefault(tx_id, []).append(("duplicate", address_id, duplicate_id))
+            else:
+                self.duplicate_ids.append((address_id, duplicate_id))
 
     def store_prepare(self, tx_id: int, xid: bytes) -> int:
         self.transactions.setdefault(tx_id, [])

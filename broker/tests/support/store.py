@@ -485,7 +485,7 @@ class Rig:
         assert self.store is not None
         if self.address_ids:
             address_id, duplicate_id = self.stream.choice(self.address_ids), self.stream.randbytes(5)
-            self.store.store_duplicate_id(address_id, duplicate_id)
+            self.store.store_duplicate_ids(address_id, [duplicate_id])
             self.model.add(self.store.last_sequence, "duplicate", 0, address_id, duplicate_id)
 
     def settle_log(self) -> None:

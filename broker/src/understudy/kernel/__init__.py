@@ -24,7 +24,7 @@ from understudy.kernel.log import QUEUE_ID_BYTES, RECORD_HEAD_BYTES, LogPosition
 
 #: Version of the functions; ``INTERFACE`` in ``broker/kernel/src/lib.rs`` must be equal. It changes whenever the
 #: arguments or the result of a function change.
-INTERFACE: Final = 6
+INTERFACE: Final = 7
 #: Environment variable that forces a kernel.
 VARIABLE: Final = "UNDERSTUDY_KERNEL"
 #: What the native module must have.
@@ -32,6 +32,7 @@ FUNCTIONS: Final = (
     "Run",
     "Sends",
     "acknowledge_record",
+    "append_duplicate_ids",
     "append_sends",
     "confirms",
     "crc32",
@@ -108,7 +109,7 @@ if TYPE_CHECKING or ACTIVE == "python":
     from understudy.kernel.crc import crc32, crc32_combine
     from understudy.kernel.deliveries import acknowledge_record, confirms, receives
     from understudy.kernel.frames import Sends, split_sends
-    from understudy.kernel.log import Run, append_sends, join_runs, keep_sends
+    from understudy.kernel.log import Run, append_duplicate_ids, append_sends, join_runs, keep_sends
     from understudy.kernel.records import digest_records, scan
     from understudy.kernel.references import (
         live_references,
@@ -123,6 +124,7 @@ else:
         Run,
         Sends,
         acknowledge_record,
+        append_duplicate_ids,
         append_sends,
         confirms,
         crc32,
@@ -155,6 +157,7 @@ __all__ = [
     "Sends",
     "SendsPart",
     "acknowledge_record",
+    "append_duplicate_ids",
     "append_sends",
     "choose",
     "confirms",

@@ -27,6 +27,9 @@ RECORD_HEAD_BYTES: Final = 4 + _REST.size
 #: Bytes of the id of one queue.
 QUEUE_ID_BYTES: Final = 8
 _ID = Struct(">q")
+_DUPLICATE_ID: Final = 12
+#: The same for a DUPLICATE_ID: address id, tx id; the duplicate id follows.
+_DUPLICATE_ID_REST = Struct("<IQIBBHQQ")
 _RECEIVE_HEAD = Struct(">ibq")
 _RECEIVE_TAIL = Struct(">qi")
 _SESS_RECEIVE_MSG: Final = 75
@@ -263,6 +266,33 @@ def keep_sends(parts: Sequence[SendsPart], first_id: int) -> Run:
             starts.append(size)
             message_id += 1
     return _run(parts, starts, b"".join(messages), first_id, 0, 0, 0)
+
+
+def append_duplicate_ids(duplicate_ids: Sequence[bytes], address_id: int, position: LogPosition) -> tuple[bytes, bytes]:
+    """A DUPLICATE_ID record for each of these ids, in order, or for as many as fit, perhaps none.
+
+    Args:
+        duplicate_ids: Of messages that the log does not get, sent to one address outside of transactions.
+        address_id: Of that address.
+        position: Where the log ends.
+
+    Returns:
+        The records, and their offsets in the segment as native unsigned 32-bit numbers.
+    """
+    _, offset, room, sequence, batch, seed = position
+    records: list[bytes] = []
+    offsets = array("I")
+    for duplicate_id in duplicate_ids:
+        length = _DUPLICATE_ID_REST.size + 4 + len(duplicate_id)
+        if offset + length > room:
+            break
+        sequence += 1
+        rest = _DUPLICATE_ID_REST.pack(length, sequence, batch, _DUPLICATE_ID, 0, 0, address_id, 0) + duplicate_id
+        records += (crc32(rest, seed).to_bytes(4, "little"), rest)
+        offsets.append(offset)
+        offset += length
+        room -= 4
+    return b"".join(records), offsets.tobytes()
 
 
 def join_runs(parts: Sequence[tuple[Run, int, int]]) -> Run:

@@ -16,11 +16,11 @@ from understudy.kernel.records import BAD, BLANK, ENDED, SHORT, Group
 
 __all__ = ["Skimmed", "Step", "skim_records"]
 
-Step = tuple[list[Group], list[tuple[int, bytes]], list[tuple[int, bytes]]]
+Step = tuple[list[Group], list[tuple[int, int, bytes]], list[tuple[int, bytes]]]
 """Records that follow each other. First messages in one queue each, without transaction and not large, by queue and
-priority with rising ids, at most 1,000, and the duplicate ids of these (address id, duplicate id). Then other records:
-offset in the file and the record; of a MESSAGE_ADD or MESSAGE_MOVE that is not large only the bytes before the
-message."""
+priority with rising ids, at most 1,000, and the duplicate ids of these: neighbours of one address and one length
+together (address id, bytes of each id, the ids). Then other records: offset in the file and the record; of a
+MESSAGE_ADD or MESSAGE_MOVE that is not large only the bytes before the message."""
 Skimmed = tuple[int, int, list[Step]]
 """The reason for the end (``ENDED``, ``SHORT``, ``BLANK`` or ``BAD`` of ``kernel.records``), index in the data after
 the last record taken, and the contents of the records."""
@@ -47,7 +47,7 @@ class _Step:
 
     def __init__(self) -> None:
         self.groups: dict[tuple[int, int], _Columns] = {}
-        self.duplicates: list[tuple[int, bytes]] = []
+        self.duplicates: list[tuple[int, int, bytearray]] = []
         self.others: list[tuple[int, bytes]] = []
         self.rows = 0
 
@@ -57,7 +57,14 @@ class _Step:
             ids, offsets, lengths, sizes = (each.tobytes() for each in columns)
             until, not_before = (each.tobytes() if any(each) else b"" for each in (expirations, scheduled))
             groups.append((queue_id, priority, ids, offsets, lengths, sizes, until, not_before))
-        return groups, self.duplicates, self.others
+        duplicates = [(address_id, length, bytes(ids)) for address_id, length, ids in self.duplicates]
+        return groups, duplicates, self.others
+
+    def add_duplicate(self, address_id: int, duplicate_id: bytes) -> None:
+        length = len(duplicate_id)
+        if not self.duplicates or self.duplicates[-1][:2] != (address_id, length):
+            self.duplicates.append((address_id, length, bytearray()))
+        self.duplicates[-1][2].extend(duplicate_id)
 
 
 def skim_records(data: bytes, origin: int, /) -> Skimmed:
@@ -109,7 +116,7 @@ def _take(steps: list[_Step], record: bytes, offset: int) -> None:
                 for column, value in zip(step.groups[key], row, strict=True):
                     column.append(value)
                 if duplicate_bytes:
-                    step.duplicates.append((address_id, record[rest - duplicate_bytes : rest]))
+                    step.add_duplicate(address_id, record[rest - duplicate_bytes : rest])
                 return
             record = record[:rest]
     elif kind == _ACKNOWLEDGE and length >= _HEADER_BYTES + 16 and record[32:40] == bytes(8):

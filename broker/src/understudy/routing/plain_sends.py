@@ -54,8 +54,9 @@ class PlainSends:
     in the context closes the batch first. A batch ends with its turn at the latest: the flush of the log closes it.
     """
 
-    __slots__ = ("_address", "_answers", "_bytes", "_count", "_durable_ids", "_head_bytes", "_held_bytes", "_kind",
-                 "_longest_bytes", "_marked", "_office", "_parts", "_queues", "_room_bytes")  # fmt: skip
+    __slots__ = ("_address", "_answers", "_bytes", "_count", "_duplicate_ids", "_durable_ids", "_head_bytes",
+                 "_held_bytes", "_kind", "_longest_bytes", "_marked", "_office", "_parts", "_queues",
+                 "_room_bytes")  # fmt: skip
 
     def __init__(self, office: PostOffice) -> None:
         self._office = office
@@ -79,6 +80,7 @@ class PlainSends:
         """The rest of that space."""
         self._parts: list[SendsPart] = []
         self._answers: list[Answer] = []
+        self._duplicate_ids: list[bytes] = []
         self._count = 0
         self._bytes = 0
 
@@ -137,6 +139,8 @@ class PlainSends:
                 if not new:
                     return 0, 0
                 count, size_bytes = new, sends.bytes_of(row, new)
+                ids = ids[:new]
+            self._duplicate_ids += ids
         self._parts.append((sends, row, count))
         self._count += count
         self._bytes += size_bytes
@@ -184,7 +188,7 @@ class PlainSends:
         context = office.context
         if context.gathered is not None:
             context.gathered.close()
-        self._parts, self._answers = [], []
+        self._parts, self._answers, self._duplicate_ids = [], [], []
         self._count = self._bytes = self._held_bytes = 0
         self._address, self._kind = address, kind
         self._queues = queues = address.plain_queues
@@ -233,24 +237,22 @@ class PlainSends:
         store, context = office.store, office.context
         parts, answers, count, size_bytes = self._parts, self._answers, self._count, self._bytes
         address, held_bytes, promised = self._address, self._held_bytes, context.appended
+        ids = self._duplicate_ids
         # keeps no bytes that were read
-        self._parts, self._answers, self._count = [], [], 0
+        self._parts, self._answers, self._duplicate_ids, self._count = [], [], [], 0
         sends, row, _ = parts[0]
         transaction_id = transaction.log_id() if transaction is not None and durable_ids else 0
         first_id = store.last_id + 1
         store.last_id += count
         if durable_ids:
-            runs = store.store_run(parts, count, first_id, address.address_id, durable_ids, transaction_id, held_bytes)
+            runs = store.store_run(
+                parts, count, first_id, address.address_id, durable_ids, transaction_id, held_bytes, ids
+            )
             assert not held_bytes or context.appended == promised, f"{context.appended} appended, {promised} promised"
         else:
             runs = [keep_sends(parts, first_id)]
-        if self._marked and not held_bytes:
-            ids = sends.duplicate_ids(row, count)
-            if durable_ids and transaction is None:
-                address.duplicate_ids.take(ids, store.last_sequence - count + 1)
-            else:
-                for duplicate_id in ids:
-                    office.remember(address, duplicate_id, transaction, logged=bool(durable_ids))
+        if ids and not held_bytes:
+            _remember(office, address, ids, transaction, logged=bool(durable_ids))
         priority = sends.priority(row)
         arrivals: list[Arrival] = []
         for run in runs:
@@ -274,6 +276,28 @@ class PlainSends:
                 order.sequence = sequence
             sequence = order.sequence
         context.when_durable(sequence, arrive_together, office, queues, arrivals, answers)
+
+
+def _remember(
+    office: PostOffice, address: Address, ids: list[bytes], transaction: BatchTransaction | None, *, logged: bool
+) -> None:
+    """``PostOffice.remember`` for the duplicate ids of messages that came together.
+
+    Args:
+        office: Of the node.
+        address: They were sent to it.
+        ids: New, and all different.
+        transaction: They become visible with it.
+        logged: The records of the messages carry them, and are the last of the log.
+    """
+    store = office.store
+    if transaction is not None or not (logged or office.persist_id_cache):
+        for duplicate_id in ids:
+            office.remember(address, duplicate_id, transaction, logged=logged)
+        return
+    if not logged:
+        store.store_duplicate_ids(address.address_id, ids)
+    address.duplicate_ids.take(ids, store.last_sequence - len(ids) + 1)
 
 
 def _tell_owners(bug: Exception, answers: Sequence[Answer]) -> None:

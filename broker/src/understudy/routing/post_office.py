@@ -519,8 +519,8 @@ class PostOffice:
     ) -> None:
         """``logged``: the message's own record carries the id."""
         if not logged and self.persist_id_cache:
-            self.store.store_duplicate_id(
-                address.address_id, duplicate_id, transaction.log_id() if transaction is not None else 0
+            self.store.store_duplicate_ids(
+                address.address_id, (duplicate_id,), transaction.log_id() if transaction is not None else 0
             )
         if transaction is not None:
             transaction.staged_duplicate_id(address, duplicate_id)

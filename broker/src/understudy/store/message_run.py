@@ -10,9 +10,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from functools import partial
 
-from understudy.kernel import LogPosition, Run, SendsPart, append_sends
+from understudy.kernel import LogPosition, Run, SendsPart, append_duplicate_ids, append_sends
 from understudy.store.log.journal import Journal
 from understudy.store.log.operation_context import OperationContext
+from understudy.store.log.records import HEADER_BYTES, TWO_IDS
 from understudy.store.state import StoreState, TransactionRecord
 
 #: ``LogPosition(...)`` without the Python-level call.
@@ -53,6 +54,7 @@ def append_run(
     queue_ids: Sequence[int],
     transaction_id: int = 0,
     held: int = 0,
+    duplicate_ids: Sequence[bytes] = (),
 ) -> list[Run]:
     """Append one record for each of the messages of these parts, whose ids begin at ``first_id``.
 
@@ -67,6 +69,7 @@ def append_run(
         queue_ids: At least one.
         transaction_id: Transaction they belong to; 0 for none.
         held: What ``hold_room`` gave, since when nothing was appended; 0: it was not called.
+        duplicate_ids: Of these messages; none if they have none.
 
     Returns:
         One run for each segment or batch that got some of them.
@@ -110,13 +113,47 @@ def append_run(
         state.live.add_range(queue_id, first_id, count)
         if transaction is not None:
             transaction.added_ids.extend(queue_id, range(first_id, first_id + count))
-    if parts[0][0].duplicate_id(parts[0][1]):
-        ids = [duplicate_id for sends, row, number in parts for duplicate_id in sends.duplicate_ids(row, number)]
+    if duplicate_ids:
         if transaction is not None:
-            transaction.duplicate_ids += [(address_id, duplicate_id) for duplicate_id in ids]
+            transaction.duplicate_ids += [(address_id, duplicate_id) for duplicate_id in duplicate_ids]
         else:
-            state.remember_duplicates(address_id, ids)
+            state.remember_duplicates(address_id, duplicate_ids)
     return runs
+
+
+def append_ids(
+    journal: Journal, context: OperationContext, state: StoreState, address_id: int, duplicate_ids: Sequence[bytes]
+) -> None:
+    """Append one DUPLICATE_ID record for each of the ids of messages that the log does not get.
+
+    Args:
+        journal: Gets the records.
+        context: Is told of them.
+        state: Likewise.
+        address_id: Of the address the messages were sent to.
+        duplicate_ids: In the order of the messages, each of at most ``DUPLICATE_ID_BYTES_MAX`` bytes.
+
+    Raises:
+        StoreError: the journal has failed.
+    """
+    left = duplicate_ids
+    while left:
+        position = _position(
+            (journal.number, journal.offset, journal.room, journal.sequence, journal.batch, journal.seed)
+        )
+        records, offsets = append_duplicate_ids(left, address_id, position)
+        if not records:
+            journal.make_room(HEADER_BYTES + TWO_IDS.size + len(left[0]))
+            continue
+        added = len(offsets) // 4
+        journal.parts.append(records)
+        journal.offsets.frombytes(offsets)
+        journal.offset += len(records)
+        journal.room -= 4 * added
+        journal.sequence += added
+        context.appended = journal.sequence
+        left = left[added:]
+    state.remember_duplicates(address_id, duplicate_ids)
 
 
 def _behind(parts: Sequence[SendsPart], taken: int) -> list[SendsPart]:

@@ -49,7 +49,7 @@ from understudy.store.log.records import (
     encode_queue,
 )
 from understudy.store.log.segment import log_size_bytes
-from understudy.store.message_run import append_run, hold_room
+from understudy.store.message_run import append_ids, append_run, hold_room
 from understudy.store.quarantine import DIRECTORY_NAME, Quarantine
 from understudy.store.read_back import ReadBack
 from understudy.store.reference import Location
@@ -420,15 +420,18 @@ class MessageStore:
         if not 0 <= self.settings.delivery_count_max < count:
             self._journal.append(RecordType.DELIVERY_COUNT, encode_delivery_count(queue_id, message_id, count))
 
-    def store_duplicate_id(self, address_id: int, duplicate_id: bytes, tx_id: int = 0) -> None:
-        """The address has seen this duplicate id (with a transaction: once it commits)."""
-        self._check_size(len(duplicate_id), duplicate_id)
-        self._journal.append(RecordType.DUPLICATE_ID, encode_duplicate_id(address_id, duplicate_id, tx_id))
-        if tx_id:
+    def store_duplicate_ids(self, address_id: int, duplicate_ids: Sequence[bytes], tx_id: int = 0) -> None:
+        """The address has seen these duplicate ids, in order (with a transaction: once it commits)."""
+        for duplicate_id in duplicate_ids:
+            if len(duplicate_id) > DUPLICATE_ID_BYTES_MAX:
+                self._check_size(0, duplicate_id)
+        if not tx_id:
+            append_ids(self._journal, self.context, self.state, address_id, duplicate_ids)
+            return
+        for duplicate_id in duplicate_ids:
+            self._journal.append(RecordType.DUPLICATE_ID, encode_duplicate_id(address_id, duplicate_id, tx_id))
             transaction = self.state.transaction(tx_id, self._journal.number)
             transaction.duplicate_ids.append((address_id, duplicate_id))
-        else:
-            self.state.remember_duplicate(address_id, duplicate_id)
 
     def _refuse(self) -> None:
         if self._usage.problem:

@@ -25,16 +25,19 @@ from understudy.message import large_body_of
 from understudy.store.backlog import Backlog
 from understudy.store.columns import Rows
 from understudy.store.live_index import LiveIndex
+from understudy.store.log.checkpoint import encode_duplicate_ids, encode_item
 from understudy.store.log.records import (
     MESSAGE_LARGE,
     AcknowledgeRecord,
     AddressRecord,
     AddressRemoveRecord,
+    CheckpointItem,
     CheckpointRecord,
     CommitRecord,
     DeliveryCountRecord,
     DropRecord,
     DuplicateIdRecord,
+    DuplicateIdsItem,
     EpochRecord,
     MessageRecord,
     MoveRecord,
@@ -49,7 +52,6 @@ from understudy.store.log.records import (
     SnapshotRecord,
     TrimRecord,
     encode_address,
-    encode_duplicate_id,
     encode_queue,
 )
 from understudy.store.log.segment_skim import Skim
@@ -167,7 +169,7 @@ class StoreState:
         """Set by the consolidator, which replays without the older references."""
         self.origins: dict[int, Location] | None = None
         """Set by tools that ask where a message lay first: message id to the source of its first move."""
-        self._checkpoint: list[AddressRecord | QueueRecord | DuplicateIdRecord | SettingRecord] | None = None
+        self._checkpoint: list[CheckpointItem] | None = None
         self._checkpoint_began = 0
 
     def take_references(self, queue_id: int) -> Backlog:
@@ -317,18 +319,17 @@ class StoreState:
         self.addresses.pop(address_id, None)
         self.duplicate_ids.pop(address_id, None)
 
-    def checkpoint_items(self) -> Iterator[tuple[RecordType, bytes]]:
-        """Bindings and duplicate ids as payloads to be stated again; nothing may change meanwhile."""
+    def checkpoint_items(self) -> Iterator[bytes]:
+        """Bindings, duplicate ids and settings as items of a checkpoint; nothing may change meanwhile."""
         of_addresses, of_queues = SettingsTexts(), SettingsTexts()
         for address in self.addresses.values():
-            yield RecordType.ADDRESS_ADD, encode_address(address, of_addresses)
+            yield encode_item(RecordType.ADDRESS_ADD, encode_address(address, of_addresses))
         for queue in self.queues.values():
-            yield RecordType.QUEUE_ADD, encode_queue(queue, of_queues)
+            yield encode_item(RecordType.QUEUE_ADD, encode_queue(queue, of_queues))
         for address_id, ids in self.duplicate_ids.items():
-            for value in ids:
-                yield RecordType.DUPLICATE_ID, encode_duplicate_id(address_id, value)
+            yield from encode_duplicate_ids(address_id, ids)
         for setting in self.settings.values():
-            yield RecordType.SETTING, encode_setting(setting)
+            yield encode_item(RecordType.SETTING, encode_setting(setting))
 
     def apply_setting(self, record: SettingRecord) -> None:
         """Management added, replaced or removed a setting."""
@@ -496,8 +497,8 @@ class StoreState:
         self.settings = settings_by_key(items)
         self.duplicate_ids = {}
         for item in items:
-            if isinstance(item, DuplicateIdRecord):
-                self.remember_duplicate(item.address_id, item.duplicate_id)
+            if isinstance(item, DuplicateIdsItem):
+                self.remember_duplicates(item.address_id, item.duplicate_ids)
         known = self.references.keys() | self.live.queues.keys()
         for queue_id in known - self.queues.keys():
             self.remove_queue(queue_id)

@@ -414,9 +414,8 @@ class _Writing:
         for setting in state.settings.values():
             store.store_setting(setting)
         for address_id, ids in state.duplicate_ids.items():
-            for duplicate_id in ids:
-                store.store_duplicate_id(address_id, duplicate_id)
-                self._settle_some()
+            store.store_duplicate_ids(address_id, list(ids))
+            self._settle_some()
         for queue_id, reference, record in salvage.messages():
             self._store_message(queue_id, reference, record, 0)
             if reference.delivery_count:
@@ -430,7 +429,7 @@ class _Writing:
             for queue_id, message_id in transaction.acknowledges:
                 store.store_acknowledges(queue_id, (message_id,), tx_id)
             for address_id, duplicate_id in transaction.duplicate_ids:
-                store.store_duplicate_id(address_id, duplicate_id, tx_id)
+                store.store_duplicate_ids(address_id, (duplicate_id,), tx_id)
             store.store_prepare(tx_id, transaction.xid or b"")
         self._settle()
         closed: list[bool] = []

@@ -40,7 +40,13 @@ def filled(
     store.last_id += len(sizes)
     if at_once:
         runs = store.store_run(
-            [(sends_of(messages), 0, len(messages))], len(messages), first_id, address_id, queue_ids, transaction_id
+            [(sends_of(messages), 0, len(messages))],
+            len(messages),
+            first_id,
+            address_id,
+            queue_ids,
+            transaction_id,
+            duplicate_ids=[f"id{number:05}".encode() for number in range(len(messages))] if ids else [],
         )
         locations = [each.location for run in runs for each in RunSlice(run, 0, run.count, 4, -1)]
     else:
@@ -93,6 +99,36 @@ def test_the_log_is_the_same_byte_for_byte(seed: int, queues: int, transacted: b
             sizes_of = [each.disk("x").open(f"{DIRECTORY}/{name}", read_only=True) for each in (rig, other_rig)]
             data = [file.read(0, file.size()) for file in sizes_of]
             assert data[0] == data[1], name
+
+
+@pytest.mark.parametrize("at_once", [True, False])
+def test_duplicate_ids_are_recorded_alone_as_one_by_one(at_once: bool) -> None:
+    """More than fit into a segment; the log is the same byte for byte."""
+    found = []
+    for together in (at_once, False):
+        rig = Rig(random.Random(3), segment_bytes=64 * 1024, id_cache_size=5_000)
+        store = rig.activate("a")
+        address_id = store.next_id()
+        store.store_address(AddressRecord(address_id, "a", (1,)))
+        ids = [number.to_bytes(2 + number % 40, "big") for number in range(3_000)]
+        if together:
+            store.store_duplicate_ids(address_id, ids[:10])
+            store.store_duplicate_ids(address_id, ids[10:])
+        else:
+            for duplicate_id in ids:
+                store.store_duplicate_ids(address_id, [duplicate_id])
+        store.flush()
+        rig.settle()
+        assert store.last_sequence == store.context.durable
+        files = [
+            rig.disk("x").open(f"{DIRECTORY}/{name}", read_only=True)
+            for name in rig.disk("x").list(DIRECTORY)
+            if name.endswith(".seg")
+        ]
+        found.append((list(store.state.duplicate_ids[address_id]), [file.read(0, file.size()) for file in files]))
+        assert found[-1][0] == ids
+        assert len(store.state.segments) > 1
+    assert found[0] == found[1]
 
 
 def test_a_failed_journal_takes_no_run() -> None:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from understudy.message import Message
 from understudy.store.log import records
+from understudy.store.log.checkpoint import encode_item
 from understudy.store.log.records import AddressRecord, QueueRecord, Record, RecordType
 from understudy.store.reference import pack_location, unpack_location
-from understudy.store.setting_record import SettingKind, SettingRecord
+from understudy.store.setting_record import SettingKind, SettingRecord, encode_setting
 from understudy.store.state import SegmentUse, StoreState
 
 ENCODED = Message(b"x" * 10, address="a").encoded
@@ -144,7 +145,7 @@ def test_a_checkpoint_replaces_bindings_and_drops_what_it_does_not_name() -> Non
     kept = QueueRecord(7, 5, "kept", 1)
     log.apply(records.CheckpointRecord(True, False, (AddressRecord(5, "a", (1,)), kept)))
     assert list(log.state.addresses) == [1]
-    log.apply(records.CheckpointRecord(False, True, (records.DuplicateIdRecord(5, 0, b"d"),)))
+    log.apply(records.CheckpointRecord(False, True, (records.DuplicateIdsItem(5, (b"d",)),)))
     assert list(log.state.addresses) == [5]
     assert log.state.queues == {7: kept}
     assert log.ids(7) == [1]
@@ -160,7 +161,7 @@ def test_settings_replace_each_other_and_a_checkpoint_states_them_all() -> None:
     for record in (first, roles, SettingRecord(SettingKind.ADDRESS, "a", {"maxSizeBytes": 2})):
         log.apply(record)
     assert [each.values for each in log.state.settings.values()] == [{"maxSizeBytes": 2}, {"send": ["x"]}]
-    assert RecordType.SETTING in dict(log.state.checkpoint_items())
+    assert encode_item(RecordType.SETTING, encode_setting(roles)) in list(log.state.checkpoint_items())
     log.apply(SettingRecord(SettingKind.ADDRESS, "a", None))
     assert list(log.state.settings.values()) == [roles]
     log.apply(records.CheckpointRecord(True, True, (first,)))

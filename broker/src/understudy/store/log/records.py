@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import json
 import struct
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Final
@@ -49,17 +49,16 @@ _TRIM = struct.Struct("<QQ")
 _SNAPSHOT = struct.Struct("<QQQQ")
 _DROP = struct.Struct("<QII")
 _COUNT = struct.Struct("<QQII")
-_TWO_IDS = struct.Struct("<QQ")
-_ITEM = struct.Struct("<IB3x")
+#: Of two ids: the payload of DUPLICATE_ID before the duplicate id (address id, tx id), and others.
+TWO_IDS = struct.Struct("<QQ")
+#: Before each item of a CHECKPOINT: bytes of its payload, type.
+ITEM = struct.Struct("<IB3x")
 _SEAL = struct.Struct("<IIQQqqQQ")
 #: Offset of the seal, zero, magic: the last bytes of a sealed file.
 SEAL_TRAILER = struct.Struct("<II8s")
 SEAL_MAGIC: Final = b"USTSEAL\n"
 #: Bytes of a SEAL record without its array of offsets.
 SEAL_FIXED_BYTES: Final = HEADER_BYTES + _SEAL.size + SEAL_TRAILER.size
-
-#: Most payload bytes in one CHECKPOINT record before another part begins.
-CHECKPOINT_PART_BYTES: Final = 1024 * 1024
 
 
 class RecordType(IntEnum):
@@ -205,6 +204,14 @@ class DuplicateIdRecord:
 
 
 @dataclass(frozen=True, slots=True)
+class DuplicateIdsItem:
+    """Duplicate ids that an address has seen, oldest first: neighbouring items of a CHECKPOINT."""
+
+    address_id: int
+    duplicate_ids: tuple[bytes, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class PrepareRecord:
     """First phase of a transaction is done."""
 
@@ -234,13 +241,16 @@ class TrimRecord:
     first_sequence: int
 
 
+CheckpointItem = AddressRecord | QueueRecord | DuplicateIdsItem | SettingRecord
+
+
 @dataclass(frozen=True, slots=True)
 class CheckpointRecord:
     """One part of the bindings and duplicate ids stated again."""
 
     first: bool
     last: bool
-    items: tuple[AddressRecord | QueueRecord | DuplicateIdRecord | SettingRecord, ...]
+    items: tuple[CheckpointItem, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -359,7 +369,7 @@ def encode_queue(record: QueueRecord, texts: SettingsTexts | None = None) -> byt
         f'{{"durable":{_FLAGS[record.durable]},"filter":{selector},"name":{_quoted(record.name)},'
         f'"routing_type":{record.routing_type:d},"settings":{settings}}}'
     )
-    return _TWO_IDS.pack(record.queue_id, record.address_id) + text.encode("ascii")
+    return TWO_IDS.pack(record.queue_id, record.address_id) + text.encode("ascii")
 
 
 def encode_id(identifier: int) -> bytes:
@@ -379,7 +389,7 @@ def encode_delivery_count(queue_id: int, message_id: int, count: int) -> bytes:
 
 def encode_duplicate_id(address_id: int, duplicate_id: bytes, tx_id: int = 0) -> bytes:
     """Payload of DUPLICATE_ID."""
-    return _TWO_IDS.pack(address_id, tx_id) + duplicate_id
+    return TWO_IDS.pack(address_id, tx_id) + duplicate_id
 
 
 def encode_snapshot(record: SnapshotRecord) -> bytes:
@@ -400,23 +410,6 @@ def encode_move(payload: bytes, number: int, offset: int) -> bytes:
 def encode_trim(first_number: int, first_sequence: int) -> bytes:
     """Payload of TRIM."""
     return _TRIM.pack(first_number, first_sequence)
-
-
-def encode_checkpoint(items: Iterable[tuple[RecordType, bytes]]) -> list[tuple[int, bytes]]:
-    """Flags and payload of each CHECKPOINT record that states these payloads again."""
-    parts: list[list[bytes]] = [[]]
-    size = 0
-    for kind, payload in items:
-        if size and size + len(payload) > CHECKPOINT_PART_BYTES:
-            parts.append([])
-            size = 0
-        parts[-1] += (_ITEM.pack(len(payload), kind), payload)
-        size += _ITEM.size + len(payload)
-    last = len(parts) - 1
-    return [
-        ((CHECKPOINT_FIRST if index == 0 else 0) | (CHECKPOINT_LAST if index == last else 0), b"".join(part))
-        for index, part in enumerate(parts)
-    ]
 
 
 def encode_seal(record: SealRecord, at: int, offsets: bytes) -> bytes:
@@ -463,6 +456,9 @@ def _decode(kind: int, flags: int, payload: bytes) -> Record:
         return decode_message(payload)
     if kind in _ITEMS:
         return _decode_item(kind, payload)
+    if kind == RecordType.DUPLICATE_ID:
+        address_id, tx_id = TWO_IDS.unpack_from(payload)
+        return DuplicateIdRecord(address_id, tx_id, payload[TWO_IDS.size :])
     if kind == RecordType.ACKNOWLEDGE:
         queue_id, tx_id, count, _ = ACKNOWLEDGE.unpack_from(payload)
         ids = struct.unpack_from(f"<{count}Q", payload, ACKNOWLEDGE.size)
@@ -500,19 +496,16 @@ def _decode(kind: int, flags: int, payload: bytes) -> Record:
     raise ValueError(f"unknown record type {kind}")
 
 
-#: What a checkpoint states again.
-_ITEMS: Final = frozenset({RecordType.ADDRESS_ADD, RecordType.QUEUE_ADD, RecordType.DUPLICATE_ID, RecordType.SETTING})
+#: Bindings and settings, which a checkpoint states again as they were.
+_ITEMS: Final = frozenset({RecordType.ADDRESS_ADD, RecordType.QUEUE_ADD, RecordType.SETTING})
 
 
-def _decode_item(kind: int, payload: bytes) -> AddressRecord | QueueRecord | DuplicateIdRecord | SettingRecord:
+def _decode_item(kind: int, payload: bytes) -> AddressRecord | QueueRecord | SettingRecord:
     if kind == RecordType.QUEUE_ADD:
-        queue_id, address_id = _TWO_IDS.unpack_from(payload)
+        queue_id, address_id = TWO_IDS.unpack_from(payload)
         return QueueRecord(queue_id, address_id, *read_queue(payload[16:]))
     if kind == RecordType.ADDRESS_ADD:
         return AddressRecord(_U64.unpack_from(payload)[0], *read_address(payload[8:]))
-    if kind == RecordType.DUPLICATE_ID:
-        address_id, tx_id = _TWO_IDS.unpack_from(payload)
-        return DuplicateIdRecord(address_id, tx_id, payload[16:])
     if kind == RecordType.SETTING:
         return decode_setting(payload)
     raise ValueError(f"unknown record type {kind}")
@@ -564,13 +557,33 @@ def _decode_seal(flags: int, payload: bytes) -> SealRecord:
 
 
 def _decode_checkpoint(flags: int, payload: bytes) -> CheckpointRecord:
-    items: list[AddressRecord | QueueRecord | DuplicateIdRecord | SettingRecord] = []
+    items: list[CheckpointItem] = []
     at = 0
     while at < len(payload):
-        size, kind = _ITEM.unpack_from(payload, at)
-        at += _ITEM.size
-        if at + size > len(payload):
+        size, kind = ITEM.unpack_from(payload, at)
+        begin = at + ITEM.size
+        if begin + size > len(payload):
             raise ValueError("CHECKPOINT ends within an item")
-        items.append(_decode_item(kind, payload[at : at + size]))
-        at += size
+        if kind == RecordType.DUPLICATE_ID:
+            item = _duplicate_ids(payload, at, size)
+            items.append(item)
+            at += (ITEM.size + size) * len(item.duplicate_ids)
+        else:
+            items.append(_decode_item(kind, payload[begin : begin + size]))
+            at = begin + size
     return CheckpointRecord(bool(flags & CHECKPOINT_FIRST), bool(flags & CHECKPOINT_LAST), tuple(items))
+
+
+def _duplicate_ids(payload: bytes, at: int, size: int) -> DuplicateIdsItem:
+    """The items from ``at`` on that are duplicate ids of one address and of one length; each has ``size`` bytes."""
+    head_bytes = ITEM.size + TWO_IDS.size
+    address_id, _ = TWO_IDS.unpack_from(payload, at + ITEM.size)
+    step = ITEM.size + size
+    head = payload[at : at + head_bytes]
+    alike = memoryview(payload)[at : at + (len(payload) - at) // step * step]
+    found: list[bytes] = []
+    for found_head, duplicate_id in struct.iter_unpack(f"{head_bytes}s{step - head_bytes}s", alike):
+        if found_head != head:
+            break
+        found.append(duplicate_id)
+    return DuplicateIdsItem(address_id, tuple(found))

@@ -57,6 +57,6 @@ def _size(step: Step) -> int:
     groups, duplicates, others = step
     return (
         sum(3 * len(ids) for _, _, ids, *_ in groups)
-        + sum(160 + len(each) for _, each in duplicates)
+        + sum(160 + len(ids) for _, _, ids in duplicates)
         + sum(160 + len(each) for _, each in others)
     )

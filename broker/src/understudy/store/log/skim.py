@@ -76,8 +76,8 @@ def apply_steps(
                 rows = _live(columns, masks)
                 if rows is not None:
                     state.add_rows(queue_id, priority, number, rows)
-        for address_id, duplicate_id in duplicates:
-            state.remember_duplicate(address_id, duplicate_id)
+        for address_id, length, ids in duplicates:
+            state.remember_duplicates(address_id, [ids[at : at + length] for at in range(0, len(ids), length)])
         for offset, raw in others:
             _apply(state, queues, number, path, offset, raw)
 

@@ -200,11 +200,11 @@ class Consolidator:
         return bool(due)
 
     def _interval(self) -> int:
-        """Segments after which a snapshot is due: it must not cost more than the log it stands for. The bindings in it
-        are read and made again, which costs more than trimming a log in which nothing old lives.
+        """Segments after which a snapshot is due: it must not cost more than the log it stands for. The bindings and
+        duplicate ids in it are read and made again, which costs more than trimming a log in which nothing old lives.
         """
-        bindings = 2 * self._trimmer.bindings_worth_bytes() // self._segment_bytes
-        return max(self._segments_min, -(-self._snapshot_bytes // self._segment_bytes), bindings)
+        stated = 2 * self._trimmer.checkpoint_worth_bytes() // self._segment_bytes
+        return max(self._segments_min, -(-self._snapshot_bytes // self._segment_bytes), stated)
 
     def _due(self, interval: int, at_most: int | None) -> int:
         """Segment up to which a snapshot is to be made, so many segments at most; 0 for none."""

@@ -23,6 +23,7 @@ from understudy.kernel import crc32, plain_references
 from understudy.limits import RECORD_BYTES_MAX
 from understudy.ports import FileReader
 from understudy.store.columns import Rows
+from understudy.store.log.checkpoint import checkpoint_parts
 from understudy.store.log.records import (
     FORMAT_VERSION,
     HEADER,
@@ -31,10 +32,9 @@ from understudy.store.log.records import (
     REST,
     AddressRecord,
     CheckpointRecord,
-    DuplicateIdRecord,
+    DuplicateIdsItem,
     RecordType,
     decode,
-    encode_checkpoint,
 )
 from understudy.store.log.replay import Cursor, Stop, read_frame
 from understudy.store.log.segment import HEADER_BLOCK_BYTES, NEW_SUFFIX, seed_of, segment_name
@@ -49,8 +49,10 @@ from understudy.store.setting_record import SettingRecord
 from understudy.store.state import SegmentUse, StoreState, TransactionRecord
 
 MAGIC: Final = b"USTSNAP\n"
-#: References, acknowledgements or bindings in one record.
+#: References or acknowledgements in one record.
 PART_ITEMS: Final = 1_000
+#: Bytes of bindings, settings and duplicate ids in one record.
+_BINDINGS_BYTES: Final = 64 * 1024
 #: Bytes asked for at a time: one full record of references.
 READ_BYTES: Final = 72 * 1024
 
@@ -276,14 +278,7 @@ def small_parts(state: StoreState, removable: Mapping[int, int]) -> Iterator[tup
                 for number, use in segments[start : start + PART_ITEMS]
             ),
         )
-    items: list[tuple[RecordType, bytes]] = []
-    for item in state.checkpoint_items():
-        items.append(item)
-        if len(items) == PART_ITEMS:
-            yield from ((PartType.BINDINGS, payload) for _, payload in encode_checkpoint(items))
-            items = []
-    if items:
-        yield from ((PartType.BINDINGS, payload) for _, payload in encode_checkpoint(items))
+    yield from ((PartType.BINDINGS, payload) for payload in checkpoint_parts(state.checkpoint_items(), _BINDINGS_BYTES))
     for transaction in state.transactions.values():
         yield from ((PartType.TRANSACTION, payload) for payload in _encode_transaction(transaction))
 
@@ -385,8 +380,8 @@ def apply_part(state: StoreState, kind: PartType, payload: bytes) -> None:
         for item in record.items:
             if isinstance(item, AddressRecord):
                 state.addresses[item.address_id] = item
-            elif isinstance(item, DuplicateIdRecord):
-                state.remember_duplicate(item.address_id, item.duplicate_id)
+            elif isinstance(item, DuplicateIdsItem):
+                state.remember_duplicates(item.address_id, item.duplicate_ids)
             elif isinstance(item, SettingRecord):
                 state.apply_setting(item)
             else:

@@ -16,9 +16,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
+from understudy.store.log.checkpoint import encode_checkpoint
 from understudy.store.log.journal import Journal
 from understudy.store.log.operation_context import OperationContext
-from understudy.store.log.records import RecordType, encode_checkpoint, encode_trim
+from understudy.store.log.records import RecordType, encode_trim
 from understudy.store.log.segment import segment_name
 from understudy.store.state import StoreState
 
@@ -28,7 +29,7 @@ TRIM_SEGMENTS_MIN: Final = 4
 _TRIM_FACTOR: Final = 16
 #: Estimated bytes of an address, queue or setting in a checkpoint, and of a duplicate id.
 _BINDING_BYTES: Final = 512
-_DUPLICATE_ID_BYTES: Final = 128
+_DUPLICATE_ID_BYTES: Final = 64
 
 
 class FileRemover:
@@ -99,10 +100,12 @@ class LogTrimmer:
         self._segment_bytes = segment_bytes
         self._remover = remover
 
-    def bindings_worth_bytes(self) -> int:
-        """Bytes of log for which it is worth stating the bindings again."""
+    def checkpoint_worth_bytes(self) -> int:
+        """Bytes of log for which it is worth stating bindings, settings and duplicate ids again."""
         state = self._state
-        return _TRIM_FACTOR * _BINDING_BYTES * (len(state.addresses) + len(state.queues) + len(state.settings))
+        bindings = len(state.addresses) + len(state.queues) + len(state.settings)
+        duplicate_ids = sum(map(len, state.duplicate_ids.values()))
+        return _TRIM_FACTOR * (_BINDING_BYTES * bindings + _DUPLICATE_ID_BYTES * duplicate_ids)
 
     def trim(self, behind: int, snapshots: list[str], *, urgent: bool = False) -> bool:
         """Drop the dead beginning if it is worth a checkpoint. Whether it was dropped.
@@ -121,9 +124,7 @@ class LogTrimmer:
         if len(covered) >= enough and covered[-1] >= behind:
             dead = covered
         else:
-            duplicate_ids = sum(len(ids) for ids in state.duplicate_ids.values())
-            worth_bytes = self.bindings_worth_bytes() + _TRIM_FACTOR * _DUPLICATE_ID_BYTES * duplicate_ids
-            if len(dead) * self._segment_bytes < worth_bytes:
+            if len(dead) * self._segment_bytes < self.checkpoint_worth_bytes():
                 return False
             # what is dead lies before its first part, wherever the last part ends up
             state.checkpoint_segment = journal.number

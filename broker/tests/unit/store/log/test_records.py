@@ -1,10 +1,12 @@
 """Goal: every record type survives encoding, and what is no record is refused as ValueError."""
 
 import json
+import struct
 
 import pytest
 
 from understudy.store.log import records
+from understudy.store.log.checkpoint import checkpoint_parts, encode_checkpoint, encode_duplicate_ids, encode_item
 from understudy.store.log.records import RecordType
 from understudy.store.setting_record import SettingKind, SettingRecord, encode_setting
 
@@ -59,23 +61,56 @@ def test_unknown_types_are_refused(kind: int) -> None:
 
 
 def test_checkpoint_is_split_and_comes_back_in_order() -> None:
-    big = [records.DuplicateIdRecord(3, 0, bytes([n]) * 600_000) for n in range(4)]
+    big = [bytes([n]) * 600_000 for n in range(4)]
     items = [
-        (RecordType.ADDRESS_ADD, records.encode_address(ADDRESS)),
-        (RecordType.QUEUE_ADD, records.encode_queue(QUEUE)),
+        encode_item(RecordType.ADDRESS_ADD, records.encode_address(ADDRESS)),
+        encode_item(RecordType.QUEUE_ADD, records.encode_queue(QUEUE)),
+        *encode_duplicate_ids(3, big),
     ]
-    items += [(RecordType.DUPLICATE_ID, records.encode_duplicate_id(3, item.duplicate_id)) for item in big]
-    parts = [
-        records.decode(RecordType.CHECKPOINT, flags, payload) for flags, payload in records.encode_checkpoint(items)
-    ]
+    parts = [records.decode(RecordType.CHECKPOINT, flags, payload) for flags, payload in encode_checkpoint(items)]
     assert len(parts) > 1
     assert [part.first for part in parts] == [True] + [False] * (len(parts) - 1)
     assert [part.last for part in parts] == [False] * (len(parts) - 1) + [True]
-    assert [item for part in parts for item in part.items] == [ADDRESS, QUEUE, *big]
+    assert [item for part in parts for item in part.items] == [
+        ADDRESS,
+        QUEUE,
+        *(records.DuplicateIdsItem(3, (each,)) for each in big),
+    ]
+
+
+def test_duplicate_ids_of_one_length_are_one_item_and_come_back_in_order() -> None:
+    ids = [b"one", b"two", b"", b"", b"x" * 40, *(number.to_bytes(2, "big") for number in range(5_000))]
+    items = [*encode_duplicate_ids(7, ids), *encode_duplicate_ids(8, [b"abc"])]
+    assert len(items) < 10
+    parts = [
+        records.decode(RecordType.CHECKPOINT, 0, payload) for payload in checkpoint_parts(items, part_bytes=20_000)
+    ]
+    assert len(parts) > 2
+    found = [(item.address_id, each) for part in parts for item in part.items for each in item.duplicate_ids]
+    assert found == [*((7, each) for each in ids), (8, b"abc")]
+
+
+def test_duplicate_ids_are_encoded_as_items_of_their_records() -> None:
+    """The format of earlier versions: an item for each id, with the payload of DUPLICATE_ID."""
+    ids = [b"one", b"two", b"other"]
+    each = b"".join(
+        encode_item(RecordType.DUPLICATE_ID, records.encode_duplicate_id(7, duplicate_id)) for duplicate_id in ids
+    )
+    assert b"".join(encode_duplicate_ids(7, ids)) == each
+    with_transaction = encode_item(RecordType.DUPLICATE_ID, records.encode_duplicate_id(7, b"two", 5))
+    record = records.decode(RecordType.CHECKPOINT, 0, each + with_transaction)
+    assert [item.duplicate_ids for item in record.items] == [(b"one", b"two"), (b"other",), (b"two",)]
+
+
+@pytest.mark.parametrize("size", [0, 8, 15])
+def test_a_duplicate_id_in_a_checkpoint_without_its_ids_is_refused(size: int) -> None:
+    good = b"".join(encode_duplicate_ids(7, [b"one", b"two"]))
+    with pytest.raises((ValueError, struct.error)):
+        records.decode(RecordType.CHECKPOINT, 0, encode_item(RecordType.DUPLICATE_ID, bytes(size)) + good)
 
 
 def test_an_empty_checkpoint_is_one_record() -> None:
-    ((flags, payload),) = records.encode_checkpoint([])
+    ((flags, payload),) = encode_checkpoint([])
     assert records.decode(RecordType.CHECKPOINT, flags, payload) == records.CheckpointRecord(True, True, ())
 
 

@@ -31,8 +31,13 @@ from understudy.tools.retained import RetainedCounts, retained_messages
 BODY = 6_000
 
 
-def rig_of(*, segments_min: int = 2, percent: int = 50, seed: int = 1) -> Rig:
-    rig = Rig(random.Random(seed), compact_segments_min=segments_min, compact_percent=percent)
+def rig_of(*, segments_min: int = 2, percent: int = 50, seed: int = 1, id_cache_size: int = 5) -> Rig:
+    rig = Rig(
+        random.Random(seed),
+        compact_segments_min=segments_min,
+        compact_percent=percent,
+        id_cache_size=id_cache_size,
+    )
     rig.activate("a")
     rig.queue()
     rig.queue()
@@ -147,6 +152,33 @@ def test_with_many_queues_a_dead_log_is_trimmed_before_a_snapshot_is_made() -> N
     fill(rig, 300)
     assert not snapshot_names(names(rig))
     assert numbers(rig)[0] > 10
+
+
+def test_with_many_duplicate_ids_a_dead_log_is_trimmed_before_a_snapshot_is_made() -> None:
+    """Both state the duplicate ids again."""
+    rig = rig_of(id_cache_size=500)
+    assert rig.store is not None
+    rig.store.store_duplicate_ids(rig.address_ids[0], [number.to_bytes(2, "big") for number in range(500)])
+    fill(rig, 300)
+    assert not snapshot_names(names(rig))
+    assert numbers(rig)[0] > 10
+    found = recover(rig.volume.copy().disk("judge"), DIRECTORY).state.duplicate_ids[rig.address_ids[0]]
+    assert list(found) == [number.to_bytes(2, "big") for number in range(500)]
+
+
+def test_a_snapshot_keeps_the_newest_duplicate_ids_in_order() -> None:
+    rig = rig_of(id_cache_size=15)
+    rig.address()
+    store = rig.store
+    assert store is not None
+    put(rig, pinned=True)
+    ids = [f"id {number}".encode() for number in range(40)]
+    for number, duplicate_id in enumerate(ids):
+        store.store_duplicate_ids(rig.address_ids[number % 2], [duplicate_id])
+        fill(rig, 10)
+    assert snapshot_names(names(rig))
+    found = recover(rig.volume.copy().disk("judge"), DIRECTORY).state.duplicate_ids
+    assert [list(found[address_id]) for address_id in rig.address_ids] == [ids[::2][-15:], ids[1::2][-15:]]
 
 
 def test_snapshots_go_when_nothing_behind_them_lives() -> None:
