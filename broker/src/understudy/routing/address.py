@@ -399,7 +399,9 @@ class Address:
         return tuple(queues)
 
     def _next_anycast(self, name: str, bindings: list[Binding], message: Message) -> Binding | None:
-        turn, count = self._turns[name], len(bindings)
+        count = len(bindings)
+        # as in Artemis, queues that come or go later find the turn where it was, and the first one where none is left
+        turn = self._turns[name] if self._turns[name] < count else 0
         second_choice = -1
         for step in range(count):
             index = (turn + step) % count
@@ -407,13 +409,13 @@ class Address:
             if not _accepts(binding, message):
                 continue
             if binding.has_consumers:
-                self._turns[name] = index + 1
+                self._turns[name] = (index + 1) % count
                 return binding
             if second_choice < 0:
                 second_choice = index
         if second_choice < 0:
             return None
-        self._turns[name] = second_choice + 1
+        self._turns[name] = (second_choice + 1) % count
         return bindings[second_choice]
 
     def queue_named(self, name: str) -> Queue | None:

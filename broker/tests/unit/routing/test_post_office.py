@@ -248,6 +248,20 @@ def test_anycast_queues_of_a_wildcard_address_take_turns_among_themselves() -> N
     assert [queue.message_count for queue in (own, *covering)] == [4, 2, 2]
 
 
+def test_the_turn_begins_again_after_the_last_queue_also_if_another_one_is_added_then() -> None:
+    """As in Artemis."""
+    world = World()
+    world.office.directory.create_address("a", {RoutingType.ANYCAST, RoutingType.MULTICAST})
+    first = world.queue("first", address="a")
+    session = world.session()
+    session.send(text("1", "a"))
+    second = world.queue("second", address="a")
+    session.send(text("2", "a"))
+    assert (first.message_count, second.message_count) == (2, 0)
+    session.send(text("3", "a"))
+    assert (first.message_count, second.message_count) == (2, 1)
+
+
 @pytest.mark.parametrize(("sent", "bound"), [(0, RoutingType.ANYCAST), (1, RoutingType.MULTICAST)])
 def test_queues_of_a_wildcard_address_get_what_is_of_their_routing_type(sent: int, bound: RoutingType) -> None:
     world = World()
