@@ -1,5 +1,6 @@
-"""Bytes of memory that a waiting message takes besides its body: as an object at the front of a queue, in a
-packed block, in a spilled one, and in the index of what the log still needs, which holds every durable message.
+"""Bytes of memory that a waiting message takes besides its body: as an object (large, scheduled, of a queue of a
+special kind), in a packed block, in a spilled one, and in the index of what the log still needs, which holds every
+durable message.
 
 Each case runs in a process of its own, twice: once for the difference in resident memory, which counts what the
 allocator holds too, once under ``tracemalloc``, which counts what the objects take.
@@ -28,7 +29,7 @@ from understudy.store.pages import Pages
 from understudy.store.reference import MessageReference, pack_location
 
 MESSAGES = 300_000
-#: References of one shallow queue: they stay objects.
+#: References of one shallow queue, which stay objects.
 SHALLOW = 2_000
 CASES = ("objects", "packed", "spilled", "index")
 
