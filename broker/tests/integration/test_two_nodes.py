@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import io
+import json
+import logging
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,6 +19,7 @@ from understudy.config.model import Configuration
 from understudy.config.reader import read_broker_xml
 from understudy.errors import BrokerError, StoreError
 from understudy.runtime.environment import SystemClock, SystemEntropy
+from understudy.runtime.logs import JsonFormatter
 from understudy.runtime.server import HostedNode, Server
 from understudy.security.authorization import NO_USERS, security_policy
 
@@ -134,3 +138,48 @@ def test_nodes_share_the_memory_and_the_descriptors_of_the_process(tmp_path: Pat
         assert shared.large_messages_max == alone.large_messages_max // 2
 
     asyncio.run(scenario())
+
+
+@pytest.fixture
+def log_lines() -> Iterator[io.StringIO]:
+    """The log of the broker as ``understudy run`` writes it."""
+    written = io.StringIO()
+    handler = logging.StreamHandler(written)
+    handler.setFormatter(JsonFormatter())
+    logger = logging.getLogger("understudy")
+    level = logger.level
+    logger.setLevel(logging.INFO)
+    logger.addHandler(handler)
+    yield written
+    logger.removeHandler(handler)
+    logger.setLevel(level)
+
+
+def test_log_lines_name_their_node(tmp_path: Path, log_lines: io.StringIO) -> None:
+    """Lines of tasks, of connections, of callbacks of the writer's thread and of a stop from outside."""
+
+    async def scenario() -> None:
+        server = Server(nodes=2)
+        one, two = add(server, tmp_path, "one"), add(server, tmp_path, "two")
+        running = await both_active(server, one, two)
+        for hosted in (one, two):
+            port = int(hosted.node.configuration.acceptors[0].url.rpartition(":")[2])
+            reader, writer = await asyncio.open_connection("127.0.0.1", port)
+            writer.write(b"GET / HTTP/1.1\r\n\r\n")
+            await asyncio.wait_for(reader.read(), GUARD_S)
+            writer.close()
+            await send(hosted, b"a message")
+        one.context.copy().run(one.node.parts.turn.report, StoreError("its store is gone"))
+        await asyncio.wait_for(one.node.wait_ended(), GUARD_S)
+        server.stop("test")
+        await asyncio.wait_for(running, GUARD_S)
+
+    asyncio.run(scenario())
+    lines = [json.loads(line) for line in log_lines.getvalue().splitlines()]
+    lines = [line for line in lines if not line["logger"].startswith("understudy.client")]
+    assert [line for line in lines if line.get("node") not in ("one", "two")] == []
+    events = {name: {line["event"] for line in lines if line["node"] == name} for name in ("one", "two")}
+    for name in ("one", "two"):
+        assert {"started", "protocol not served", "active"} <= events[name], events
+    assert "stopping" in events["two"]
+    assert [line["node"] for line in lines if line.get("error") == "its store is gone"] == ["one"]

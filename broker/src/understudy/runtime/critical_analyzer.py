@@ -24,6 +24,7 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from understudy.config.model import CriticalAnalyzerPolicy
+from understudy.runtime.logs import inheriting
 
 log = logging.getLogger(__name__)
 
@@ -92,7 +93,7 @@ class CriticalAnalyzer:
         """Begin to watch, on another thread. Called on the loop."""
         self._loop = loop
         self._beat()
-        threading.Thread(target=self._watch, name="critical-analyzer", daemon=True).start()
+        threading.Thread(target=inheriting(self._watch), name="critical-analyzer", daemon=True).start()
 
     def stop(self) -> None:
         """Stop watching. Called on the loop."""
@@ -154,6 +155,6 @@ class CriticalAnalyzer:
             text = ", ".join(f"{name} for {since_s} s" for name, since_s in seconds.items())
             log.critical("stuck: %s (critical-analyzer-policy %s)\n%s", text, self._policy.value, stacks)
 
-        saying = threading.Thread(target=say, name="critical-analyzer-log", daemon=True)
+        saying = threading.Thread(target=inheriting(say), name="critical-analyzer-log", daemon=True)
         saying.start()
         saying.join(FAREWELL_MS / 1000)

@@ -23,6 +23,7 @@ from typing import Final
 
 from understudy.ports import Executor, Fence, File
 from understudy.runtime.critical_analyzer import CriticalPath
+from understudy.runtime.logs import inheriting
 
 _Done = Callable[[BaseException | None], None]
 _Job = tuple[Callable[[], None], _Done, bool]
@@ -72,7 +73,7 @@ class ThreadLogWriter:
         self._batch_ns = AT_ONCE_NS_MAX + 1
         """Moving average of recent batch times; starts above the limit, so that the first batch uses the thread. Either
         thread sets it, never both at a time."""
-        threading.Thread(target=self._serve, name="journal-writer", daemon=True).start()
+        threading.Thread(target=inheriting(self._serve), name="journal-writer", daemon=True).start()
 
     def submit(self, file: File, offset: int, buffers: Sequence[bytes], done: _Done) -> None:
         assert not self._closed, "log writer used after close"

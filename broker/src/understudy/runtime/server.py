@@ -1,7 +1,7 @@
-"""One process: the loop, its signals, descriptors and memory, the service manager, and the nodes that live in it.
+"""One process: the loop, its signals, descriptors and memory, the service manager, and its nodes.
 
 A node belongs to an identity: its configuration, its store, its lock, its users, its acceptors, its management
-(``HostedNode``). What the operating system gives once belongs to the process (``Server``). A node that ends or fails
+(``HostedNode``). Resources of the process belong to the ``Server``. A node that ends or fails
 leaves the others running; the process ends with its last node. `understudy run` starts one node; colocated backups are
 several (ADR 0046).
 """
@@ -9,6 +9,7 @@ several (ADR 0046).
 from __future__ import annotations
 
 import asyncio
+import contextvars
 import importlib
 import logging
 import signal
@@ -21,6 +22,7 @@ from understudy.runtime import interpreter
 from understudy.runtime.critical_analyzer import CriticalAnalyzer
 from understudy.runtime.descriptors import Descriptors, raise_soft_limit
 from understudy.runtime.environment import system_environment
+from understudy.runtime.logs import NODE
 from understudy.runtime.management_listener import ManagementListener
 from understudy.runtime.node import BrokerNode
 from understudy.runtime.node_view import LiveNodeView
@@ -33,7 +35,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-#: How long a starting node has the process to itself before management is loaded beside it.
+#: Seconds that a node has for its start before management is loaded.
 HEAD_START_S: Final = 0.2
 
 
@@ -56,6 +58,9 @@ class HostedNode:
         self._management: asyncio.Task[ManagementServer] | None = None
         self._stops: list[asyncio.Task[None]] = []
         configuration = node.configuration
+        self.context = contextvars.copy_context()
+        """Context of everything that the node runs; log lines take the name of the node from it."""
+        self.context.run(NODE.set, configuration.name)
         self._analyzer = CriticalAnalyzer(
             node.environment.critical_paths,
             configuration.critical_analyzer_policy,
@@ -65,11 +70,11 @@ class HostedNode:
         )
 
     def stop(self, reason: str, *, failover: bool = False) -> None:
-        """Stop the node cleanly. The second time it waits for its clients no longer; later calls do nothing."""
+        """Stop the node cleanly. A second call ends the wait for clients; later calls do nothing."""
         if len(self._stops) < 2:
-            log.info("stopping", extra={"reason": reason})
+            self.context.copy().run(log.info, "stopping", extra={"reason": reason})
             loop = asyncio.get_running_loop()
-            self._stops.append(loop.create_task(self.node.stop(failover=failover)))
+            self._stops.append(loop.create_task(self.node.stop(failover=failover), context=self.context.copy()))
 
     async def run(self, started: Callable[[], None]) -> bool:
         """Start the node and wait for its end; whether that was clean.
@@ -121,7 +126,7 @@ class HostedNode:
         return server
 
     def _management_started(self, management: asyncio.Task[ManagementServer]) -> None:
-        """A node without management stops, and its backup takes over, whatever failover-on-shutdown says."""
+        """A node whose management failed to start stops, and its backup takes over, whatever failover-on-shutdown."""
         if management.exception() is not None:
             log.error("management did not start", exc_info=management.exception())
             self.stop("no management", failover=True)
@@ -194,7 +199,8 @@ class Server:
         interpreter.start_up()
         self._starting = len(self._hosted)
         try:
-            ends = await asyncio.gather(*(hosted.run(self._started) for hosted in self._hosted))
+            running = [loop.create_task(each.run(self._started), context=each.context) for each in self._hosted]
+            ends = await asyncio.gather(*running)
         finally:
             self._collector.stop()
             watchdog.stop()

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from queue import SimpleQueue
 
 from understudy.ports import Executor
+from understudy.runtime.logs import inheriting
 
 _Done = Callable[[BaseException | None], None]
 
@@ -42,7 +43,7 @@ class ThreadWorker:
     def run(self, work: Callable[[], None], done: _Done) -> None:
         if self._started < self._threads:
             self._started += 1
-            threading.Thread(target=self._serve, name=f"worker-{self._started}", daemon=True).start()
+            threading.Thread(target=inheriting(self._serve), name=f"worker-{self._started}", daemon=True).start()
         self._queue.put((work, done))
 
     def close(self) -> None:
