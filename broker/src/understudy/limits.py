@@ -89,6 +89,8 @@ CONNECTIONS_MAX = 10_000
 SESSIONS_PER_CONNECTION_MAX = 2_000
 #: Consumers of one session.
 CONSUMERS_PER_SESSION_MAX = 10_000
+#: Messages excluded from one consumer (outcome *modified* with undeliverable-here).
+EXCLUDED_MESSAGES_MAX = 10_000
 #: Producers registered by one session.
 PRODUCERS_PER_SESSION_MAX = 10_000
 #: Metadata entries of one session, and their keys and values together. Characters.

@@ -17,6 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from support.routing import FakeCallback, World, text
+from understudy.session.outcomes import ACCEPTED
 from understudy.session.session import ServerSession
 
 CONSUMERS = 3
@@ -71,7 +72,7 @@ class Reader:
             self.balance -= FRAME_BYTES
             self.seen += 1
         assert self.balance > -FRAME_BYTES
-        real = self.session.consumers[0].credits
+        real = self.session.consumers[0].flow.credits
         if self.balance < INFINITE // 2:
             assert real == self.balance
         assert all(count >= 1 for count in self.callback.counts())
@@ -133,7 +134,7 @@ def _take(
         settled.update(outstanding[: position + 1])
     elif name == "individual" and outstanding:
         position = int(str(step[2])) % len(outstanding)
-        reader.session.individual_acknowledge(0, outstanding[position])
+        reader.session.settle(0, outstanding[position], ACCEPTED)
         settled.add(outstanding[position])
     elif name == "force":
         reader.session.force_delivery(0, int(str(step[2])))

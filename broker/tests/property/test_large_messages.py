@@ -16,6 +16,7 @@ import pytest
 from support.large import Node, body_of, header_of, named, seen_by
 from support.store import Crashed, Rig
 from understudy.config.model import RoutingType
+from understudy.session.outcomes import ACCEPTED
 
 SETTINGS = {"#": {"dead_letter_address": "DLQ", "max_delivery_attempts": 1}}
 QUEUES = {"q": "q", "DLQ": "DLQ", "t1": "t", "t2": "t"}
@@ -84,7 +85,7 @@ def live(node: Node, story: Story) -> None:
     node.settle()
     for _, message, _ in seen_by(dead).large:
         story.gone.add(named(message))
-        dead.individual_acknowledge(0, message.message_id)
+        dead.settle(0, message.message_id, ACCEPTED)
         node.settle()
     subscriber = node.consumer("t1")
     node.settle()

@@ -23,6 +23,7 @@ from understudy.errors import QueueNotFound
 from understudy.ids import Xid
 from understudy.management import queue_messages
 from understudy.message import LAST_VALUE
+from understudy.session.outcomes import ACCEPTED
 from understudy.session.session import ServerSession
 
 SETTINGS = {"#": {"dead_letter_address": "DLQ", "expiry_address": "DLQ", "max_delivery_attempts": 2}}
@@ -142,7 +143,7 @@ class Program:
         assert seen.large_bodies == [body_of(named(message), BODY_BYTES) for _, message, _ in whole]
         delivered = [message.message_id for _, message, _ in seen.large]
         for message_id in delivered[:count]:
-            session.individual_acknowledge(0, message_id)
+            session.settle(0, message_id, ACCEPTED)
         self.node.settle()
 
     def consume(self) -> None:
@@ -171,7 +172,7 @@ class Program:
         session.receive_consumer_credits(0, -1)
         self.node.settle()
         for consumer_id, message, _ in seen_by(session).delivered:
-            session.individual_acknowledge(consumer_id, message.message_id)
+            session.settle(consumer_id, message.message_id, ACCEPTED)
         self.node.settle()
         session.close(failed=False)
 

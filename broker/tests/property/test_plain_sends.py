@@ -26,6 +26,7 @@ from understudy.errors import BrokerError
 from understudy.message import Message
 from understudy.properties import BYTE, Properties
 from understudy.session import transaction
+from understudy.session.outcomes import ACCEPTED
 from understudy.session.session import ServerSession
 from understudy.store.pages import Pages
 from understudy.testing.sim_disk import SimVolume
@@ -114,7 +115,7 @@ class Node:
             for consumer in session.consumers.values():
                 ids = list(consumer.delivering)
                 if ids:
-                    session.individual_acknowledge(consumer.consumer_id, ids[len(ids) // 2])
+                    session.settle(consumer.consumer_id, ids[len(ids) // 2], ACCEPTED)
 
     def commit(self) -> None:
         self.sessions[1].commit(self.answered.answer_one(-1))

@@ -25,6 +25,7 @@ from hypothesis import strategies as st
 from support.routing import Answers, FakeCallback, World, text
 from understudy.routing.queues import level
 from understudy.routing.queues.queue import Queue
+from understudy.session.outcomes import ACCEPTED
 from understudy.session.session import ServerSession
 from understudy.store.pages import Pages
 from understudy.testing.sim_disk import SimVolume
@@ -214,7 +215,7 @@ class Model:
         message_id = self.id_of[each.outstanding[index]]
         if individual:
             taken = [each.outstanding.pop(index)]
-            each.session.individual_acknowledge(0, message_id)
+            each.session.settle(0, message_id, ACCEPTED)
         else:
             taken, each.outstanding = each.outstanding[: index + 1], each.outstanding[index + 1 :]
             each.session.acknowledge(0, message_id)

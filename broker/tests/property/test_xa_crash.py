@@ -23,6 +23,7 @@ from understudy.ids import Xid
 from understudy.message import DUPLICATE_ID
 from understudy.routing.configuration import QueueConfiguration
 from understudy.session.branch import Kind
+from understudy.session.outcomes import ACCEPTED
 
 XID = Xid(1, b"global", b"branch")
 UNTOUCHED = {"q": [b"held", b"kept"], "t1": [], "t2": []}
@@ -72,7 +73,7 @@ class Life:
             session.receive_consumer_credits(number, -1)
         self.settle()
         for consumer_id, message, _ in callback_of(session).delivered:
-            session.individual_acknowledge(consumer_id, message.message_id)
+            session.settle(consumer_id, message.message_id, ACCEPTED)
         self.settle()
         for queue in self.world.office.queues():
             assert (queue.message_count, queue.delivering_count, queue.incoming) == (0, 0, 0)
@@ -229,7 +230,7 @@ def test_a_prepared_branch_keeps_its_part_of_the_log() -> None:
         busy.send(text("x" * 5_000))
         life.settle()
         for consumer_id, message, _ in callback_of(busy).delivered:
-            busy.individual_acknowledge(consumer_id, message.message_id)
+            busy.settle(consumer_id, message.message_id, ACCEPTED)
         callback_of(busy).delivered.clear()
     life.settle()
     rig.die(power_loss=True)

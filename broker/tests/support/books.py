@@ -24,6 +24,7 @@ from understudy.routing.address import Address
 from understudy.routing.configuration import QueueConfiguration
 from understudy.routing.queues.queue import Queue
 from understudy.routing.updates import change_queue
+from understudy.session.outcomes import ACCEPTED, EXPIRED
 from understudy.session.session import ServerSession
 
 ANYCAST, MULTICAST = RoutingType.ANYCAST, RoutingType.MULTICAST
@@ -217,14 +218,14 @@ class Books:
         if how % 3:
             client.session.acknowledge(consumer.consumer_id, message_id, client.done())
         else:
-            client.session.individual_acknowledge(consumer.consumer_id, message_id, client.done())
+            client.session.settle(consumer.consumer_id, message_id, ACCEPTED, client.done())
 
     def found_expired(self, number: int, which: int, _: int) -> None:
         client = self.client(number)
         for consumer in list(client.session.consumers.values()) if client is not None else ():
             if client is not None and consumer.delivering:
                 ids = list(consumer.delivering)
-                client.session.expire(consumer.consumer_id, ids[which % len(ids)])
+                client.session.settle(consumer.consumer_id, ids[which % len(ids)], EXPIRED)
                 return
 
     def commit(self, number: int, _: int, __: int) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from understudy.limits import EXCLUDED_MESSAGES_MAX
 from understudy.message import Message
 from understudy.selector import Selector, parse_selector
 
@@ -23,6 +24,32 @@ class Filter:
 
     def matches(self, message: Message) -> bool:
         return self._selector.matches(message)
+
+
+class ExcludingFilter(Filter):
+    """The filter of a consumer, if any, without single messages."""
+
+    __slots__ = ("_excluded", "_inner")
+
+    def __init__(self, inner: Filter | None) -> None:
+        self.text = inner.text if inner is not None else ""
+        self._inner = inner
+        self._excluded: dict[int, None] = {}
+
+    def exclude(self, message_id: int) -> None:
+        """Exclude a message; beyond ``EXCLUDED_MESSAGES_MAX`` the exclusion made first is forgotten."""
+        self._excluded[message_id] = None
+        if len(self._excluded) > EXCLUDED_MESSAGES_MAX:
+            del self._excluded[next(iter(self._excluded))]
+
+    @property
+    def steps(self) -> int:
+        """Cost of looking at a message (``selector.work``)."""
+        return 1 + (self._inner.steps if self._inner is not None else 0)
+
+    def matches(self, message: Message) -> bool:
+        """Whether the message is not excluded and matches the filter."""
+        return message.message_id not in self._excluded and (self._inner is None or self._inner.matches(message))
 
 
 def parse_filter(text: str | None, *, stored: bool = False) -> Filter | None:

@@ -12,14 +12,15 @@ it blocks no other message.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 from understudy.errors import BrokerError, IllegalState, LargeMessageFailed, StoreError
 from understudy.message import LargeMessage
 from understudy.routing.filter import Filter
 from understudy.routing.queues.delivery import LOOKS_MAX, READ_BACK_MAX, Consumer
+from understudy.routing.queues.flow_control import FlowControl
 from understudy.routing.queues.queue import Queue
 from understudy.session.callback import SessionCallback
-from understudy.session.credits import credited
 from understudy.session.large_delivery import LargeDelivery
 from understudy.session.outstanding import Outstanding
 from understudy.session.state import SessionState
@@ -43,9 +44,10 @@ class ServerConsumer(Consumer):
         priority: int,
         callback: SessionCallback,
         disconnected: Callable[[ServerConsumer], None],
+        flow: FlowControl,
     ) -> None:
         """``disconnected``: called when the queue is deleted; closes the consumer."""
-        super().__init__(queue, filter, priority)
+        super().__init__(queue, filter, priority, flow)
         pre_acknowledge = session.options.pre_acknowledge and not self.browse_only
         self.consumer_id = consumer_id
         self.session = session
@@ -53,7 +55,8 @@ class ServerConsumer(Consumer):
         self._callback = callback
         self._disconnected = disconnected
         self._send = callback.deliver
-        self.overhead_bytes = callback.delivery_overhead_bytes
+        # with credit in messages they are delivered one at a time
+        self.overhead_bytes = callback.delivery_overhead_bytes if flow.counts_bytes else 0
         self._pre_acknowledge = pre_acknowledge
         self._count_first = queue.store.settings.count_before_delivery and not (queue.internal or pre_acknowledge)
         """Each delivery is counted in the log before it is sent."""
@@ -65,8 +68,8 @@ class ServerConsumer(Consumer):
         """Settled by it, committed or not; what slow-consumer-threshold is about."""
         self._large: LargeDelivery | None = None
         """What is being delivered in pieces."""
-        self._forced: int | None = None
-        """A marker that waits for the end of it."""
+        self._forced: Callable[[], None] | None = None
+        """Called when everything that can be delivered has been sent."""
 
     @property
     def browse_only(self) -> bool:
@@ -95,7 +98,8 @@ class ServerConsumer(Consumer):
             self.delivering.add(part)
             self.abandon(bug)
             return
-        self.credits -= charged
+        flow = self.flow
+        flow.credits -= charged if flow.counts_bytes else len(part)
         self.allowance_bytes -= charged
         self._delivered(part)
 
@@ -159,27 +163,27 @@ class ServerConsumer(Consumer):
             return False
         # until its end ``ready`` asks ``writable`` each time, and that says no
         self.allowance_bytes = 0
-        self._charge(self._callback.deliver_large(self.consumer_id, message, delivery_count))
+        self._charge(self._callback.deliver_large(self.consumer_id, message, delivery_count), 1)
         return True
 
-    def _charge(self, frame_bytes: int) -> None:
-        self.credits -= frame_bytes
+    def _charge(self, frame_bytes: int, messages: int) -> None:
+        self.flow.credits -= frame_bytes if self.flow.counts_bytes else messages
         self.allowance_bytes -= frame_bytes
 
     def _set_aside(self, reference: MessageReference, error: BrokerError) -> None:
         self.session.set_aside(self.queue, reference, error)
 
     def _send_pieces(self) -> None:
-        """Send what credits and the socket allow."""
-        large = self._large
-        while large is not None and self.credits > 0 and self._callback.writable():
+        """Send the pieces that the credit and the socket allow; credit in messages covers all pieces of a message."""
+        large, flow = self._large, self.flow
+        while large is not None and (flow.credits > 0 or not flow.counts_bytes) and self._callback.writable():
             try:
                 piece, continues = large.next_piece()
             except (LargeMessageFailed, StoreError) as error:
                 self._break_off(large.reference, error)
                 return
             try:
-                self._charge(self._callback.deliver_piece(self.consumer_id, piece, continues))
+                self._charge(self._callback.deliver_piece(self.consumer_id, piece, continues), 0)
             except StoreError:
                 raise
             except Exception as bug:
@@ -221,14 +225,14 @@ class ServerConsumer(Consumer):
         """End the connection of its client, with everything on it."""
         self._callback.kill_connection(reason)
 
-    def receive_credits(self, credit_bytes: int) -> None:
-        """A FLOWTOKEN."""
-        self.credits = credited(self.credits, credit_bytes)
+    def receive_credits(self, amount: int) -> None:
+        """The client grants credit, in the unit and by the rules of its flow control."""
+        self.flow.grant(amount)
         self.prompt()
 
     def prompt(self) -> None:
         """Something changed that may let it take messages."""
-        if not self._finish_first() and self.credits > 0 and self.started:
+        if not self._finish_first() and self.flow.credits > 0 and self.started:
             self.queue.prompt()
 
     def _finish_first(self) -> bool:
@@ -240,21 +244,29 @@ class ServerConsumer(Consumer):
             if self._large is not None:
                 return True
         if self._forced is not None and self.started:
-            sequence, self._forced = self._forced, None
-            self.force_delivery(sequence)
+            call, self._forced = self._forced, None
+            self.after_deliveries(call)
             return True
         return False
 
     def force_delivery(self, sequence: int) -> None:
-        """Everything that can go out goes out first, then the marker (artemis-core s. 6.3). While the socket
-        does not keep up the marker waits: the client would take it for an empty queue.
+        """Send everything that can be delivered, then the marker (artemis-core s. 6.3)."""
+        self.after_deliveries(partial(self._callback.forced_delivery, self.consumer_id, sequence))
+
+    def drain(self, drained: Callable[[int], None]) -> None:
+        """Send everything that the credit allows, then take back the rest of it (AMQP 1.0 s. 2.6.7)."""
+        self.after_deliveries(lambda: drained(self.flow.drain()))
+
+    def after_deliveries(self, call: Callable[[], None]) -> None:
+        """Call when everything that can be delivered has been sent. While the socket does not keep up that waits: the
+        client would take the call's effect for an empty queue.
         """
         if self.started and not self.queue.deliver() and self.ready:
-            # the marker would say that there is nothing: it waits until all of the queue was searched
-            self._forced = sequence
+            # it would mean that there is nothing: it waits until the whole queue was searched
+            self._forced = call
             self.queue.look_on(self)
         else:
-            self._mark(sequence)
+            self._call(call)
 
     def go_on(self, *, done: bool) -> None:
         if self._forced is None:
@@ -262,15 +274,15 @@ class ServerConsumer(Consumer):
         if self.ready and not done:
             self.queue.look_on(self)
             return
-        sequence, self._forced = self._forced, None
-        self._mark(sequence)
+        call, self._forced = self._forced, None
+        self._call(call)
 
-    def _mark(self, sequence: int) -> None:
-        if self._large is not None or (self.started and self.credits > 0 and not self._callback.writable()):
-            # nothing may come between its pieces, and what the socket holds up is no empty queue
-            self._forced = sequence
+    def _call(self, call: Callable[[], None]) -> None:
+        if self._large is not None or (self.started and self.flow.credits > 0 and not self._callback.writable()):
+            # a large message must not be interrupted, and a full socket does not mean an empty queue
+            self._forced = call
         else:
-            self._callback.forced_delivery(self.consumer_id, sequence)
+            call()
 
     def take_through(self, message_id: int) -> list[Part]:
         """Everything delivered up to a message, which is no longer outstanding, in parts.
@@ -322,8 +334,9 @@ class BrowserConsumer(ServerConsumer):
         priority: int,
         callback: SessionCallback,
         disconnected: Callable[[ServerConsumer], None],
+        flow: FlowControl,
     ) -> None:
-        super().__init__(consumer_id, session, queue, filter, priority, callback, disconnected)
+        super().__init__(consumer_id, session, queue, filter, priority, callback, disconnected, flow)
         self._from = (9, -1)
         self._going_on = False
         """It has asked for the next turn."""
@@ -342,11 +355,11 @@ class BrowserConsumer(ServerConsumer):
         if not self._finish_first():
             self._browse()
 
-    def force_delivery(self, sequence: int) -> None:
+    def after_deliveries(self, call: Callable[[], None]) -> None:
         if self._browse():
-            self._mark(sequence)
+            self._call(call)
         else:
-            self._forced = sequence
+            self._forced = call
 
     def go_on(self, *, done: bool) -> None:
         self._going_on = False
@@ -378,5 +391,5 @@ class BrowserConsumer(ServerConsumer):
                 if self._begin_large(reference, message, reference.delivery_count):
                     self._send_pieces()
             else:
-                self._charge(self._send(self.consumer_id, References((reference,), message)))
+                self._charge(self._send(self.consumer_id, References((reference,), message)), 1)
         return True

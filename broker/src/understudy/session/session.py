@@ -16,17 +16,20 @@ does in XA branches (``xa``); packets, channels, confirmation windows.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 from understudy.config.model import Permission
 from understudy.errors import BrokerError, IllegalState, LimitExceeded
 from understudy.limits import CONSUMERS_PER_SESSION_MAX
 from understudy.routing.filter import parse_filter
 from understudy.routing.post_office import Done
+from understudy.routing.queues.flow_control import ByteCredits, FlowControl
 from understudy.routing.queues.queue import Queue
 from understudy.session.callback import SessionCallback
 from understudy.session.connection_scope import ConnectionScope
 from understudy.session.consumer import BrowserConsumer, ServerConsumer
 from understudy.session.large_requests import LargeRequests
+from understudy.session.outcomes import ACCEPTED, EXPIRED, Outcome, apply_outcome
 from understudy.session.queries import QueueQueryResult
 from understudy.session.queue_requests import QueueRequests
 from understudy.session.security import SessionSecurity
@@ -97,8 +100,20 @@ class ServerSession(SessionState):
         selector_text: str | None = None,
         browse_only: bool = False,
         priority: int | None = None,
+        flow: FlowControl | None = None,
     ) -> QueueQueryResult:
-        """A consumer, without credits yet. Returns the description of its queue.
+        """Create a consumer, which has no credit yet.
+
+        Args:
+            consumer_id: Chosen by the client.
+            queue_name: Plain or ``address::queue``.
+            selector_text: Filter of the consumer.
+            browse_only: Whether it only looks at messages.
+            priority: Consumer priority.
+            flow: Unit and rules of its credit; None = bytes, as in CORE.
+
+        Returns:
+            The description of its queue.
 
         Raises:
             QueueNotFound, InvalidSelector, MaxConsumersExceeded, NotAuthorized, LimitExceeded
@@ -115,14 +130,15 @@ class ServerSession(SessionState):
             check_own(queue, self.connection, self.security)
         self.security.check(Permission.BROWSE if browse_only else Permission.CONSUME, queue.address.name, queue.name)
         selector = parse_filter(selector_text)
+        flow = flow if flow is not None else ByteCredits()
         consumer: ServerConsumer
         if browse_only:
             consumer = BrowserConsumer(
-                consumer_id, self, queue, selector, priority or 0, self._callback, self.consumer_disconnected
+                consumer_id, self, queue, selector, priority or 0, self._callback, self.consumer_disconnected, flow
             )
         else:
             consumer = ServerConsumer(
-                consumer_id, self, queue, selector, priority or 0, self._callback, self.consumer_disconnected
+                consumer_id, self, queue, selector, priority or 0, self._callback, self.consumer_disconnected, flow
             )
             consumer.started = self.started
             queue.add_consumer(consumer)
@@ -156,9 +172,21 @@ class ServerSession(SessionState):
             raise IllegalState(f"session {self.alias} has no consumer {consumer_id}")
         return consumer
 
-    def receive_consumer_credits(self, consumer_id: int, credit_bytes: int) -> None:
-        """A FLOWTOKEN: -1 unlimited, 0 none, n more. Raises IllegalState."""
-        self._consumer(consumer_id).receive_credits(credit_bytes)
+    def receive_consumer_credits(self, consumer_id: int, amount: int) -> None:
+        """The client grants credit to a consumer (``flow_control``). Raises IllegalState."""
+        self._consumer(consumer_id).receive_credits(amount)
+
+    def drain(self, consumer_id: int, drained: Callable[[int], None]) -> None:
+        """Deliver what the credit of a consumer allows, then take back the rest of it.
+
+        Args:
+            consumer_id: Of the consumer.
+            drained: Called after the last delivery, now or later, with the credit that was taken back.
+
+        Raises:
+            IllegalState: there is no such consumer.
+        """
+        self._consumer(consumer_id).drain(drained)
 
     def force_delivery(self, consumer_id: int, sequence: int) -> None:
         """Deliver what can be delivered, what this session sent before included, then the marker.
@@ -204,25 +232,41 @@ class ServerSession(SessionState):
     # -- messages ---------------------------------------------------------------------------------
 
     def acknowledge(self, consumer_id: int, message_id: int, done: Done | None = None) -> None:
-        """Everything delivered to the consumer up to this message is done."""
+        """Accept all deliveries of the consumer up to this message (``settle`` is for single ones)."""
         transaction = None if self.auto_commit_acks else self._transaction
         try:
             consumer = self._consumer(consumer_id)
             if not consumer.browse_only:
-                self._settle(consumer.queue, consumer.take_through(message_id), transaction)
+                self._accept(consumer.queue, consumer.take_through(message_id), transaction)
         except BrokerError as error:
             self.failed(error, done, transaction)
             return
         if done is not None:
             self._office.answer(self.order, done, self._office.context.appended)
 
-    def individual_acknowledge(self, consumer_id: int, message_id: int, done: Done | None = None) -> None:
-        """This one delivery is done."""
-        transaction = None if self.auto_commit_acks else self._transaction
+    def settle(self, consumer_id: int, message_id: int, outcome: Outcome, done: Done | None = None) -> None:
+        """Settle one delivery (``outcomes``).
+
+        Args:
+            consumer_id: Of the consumer that has the delivery.
+            message_id: Of the message.
+            outcome: What becomes of it.
+            done: Called when that is durable; in a transaction, when the request was taken. An error is that the
+                consumer does not have the delivery; except for EXPIRED the transaction can then only be rolled back.
+        """
+        transaction = None if self.auto_commit_acks or outcome is EXPIRED else self._transaction
         try:
             consumer = self._consumer(consumer_id)
             if not consumer.browse_only:
-                self._settle(consumer.queue, [consumer.take_one(message_id)], transaction)
+                part = consumer.take_one(message_id)
+                if outcome is ACCEPTED:
+                    self._accept(consumer.queue, [part], transaction)
+                elif transaction is None:
+                    apply_outcome(self._office, consumer, part[0], outcome)
+                else:
+                    transaction.settle(
+                        consumer.queue, part, partial(apply_outcome, self._office, consumer, part[0], outcome)
+                    )
         except BrokerError as error:
             self.failed(error, done, transaction)
             return
@@ -230,16 +274,11 @@ class ServerSession(SessionState):
             self._office.answer(self.order, done, self._office.context.appended)
 
     @staticmethod
-    def _settle(queue: Queue, parts: list[Part], transaction: Transaction | None) -> None:
+    def _accept(queue: Queue, parts: list[Part], transaction: Transaction | None) -> None:
         if transaction is None:
             queue.acknowledge(*parts)
         else:
             transaction.acknowledge(queue, parts)
-
-    def expire(self, consumer_id: int, message_id: int) -> None:
-        """The client found it expired (SESS_EXPIRED). Raises IllegalState."""
-        consumer = self._consumer(consumer_id)
-        consumer.queue.expire_delivered(consumer.take_one(message_id)[0])
 
     # -- transactions -----------------------------------------------------------------------------
 

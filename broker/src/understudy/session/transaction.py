@@ -10,6 +10,7 @@ Not here: which session or XA branch it belongs to (``session``, ``xa``), how re
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from enum import Enum, auto
 from typing import ClassVar, Final
 
@@ -133,11 +134,13 @@ class Transaction(Machine[State, Event]):
         self._sends = StagedSends(office)
         self._duplicate_ids: list[tuple[Address, bytes]] = []
         self._acknowledged = Acknowledgements(office)
+        self._outcomes: list[tuple[Queue, Part, Callable[[], None]]] = []
+        """Deliveries settled otherwise than by an acknowledgement, and what the commit does with each."""
 
     @property
     def empty(self) -> bool:
         """Whether nothing was done in it."""
-        return not (self._sends or self._duplicate_ids or self._acknowledged)
+        return not (self._sends or self._duplicate_ids or self._acknowledged or self._outcomes)
 
     @property
     def rollback_only(self) -> bool:
@@ -210,6 +213,22 @@ class Transaction(Machine[State, Event]):
             self._work.add(count)
         if any(part.durable_ids for part in parts):
             queue.log_acknowledges(*parts, transaction_id=self.log_id())
+
+    def settle(self, queue: Queue, part: Part, apply: Callable[[], None]) -> None:
+        """Deliveries with an outcome other than acceptance, which the commit applies; a rollback returns them. The
+        outcome is not in the log: after a crash between the commit and its effect they are delivered again.
+
+        Raises:
+            TransactionTooLarge: the transaction has as much work as it may have; it takes these too, so that they
+                return with the others.
+        """
+        self.fire(Event.WORK)
+        self._outcomes.append((queue, part, apply))
+        try:
+            if self._state is not State.ROLLBACK_ONLY:
+                self._work.check()
+        finally:
+            self._work.add(len(part))
 
     def fail(self, error: BrokerError) -> None:
         """From now on it can only be rolled back; the first error is what commit reports."""
@@ -299,6 +318,9 @@ class Transaction(Machine[State, Event]):
         self._work.add(-self._work.count)
         self._sends.commit()
         self._acknowledged.commit()
+        outcomes, self._outcomes = self._outcomes, []
+        for _, _, apply in outcomes:
+            apply()
         if done is not None:
             done(None)
 
@@ -312,4 +334,8 @@ class Transaction(Machine[State, Event]):
         self._work.add(-self._work.count)
         self._duplicate_ids.clear()
         self._sends.discard()
-        return self._acknowledged.take()
+        returned = self._acknowledged.take()
+        for queue, part, _ in self._outcomes:
+            returned.setdefault(queue, []).extend(part)
+        self._outcomes.clear()
+        return returned

@@ -187,7 +187,7 @@ def test_a_delivery_is_what_was_sent_and_every_frame_is_charged() -> None:
     assert [piece.continues for piece in pieces] == [True] * 5 + [False]
     assert max(len(piece.body) for piece in pieces) == PIECE
     consumer = client.connection.sessions[CHANNEL].session.consumers[0]
-    assert consumer.credits == 1_000_000 - sum(size for _, size in frames)
+    assert consumer.flow.credits == 1_000_000 - sum(size for _, size in frames)
 
 
 def test_pieces_without_an_announcement_are_answered_with_an_error() -> None:

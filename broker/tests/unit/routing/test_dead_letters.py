@@ -14,6 +14,7 @@ from understudy.routing import directory
 from understudy.routing.lifecycle import redelivery
 from understudy.routing.order import Order
 from understudy.routing.queues.queue import Queue
+from understudy.session.outcomes import EXPIRED
 
 DEAD = {"#": {"dead_letter_address": "DLQ", "max_delivery_attempts": 2, "expiry_address": "EXP"}}
 
@@ -153,7 +154,7 @@ def test_a_full_disk_lets_nothing_expire_before_there_is_room(way: str) -> None:
     world.store.full = True
     world.clock.advance(200)
     if way == "found by its consumer":
-        session.expire(0, callback_of(session).delivered[0][1].message_id)
+        session.settle(0, callback_of(session).delivered[0][1].message_id, EXPIRED)
     session.receive_consumer_credits(0, -1)
     world.turn()
     assert callback_of(session).bodies()[-1] == b"n", "what is behind it goes on"

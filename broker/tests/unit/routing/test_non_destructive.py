@@ -17,6 +17,7 @@ from understudy.message import GROUP_ID
 from understudy.routing.lifecycle import redelivery
 from understudy.routing.queues.queue import Queue
 from understudy.routing.updates import change_queue
+from understudy.session.outcomes import EXPIRED
 from understudy.session.session import ServerSession
 
 
@@ -146,9 +147,9 @@ def test_expiry_takes_what_consumers_do_not() -> None:
     assert queue.delivering_count == 1
     send(world, "C", expiration=world.clock.now_ms + 10)
     world.turn()
-    session.expire(0, last_id(session))
+    session.settle(0, last_id(session), EXPIRED)
     assert (queue.message_count, expired.message_count, queue.delivering_count) == (1, 2, 2)
-    late.expire(0, last_id(late))
+    late.settle(0, last_id(late), EXPIRED)
     assert (queue.message_count, expired.message_count, queue.delivering_count) == (1, 2, 1), "it is gone already"
 
 
@@ -241,7 +242,7 @@ def test_what_cannot_leave_is_not_shown_again() -> None:
     with pytest.raises(DiskFull):
         list(steps)
     world.clock.advance(200)
-    holder.expire(0, last_id(holder))
+    holder.settle(0, last_id(holder), EXPIRED)
     world.turn()
     assert (queue.scheduled_count, queue.delivering_count) == (1, 0)
     world.clock.advance(redelivery.TRY_AGAIN_MS)

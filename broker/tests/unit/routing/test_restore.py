@@ -6,6 +6,7 @@ from support.routing import World, callback_of, text
 from understudy.config.model import RoutingType
 from understudy.message import DUPLICATE_ID, SCHEDULED_DELIVERY
 from understudy.routing.configuration import QueueConfiguration
+from understudy.session.outcomes import ACCEPTED
 
 
 def successor(world: World, settings: dict[str, dict[str, object]] | None = None) -> World:
@@ -163,7 +164,7 @@ def test_messages_in_some_queues_of_several_count_once_each() -> None:
         world.turn()
         ids = [message.message_id for _, message, _ in callback_of(reader).delivered]
         for number in done:
-            reader.individual_acknowledge(0, ids[number])
+            reader.settle(0, ids[number], ACCEPTED)
         reader.close(failed=False)
     before = world.office.directory.addresses["t"]
     following = successor(world)

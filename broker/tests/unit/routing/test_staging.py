@@ -17,6 +17,7 @@ from understudy.message import SCHEDULED_DELIVERY
 from understudy.routing import staging
 from understudy.routing.configuration import QueueConfiguration
 from understudy.session import transaction as transaction_module
+from understudy.session.outcomes import ACCEPTED
 from understudy.session.session import ServerSession
 from understudy.store import staged_references
 from understudy.store.pages import Pages
@@ -83,7 +84,7 @@ class Node:
         session = self.consumer(*queues)
         seen = callback_of(session)
         for consumer_id, message, _ in seen.delivered:
-            session.individual_acknowledge(consumer_id, message.message_id)
+            session.settle(consumer_id, message.message_id, ACCEPTED)
         self.settle()
         session.close(failed=False)
         self.nothing_is_left()
@@ -290,7 +291,7 @@ def test_many_acknowledgements(committed: bool, shared: bool) -> None:
     reader = made.consumer("one", transacted=True)
     assert callback_of(reader).bodies() == expected
     for _, message, _ in callback_of(reader).delivered:
-        reader.individual_acknowledge(0, message.message_id)
+        reader.settle(0, message.message_id, ACCEPTED)
     if not shared:
         assert office.queues()[0].address.memory_bytes < 10 * 200
     made.settle()
@@ -381,7 +382,7 @@ def test_acknowledgements_count_for_the_limit_and_none_is_lost(monkeypatch: pyte
     reader = made.consumer("q", transacted=True)
     answers = made.world.answers
     for number, (_, message, _) in enumerate(callback_of(reader).delivered):
-        reader.individual_acknowledge(0, message.message_id, answers.of(f"{number}"))
+        reader.settle(0, message.message_id, ACCEPTED, answers.of(f"{number}"))
     reader.commit(answers.of("commit"))
     made.settle()
     assert [name for name, error in answers.seen if error is not None] == ["10", "commit"]
@@ -460,7 +461,7 @@ def test_single_acknowledgements_of_runs_keep_no_buffers(commits: bool, monkeypa
     session = made.consumer("q", transacted=True, callback=FakeCallback(runs=True))
     held = session._transaction._acknowledged._open  # type: ignore[union-attr]
     for message_id in list(session.consumers[0].delivering)[::2]:
-        session.individual_acknowledge(0, message_id)
+        session.settle(0, message_id, ACCEPTED)
         assert max(map(len, held.values())) <= 5
     if commits:
         session.commit()

@@ -30,7 +30,7 @@ def test_forced_delivery_comes_after_everything_deliverable() -> None:
     session.force_delivery(0, 42)
     assert callback_of(session).bodies() == [b"a", b"b", b"c"]
     assert callback_of(session).forced == [(0, 42, 3)]
-    assert session.consumers[0].credits > 0, "the marker is not charged"
+    assert session.consumers[0].flow.credits > 0, "the marker is not charged"
 
 
 def test_forced_delivery_without_credits_or_start_gives_the_marker_alone() -> None:

@@ -17,6 +17,7 @@ from support.store import Rig
 from understudy.config.model import RoutingType
 from understudy.routing.queues import level
 from understudy.routing.queues.queue import Queue
+from understudy.session.outcomes import ACCEPTED
 from understudy.session.session import ServerSession
 from understudy.store import backlog
 from understudy.store.reference import LargeReference
@@ -143,7 +144,7 @@ def test_it_survives_a_takeover_and_the_last_queue_frees_the_file(followed: bool
     second = deep.read("q1")
     some = [message.message_id for _, message, _ in seen_by(second).large][3::4]
     for message_id in some:
-        second.individual_acknowledge(0, message_id)
+        second.settle(0, message_id, ACCEPTED)
     deep.node.settle()
     deep.follow()
     counts = deep.follower.state.large_files()

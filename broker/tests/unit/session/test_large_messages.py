@@ -370,7 +370,7 @@ def test_credits_stall_a_body_and_nothing_overtakes_it(node: Node) -> None:
     node.settle()
     seen = seen_by(reader)
     assert 0 < len(seen.unfinished[0]) < 600_000
-    assert reader.consumers[0].credits <= 0
+    assert reader.consumers[0].flow.credits <= 0
     reader.force_delivery(0, 7)
     assert (seen.delivered, seen.forced) == ([], []), "nothing else before its end"
     while seen.unfinished:
@@ -391,7 +391,7 @@ def test_every_frame_is_charged(node: Node) -> None:
     reader = node.consumer(credit_bytes=1000, callback=callback, min_large_message_size=100_000)
     node.settle()
     assert callback.large_bodies == [body_of("m")]
-    assert reader.consumers[0].credits == 1000 - 10 - 6 * 10
+    assert reader.consumers[0].flow.credits == 1000 - 10 - 6 * 10
 
 
 def test_a_slow_socket_stalls_a_body(node: Node) -> None:

@@ -23,6 +23,7 @@ from understudy.limits import METADATA_PER_SESSION_MAX
 from understudy.routing.configuration import QueueConfiguration
 from understudy.routing.plain_sends import PlainSends
 from understudy.session.connection_scope import ConnectionScope
+from understudy.session.outcomes import ACCEPTED, EXPIRED
 from understudy.session.session import ServerSession
 
 
@@ -58,10 +59,10 @@ def test_acknowledge_covers_everything_up_to_the_message() -> None:
 def test_individual_acknowledge_covers_one() -> None:
     world = World()
     session = loaded(world, *"abc")
-    session.individual_acknowledge(0, ids(session)[1], world.answers.of("ack"))
+    session.settle(0, ids(session)[1], ACCEPTED, world.answers.of("ack"))
     queue = world.office.queues()[0]
     assert world.store.survivors(queue) == [ids(session)[0], ids(session)[2]]
-    session.individual_acknowledge(0, ids(session)[1], world.answers.of("again"))
+    session.settle(0, ids(session)[1], ACCEPTED, world.answers.of("again"))
     assert isinstance(world.answers.error("again"), IllegalState)
     session.acknowledge(0, ids(session)[2])
     assert queue.message_count == 0
@@ -315,11 +316,11 @@ def test_expired_at_the_client_goes_to_expiry() -> None:
     session = loaded(world, *"ab")
     queue = world.office.directory.find_queue("q")
     assert queue is not None
-    session.expire(0, ids(session)[0])
+    session.settle(0, ids(session)[0], EXPIRED)
     assert (queue.messages_expired, queue.delivering_count, queue.message_count) == (1, 1, 1)
     assert expired.message_count == 1
-    with pytest.raises(IllegalState):
-        session.expire(0, 999)
+    session.settle(0, 999, EXPIRED)
+    assert isinstance(callback_of(session).errors[-1], IllegalState)
 
 
 def test_closing_gives_back_and_frees_everything() -> None:

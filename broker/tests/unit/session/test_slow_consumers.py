@@ -8,6 +8,7 @@ from support.routing import World, callback_of, text
 from understudy.config.model import AddressSettingsConfiguration
 from understudy.routing.queues.queue import Queue
 from understudy.session.consumer import ServerConsumer
+from understudy.session.outcomes import ACCEPTED
 from understudy.session.session import ServerSession
 from understudy.session.slow_consumers import SlowConsumers
 
@@ -46,7 +47,7 @@ class Rig:
     @staticmethod
     def acknowledge(session: ServerSession, count: int) -> None:
         for message_id in list(session.consumers[0].delivering)[:count]:
-            session.individual_acknowledge(0, message_id)
+            session.settle(0, message_id, ACCEPTED)
 
     def period(self) -> None:
         self.world.clock.advance(5_000)

@@ -25,6 +25,7 @@ from understudy.protocols.core.channel import Event
 from understudy.protocols.core.link import CoreLink
 from understudy.routing.post_office import Done
 from understudy.selector.work import WORK
+from understudy.session.outcomes import ACCEPTED, EXPIRED
 from understudy.session.session import ServerSession
 from understudy.store.reference import Part
 from understudy.wire.core import packets
@@ -283,10 +284,10 @@ class CoreSession(SessionAnswers):
 
     def _acknowledge_one(self, packet: packets.IndividualAcknowledge) -> None:
         done = self._done if packet.requires_response else None
-        self.session.individual_acknowledge(packet.consumer_id, packet.message_id, done)
+        self.session.settle(packet.consumer_id, packet.message_id, ACCEPTED, done)
 
     def _expire(self, packet: packets.Expired) -> None:
-        self.session.expire(packet.consumer_id, packet.message_id)
+        self.session.settle(packet.consumer_id, packet.message_id, EXPIRED)
 
     # --- session, transactions -----------------------------------------------------------------
 

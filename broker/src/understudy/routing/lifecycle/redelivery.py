@@ -15,6 +15,7 @@ from understudy.errors import BrokerError, DiskFull, MessageUnreadable, StoreErr
 from understudy.message import Message
 from understudy.routing.address import Address
 from understudy.routing.lifecycle.quarantine import NEVER_MS
+from understudy.routing.queues.non_destructive import LentReference
 from understudy.routing.queues.queue import Queue
 from understudy.routing.references import references_of
 from understudy.store.reference import MessageReference, References
@@ -82,6 +83,23 @@ def kill(office: PostOffice, queue: Queue, reference: MessageReference) -> None:
         office.dead_letters.kill(queue, reference)
     except BrokerError as error:
         _try_again(office, queue, reference, error)
+
+
+def reject(office: PostOffice, queue: Queue, reference: MessageReference) -> None:
+    """Send a delivery that its consumer rejected to the dead letter address, whatever its number of deliveries; from a
+    non-destructive queue, too.
+    """
+    if isinstance(reference, LentReference) and queue.kind is not None:
+        original = queue.kind.lending.original(reference)
+        if original is None:
+            return
+        reference = original
+    else:
+        queue.delivering_count -= 1
+    if queue.deleted:
+        queue.forget(References((reference,)))
+        return
+    kill(office, queue, reference)
 
 
 def _try_again(office: PostOffice, queue: Queue, reference: MessageReference, error: BrokerError) -> None:

@@ -7,8 +7,7 @@ the plain one takes from the head, for queues where every consumer takes everyth
 one looks on from where each consumer stopped looking, for selectors and message groups. On a
 non-destructive queue every consumer looks on like that and takes nothing (``non_destructive``).
 
-Not here: what a consumer does with a message (``session.consumer``), credits arithmetic
-(``session.credits``).
+Not here: what a consumer does with a message (``session.consumer``), how much it may be sent (``flow_control``).
 """
 
 from __future__ import annotations
@@ -20,7 +19,8 @@ from typing import TYPE_CHECKING, Final
 from understudy.errors import BrokerError, MessageUnreadable
 from understudy.message import GROUP_ID, Message
 from understudy.properties import NO_PROPERTIES
-from understudy.routing.filter import Filter
+from understudy.routing.filter import ExcludingFilter, Filter
+from understudy.routing.queues.flow_control import FlowControl
 from understudy.routing.queues.groups import GROUPS_MAX
 from understudy.store.reference import MessageReference, Part, References
 
@@ -45,15 +45,15 @@ class Consumer(ABC):
     """The routing side of a consumer."""
 
     __slots__ = (
-        "allowance_bytes", "credits", "cursors", "filter", "overhead_bytes", "priority", "queue", "started",
+        "allowance_bytes", "cursors", "filter", "flow", "overhead_bytes", "priority", "queue", "started",
     )  # fmt: skip
 
-    def __init__(self, queue: Queue, filter: Filter | None, priority: int) -> None:  # noqa: A002
+    def __init__(self, queue: Queue, filter: Filter | None, priority: int, flow: FlowControl) -> None:  # noqa: A002
         self.queue = queue
         self.filter = filter
         self.priority = priority
-        self.credits = 0
-        """Bytes it may still be sent; below one it waits."""
+        self.flow = flow
+        """Credit of the client; the consumer waits while it is not above zero."""
         self.allowance_bytes = 0
         """Bytes until ``writable`` is asked again."""
         self.overhead_bytes = 0
@@ -84,10 +84,17 @@ class Consumer(ABC):
     def go_on(self, *, done: bool) -> None:
         """It had asked for this turn (``Queue.look_on``); ``done``: the queue has nothing more for any consumer now."""
 
+    def exclude(self, message_id: int) -> None:
+        """Do not deliver a message to this consumer again (AMQP 1.0 s. 3.4.5, undeliverable-here)."""
+        if not isinstance(self.filter, ExcludingFilter):
+            self.filter = ExcludingFilter(self.filter)
+            self.queue.choose_dispatch()
+        self.filter.exclude(message_id)
+
     @property
     def ready(self) -> bool:
         """Whether it can take a message now; asks the socket when the allowance is used up."""
-        if not self.started or self.credits <= 0:
+        if not self.started or self.flow.credits <= 0:
             return False
         if self.allowance_bytes <= 0:
             if not self.writable():
@@ -138,7 +145,7 @@ def dispatch(queue: Queue, now_ms: int) -> None:
             if chosen not in ready:
                 continue
             ready = [chosen]
-            credits_before = chosen.credits
+            credits_before = chosen.flow.credits
         if queue.kind is not None and queue.kind.lends:
             _dispatch_loans(queue, queue.kind.lending, ready, now_ms)
             continue
@@ -146,7 +153,7 @@ def dispatch(queue: Queue, now_ms: int) -> None:
         turn = 0 if queue.selective else _dispatch_plain(queue, group, ready, now_ms)
         if queue.selective:
             _dispatch_selective(queue, group, ready, turn, now_ms)
-        if queue.exclusive and chosen.credits != credits_before:
+        if queue.exclusive and chosen.flow.credits != credits_before:
             queue.served_alone = chosen
         if not queue.may_go_on():
             # consumers that come after these must not take what they have not looked at
@@ -175,7 +182,7 @@ def _dispatch_plain(queue: Queue, group: ConsumerGroup, ready: list[Consumer], n
                 consumer = ready[turn]
                 # a consumer that is alone takes all that it has credit for; several take one each in turn
                 alone = len(ready) == 1 and consumer.overhead_bytes
-                room = min(consumer.credits, consumer.allowance_bytes) if alone else 1
+                room = min(consumer.flow.credits, consumer.allowance_bytes) if alone else 1
                 held = level.take_plain(room, consumer.overhead_bytes, now_ms, any_group)
                 if not held:
                     if groups and level.next_grouped:
@@ -223,7 +230,7 @@ def _dispatch_plain(queue: Queue, group: ConsumerGroup, ready: list[Consumer], n
 def _next_turn(ready: list[Consumer], turn: int) -> int:
     """Index of the consumer after the one at ``turn``, which was just served and is removed if it cannot take more."""
     consumer = ready[turn]
-    if consumer.credits <= 0 or (consumer.allowance_bytes <= 0 and not consumer.ready):
+    if consumer.flow.credits <= 0 or (consumer.allowance_bytes <= 0 and not consumer.ready):
         del ready[turn]
     else:
         turn += 1
@@ -317,7 +324,7 @@ def _take_rows(queue: Queue, consumer: Consumer, now_ms: int, *, alone: bool) ->
     """
     level = queue.pending.first_level() if alone else None
     if level is not None:
-        room = min(consumer.credits, consumer.allowance_bytes)
+        room = min(consumer.flow.credits, consumer.allowance_bytes)
         may_take = partial(_groups_allow, queue, consumer)
         taken = level.take_plain(room, consumer.overhead_bytes, now_ms, may_take)
         if taken:

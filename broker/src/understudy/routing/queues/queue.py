@@ -185,10 +185,10 @@ class Queue:
                 self._forget_cursors()
         elif not is_ordinary(full):
             self.kind = QueueKind(self, self._office.timers)
-        self._choose_dispatch()
+        self.choose_dispatch()
         self.prompt()
 
-    def _choose_dispatch(self) -> None:
+    def choose_dispatch(self) -> None:
         """Cursors are not kept up while no consumer looks on from them, so they start anew."""
         before = self.selective
         self.selective = (
@@ -452,7 +452,7 @@ class Queue:
             self.groups_by_priority.sort(key=lambda group: -group.priority)
         group.consumers.append(consumer)
         if consumer.filter is not None and not self.selective:
-            self._choose_dispatch()
+            self.choose_dispatch()
         if self.configuration.group_rebalance:
             self.group_owners.clear()
             for each in self.groups_by_priority:
@@ -482,7 +482,7 @@ class Queue:
             self.served_alone = None
         if consumer.filter is not None:
             # of many consumers that leave together only those that may change the way of dispatch look at all others
-            self._choose_dispatch()
+            self.choose_dispatch()
         if self.grouping:
             self.group_owners = {key: owner for key, owner in self.group_owners.items() if owner is not consumer}
             self._look_from_the_start()
@@ -513,7 +513,7 @@ class Queue:
     def enable_grouping(self) -> None:
         """The first message of a group was met."""
         self.grouping = True
-        self._choose_dispatch()
+        self.choose_dispatch()
 
     def close_group(self, key: str) -> None:
         """It has no owner any more: consumers that passed over messages of it may take them now."""

@@ -1,0 +1,80 @@
+"""Outcomes of a delivery, with which a client settles it (AMQP 1.0 s. 3.4; CORE uses ACCEPTED and EXPIRED).
+
+============  ================================================================================================
+outcome       effect
+============  ================================================================================================
+``ACCEPTED``  the message is removed from its queue
+``REJECTED``  the message goes to the dead letter address at once, whatever its number of deliveries
+``RELEASED``  the message returns to its place in the queue; the delivery is not counted
+``EXPIRED``   the client found the message expired: it goes to the expiry address
+``modified``  as RELEASED; ``delivery_failed`` counts the delivery, so that the limit of deliveries and the redelivery
+              delay apply; ``undeliverable_here`` excludes the message from this consumer
+============  ================================================================================================
+
+In a transacted session an outcome takes effect with the commit; after a rollback the delivery returns to its queue like
+every other one of the transaction. EXPIRED always takes effect at once, as in Artemis.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum, auto
+from typing import Final
+
+from understudy.routing.lifecycle import redelivery
+from understudy.routing.post_office import PostOffice
+from understudy.routing.queues.delivery import Consumer
+from understudy.store.reference import MessageReference
+
+
+class Kind(Enum):
+    """Effect on the message."""
+
+    ACCEPT = auto()
+    REJECT = auto()
+    RETURN = auto()
+    EXPIRE = auto()
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """One outcome."""
+
+    kind: Kind
+    delivery_failed: bool = False
+    """Of RETURN: count the delivery."""
+    undeliverable_here: bool = False
+    """Of RETURN: do not deliver the message to this consumer again."""
+
+
+ACCEPTED: Final = Outcome(Kind.ACCEPT)
+REJECTED: Final = Outcome(Kind.REJECT)
+RELEASED: Final = Outcome(Kind.RETURN)
+EXPIRED: Final = Outcome(Kind.EXPIRE)
+
+
+def modified(*, delivery_failed: bool = False, undeliverable_here: bool = False) -> Outcome:
+    """The outcome *modified* of AMQP 1.0 s. 3.4.5."""
+    return Outcome(Kind.RETURN, delivery_failed, undeliverable_here)
+
+
+def apply_outcome(office: PostOffice, consumer: Consumer, reference: MessageReference, outcome: Outcome) -> None:
+    """Carry out an outcome other than ACCEPTED.
+
+    Args:
+        office: Of the node.
+        consumer: To which the message was delivered.
+        reference: Of the message; no longer outstanding.
+        outcome: The outcome.
+    """
+    queue = consumer.queue
+    if outcome.kind is Kind.REJECT:
+        redelivery.reject(office, queue, reference)
+    elif outcome.kind is Kind.EXPIRE:
+        queue.expire_delivered(reference)
+    else:
+        if not outcome.delivery_failed:
+            reference.delivery_count -= 1
+        if outcome.undeliverable_here:
+            consumer.exclude(reference.message_id)
+        office.cancel(queue, [reference])
