@@ -15,7 +15,7 @@ from understudy.ids import Xid
 from understudy.message import FORCED_DELIVERY
 from understudy.protocols.core import connection as connection_module
 from understudy.routing.configuration import QueueConfiguration
-from understudy.session import session as session_module
+from understudy.session import consuming as session_module
 from understudy.wire.core import packets
 from understudy.wire.core.codes import ErrorCode
 

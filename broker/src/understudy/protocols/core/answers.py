@@ -5,11 +5,15 @@ Base of ``protocols.core.session.CoreSession``. Not here: what requests do.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from functools import partial
 from typing import Final
 
 from understudy.errors import BrokerError, DiskFull, StoreError
+from understudy.kernel import confirms
 from understudy.protocols.core.channel import SessionChannel
 from understudy.protocols.core.link import CoreLink
+from understudy.routing.post_office import Done
 from understudy.session.session import ServerSession
 from understudy.wire.core import packets
 from understudy.wire.core.codec import encode_null_response
@@ -32,6 +36,8 @@ class SessionAnswers:
         self._send = self.channel.send
         self._counts = confirmation_window >= 0
         """Whether commands are counted and kept until they are confirmed."""
+        self.queue_names: dict[int, str] = {}
+        """Name of the queue as the client gave it, by consumer id."""
 
     def _fail(self, correlation_id: int | None, error: BrokerError) -> None:
         if not self.gives_up(error):
@@ -57,7 +63,7 @@ class SessionAnswers:
         """Send a packet of this channel."""
         self.channel.send_packet(packet)
 
-    def _done(self, error: BrokerError | None) -> None:
+    def done(self, error: BrokerError | None) -> None:
         """Answer a request that carries no correlation id."""
         if error is None:
             self._send(encode_null_response(self._channel_id, NO_CORRELATION, self.version))
@@ -74,4 +80,16 @@ class SessionAnswers:
     def done_when_durable(self, wanted: bool) -> None:
         """Answer a request that arranged something, if an answer is wanted."""
         if wanted:
-            self.session.when_durable(self._done, None)
+            self.session.when_durable(self.done, None)
+
+    def answer_one(self, correlation_id: int) -> Done:
+        """The callback that answers one request of a batch."""
+        return partial(self._done_with, correlation_id)
+
+    def answer_run(self, correlation_ids: Sequence[int]) -> None:
+        """Confirm the messages with these correlation ids, which are durable."""
+        if self._counts:
+            for correlation_id in correlation_ids:
+                self._send(encode_null_response(self._channel_id, correlation_id, self.version))
+        else:
+            self._send(confirms(self._channel_id, correlation_ids))

@@ -11,21 +11,18 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import partial
 from typing import Any, Final
 
 from understudy.errors import BrokerError, UnsupportedPacket, forget_frames
-from understudy.kernel import confirms
 from understudy.limits import LARGE_BACKLOG_BYTES_PAUSE
 from understudy.message import FORCED_DELIVERY, LargeMessage, Message, MessageType
-from understudy.protocols.core import queues, xa
+from understudy.protocols.core import consuming, queues, xa
 from understudy.protocols.core.answers import SessionAnswers
 from understudy.protocols.core.channel import Event
 from understudy.protocols.core.link import CoreLink
-from understudy.routing.post_office import Done
 from understudy.selector.work import WORK
-from understudy.session.outcomes import ACCEPTED, EXPIRED
 from understudy.session.session import ServerSession
 from understudy.store.reference import Part
 from understudy.wire.core import packets
@@ -33,7 +30,6 @@ from understudy.wire.core.codec import (
     RECEIVE_OVERHEAD_BYTES,
     SendBatch,
     encode,
-    encode_null_response,
     encode_receive,
 )
 
@@ -56,8 +52,6 @@ class CoreSession(SessionAnswers):
 
     def __init__(self, connection: CoreLink, channel_id: int, confirmation_window: int) -> None:
         super().__init__(connection, channel_id, confirmation_window)
-        self._queue_names: dict[int, str] = {}
-        """By consumer id."""
         self._held: deque[tuple[packets.Packet, int]] | None = None
         """Packets that came after the last piece of a large message whose file is being synced, or after messages
         that wait for the next turn (``_hold_sends``); None when nothing is held. The first is that packet itself."""
@@ -196,18 +190,6 @@ class CoreSession(SessionAnswers):
         if all_taken:
             self._go_on()
 
-    def answer_one(self, correlation_id: int) -> Done:
-        """What answers one request of a run."""
-        return partial(self._done_with, correlation_id)
-
-    def answer_run(self, correlation_ids: Sequence[int]) -> None:
-        """The messages with these correlation ids are safe."""
-        if self._counts:
-            for correlation_id in correlation_ids:
-                self._send(encode_null_response(self._channel_id, correlation_id, self.version))
-        else:
-            self._send(confirms(self._channel_id, correlation_ids))
-
     def _send_large(self, packet: packets.SessionSendLarge) -> None:
         self.channel.connection.hold(self)
         self.session.large.begin(packets.message_of_header(packet.header))
@@ -253,42 +235,6 @@ class CoreSession(SessionAnswers):
         for call in settled:
             call()
 
-    # --- consuming -----------------------------------------------------------------------------
-
-    def _create_consumer(self, packet: packets.CreateConsumer) -> None:
-        self.session.create_consumer(
-            packet.consumer_id,
-            packet.queue_name,
-            selector_text=packet.filter,
-            browse_only=packet.browse_only,
-            priority=packet.priority,
-        )
-        self._queue_names[packet.consumer_id] = packet.queue_name
-        if packet.requires_response:
-            self.reply(queues.queue_response(self, packet.queue_name))
-
-    def _close_consumer(self, packet: packets.ConsumerClose) -> None:
-        self.session.close_consumer(packet.consumer_id)
-        self._queue_names.pop(packet.consumer_id, None)
-        self.done_when_durable(True)
-
-    def _flow(self, packet: packets.FlowToken) -> None:
-        self.session.receive_consumer_credits(packet.consumer_id, packet.credits)
-
-    def _force_delivery(self, packet: packets.ForceConsumerDelivery) -> None:
-        self.session.force_delivery(packet.consumer_id, packet.sequence)
-
-    def _acknowledge(self, packet: packets.Acknowledge) -> None:
-        done = self._done if packet.requires_response else None
-        self.session.acknowledge(packet.consumer_id, packet.message_id, done)
-
-    def _acknowledge_one(self, packet: packets.IndividualAcknowledge) -> None:
-        done = self._done if packet.requires_response else None
-        self.session.settle(packet.consumer_id, packet.message_id, ACCEPTED, done)
-
-    def _expire(self, packet: packets.Expired) -> None:
-        self.session.settle(packet.consumer_id, packet.message_id, EXPIRED)
-
     # --- session, transactions -----------------------------------------------------------------
 
     def _start(self, _: packets.SessionStart) -> None:
@@ -296,15 +242,15 @@ class CoreSession(SessionAnswers):
 
     def _stop(self, _: packets.SessionStop) -> None:
         self.session.stop()
-        self._done(None)
+        self.done(None)
 
     def _commit(self, packet: packets.Commit) -> None:
         # From 132 on the request has a field for it, so a refusal has one too (artemis-core s. 3.3).
         has_field = self.version >= COMMIT_CORRELATION_SINCE
-        self.session.commit(partial(self._done_with, packet.correlation_id) if has_field else self._done)
+        self.session.commit(partial(self._done_with, packet.correlation_id) if has_field else self.done)
 
     def _rollback(self, packet: packets.Rollback) -> None:
-        self.session.rollback(packet.consider_last_message_as_delivered, self._done)
+        self.session.rollback(packet.consider_last_message_as_delivered, self.done)
 
     def _close(self, _: packets.SessionClose) -> None:
         self.channel.flush_confirmations()
@@ -312,18 +258,18 @@ class CoreSession(SessionAnswers):
         self.session.when_durable(self._closed)
 
     def _closed(self) -> None:
-        self._done(None)
+        self.done(None)
         self.end()
 
     def _add_metadata(self, packet: packets.AddMetadata | packets.AddMetadataV2) -> None:
         self.session.add_metadata(packet.key, packet.value)
         if getattr(packet, "requires_confirmation", True):
-            self._done(None)
+            self.done(None)
 
     def _add_unique_metadata(self, packet: packets.UniqueAddMetadata) -> None:
         self.session.add_unique_metadata(packet.key, packet.value)
         if packet.requires_confirmation:
-            self._done(None)
+            self.done(None)
 
     def _confirmed(self, packet: packets.PacketsConfirmed) -> None:
         self.channel.confirmed(packet.command_id)
@@ -366,7 +312,7 @@ class CoreSession(SessionAnswers):
         """Answer "is there anything?" when the queue had nothing more (artemis-core s. 6.3)."""
         marker = Message(
             b"\0\0\0\0",
-            address=self._queue_names.get(consumer_id, ""),
+            address=self.queue_names.get(consumer_id, ""),
             type=MessageType.DEFAULT,
             durable=False,
             properties={FORCED_DELIVERY: sequence},
@@ -477,18 +423,11 @@ _HANDLERS: Final[dict[type, Handler]] = {
     SendBatch: CoreSession._send_batch,
     packets.SessionSendLarge: CoreSession._send_large,
     packets.SessionSendContinuation: CoreSession._continue_large,
-    packets.Acknowledge: CoreSession._acknowledge,
-    packets.IndividualAcknowledge: CoreSession._acknowledge_one,
-    packets.FlowToken: CoreSession._flow,
     packets.Commit: CoreSession._commit,
     packets.Rollback: CoreSession._rollback,
     packets.ProducerRequestCredits: CoreSession._request_credits,
-    packets.ForceConsumerDelivery: CoreSession._force_delivery,
-    packets.CreateConsumer: CoreSession._create_consumer,
-    packets.ConsumerClose: CoreSession._close_consumer,
     packets.CreateProducer: CoreSession._create_producer,
     packets.RemoveProducer: CoreSession._remove_producer,
-    packets.Expired: CoreSession._expire,
     packets.SessionStart: CoreSession._start,
     packets.SessionStop: CoreSession._stop,
     packets.SessionClose: CoreSession._close,
@@ -496,6 +435,7 @@ _HANDLERS: Final[dict[type, Handler]] = {
     packets.AddMetadataV2: CoreSession._add_metadata,
     packets.UniqueAddMetadata: CoreSession._add_unique_metadata,
     packets.PacketsConfirmed: CoreSession._confirmed,
+    **consuming.HANDLERS,
     **queues.HANDLERS,
     **xa.HANDLERS,
 }

@@ -1,0 +1,63 @@
+"""The packets of a session channel about consumers and their deliveries (artemis-core s. 4.4)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+from understudy.protocols.core import queues
+from understudy.protocols.core.answers import SessionAnswers
+from understudy.session.outcomes import ACCEPTED, EXPIRED
+from understudy.wire.core import packets
+
+
+def _create_consumer(handler: SessionAnswers, packet: packets.CreateConsumer) -> None:
+    handler.session.create_consumer(
+        packet.consumer_id,
+        packet.queue_name,
+        selector_text=packet.filter,
+        browse_only=packet.browse_only,
+        priority=packet.priority,
+    )
+    handler.queue_names[packet.consumer_id] = packet.queue_name
+    if packet.requires_response:
+        handler.reply(queues.queue_response(handler, packet.queue_name))
+
+
+def _close_consumer(handler: SessionAnswers, packet: packets.ConsumerClose) -> None:
+    handler.session.close_consumer(packet.consumer_id)
+    handler.queue_names.pop(packet.consumer_id, None)
+    handler.done_when_durable(True)
+
+
+def _flow(handler: SessionAnswers, packet: packets.FlowToken) -> None:
+    handler.session.receive_consumer_credits(packet.consumer_id, packet.credits)
+
+
+def _force_delivery(handler: SessionAnswers, packet: packets.ForceConsumerDelivery) -> None:
+    handler.session.force_delivery(packet.consumer_id, packet.sequence)
+
+
+def _acknowledge(handler: SessionAnswers, packet: packets.Acknowledge) -> None:
+    done = handler.done if packet.requires_response else None
+    handler.session.acknowledge(packet.consumer_id, packet.message_id, done)
+
+
+def _acknowledge_one(handler: SessionAnswers, packet: packets.IndividualAcknowledge) -> None:
+    done = handler.done if packet.requires_response else None
+    handler.session.settle(packet.consumer_id, packet.message_id, ACCEPTED, done)
+
+
+def _expire(handler: SessionAnswers, packet: packets.Expired) -> None:
+    handler.session.settle(packet.consumer_id, packet.message_id, EXPIRED)
+
+
+HANDLERS: Final[dict[type, Callable[[SessionAnswers, Any], None]]] = {
+    packets.CreateConsumer: _create_consumer,
+    packets.ConsumerClose: _close_consumer,
+    packets.FlowToken: _flow,
+    packets.ForceConsumerDelivery: _force_delivery,
+    packets.Acknowledge: _acknowledge,
+    packets.IndividualAcknowledge: _acknowledge_one,
+    packets.Expired: _expire,
+}
