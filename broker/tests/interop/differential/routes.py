@@ -29,6 +29,10 @@ class Routes:
         """Existing diverts by name."""
         self.restarted = False
 
+    def paged_before_restart(self, queue: str) -> bool:
+        """Whether delivery counts of this queue are left out (``exclusions.DELIVERIES_OF_PAGED``)."""
+        return self.restarted and queue.rpartition("::")[2].startswith("paged")
+
     def is_undecidable(self, link: Link, name: str, routing_type: int | None) -> bool:
         """Whether what becomes of a message to that address, or of its copies, is a matter of opinion
         (``exclusions.UNTYPED_TO_NOWHERE``, ``OTHER_ROUTING_TYPE``, ``NAME_TAKEN``, ``TURNS_OF_QUEUES``).
