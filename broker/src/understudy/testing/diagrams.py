@@ -17,6 +17,7 @@ MODULES = (
     "understudy.client.core.failover",
     "understudy.session.transaction",
     "understudy.session.branch",
+    "understudy.protocols.core.connection",
     "understudy.protocols.core.channel",
     "understudy.session.upload",
     "understudy.protocols.login",

@@ -10,7 +10,8 @@ Not here: what session packets mean (``protocols.core.session``).
 from __future__ import annotations
 
 import logging
-from typing import Final
+from enum import Enum, auto
+from typing import ClassVar, Final
 
 from understudy.errors import (
     AuthenticationFailed,
@@ -31,6 +32,7 @@ from understudy.limits import (
     SESSIONS_PER_CONNECTION_MAX,
     TURN_COST_MAX,
 )
+from understudy.machine import IGNORED, Machine, To, table
 from understudy.ports import Connection
 from understudy.protocols.core.cluster_channel import CLUSTER_CHANNEL, ClusterChannel
 from understudy.protocols.core.control_channel import CONTROL_CHANNEL, SERVER_VERSION, ControlChannel
@@ -38,7 +40,6 @@ from understudy.protocols.core.link import ChannelHandler
 from understudy.protocols.core.services import CoreServices
 from understudy.protocols.core.session import CoreSession
 from understudy.protocols.core.session_creation import Create, create_session, refusal
-from understudy.protocols.liveness import Liveness
 from understudy.protocols.login import LoginStep
 from understudy.security.authentication import Principal
 from understudy.session.prefixes import NO_PREFIXES, AddressPrefixes
@@ -58,11 +59,41 @@ OLDEST_SESSION_VERSION: Final = 129
 PROTOCOL: Final = "CORE"
 
 
-class CoreConnection:
+class State(Enum):
+    """States of a connection."""
+
+    HANDSHAKING = auto()
+    """The client has not logged in; limits on frames and output are low."""
+    OPEN = auto()
+    DRAINING = auto()
+    """DISCONNECT was sent because the node stops; the socket closes when it has been written."""
+    FORFEITED = auto()
+    """The client broke the protocol, or an internal error occurred: no session can be reattached."""
+    CLOSED = auto()
+
+
+class Event(Enum):
+    """Events of a connection."""
+
+    PROVE = auto()
+    """The client proved its identity: by a login, the secret name of a session or the cluster password."""
+    DISCONNECT = auto()
+    """The node stops."""
+    FORFEIT = auto()
+    LOSE = auto()
+    """The socket was closed."""
+
+
+class CoreConnection(Machine[State, Event]):
     """One CORE connection from the server's side, without I/O."""
 
+    STATES: ClassVar[type[Enum]] = State
+    EVENTS: ClassVar[type[Enum]] = Event
+    INITIAL: ClassVar[Enum] = State.HANDSHAKING
+
     def __init__(self, services: CoreServices, connection: Connection, prefixes: AddressPrefixes = NO_PREFIXES) -> None:
-        """``prefixes``: that clients of this acceptor may put before names."""
+        """``prefixes``: prefixes that clients of this acceptor may put before names."""
+        super().__init__()
         self.sessions: dict[int, CoreSession] = {}
         self.connection = connection
         self.services = services
@@ -74,17 +105,14 @@ class CoreConnection:
         self.decoder = FrameDecoder(role="server", limit_bytes=FRAME_BYTES_BEFORE_LOGIN_MAX)
         self.decoder.groups_sends = True
         self.decoder.turn_cost_max = TURN_COST_MAX
-        self._liveness = Liveness(shared.clock, shared.connection_ttl_override_ms)
         self.proved = False
         """Whether the peer has logged in."""
         self.user: str | None = None
         """As whom it has logged in, the last time."""
-        self._control = ControlChannel(self, self._liveness)
+        self._control = ControlChannel(self)
+        self._liveness = self._control.liveness
         self._cluster = ClusterChannel(self)
         self._login = LoginStep[Create, Frame](self, shared.access.logins)
-        self._closed = False
-        self._forfeited = False
-        """Its sessions end with it, whatever their windows."""
         self.uploading: dict[ChannelHandler, None] = {}
         """Sessions in the middle of a large message."""
         self.held_up = False
@@ -118,8 +146,8 @@ class CoreConnection:
                 else:
                     self._receive_outside(frame)
         except BrokerError:
-            # a peer that breaks the protocol has no sessions to come back to
-            self._forfeited = True
+            # a peer that breaks the protocol has no sessions to reattach
+            self.fire(Event.FORFEIT)
             raise
         return bool(decoder.backlog)
 
@@ -148,22 +176,26 @@ class CoreConnection:
         # frames for a channel that is gone or never was are dropped (artemis-core s. 3.1)
 
     def connection_lost(self, reason: str) -> None:
-        """The socket is gone. Sessions with a confirmation window wait for their client; the others
-        end, and what they had not acknowledged is delivered again.
+        """The socket was closed. Sessions with a confirmation window wait for their client; the others end, and
+        deliveries that were not acknowledged return to their queues.
         """
-        if self._closed:
-            return
-        self._closed = True
+        self.fire(Event.LOSE, reason)
+
+    def _detach(self, reason: str) -> None:
+        waiting = False
+        if self.services.shared.connections.accepting:
+            for session in list(self.sessions.values()):
+                waiting |= session.lose(self._liveness.ttl_ms)
+        self._end(reason, keep_queues=waiting)
+
+    def _end(self, reason: str, *, keep_queues: bool = False) -> None:
         self._login.close()
         self._control.close()
-        waiting = False
         for session in list(self.sessions.values()):
-            if self._forfeited or not self.services.shared.connections.accepting:
+            if not session.channel.detached:
                 session.close(failed=True)
-            elif session.lose(self._liveness.ttl_ms):
-                waiting = True
         self.sessions.clear()
-        if not waiting:
+        if not keep_queues:
             self.scope.delete_temporary_queues(self.services.shared.sessions.post_office)
         self._cluster.close()
         self.services.shared.connections.ended(self)
@@ -184,7 +216,7 @@ class CoreConnection:
         try:
             self._liveness.check_silence()
         except BrokerError:
-            self._forfeited = True
+            self.fire(Event.FORFEIT)
             raise
         if not self.proved and not self._login.checking:
             self._liveness.check_login()
@@ -195,7 +227,7 @@ class CoreConnection:
 
     def writable(self) -> bool:
         """Whether the peer takes what we send; deliveries pause while it does not."""
-        if self._closed or self.connection.outgoing_bytes() >= OUTGOING_BYTES_PAUSE:
+        if self._state is State.CLOSED or self.connection.outgoing_bytes() >= OUTGOING_BYTES_PAUSE:
             self.held_back = True
             return False
         return True
@@ -208,10 +240,11 @@ class CoreConnection:
 
     def congested(self) -> bool:
         """Whether nothing more should be read before the disk has caught up with what came."""
-        held_bytes = 0 if self._closed else self._login.held_bytes
-        self.held_up = bool(held_bytes or self.uploading)
-        if self._closed:
+        if self._state is State.CLOSED:
+            self.held_up = bool(self.uploading)
             return False
+        held_bytes = self._login.held_bytes
+        self.held_up = bool(held_bytes or self.uploading)
         if held_bytes > LOGIN_HELD_BYTES_PAUSE:
             return True
         return any(session.congested for session in self.uploading)
@@ -224,30 +257,33 @@ class CoreConnection:
     def give_up(self, error: BrokerError) -> None:
         """A breach of protocol that showed later than it came."""
         log.warning("connection dropped", extra={"peer": self.connection.peer, "code": error.code, "error": str(error)})
-        self._forfeited = True
+        self.fire(Event.FORFEIT)
         self.connection.close()
 
     def forfeit(self) -> None:
         """What it sent met a bug of ours: nothing of it is kept."""
-        self._forfeited = True
+        self.fire(Event.FORFEIT)
 
     def met_bug(self, bug: Exception) -> None:
         """So did something for it: a delivery, or an answer that waited for the disk. It ends at once."""
         log.error("connection dropped: internal error", extra={"peer": self.connection.peer}, exc_info=bug)
-        self._forfeited = True
+        self.fire(Event.FORFEIT)
         self.connection.abort()
 
     def kill(self, reason: str) -> None:
         """End it because of how the client behaves."""
         log.warning("connection killed", extra={"peer": self.connection.peer, "reason": reason})
-        self._forfeited = True
+        self.fire(Event.FORFEIT)
         self.send(packets.DisconnectConsumerKill(self.services.shared.node_id), SESSION_SETUP_CHANNEL)
         self.connection.close()
 
     def disconnect(self) -> None:
-        """Send DISCONNECT as a stopping server does, then close: a client with sessions is told to fail over,
-        any other that the server stops, and both whether an error is the reason (artemis-core s. 7.2).
+        """The node stops: send DISCONNECT, then close (artemis-core s. 7.2). A client with sessions is told to fail
+        over, any other that the server stops, and both whether an error is the reason.
         """
+        self.fire(Event.DISCONNECT)
+
+    def _say_farewell(self) -> None:
         farewell = self._control.farewell(has_sessions=bool(self.sessions))
         for session in list(self.sessions.values()):
             session.close(failed=True)
@@ -331,12 +367,11 @@ class CoreConnection:
         self.sessions[request.session_channel_id] = handler
         shared.connections.session_opened()
         services.reattachments.add(handler, self.host)
-        self._proved()
+        self.fire(Event.PROVE)
         self.user = principal.user
         self.send(packets.CreateSessionResponse(SERVER_VERSION), SESSION_SETUP_CHANNEL)
 
-    def _proved(self) -> None:
-        """The peer has proved its identity: by a login, a session's secret name or the cluster password."""
+    def _raise_limits(self) -> None:
         self.proved = True
         self.decoder.frame_limit_bytes = FRAME_BYTES_MAX
 
@@ -361,7 +396,7 @@ class CoreConnection:
         found.move(self, frames)
         old.session_ended(found, channel.channel_id)
         self.sessions[channel.channel_id] = found
-        self._proved()
+        self.fire(Event.PROVE)
         self.user = found.session.security.user
         log.info("session reattached", extra={"peer": self.connection.peer, "from": old.connection.peer})
         # what is held behind a large message is carried out first: until then it is not known what the
@@ -400,4 +435,24 @@ class CoreConnection:
 
     def cluster_authorized(self) -> None:
         """The peer proved the cluster credentials."""
-        self._proved()
+        self.fire(Event.PROVE)
+
+    # The table comes last: it names the functions above.
+    TABLE = table(
+        State,
+        Event,
+        {
+            (State.HANDSHAKING, Event.PROVE): To(State.OPEN, _raise_limits),
+            (State.HANDSHAKING, Event.DISCONNECT): To(State.DRAINING, _say_farewell),
+            (State.HANDSHAKING, Event.FORFEIT): To(State.FORFEITED),
+            (State.HANDSHAKING, Event.LOSE): To(State.CLOSED, _end),
+            (State.OPEN, Event.DISCONNECT): To(State.DRAINING, _say_farewell),
+            (State.OPEN, Event.FORFEIT): To(State.FORFEITED),
+            (State.OPEN, Event.LOSE): To(State.CLOSED, _detach),
+            (State.DRAINING, Event.FORFEIT): To(State.FORFEITED),
+            (State.DRAINING, Event.LOSE): To(State.CLOSED, _detach),
+            (State.FORFEITED, Event.LOSE): To(State.CLOSED, _end),
+        },
+        # a further login of an open connection changes nothing, nor does anything that happens while it closes
+        otherwise=dict.fromkeys(Event, IGNORED),
+    )

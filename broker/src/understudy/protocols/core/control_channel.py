@@ -23,9 +23,11 @@ OLDEST_CLIENT_VERSION: Final = 121
 class ControlChannel:
     """The control channel of one connection."""
 
-    def __init__(self, owner: CoreLink, liveness: Liveness) -> None:
+    def __init__(self, owner: CoreLink) -> None:
         self._owner = owner
-        self._liveness = liveness
+        shared = owner.services.shared
+        self.liveness = Liveness(shared.clock, shared.connection_ttl_override_ms)
+        """Timeouts of the connection; a ping chooses its TTL."""
         self._version_known = False
         self._unsubscribe: Callable[[], None] | None = None
         """Ends the subscription to topology changes; None if the client has not subscribed."""
@@ -33,7 +35,7 @@ class ControlChannel:
     def receive(self, packet: packets.Packet) -> None:
         """Handle a packet. Raises RemoteProtocolError, UnsupportedPacket."""
         if isinstance(packet, packets.Ping):
-            self._liveness.choose(packet.connection_ttl_ms)
+            self.liveness.choose(packet.connection_ttl_ms)
             self._owner.send(packet, CONTROL_CHANNEL)
         elif isinstance(packet, packets.SubscribeTopologyV2):
             self.learn_version(packet.client_version)
