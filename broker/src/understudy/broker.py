@@ -210,7 +210,7 @@ class Broker:
         self.services.connections.check_idle()
 
     def close(self) -> None:
-        """End timers and what waits for its client; connections were closed before."""
+        """End timers and sessions that wait for their clients; connections were closed before."""
         self.invocations.close()
         self.settings.close()
         self.server_dump.close()

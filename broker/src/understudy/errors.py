@@ -40,7 +40,7 @@
             StoreVersionUnsupported written by a newer Understudy
             WrongNode               the store belongs to another node id
             WrongStore              the store is not the one that this instance uses
-            StoreBehind             the store is older than what this node has seen of it
+            StoreBehind             the store is older than the one that this node has used
             DiskFull | DiskFailed
                 DescriptorsExhausted    no file could be opened: too many are open
             LockLost | LockTimedOut
@@ -218,7 +218,7 @@ class CommitOutcomeUnknown(OutcomeUnknown):
 
 
 class TransactionError(BrokerError):
-    """A transaction cannot do what was asked."""
+    """A request on a transaction cannot be carried out."""
 
     code = "transaction"
 
@@ -285,7 +285,7 @@ class DuplicateIdRejected(TransactionError):
 
 
 class AddressError(BrokerError):
-    """An address, queue, consumer or selector cannot do what was asked."""
+    """A request on an address, queue, consumer or selector cannot be carried out."""
 
     code = "address"
 
@@ -358,7 +358,7 @@ class UnexpectedRoutingType(AddressError):
 
 
 class IllegalState(AddressError):
-    """The request does not fit what the session or consumer is doing."""
+    """The request is not allowed in the present state of the session or consumer."""
 
     code = "illegal-state"
 
@@ -468,7 +468,7 @@ class DiskFull(StoreError):
 
 
 class DiskFailed(StoreError):
-    """A write or a sync failed; what was not confirmed before is unknown."""
+    """A write or a sync failed; the outcome of unconfirmed operations is unknown."""
 
     code = "disk-failed"
 

@@ -67,7 +67,7 @@ LOGIN_TIMEOUT_MS = 30_000
 FRAMES_BEFORE_LOGIN_MAX = 256
 #: Bytes waiting in our memory for a connection that has not logged in and does not read (login).
 OUTGOING_BYTES_BEFORE_LOGIN_MAX = 64 * 1024
-#: Time within which the peer of a connection that is being closed must read what was sent to it.
+#: Time within which the peer of a connection that is being closed must read the output.
 CLOSE_TIMEOUT_MS = 10_000
 #: Cost of the input of one connection that is handled in one turn of the loop, before other connections are served.
 #: Each message, acknowledgement and grant of credits costs 1, every other frame ``FRAME_COST``.
@@ -177,7 +177,7 @@ CONFIG_BYTES_MAX = 16 * 1024 * 1024
 #: Largest body of a management request in bytes, and largest number of requests that are answered in slices at once.
 MANAGEMENT_REQUEST_BYTES_MAX = 1024 * 1024
 MANAGEMENT_REQUESTS_MAX = 100
-#: Entries in the quarantine of one store, and bytes of their files. What is damaged beyond that stays in its
+#: Entries in the quarantine of one store, and bytes of their files. A message damaged beyond that stays in its
 #: queue, out of reach of consumers, until entries are dropped and the node activates again.
 QUARANTINE_ENTRIES_MAX = 10_000
 QUARANTINE_BYTES_MAX = 1024 * 1024 * 1024

@@ -78,7 +78,7 @@ class Connection(Protocol):
         ...
 
     def abort(self) -> None:
-        """Close now, dropping what is unsent."""
+        """Close now and drop unsent bytes."""
         ...
 
 
@@ -219,7 +219,7 @@ class Executor(Protocol):
 
 
 class Fence(Protocol):
-    """Says whether what this node has written may be confirmed: not when another node may have the store (ADR 0004)."""
+    """Says whether written batches may be confirmed: not when another node may have the store (ADR 0004)."""
 
     proved_until_ms: int
     """Until then nothing needs to be asked. Boot time (``CLOCK_BOOTTIME``)."""

@@ -290,8 +290,8 @@ def consume(
     """Receive messages; every acknowledgement is confirmed by the broker.
 
     A failover in between is survived; put reconnectAttempts=-1 into the URL.
-    When --count or --idle-timeout ends it and the broker counts no message in the queue any more, the ledger
-    says so (DRAINED); without that, ``ledger check`` calls what was not acknowledged unresolved, not lost.
+    When --count or --idle-timeout ends it and the broker counts no message in the queue, the ledger gets a row
+    DRAINED. Without it ``ledger check`` counts messages without acknowledgement as unresolved, not as lost.
     Exit codes: 0 done, 1 fewer than --count, 2 usage, 3 broker unreachable, 4 no failover in time.
     """
     if until is not None and idle_timeout_s is None:

@@ -57,8 +57,8 @@ data.add_command(salvage_store)
 @click.option("--queue", "queue_id", type=int, help="Only records that name this queue id.")
 @click.option("--message", "message_id", type=int, help="Only records that name this message id.")
 @click.option("--transaction", "tx_id", type=int, help="Only records of this transaction id.")
-@click.option("--from-sequence", type=click.IntRange(min=1), default=1, help="Leave out what came before.")
-@click.option("--to-sequence", type=click.IntRange(min=1), help="Leave out what comes after.")
+@click.option("--from-sequence", type=click.IntRange(min=1), default=1, help="Leave out earlier records.")
+@click.option("--to-sequence", type=click.IntRange(min=1), help="Leave out later records.")
 @click.option("--limit", type=click.IntRange(min=1), help="Stop after so many records.")
 def print_records(
     directory: str,
@@ -121,7 +121,7 @@ def _text(value: object) -> str:
 @_JSON
 @click.pass_context
 def verify_store(context: click.Context, directory: str, as_json: bool) -> None:
-    """Check every byte of the journal in DIRECTORY, and list what is in its quarantine.
+    """Check every byte of the journal in DIRECTORY, and list the entries of its quarantine.
 
     Exit code 1 if anything is damaged that was not set aside.
     """

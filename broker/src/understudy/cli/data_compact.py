@@ -47,7 +47,7 @@ from understudy.units import format_bytes
     type=click.Path(file_okay=False, resolve_path=True),
     help="Move dropped segments there (journal-retention-directory) instead of removing them.",
 )
-@click.option("--dry-run", is_flag=True, help="Only read, and print what would be done.")
+@click.option("--dry-run", is_flag=True, help="Only read, and print the steps that would be taken.")
 @click.option("--json", "as_json", is_flag=True, help="JSON instead of text.")
 @click.pass_context
 def compact_store(

@@ -49,7 +49,7 @@ def salvage_store(
     large_target: str | None,
     as_json: bool,
 ) -> None:
-    """Read what can still be read of the damaged journal in DIRECTORY, and list what is lost.
+    """Read the intact records of the damaged journal in DIRECTORY, and list the lost ones.
 
     With --to, write the rest into a new journal from which a broker of the same node id can start. DIRECTORY is only
     read. Stop its broker first.

@@ -68,7 +68,7 @@ _DRY_RUN = click.option("--dry-run", is_flag=True, help="Look and count; send an
     "others",
     multiple=True,
     type=STORE,
-    help="Leave out what this copy of the same node's journal has or ever had; may be repeated.",
+    help="Leave out messages that this copy of the same node's journal has or ever had; may be repeated.",
 )
 @click.option("--queue", "queues", multiple=True, help="Only this queue; may be repeated.")
 @click.option("--address", "addresses", multiple=True, help="Only queues of this address; may be repeated.")
@@ -78,7 +78,7 @@ _DRY_RUN = click.option("--dry-run", is_flag=True, help="Look and count; send an
     type=click.Path(exists=True, file_okay=False, resolve_path=True),
     help="large-messages-directory; default: large-messages beside DIRECTORY.",
 )
-@click.option("--allow-damage", is_flag=True, help="Export what can be read of a journal that is not whole.")
+@click.option("--allow-damage", is_flag=True, help="Export the readable part of a damaged or interrupted journal.")
 @click.option(
     "-o",
     "--output",

@@ -131,7 +131,7 @@ class LedgerFile:
             self._file.close()
 
     def flush(self) -> None:
-        """Write what was collected."""
+        """Write the collected rows."""
         if self._lines and self._file is not None:
             text = "".join(self._lines)
             self._lines.clear()

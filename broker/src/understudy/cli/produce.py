@@ -93,7 +93,7 @@ class Production:
         """Send until the count, the file or an interrupt ends it; every send is waited for.
 
         Raises:
-            BrokerError: a send failed; what was confirmed before stands.
+            BrokerError: a send failed; earlier confirmations hold.
         """
         load = self._load
         # Not closed here: closing the connection does it, and does not wait for a failover.

@@ -30,7 +30,7 @@ def exit_code_of_report(report: Report) -> int:
 
 
 def print_report(console: Console, report: Report, torn: Mapping[str, int]) -> None:
-    """The verdict first, then numbers, then what was found."""
+    """The verdict, then numbers, then findings."""
     counts = report.counts
     if counts.findings:
         verdict = f"{counts.findings} findings"

@@ -96,7 +96,7 @@ class Instance:
     help="Set damaged records of the journal aside if their extent is known, and serve the rest;"
     " as quarantine-damaged-records in broker.xml.",
 )
-@click.option("--check", is_flag=True, help="Read broker.xml, users and roles, say what is wrong with them, and end.")
+@click.option("--check", is_flag=True, help="Check broker.xml, users and roles, print errors and warnings, and end.")
 def run(
     config: Path | None,
     instance: Path | None,

@@ -26,8 +26,8 @@ from understudy.tools.export import ExportedQueue
 from understudy.wire.core.packets import QueueQueryResponse
 
 _WINDOW: Final = 500
-#: Confirmations between two notes of how far it is: what comes twice after a crash is this and the window, and must
-#: be less than the duplicate ids the broker remembers.
+#: Confirmations between two records of the progress. After a crash at most so many messages and those of the window are
+#: repeated; the broker must remember more duplicate ids than that.
 _NOTE_EVERY: Final = 250
 _LAST_CONFIRMATIONS_S: Final = 10.0
 
@@ -66,7 +66,7 @@ class _Progress:
         """
         Args:
             file: None keeps nothing.
-            source: What is being sent; progress of anything else does not count.
+            source: The export that is sent; progress of another one does not count.
             target: Node id of the broker; progress with another does not count.
         """
         self._file = file
@@ -117,10 +117,10 @@ class _Sending:
         self.failovers = 0
 
     async def use(self, connection: aio.Connection, progress_of: Callable[[str | None], _Progress]) -> None:
-        """Make what is missing, then send.
+        """Create missing addresses and queues, then send.
 
         Raises:
-            BrokerError: the broker refused; what was confirmed before stands.
+            BrokerError: the broker refused; earlier confirmations hold.
         """
         session = await connection.session()
         for queue in self._plan.queues.values():

@@ -43,7 +43,7 @@ STOP_POLL_MS: Final = 100
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where a node answers."""
+    """The address at which a node answers."""
 
     url: str
     token: str
@@ -137,7 +137,7 @@ def _read_file(path: Path) -> str:
 
 
 def printable(text: str) -> str:
-    """Names come from clients; what a terminal would obey is shown as a replacement character."""
+    """Names come from clients; control characters are shown as replacement characters."""
     return "".join(character if character.isprintable() else "\ufffd" for character in text)
 
 
@@ -159,7 +159,7 @@ _json = click.option("--json", "as_json", is_flag=True, help="Print JSON for scr
 @_token_file
 @_json
 def status(instance: Path | None, url: str | None, token_file: Path | None, as_json: bool) -> None:
-    """Show what a node is doing.
+    """Show the state of a node.
 
     Exit codes: 0 active, or passive and ready to take over; 1 not ready; 3 not reachable.
     """

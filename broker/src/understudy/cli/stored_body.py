@@ -1,6 +1,6 @@
 """The body of a large message as a store has it, read piece by piece for a client that sends it again.
 
-Not here: what is in an export file (``export_file``).
+The format of an export file is in ``export_file``.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class StoredBody:
         Args:
             disk: Where it lies; only read.
             path: Of its file.
-            large: What must be in it.
+            large: The expected size and checksum.
             compressed: It is a zlib stream, and goes out inflated.
         """
         self._disk = disk
@@ -44,7 +44,7 @@ class StoredBody:
         """Read all of it once.
 
         Raises:
-            LargeMessageFailed: it is missing, or not what was stored.
+            LargeMessageFailed: it is missing, or not the body that was stored.
             DiskFailed: it cannot be read.
         """
         for _ in self._pieces():

@@ -13,7 +13,7 @@ large message and never whole in memory (``compressLargeMessage=true`` makes it 
 After a failover it is sent again from its beginning if it can be read again: bytes, paths, files
 that can be sought, iterables that are no iterators; else ``send`` raises ``SendOutcomeUnknown``.
 Received bodies up to 1 MiB are simply in ``message.body``; a larger one is read before the next
-message is asked for, which discards what is left of it.
+message is asked for, which discards the rest of it.
 """
 
 from __future__ import annotations

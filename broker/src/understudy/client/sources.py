@@ -1,4 +1,4 @@
-"""Bodies to send: what an application may give, and where the bytes of a large one come from.
+"""Bodies to send: accepted types, and the sources of the bytes of large ones.
 
 Used by both shells. Not here: pieces, compression and credits (``core.large_sends``, ``core.sends``).
 """

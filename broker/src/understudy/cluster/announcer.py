@@ -249,7 +249,7 @@ class _AnnouncerLink:
             self._announcer.fire(Event.LOST, reason)
 
     def receive_data(self, data: bytes) -> None:
-        """Decode what the active node sent; a protocol error closes the connection."""
+        """Decode bytes from the active node; a protocol error closes the connection."""
         try:
             for frame in self._decoder.receive_data(data):
                 self._receive(frame.packet)

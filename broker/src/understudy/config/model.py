@@ -214,7 +214,7 @@ ADD_HEADERS_TRANSFORMER: Final = "org.apache.activemq.artemis.core.server.transf
 
 
 class DivertRouting(Enum):
-    """Routing type of what a divert forwards (manual, diverts)."""
+    """Routing type of the messages that a divert forwards (manual, diverts)."""
 
     STRIP = "STRIP"
     """None: it is routed both ways."""
@@ -354,7 +354,7 @@ class SecuritySettingConfiguration:
 
 @dataclass(frozen=True, slots=True)
 class WildcardConfiguration:
-    """How wildcards are written."""
+    """Characters of wildcards."""
 
     routing_enabled: bool = _WILDCARDS.boolean("routing-enabled")
     delimiter: str = _WILDCARDS.text("delimiter")

@@ -1,4 +1,4 @@
-"""broker.xml into a ``Configuration``: what the checked nodes mean together.
+"""broker.xml into a ``Configuration``: the meaning of the checked elements together.
 
 ``document`` has judged every element by itself; here names are resolved, old forms translated,
 paths made absolute and combinations refused that would be unsafe. Not here: reading the file, the

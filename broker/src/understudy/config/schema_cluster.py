@@ -258,7 +258,7 @@ _REPLICATION_BACKUP: Final = container(
 
 HA_POLICY: Final = container(
     "ha-policy",
-    "What this server is to its partner; primary-only when there is none.",
+    "Role of this server in a pair; primary-only without a partner.",
     container("primary-only", "No partner.", *refused(_UNSAFE, _SCALE_DOWN), aliases=("live-only",)),
     container(
         "shared-store",
@@ -494,7 +494,7 @@ _PLUGINS: Final = (
 )
 _LIMITS: Final = container(
     "resource-limit-settings",
-    "What one user may hold.",
+    "Limits of one user.",
     container(
         "resource-limit-setting",
         "Limits of one user.",

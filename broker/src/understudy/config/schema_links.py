@@ -52,8 +52,8 @@ def _transformer(*attributes: Attribute, repeated: bool = False) -> Element:
 
 def _matches(*attributes: Attribute) -> tuple[Element, Element]:
     return (
-        container("include", "What is part of it.", attributes=attributes, repeated=True),
-        container("exclude", "What is not.", attributes=attributes, repeated=True),
+        container("include", "Entries that are included.", attributes=attributes, repeated=True),
+        container("exclude", "Entries that are excluded.", attributes=attributes, repeated=True),
     )
 
 
@@ -172,7 +172,7 @@ def _amqp_address_policy(name: str) -> Element:
 def _amqp_bridge(name: str, matches: tuple[Element, Element], *attributes: Attribute) -> Element:
     return container(
         name,
-        "What is bridged.",
+        "The queue that is bridged.",
         *matches,
         _PROPERTY,
         _CLASS_NAME,
@@ -226,7 +226,7 @@ _BROKER_CONNECTIONS: Final = container(
                 Attribute("message-acknowledgements", BOOLEAN, "Acknowledgements too.", "true"),
                 Attribute("queue-creation", BOOLEAN, "Creation of queues too.", "true"),
                 Attribute("queue-removal", BOOLEAN, "Removal of queues too.", "true"),
-                Attribute("durable", BOOLEAN, "Store what waits.", "true"),
+                Attribute("durable", BOOLEAN, "Store waiting messages.", "true"),
                 Attribute("sync", BOOLEAN, "Clients wait for the mirror.", "false"),
                 Attribute("address-filter", TEXT, "Which addresses."),
             ),

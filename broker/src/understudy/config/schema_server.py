@@ -66,7 +66,7 @@ _IDENTITY: Final[tuple[Element, ...]] = (
     *not_yet(
         row("amqp-use-core-subscription-naming", BOOLEAN, "false", "Name AMQP subscriptions as CORE does."),
     ),
-    row("message-counter-enabled", BOOLEAN, "false", "Count what comes to each queue by hour and day."),
+    row("message-counter-enabled", BOOLEAN, "false", "Count the messages of each queue by hour and day."),
     row("message-counter-sample-period", MS, "10000", "Time between two samples of the counters; at least a second."),
     row(
         "message-counter-max-day-history",
@@ -89,7 +89,7 @@ _IDENTITY: Final[tuple[Element, ...]] = (
         "internal-naming-prefix",
         TEXT,
         "$.activemq.internal.",
-        "Prefix of what the broker names itself: the address, queues and divert of a retroactive address.",
+        "Prefix of names given by the broker: the address, queues and divert of a retroactive address.",
     ),
 )
 
@@ -279,7 +279,7 @@ _STORE: Final[tuple[Element, ...]] = (
         "journal-datasync",
         BOOLEAN,
         "true",
-        "Sync what is written before it is confirmed; false confirms after the write, for everything. Unsafe.",
+        "Sync records before they are confirmed; false confirms after the write, for everything. Unsafe.",
     ),
     row(
         "journal-sync-transactional",

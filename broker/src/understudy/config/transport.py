@@ -59,7 +59,7 @@ _TEXTS: Final = frozenset(
     }
 )  # fmt: skip
 _KNOWN: Final = _BOOLEANS | _NUMBERS | _TEXTS
-#: What an acceptor of this version acts on.
+#: Parameters of acceptors that have an effect in this version.
 _ACCEPTOR_USES: Final = frozenset(
     {
         "anycastPrefix", "autoStart", "backlog", "connectionsAllowed", "handshake-timeout", "multicastPrefix",

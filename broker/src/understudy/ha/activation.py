@@ -36,7 +36,7 @@ class StepTime:
 
 @dataclass(frozen=True, slots=True)
 class ActivationFacts:
-    """How far an activation is."""
+    """The progress of an activation."""
 
     step: str | None
     """The step that is being done or undone; None if none is."""

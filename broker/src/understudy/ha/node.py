@@ -81,7 +81,7 @@ class NodeLife(Machine[NodeState, NodeEvent]):
         """The error because of which the node ends, or None."""
         return self._error
 
-    # --- what the shell and the policy call ------------------------------------------------------
+    # --- called by the shell and the policy ------------------------------------------------------
 
     def start(self) -> None:
         """Begin; the policy looks for a place."""

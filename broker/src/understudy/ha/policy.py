@@ -71,12 +71,12 @@ Compose = Callable[[Sequence[Step], Sequence[Step]], Sequence[Step]]
 
 @dataclass(frozen=True, slots=True)
 class Ending:
-    """How a node ends."""
+    """The kind of end of a node."""
 
     served: bool
     """It was active, or was activating, and has deactivated."""
     error: BrokerError | None
-    """Why it ends; None: it was stopped."""
+    """The error that ends it; None: it was stopped."""
     fail_over: bool
     """The stop asked for another node to take over, whatever is configured."""
 
@@ -123,7 +123,7 @@ class Policy(Protocol):
 
     @property
     def fence(self) -> Fence:
-        """Whether what the node has written may be confirmed."""
+        """Whether written batches of the node may be confirmed."""
         ...
 
     @property

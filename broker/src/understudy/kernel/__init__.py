@@ -27,7 +27,7 @@ from understudy.kernel.log import QUEUE_ID_BYTES, RECORD_HEAD_BYTES, LogPosition
 INTERFACE: Final = 7
 #: Environment variable that forces a kernel.
 VARIABLE: Final = "UNDERSTUDY_KERNEL"
-#: What the native module must have.
+#: Functions that the native module must have.
 FUNCTIONS: Final = (
     "Run",
     "Sends",

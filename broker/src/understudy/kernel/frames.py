@@ -221,7 +221,7 @@ def split_sends(data: bytes, start: int, limit_bytes: int, count_max: int) -> Se
     formed and want a response or none as the first one does.
 
     Args:
-        data: What was read.
+        data: Bytes of one or more reads.
         start: Offset of the first frame, whose type the caller has looked at.
         limit_bytes: Largest frame accepted, with its length field.
         count_max: Most messages; at least 1.

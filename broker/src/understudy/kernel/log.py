@@ -1,4 +1,4 @@
-"""Runs of messages: what came together, as it lies in the log.
+"""Runs: messages that arrived together, in the form of their log records.
 
 ``append_sends`` makes the MESSAGE_ADD records of messages that go to the same queues (docs/journal-format.md s. 4), in
 one buffer that is handed to the disk and kept for their delivery. ``keep_sends`` does the same without records, for
@@ -42,7 +42,7 @@ SendsPart = tuple[Sends, int, int]
 
 
 class LogPosition(NamedTuple):
-    """Where the next record of the log goes."""
+    """The position of the next record of the log."""
 
     segment: int
     """Number of the segment."""

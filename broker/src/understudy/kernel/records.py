@@ -230,7 +230,7 @@ def digest_records(data: bytes, digest: int, seed: int, /) -> int:
 
     Args:
         data: Records of one segment.
-        digest: CRC-32 of what comes before them in the file.
+        digest: CRC-32 of the bytes before them in the file.
         seed: Start value of the crcs of the segment.
     """
     return crc32(data, digest)

@@ -67,7 +67,7 @@ Findings:
   another message of the transaction is one of these, no message of it is REFUSED, and the queues of
   its address were drained later than both its SENT row and the first of these rows.
 
-**Unresolved** is what would be lost or partial if its queue had been drained, and case (b) of lost with
+**Unresolved** are messages that would be lost or partial if its queue had been drained, and case (b) of lost with
 a DELIVERED row of version 1. A run with unresolved messages has not passed.
 
 Windows without service (pauses between confirmations of one producer) are measured, not judged.

@@ -89,7 +89,7 @@ class _Ledger:
         self.spans.take(row, consumer)
 
     def stories(self, clock_skew_ms: int) -> Iterator[Finding]:
-        """Duplicates, and acknowledgements of what was never delivered."""
+        """Duplicates, and acknowledgements of messages that were never delivered."""
         for queue, producers in self.queues.items():
             for producer, deliveries in producers.items():
                 for number, story in deliveries.stories.items():

@@ -60,7 +60,7 @@ class Row:
     kind: Kind
     producer: str
     number: int
-    """Position in what the producer sends, from 0; message property ``ledger_number``."""
+    """Number of the message of its producer, from 0; message property ``ledger_number``."""
     address: str
     at_ms: int
     """Wall clock of the writer, milliseconds since 1970 UTC."""
@@ -301,7 +301,7 @@ def parse(text: str, *, file: str = "<ledger>", line: int = 1) -> Row:
     """One line as a row.
 
     Raises:
-        LedgerDamaged: it is none; the message names file, line and what is wrong.
+        LedgerDamaged: it is none; the message names file, line and fault.
     """
     try:
         if REPLACEMENT in text:

@@ -108,7 +108,7 @@ class Acceptor:
             self._servers.pop().close()
 
     async def close(self) -> None:
-        """Send DISCONNECT on every connection and close; waits shortly for what was sent to leave."""
+        """Send DISCONNECT on every connection and close; waits shortly until the output is written."""
         self.stop_listening()
         if self._check_timer is not None:
             self._check_timer.cancel()
@@ -169,7 +169,7 @@ class ServerConnection(asyncio.Protocol):
         self._closing = False
         self._reading = True
         self._timer: asyncio.TimerHandle | None = None
-        """Ends it: no protocol was shown, or what was sent before closing was not taken."""
+        """Ends it: no protocol was recognised, or the peer did not read the output before the close."""
 
     # --- asyncio.Protocol ----------------------------------------------------------------------
 
@@ -309,7 +309,7 @@ class ServerConnection(asyncio.Protocol):
         self.abort()
 
     def flush(self) -> None:
-        """Hand what is buffered to the kernel, once per turn."""
+        """Hand buffered output to the kernel, once per turn."""
         if not self._out or self._transport is None:
             return
         out, self._out, self._out_bytes = self._out, [], 0
@@ -321,11 +321,11 @@ class ServerConnection(asyncio.Protocol):
             self.abort()
 
     def congested(self) -> bool:
-        """Whether what this peer sent has not been written yet."""
+        """Whether records of this peer's messages are not written yet."""
         return self.handler is not None and self.handler.congested()
 
     def resume_reading(self) -> None:
-        """The disk has caught up: first what is left over, then what the socket brings."""
+        """The log is no longer congested: handle the left-over input first, then read the socket."""
         self.data_received(b"")
 
     def resume_writing(self) -> None:

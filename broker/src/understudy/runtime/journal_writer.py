@@ -99,7 +99,7 @@ class ThreadLogWriter:
         try:
             file.write(offset, buffers)
             file.sync()
-        except BaseException as failure:  # ``done`` decides what it means
+        except BaseException as failure:  # handled by ``done``
             return failure
         finally:
             self._path.since_ns = 0
@@ -148,7 +148,7 @@ class ThreadLogWriter:
             self._path.since_ns = time.monotonic_ns()
             try:
                 work()
-            except BaseException as failure:  # the loop's thread decides what it means
+            except BaseException as failure:  # handled on the loop's thread
                 error = failure
             self._path.since_ns = 0
             del work, job

@@ -5,7 +5,7 @@ A node has an identity (the node id of its store), a configuration, a lock, a li
 is. It runs on whatever asyncio loop runs it, real or simulated, and reaches files, locks, clocks and randomness only
 through its ``Environment``.
 
-Not here: what a process has once, such as signals (``runtime.server``).
+Resources of the process, such as signals, belong to ``runtime.server``.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ class BrokerNode:
         clock = environment.lock_clock or environment.clock
         return make_policy(self.configuration, life, self.standby, self.parts.lock, clock, environment.timers)
 
-    # --- what it is ----------------------------------------------------------------------------
+    # --- properties ---------------------------------------------------------------------------
 
     @property
     def configuration(self) -> Configuration:
@@ -190,8 +190,8 @@ class BrokerNode:
         return self.state
 
     def reconfigure(self, configuration: Configuration) -> None:
-        """Take what a running node takes of a changed broker.xml (``config.changes``): at once while it is active,
-        else when it activates.
+        """Apply the elements of a changed broker.xml that a running node accepts (``config.changes``), at once while it
+        is active, else when it activates.
 
         Raises:
             BrokerError: it cannot be carried out; see ``Broker.reconfigure``.

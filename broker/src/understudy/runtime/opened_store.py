@@ -20,7 +20,7 @@ class OpenedStore:
     def __init__(self, parts: NodeParts, standby: NodeStandby, fence: Fence, owner: Owner) -> None:
         """Args:
         standby: Has read the log.
-        fence: Says whether what was written may be confirmed.
+        fence: Says whether written batches may be confirmed.
         owner: Is told of a store that cannot be written any more.
         """
         self._parts = parts

@@ -32,7 +32,7 @@ class NodeStandby:
         self._timer: asyncio.TimerHandle | None = None
         self.follower: Follower | None = None
         self.following_error: str | None = None
-        """Why the log cannot be followed at the moment."""
+        """The reason why the log cannot be followed at the moment."""
 
     @property
     def announced_to(self) -> TransportConfiguration | None:
@@ -77,7 +77,7 @@ class NodeStandby:
     # --- activation ----------------------------------------------------------------------------
 
     def steps(self) -> list[Step]:
-        """Read what is left of the log; ``follower`` then waits for ``take_follower``."""
+        """Read the rest of the log; ``follower`` then waits for ``take_follower``."""
         return [
             Step("check the identity of the store", self._check_identity),
             Step("read the log to its end", self._read_to_end, self.stop_following),
@@ -108,7 +108,7 @@ class NodeStandby:
             self._timer = None
 
     def _poll_log(self) -> int:
-        """Apply what was written; the time until the next look, in milliseconds."""
+        """Apply new records; returns the time until the next poll, in milliseconds."""
         watch = self._parts.watch
         try:
             if self.follower is None:
@@ -116,7 +116,7 @@ class NodeStandby:
             applied = self.follower.poll(FOLLOW_STEP_BYTES)
             watch.pace.polled(applied)
             self.following_error = None
-            # what could not be read now, such as a damaged record, can be read later at the earliest
+            # a record that could not be read now, such as a damaged one, is tried again later
             return 0 if applied and not self.follower.caught_up else watch.pace.delay_ms
         except StoreError as error:
             # the store may be in the middle of a change by its owner: say it, start over

@@ -90,7 +90,7 @@ class Turn:
         self.scheduled = False
         """A turn is about to run."""
         self._working = False
-        """In a turn, before its flush: what is marked now goes out with it."""
+        """True in a turn before its flush: output marked now is written by it."""
         self._dirty: list[Flushable] = []
         self._completed: list[tuple[Callable[..., object], tuple[object, ...]]] = []
         self.paused: dict[Pausable, None] = {}
@@ -101,7 +101,7 @@ class Turn:
         """Delivers and hands batches to the journal; True when it wants another turn. It is called once per turn, and
         again, with True, when a sync has ended within it."""
         self.on_error: Callable[[BrokerError], None] | None = None
-        """Called with an error that answers no request: the store can no longer do what was asked."""
+        """Called with an error that answers no request: the store cannot continue."""
 
     def request(self) -> None:
         """Have a turn run soon."""

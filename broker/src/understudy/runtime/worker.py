@@ -59,7 +59,7 @@ class ThreadWorker:
             error: BaseException | None = None
             try:
                 work()
-            except BaseException as failure:  # the caller decides what it means
+            except BaseException as failure:  # handled by the caller
                 error = failure
             del work, job
             try:

@@ -119,7 +119,7 @@ class Received(ReceivedMessage):
             The body, decompressed if it travelled compressed.
 
         Raises:
-            LimitExceeded: it is larger than ``limit_bytes``; what was read of it is dropped.
+            LimitExceeded: it is larger than ``limit_bytes``; the part that was read is dropped.
             ConnectionLost: the connection failed before the body was complete.
             IllegalState: its consumer was asked for the next message, or its session rolled back.
             ObjectClosed: its consumer or session was closed.

@@ -220,7 +220,7 @@ class Consumer:
 
         Failover: returns False, since the broker delivers the message again.
 
-        Concurrency: any task of the session may acknowledge. CLIENT mode covers what other tasks have received, too.
+        Concurrency: any task of the session may acknowledge. CLIENT mode covers messages received by other tasks, too.
 
         Source: artemis-core s. 6.1 and 6.4.
         """
@@ -229,7 +229,7 @@ class Consumer:
 
     async def close(self) -> None:
         """Close the consumer and wait for the broker's answer. Messages that arrived and were not received go back to
-        the queue; in AUTO, DUPS_OK and transacted mode what was received is acknowledged first. Closing twice does
+        the queue; in AUTO, DUPS_OK and transacted mode received messages are acknowledged first. Closing twice does
         nothing.
 
         Raises:

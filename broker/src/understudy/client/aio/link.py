@@ -129,7 +129,7 @@ class Link:
         self._paused = False
         self._space: list[Future[None]] = []
 
-    # what the core asks
+    # called by the core
 
     def dial(self, connector: Connector, attempt: int) -> None:
         """Open a transport for the core."""
@@ -224,7 +224,7 @@ class Link:
         if not paused:
             _resolve_all(self._space)
 
-    # what the endpoints use
+    # called by the endpoints
 
     @property
     def writable(self) -> bool:
@@ -257,7 +257,7 @@ class Link:
         return await future
 
     def poll(self) -> bool:
-        """Read what has arrived at the socket; whether there was anything. The loop does that by itself: False."""
+        """Read from the socket; whether bytes had arrived. The event loop reads in any case: always False."""
         return False
 
     def opened(self, connection: object) -> None:
@@ -278,7 +278,7 @@ class Link:
             session.close(self.loop.create_future())
 
     def close(self) -> None:
-        """End everything at once; what was to be written is given to the transport first."""
+        """End at once; pending output is given to the transport first."""
         self._flush()
         self.core.close()
         if self._timer is not None:

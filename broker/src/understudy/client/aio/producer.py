@@ -1,6 +1,6 @@
-"""Producers of the asyncio client: from what an application gives to a message that is on its way.
+"""Producers of the asyncio client: arguments of the application to messages that are sent.
 
-Not here: credits, confirmations and what is sent again after a failover (``core.sends``).
+Credits, confirmations and repetitions after a failover are in ``core.sends``.
 """
 
 from __future__ import annotations
@@ -115,7 +115,7 @@ class Producer:
         last_value_key: str | None = None,
         duplicate_id: str | bytes | None = None,
     ) -> Future[None]:
-        """Send a message without waiting. ``wait_sendable`` before each call bounds what waits in memory.
+        """Send a message without waiting. ``wait_sendable`` before each call bounds the memory of waiting messages.
 
         Args:
             body: A whole ``Message``; bytes, text or a map to make one of; or a stream: a path, an open binary file or

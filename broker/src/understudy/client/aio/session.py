@@ -108,7 +108,7 @@ class Session:
         self._state.start()
 
     async def stop(self) -> None:
-        """Let the broker stop delivering, and wait for its answer. What has arrived can still be received.
+        """Let the broker stop delivering, and wait for its answer. Messages that have arrived can still be received.
 
         Raises:
             ObjectClosed: the session is closed.
@@ -123,7 +123,7 @@ class Session:
         await self._link.ask(self._state.stop)
 
     async def commit(self) -> None:
-        """Commit the transaction: what was sent becomes visible, what was received is acknowledged. The next
+        """Commit the transaction: its messages become visible, received messages are acknowledged. The next
         transaction begins.
 
         Raises:
@@ -176,7 +176,7 @@ class Session:
 
         Failover: returns False, since the broker delivers the message again.
 
-        Concurrency: any task of the session may acknowledge. CLIENT mode covers what other tasks have received, too.
+        Concurrency: any task of the session may acknowledge. CLIENT mode covers messages received by other tasks, too.
 
         Source: artemis-core s. 6.1 and 6.4.
         """
@@ -203,7 +203,7 @@ class Session:
         await self._link.ask(lambda waiter: self._state.add_metadata(key, value, unique, waiter))
 
     async def query_queue(self, name: str) -> QueueQueryResponse:
-        """Ask what the broker knows of a queue.
+        """Ask the broker for the attributes of a queue.
 
         Args:
             name: Of the queue.
@@ -224,7 +224,7 @@ class Session:
         return answer
 
     async def query_address(self, name: str) -> BindingQueryResponse:
-        """Ask what the broker knows of an address and its queues.
+        """Ask the broker for the attributes of an address and its queues.
 
         Args:
             name: Of the address.

@@ -21,7 +21,7 @@ class XaBranches:
         self._branches = state.branches
 
     async def start(self, xid: Xid, *, join: bool = False, resume: bool = False) -> None:
-        """Begin to work in a branch: what the session sends and acknowledges from now on belongs to it.
+        """Begin to work in a branch: later sends and acknowledgements of the session belong to it.
 
         Args:
             xid: Id of the branch.
@@ -56,7 +56,7 @@ class XaBranches:
         await self._link.ask(self._branches.suspend)
 
     async def end(self, xid: Xid, *, failed: bool = False) -> None:
-        """End this session's part of the branch; what was received in it is acknowledged in the branch.
+        """End this session's part of the branch; messages received in it are acknowledged in the branch.
 
         Args:
             xid: Id of the branch.
@@ -115,7 +115,7 @@ class XaBranches:
         await self._link.ask(lambda waiter: self._branches.commit(xid, waiter, one_phase=one_phase))
 
     async def rollback(self, xid: Xid) -> None:
-        """Undo a branch; what was received in it is delivered again. Deliveries of the session stop meanwhile.
+        """Undo a branch; messages received in it are delivered again. Deliveries of the session stop meanwhile.
 
         Args:
             xid: Id of the branch.

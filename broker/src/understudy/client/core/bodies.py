@@ -146,7 +146,7 @@ def _kind_of_id(duplicate_id: str | bytes) -> int:
 def complete_message(
     message: Message, *, address: str, routing: int | None, duplicate_id: str | bytes | None
 ) -> Message:
-    """A caller's own message with what it lacks: address, routing type, duplicate id."""
+    """A caller's own message with missing values added: address, routing type, duplicate id."""
     typed = message.properties
     lacks_routing = routing is not None and ROUTING_TYPE not in typed
     lacks_id = duplicate_id is not None and DUPLICATE_ID not in typed

@@ -113,7 +113,7 @@ class BodyStream:
                 raise RemoteProtocolError("compressed large message: it ends too early")
 
     def discard(self) -> None:
-        """It is not read: what is here and what still comes is dropped."""
+        """Drop the body: the part that has arrived and the part that still arrives."""
         if self._discarded:
             return
         self._discarded = True

@@ -23,7 +23,7 @@ T_contra = TypeVar("T_contra", contravariant=True)
 
 
 class Waiter(Protocol[T_contra]):
-    """Where an outcome goes; an ``asyncio.Future`` is one."""
+    """Receives the outcome of a call; an ``asyncio.Future`` is one."""
 
     def done(self) -> bool:
         """Whether a result or an error was set, or the caller has cancelled."""
@@ -130,8 +130,8 @@ class Calls:
 
     @property
     def bound(self) -> bool:
-        """Whether a call that the end of the server's session decides is in line and was not sent: what was done
-        until then is still its own. Behind one that was sent begins what the next will decide.
+        """Whether a call whose outcome depends on the server's session is queued and was not sent. Earlier work then
+        belongs to that call; work after a call that was sent belongs to the next one.
         """
         return any(call.bound and call.interrupted is Interrupted.FAIL and not call.sent for call in self._line)
 
@@ -159,7 +159,7 @@ class Calls:
         self._advance()
 
     def suspend(self, release: BrokerError | None = None) -> None:
-        """The connection was lost; what that means is known at ``reset`` or ``open``.
+        """The connection was lost; ``reset`` or ``open`` decides on the calls.
 
         Args:
             release: What it was lost by, if no answer can come any more to the call in flight: one

@@ -1,4 +1,4 @@
-"""The confirmation window of one session: what a reattached session needs (artemis-core s. 7.1).
+"""The confirmation window of one session, which a reattachment needs (artemis-core s. 7.1).
 
 With a window, both sides number the commands they send on a channel from 0 and keep them until the
 other side confirms. After a lost connection the server may still hold the session; then each side
@@ -59,7 +59,7 @@ class Confirmations:
         return command_id(self._received)
 
     def confirmed(self, last_received: int) -> None:
-        """PACKETS_CONFIRMED: drop what the server has.
+        """PACKETS_CONFIRMED: drop commands that the server has.
 
         A server that claims more than was ever sent has counted commands twice (Artemis, ADR 0009). Ids go
         on with its count, as at the stock client: else what it did not get would be dropped next time too.

@@ -167,7 +167,7 @@ class ClientState:
             failover_timeout_ms=self.options.call_failover_timeout_ms,
         )
 
-    # what the application asks
+    # called by the application
 
     @property
     def state(self) -> State:
@@ -206,7 +206,7 @@ class ClientState:
         """
         self._machine.fire(Event.CLOSE, error)
 
-    # what the shell reports
+    # called by the shell
 
     def transport_up(self, attempt: int) -> None:
         """The transport of that dial is open. It is the one to use; all other dials are cancelled."""
@@ -267,7 +267,7 @@ class ClientState:
         return b"".join(out)
 
     def handle_deadline(self) -> int | None:
-        """Do what is due; the next moment at which something may be, or None."""
+        """Do all work that is due. Returns the next moment at which work may be due, or None."""
         self.now_ms = now_ms = self.clock.monotonic_ms()
         if self._retry_ms is not None and now_ms >= self._retry_ms:
             self._retry_ms = None

@@ -1,4 +1,4 @@
-"""One consumer: messages that arrived, credits given back, what is to be acknowledged.
+"""One consumer: messages that arrived, credits given back, acknowledgements.
 
 Artemis-core s. 6.3 and 6.4. A message costs its whole frame in credits and gives them back
 when the application takes it. Acknowledgements are cumulative: the buffer keeps arrival order, so
@@ -401,7 +401,7 @@ class ConsumerState:
             self._taken_bytes = 0
 
     def acknowledgement(self, *, requires_response: bool = False, due_only: bool = True) -> Acknowledge | None:
-        """The packet for what was taken, after which it counts as acknowledged; None if nothing.
+        """The packet that acknowledges the taken messages, which then count as acknowledged; None without any.
 
         Args:
             due_only: Only what ``acknowledge_taken`` released.
@@ -447,7 +447,7 @@ class ConsumerState:
         self._taken_bytes = 0
 
     def rolled_back(self) -> None:
-        """The broker takes back what it delivered: drop it and give the credits of it back."""
+        """The broker takes its deliveries back: drop them and return their credits."""
         for each in self._buffer:
             if each.stream is not None:
                 each.stream.discard()

@@ -156,7 +156,7 @@ class Consumers:
         self._host.calls.add(Call(f"consume from {queue}", lambda _: packet, (QueueQueryResponse,), done))
 
     def close(self, consumer: ConsumerState, waiter: Waiter[None]) -> None:
-        """Stop it; what it buffered goes back to the queue."""
+        """Stop it; buffered messages go back to the queue."""
         if self._consumers.pop(consumer.consumer_id, None) is None or self._host.closed is not None:
             consumer.end(ObjectClosed("the consumer is closed"))
             settle(waiter)(None, None)
@@ -244,7 +244,7 @@ class Consumers:
                 self._host.transmit_packet(packet)
 
     def release_taken(self) -> None:
-        """The session closes: AUTO and DUPS_OK acknowledge what was handed out. The answer to the close
+        """The session closes: AUTO and DUPS_OK acknowledge the messages that were handed out. The answer to the close
         confirms it, so blockOnAcknowledge needs none of its own.
         """
         if self._mode in _AT_CLOSE_OF_SESSION:
@@ -279,7 +279,7 @@ class Consumers:
         return Call("acknowledge", lambda _: packet, (NullResponse,), done, Interrupted.FORGET, bound=True)
 
     def rolled_back(self) -> None:
-        """Deliveries stopped, a rollback follows: acknowledge what was taken, drop the rest."""
+        """Deliveries stopped, a rollback follows: acknowledge the taken messages, drop the rest."""
         self.acknowledge_all()
         self.returned()
 

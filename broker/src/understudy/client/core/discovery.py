@@ -1,4 +1,4 @@
-"""Brokers found by listening: what they broadcast, and which of them to believe for how long.
+"""Brokers found by listening: their broadcasts, and the rules for trusting them.
 
 Format and rules: artemis-ha s. 7.1. A datagram carries a node id, an id of the broadcaster, a
 count, and that many connectors; buffers of Java broadcasters may append zeros. One entry
@@ -74,7 +74,7 @@ class Discovery:
         """Args:
         template: What our URL says for every connector. If it wants TLS, everything found is dialled
             with TLS, whatever the datagram says.
-        log: For what an operator should hear.
+        log: Called with lines for the operator.
         """
         self._group = group
         self._template = template

@@ -18,7 +18,7 @@ dial goes on during the wait, ``retryInterval`` times the multiplier, capped, an
 which do not dial that connector a second time. Thus a backup that begins to serve is found within
 the wait and the stagger, whatever the connect timeout is. The last round waits for every dial.
 
-Not here: bytes, sessions or clocks. What has to be done is asked of ``Steps``; what happened is
+Bytes, sessions and clocks are elsewhere. Actions are calls of ``Steps``; occurrences are
 reported by events.
 """
 

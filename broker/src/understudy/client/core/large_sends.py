@@ -2,7 +2,7 @@
 
 A body may be bytes, an open file, or anything that gives bytes when iterated. Pieces are exactly
 as large as the connection's minLargeMessageSize, the last one shorter, perhaps empty
-(artemis-core s. 6.2). What can be read again is sent again after a failover.
+(artemis-core s. 6.2). A body that can be read again is sent again after a failover.
 
 Not here: opening files (the shells), credits and order (``sends``).
 """

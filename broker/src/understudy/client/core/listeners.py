@@ -1,4 +1,4 @@
-"""Listeners for failures of a connection, and what they are called with.
+"""Listeners for failures of a connection, and their arguments.
 
 artemis-ha s. 8: failure listeners are called after every failure, always, with whether a new
 connection carries the sessions on, and the code that a JMS ExceptionListener gets for it. Failover
@@ -24,7 +24,7 @@ class FailureCode(Enum):
 
 
 class FailoverEvent(Enum):
-    """How far a failure has come."""
+    """The stage of a failover."""
 
     FAILURE_DETECTED = "FAILURE_DETECTED"
     FAILOVER_COMPLETED = "FAILOVER_COMPLETED"
@@ -43,7 +43,7 @@ class Listeners:
     def __init__(self, call: Callable[[Callable[[], None]], None], log: Callable[[str], None]) -> None:
         """
         Args:
-            call: Calls what it is given, now or on a thread of the shell.
+            call: Calls its argument, now or on a thread of the shell.
             log: Takes the text about a listener that raised.
         """
         self._call = call

@@ -48,7 +48,7 @@ WITHOUT_EFFECT: Final[Mapping[str, str]] = {
     "useGlobalWorkerPool": _NETTY,
     "nioRemotingThreads": _NETTY,
     "remotingThreads": _NETTY,
-    "batchDelay": "what is collected between two waits is written at once",
+    "batchDelay": "frames that are collected between two waits are written together",
     "directDeliver": _NETTY,
     "writeBufferLowWaterMark": _NETTY,
     "writeBufferHighWaterMark": _NETTY,

@@ -1,9 +1,9 @@
-"""Outgoing messages of one session: credits, correlation ids, and what is sent again.
+"""Outgoing messages of one session: credits, correlation ids, and repeated sends.
 
 A confirmed send is a SESS_SEND that wants a response and carries its own positive correlation id
 (artemis-core s. 3.3); any number may be under way. Its frame is kept until the answer and, as
 the channel id outlives a failover, sent again unchanged and in the original order; the duplicate
-id inside it (``_AMQ_DUPL_ID``) lets the broker drop what it already had.
+id inside it (``_AMQ_DUPL_ID``) lets the broker drop a message that it already has.
 
 Credits are counted per address in encoded message bytes (artemis-core s. 6.2). Invariants: per address,
 messages leave in the order they were given; ``resend`` runs before anything new.
@@ -246,7 +246,7 @@ class Sends:
         waiting, gate.backlog = gate.backlog, deque()
         current = self._current
         if current is not None and _address(current) == address:
-            # what came of it is discarded by the broker when the next one begins
+            # the broker discards its unfinished part when the next one begins
             self._current = None
             _fail(current, AddressFull(f"address {address} is full"))
         for pending in waiting:
@@ -256,7 +256,7 @@ class Sends:
         self._backlog_shrank()
 
     def suspend(self, release: BrokerError | None = None) -> None:
-        """The connection was lost: collect what comes, send nothing.
+        """The connection was lost: collect new sends, transmit nothing.
 
         Args:
             release: What it was lost by, if no answer can come any more: sends that must not be
@@ -277,7 +277,7 @@ class Sends:
         self._advance()
 
     def _advance(self) -> None:
-        """Send again what waits for that, then let new messages go, up to the next large one."""
+        """Repeat the sends that wait for it, then transmit new messages, up to the next large one."""
         while self._attached and self._current is None and self._again:
             pending = self._again.popleft()
             if pending.body is not None:
@@ -316,7 +316,7 @@ class Sends:
         self._advance()
 
     def drop(self) -> None:
-        """Forget what a doomed transaction still wanted to send; it counts as accepted."""
+        """Drop the waiting sends of a transaction that can only be rolled back; they count as accepted."""
         current, self._current = self._current, None
         if current is not None:
             _done(current)
@@ -325,7 +325,7 @@ class Sends:
             for pending in waiting:
                 _done(pending)
         if current is not None:
-            # a rollback of a session that works: what comes next must not wait for the rest of this one
+            # a rollback of a session that works: the next send must not wait for the rest of this one
             self._go_on()
         self._backlog_shrank()
 

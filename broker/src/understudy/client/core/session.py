@@ -250,7 +250,7 @@ class SessionState:
         self.sends.resume()
 
     def suspend(self, error: BrokerError) -> None:
-        """The connection was lost. What cannot be repeated is released at once, unless the server may
+        """The connection was lost. Calls that cannot be repeated fail at once, unless the server may
         still have the session and answer (artemis-ha s. 8: UNBLOCKED).
         """
         self._attached = False
@@ -263,7 +263,7 @@ class SessionState:
         return self._confirmations.last_received
 
     def reattached(self, last_confirmed: int) -> None:
-        """The server still had the session: repeat what it missed and go on as if nothing was."""
+        """The server still had the session: repeat the commands that it missed and continue."""
         for frame in self._confirmations.replay(last_confirmed):
             self._host.transmit(frame)
         self._attached = True
@@ -384,7 +384,7 @@ class SessionState:
             self.transmit_packet(SessionStart())
 
     def stop(self, waiter: Waiter[None]) -> None:
-        """Stop deliveries; what is buffered stays and can be taken."""
+        """Stop deliveries; buffered messages can still be taken."""
         self.started = False
         self.calls.add(
             Call("stop", lambda _: SessionStop(), (NullResponse,), settle(waiter, lambda _: None), Interrupted.FORGET)

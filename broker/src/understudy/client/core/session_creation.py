@@ -1,4 +1,4 @@
-"""New sessions on one connection: CREATESESSION, and what its refusals mean.
+"""New sessions on one connection: CREATESESSION and its refusals.
 
 Artemis-core s. 4.1 and 7.3. A refused version is offered again one lower; a node that is still
 starting (code 112) or sends us elsewhere (222; the redirect follows as a DISCONNECT) is asked again
@@ -60,7 +60,7 @@ class SessionCreation:
         self._next_channel = FIRST_SESSION_CHANNEL
         self._rejected: list[Callable[[], None]] = []
         self.retry_ms: int | None = None
-        """When what was rejected is asked for again."""
+        """Moment at which rejected sessions are requested again."""
 
     def open(self, options: SessionOptions, waiter: Waiter[SessionState]) -> None:
         """Create a session on the next channel."""
@@ -127,7 +127,7 @@ class SessionCreation:
         self._host.wake_at(self.retry_ms)
 
     def handle_deadline(self, now_ms: int) -> None:
-        """Ask again for what was rejected, when the pause is over."""
+        """Request rejected sessions again when the pause is over."""
         if self.retry_ms is not None and now_ms >= self.retry_ms:
             self.flush()
 

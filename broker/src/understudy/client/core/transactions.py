@@ -1,4 +1,4 @@
-"""The local transaction of one session: its work, its commit or rollback, and what a failover does to it.
+"""The local transaction of one session: its work, its commit or rollback, and its outcome after a failover.
 
 Artemis-core s. 6.4 and 8.3: work that was given to a server's session went with it, so the next
 commit rolls back and fails with ``TransactionRolledBack``; a commit that was under way has an unknown
@@ -70,7 +70,7 @@ class Transactions:
     def commit(self, waiter: Waiter[None]) -> None:
         """Commit; fails with ``TransactionRolledBack`` or ``CommitOutcomeUnknown`` as they say."""
         self._check()
-        # what still waits for credits belongs to the transaction: its commit must not overtake it
+        # sends that wait for credits belong to the transaction: its commit must not overtake them
         self._session.sends.when_none_waits(lambda: self._commit(waiter))
 
     def _commit(self, waiter: Waiter[None]) -> None:
@@ -96,7 +96,7 @@ class Transactions:
         self._session.calls.add(call)
 
     def rollback(self, waiter: Waiter[None], outcome: BrokerError | None = None) -> None:
-        """Undo the transaction: stop, acknowledge what was taken (so that its delivery count
+        """Undo the transaction: stop, acknowledge the taken messages (so that their delivery count
         stays), roll back, start (artemis-core s. 6.4).
 
         Args:

@@ -128,7 +128,7 @@ _KNOWN: Final[Mapping[str, str]] = {
 
 @dataclass(slots=True)
 class _Parameters:
-    """One query, by what its parameters belong to."""
+    """The parameters of one query by the object that they belong to."""
 
     connector: dict[str, str]
     options: dict[str, str]
@@ -199,7 +199,7 @@ def _pairs(query: str, url: str) -> dict[str, str]:
 
 
 def _split(pairs: Mapping[str, str], url: str) -> _Parameters:
-    """Parameters by what they belong to; anything else is refused."""
+    """Parameters by the object that they belong to; unknown ones are refused."""
     found = _Parameters({}, {}, {}, [])
     for name, value in pairs.items():
         exact = _KNOWN.get(name.lower())
@@ -258,7 +258,7 @@ def _connector(part: str, shared: Mapping[str, str], ignored: list[str], url: st
 
 
 def _settings(bare: Connector, values: Mapping[str, str], url: str) -> Connector:
-    """The connector with what its parameters say."""
+    """The connector with the values of its parameters."""
     tls = None
     if _boolean("sslEnabled", values.get("sslEnabled", "false"), url):
         tls = _tls(values, url)

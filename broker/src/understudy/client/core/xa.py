@@ -68,7 +68,7 @@ class Branches:
         )
 
     def end(self, xid: Xid, waiter: Waiter[None], *, failed: bool = False) -> None:
-        """The session's part is done; what was received is acknowledged in the branch."""
+        """End the session's part; received messages are acknowledged in the branch."""
         self._check()
         self._when_sent(lambda: self._end(xid, waiter, failed))
 
@@ -90,7 +90,7 @@ class Branches:
         )
 
     def _roll_back_lost(self, name: str, waiter: Waiter[None]) -> None:
-        """Deliveries are stopped: roll back what the new server's session did in a branch that a failover undid."""
+        """Deliveries are stopped: roll back the new server's session after a failover undid the branch."""
         session = self._session
         session.consumers.rolled_back()
 
@@ -143,12 +143,12 @@ class Branches:
         )
 
     def roll_back(self, xid: Xid, waiter: Waiter[None]) -> None:
-        """Undo a branch; what the session received is delivered again."""
+        """Undo a branch; messages that the session received are delivered again."""
         self._check()
         self._roll_back(xid, waiter, asked=False)
 
     def _roll_back(self, xid: Xid, waiter: Waiter[None], *, asked: bool) -> None:
-        """Stop deliveries, drop what was delivered, undo the branch, start.
+        """Stop deliveries, drop delivered messages, undo the branch, start.
 
         After a failover all of it is done again: the server's new session has begun to deliver, and with the branch it
         takes back everything that it delivered, also if it does not know the branch.

@@ -15,7 +15,7 @@ _log = logging.getLogger("understudy.client")
 
 
 class Callbacks:
-    """Calls what it is given, in order, on a daemon thread that starts with the first call."""
+    """Makes the given calls in order, on a daemon thread that starts with the first one."""
 
     def __init__(self) -> None:
         self.forget()

@@ -1,6 +1,6 @@
 """Listening for brokers that broadcast their connectors: one UDP socket in a multicast group, on the calling thread.
 
-It only ever receives. What is believed of what comes is decided in ``core.discovery``.
+It never sends. Rules for trusting datagrams are in ``core.discovery``.
 """
 
 from __future__ import annotations

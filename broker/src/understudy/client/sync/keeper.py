@@ -73,7 +73,7 @@ class Kept(Protocol):
         ...
 
     def work(self) -> None:
-        """Do what can be done without waiting."""
+        """Do all work that needs no wait."""
         ...
 
     def at_exit(self) -> None:

@@ -138,7 +138,7 @@ class Link:
         self.entropy = entropy
         self.care = Care()
         self.timer_ms = NEVER_MS
-        """When the core has to be called next."""
+        """The next moment at which the core must be called."""
         self._owner: weakref.ref[Owner] | None = None
         self._waiters = Waiters(self.lock)
         self._wire: Wire | None = None
@@ -219,7 +219,7 @@ class Link:
         if not self._waiters:
             self._waiters.dispose()
 
-    # what the core asks
+    # called by the core
 
     def dial(self, connector: Connector, attempt: int) -> None:
         """Open a transport for the core."""
@@ -300,7 +300,7 @@ class Link:
             self._in_core = False
 
     def _flush(self) -> None:
-        """Write what the core has to send, as far as the socket takes it."""
+        """Write the output of the core, as far as the socket takes it."""
         self._lazy_calls = 0
         self._dirty = False
         data = self._call_core(self.core.data_to_send)
@@ -323,7 +323,7 @@ class Link:
                 self._look_again()
 
     def _read(self) -> bool:
-        """Give the core what has arrived; whether there was anything."""
+        """Give the core the bytes that have arrived; whether there were any."""
         found = False
         for _ in range(_READS_MAX):
             wire = self._wire
@@ -373,7 +373,7 @@ class Link:
         self._waiters.wake_ready(NEVER_MS)
 
     def poll(self) -> bool:
-        """Read what has arrived at the socket, unless another thread does; whether there was anything."""
+        """Read from the socket, unless another thread does; whether bytes had arrived."""
         return not self._waiters.reading and self._read()
 
     @property
@@ -416,7 +416,7 @@ class Link:
         self._busy = True
 
     def _read_until(self, until_ms: float) -> None:
-        """As the reader: poll once, and give the core what has arrived."""
+        """As the reader: poll once, and give the core the bytes that have arrived."""
         if self._dirty:
             self._busy = True
             self._flush()
@@ -435,7 +435,7 @@ class Link:
         with self.lock, self:
             self.wait(done, None if timeout_s is None else self.now_ms() + timeout_s * 1000)
 
-    # what the endpoints use
+    # called by the endpoints
 
     @property
     def writable(self) -> bool:
@@ -496,7 +496,7 @@ class Link:
                 session.close(Outcome())
 
     def close(self) -> None:
-        """End everything at once; what was to be written is given to the socket first."""
+        """End at once; pending output is given to the socket first."""
         if isinstance(self.lock, _OtherProcess):
             return
         with self.lock, self:

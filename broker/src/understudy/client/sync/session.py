@@ -109,7 +109,7 @@ class Session:
             self._state.start()
 
     def stop(self) -> None:
-        """Let the broker stop delivering, and wait for its answer. What has arrived can still be received.
+        """Let the broker stop delivering, and wait for its answer. Messages that have arrived can still be received.
 
         Raises:
             ObjectClosed: the session is closed.
@@ -124,7 +124,7 @@ class Session:
         self._link.ask(self._state.stop)
 
     def commit(self) -> None:
-        """Commit the transaction: what was sent becomes visible, what was received is acknowledged. The next
+        """Commit the transaction: its messages become visible, received messages are acknowledged. The next
         transaction begins.
 
         Raises:
@@ -177,7 +177,7 @@ class Session:
 
         Failover: returns False, since the broker delivers the message again.
 
-        Concurrency: any thread of the session may acknowledge. CLIENT mode covers what other threads have received,
+        Concurrency: any thread of the session may acknowledge. CLIENT mode covers messages received by other threads,
         too.
 
         Source: artemis-core s. 6.1 and 6.4.
@@ -205,7 +205,7 @@ class Session:
         self._link.ask(lambda waiter: self._state.add_metadata(key, value, unique, waiter))
 
     def query_queue(self, name: str) -> QueueQueryResponse:
-        """Ask what the broker knows of a queue.
+        """Ask the broker for the attributes of a queue.
 
         Args:
             name: Of the queue.
@@ -226,7 +226,7 @@ class Session:
         return answer
 
     def query_address(self, name: str) -> BindingQueryResponse:
-        """Ask what the broker knows of an address and its queues.
+        """Ask the broker for the attributes of an address and its queues.
 
         Args:
             name: Of the address.

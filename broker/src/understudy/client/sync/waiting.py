@@ -40,7 +40,7 @@ class Outcome:
         self._settled, self._error = True, exception
 
     def give_up(self) -> None:
-        """The thread does not wait any more; the core undoes what it can."""
+        """The thread has stopped waiting; the core cancels the call as far as possible."""
         self._settled = True
 
     def result(self) -> Any:
@@ -244,7 +244,7 @@ class Waiters:
         self._next_reader()
 
     def wake_reader(self) -> None:
-        """Let the reader look again at what it polls."""
+        """Let the reader poll anew."""
         if self._polling and not self._woken:
             self._woken = True
             os.write(self._wake_write, b"\0")
