@@ -173,11 +173,11 @@ class Node:
                 address.name: (
                     address.size_bytes, address.memory_bytes, address.message_count, address.paged_count,
                     address.messages_routed, address.messages_dropped, address.messages_unrouted,
-                    {block: list(counts) for block, counts in address._shared.counts.items()} != {},
+                    {block: list(counts) for block, counts in address.shared.counts.items()} != {},
                 )
                 for address in office.directory.addresses.values()
             },
-            (office.memory_bytes, office.memory_count, self.sessions[1].work.count),
+            (office.memory.held_bytes, office.memory.held_count, self.sessions[1].work.count),
             store.last_sequence,
             {queue: sorted(rank[each] for each in held) for queue, held in store.references.items()},
             store.duplicate_ids,

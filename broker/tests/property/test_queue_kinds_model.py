@@ -272,7 +272,9 @@ class Model:
         assert self.queue.delivering_count == 0
         if "non_destructive" not in self.kind:
             assert self.queue.message_count == 0
-        assert self.world.office.memory_count == sum(reference.message is not None for reference in self.queue.pending)
+        assert self.world.office.memory.held_count == sum(
+            reference.message is not None for reference in self.queue.pending
+        )
 
 
 @pytest.fixture(autouse=True)

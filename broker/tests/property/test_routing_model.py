@@ -272,7 +272,7 @@ class Model:
         dead = self.dead.messages_added + self.dead.incoming
         assert dead == queue.messages_killed == sum(count >= ATTEMPTS for count in self.failures.values())
         assert self.expired.messages_added + self.expired.incoming == queue.messages_expired
-        assert self.world.office.memory_bytes >= 0
+        assert self.world.office.memory.held_bytes >= 0
         in_queue, elsewhere = self.after_a_crash(queue), self.after_a_crash(self.dead, self.expired)
         assert not in_queue & self.settled
         assert not in_queue & elsewhere, "moved and still there"
@@ -307,7 +307,7 @@ class Model:
         assert len(self.world.store.survivors(self.dead)) <= self.dead.message_count
         for queue in (self.dead, self.expired):
             queue.purge()
-        assert self.world.office.memory_bytes == 0
+        assert self.world.office.memory.held_bytes == 0
         assert [address.size_bytes for address in self.world.office.directory.addresses.values()] == [0, 0, 0]
 
     def acknowledge_all(self, each: Reader) -> None:

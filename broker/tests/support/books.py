@@ -455,8 +455,8 @@ class Books:
         addresses = list(office.directory.addresses.values())
         assert min(min(each.message_count, each.size_bytes, each.memory_bytes) for each in addresses) >= 0
         assert all(0 <= each.paged_count <= each.message_count for each in addresses)
-        assert office.memory_bytes >= sum(each.memory_bytes for each in addresses)
-        assert office.memory_count >= sum(each.message_count - each.paged_count for each in addresses)
+        assert office.memory.held_bytes >= sum(each.memory_bytes for each in addresses)
+        assert office.memory.held_count >= sum(each.message_count - each.paged_count for each in addresses)
 
     def all_clients_leave(self) -> None:
         self.world.store.full = False
@@ -479,7 +479,7 @@ class Books:
             assert (queue.delivering_count, queue.incoming) == (0, 0), queue
             assert queue.consumer_count == 0
         assert self.world.store.context.waiting == 0
-        assert not any(self.office.starved.values())
+        assert not any(self.office.memory.starved.values())
         assert self.world.store.large.unfinished == 0
         self.check_addresses()
 
@@ -497,8 +497,8 @@ class Books:
             assert address.size_bytes == sum(size for size, _ in messages.values()), address.name
             assert address.memory_bytes == sum(size for size, in_memory in messages.values() if in_memory)
             assert address.paged_count == sum(not in_memory for _, in_memory in messages.values())
-        assert self.office.memory_bytes == sum(each.memory_bytes for each in sizes)
-        assert self.office.memory_count == sum(each.message_count - each.paged_count for each in sizes)
+        assert self.office.memory.held_bytes == sum(each.memory_bytes for each in sizes)
+        assert self.office.memory.held_count == sum(each.message_count - each.paged_count for each in sizes)
 
     def compare_with_log(self) -> None:
         """What a successor would find is what is here."""
@@ -538,8 +538,8 @@ class Books:
         for address in self.office.directory.addresses.values():
             books = (address.message_count, address.size_bytes, address.memory_bytes, address.paged_count)
             assert books == (0, 0, 0, 0), address.name
-            assert not address._shared.counts
-        assert (self.office.memory_bytes, self.office.memory_count, len(self.office.scheduled)) == (0, 0, 0)
+            assert not address.shared.counts
+        assert (self.office.memory.held_bytes, self.office.memory.held_count, len(self.office.scheduled)) == (0, 0, 0)
         assert self.node.files() == []
         assert self.world.store.large.count == 0
         pages = self.office.paging._pages

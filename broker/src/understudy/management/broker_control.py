@@ -66,7 +66,7 @@ class BrokerControl(Control):
     def memory_percent(self) -> int:
         """Memory of bodies, in percent of the limit of the node."""
         limit = self.node.global_max_size_bytes
-        return 0 if limit <= 0 else self.node.services.sessions.post_office.memory_bytes * 100 // limit
+        return 0 if limit <= 0 else self.node.services.sessions.post_office.memory.held_bytes * 100 // limit
 
     def sum_of(self, counter: Callable[[Queue], int]) -> int:
         """Sum of a counter over all queues."""
@@ -222,7 +222,7 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
     operation("getUptimeMillis", lambda c: c.uptime_ms, "The same in milliseconds."),
     operation("getCurrentTimeMillis", lambda c: c.node.services.clock.wall_ms(), "Wall time."),
     operation("getGlobalMaxSize", lambda c: c.node.global_max_size_bytes, "Limit for bodies in memory, in bytes."),
-    operation("getAddressMemoryUsage", lambda c: c.node.services.sessions.post_office.memory_bytes, "Bytes of bodies."),
+    operation("getAddressMemoryUsage", lambda c: c.node.services.sessions.post_office.memory.held_bytes, "Bytes of bodies."),
     operation("getAddressMemoryUsagePercentage", _C.memory_percent, "The same in percent of the limit."),
     operation("getDiskStoreUsage", lambda c: c.node.services.sessions.post_office.store.disk_used_percent / 100,
               "Used part of the store's disk, 0 to 1."),

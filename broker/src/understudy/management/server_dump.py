@@ -54,7 +54,7 @@ class ServerDump:
                 "queues": len(queues),
                 "messages": sum(queue.message_count for queue in queues),
                 "delivering": sum(queue.delivering_count for queue in queues),
-                "memory_bytes": office.memory_bytes,
+                "memory_bytes": office.memory.held_bytes,
                 "paging": sorted(address.name for address in addresses if address.paging)[:_PAGING_SHOWN_MAX],
                 "disk_used_percent": round(services.sessions.post_office.store.disk_used_percent, 1),
             },

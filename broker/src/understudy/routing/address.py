@@ -1,12 +1,11 @@
-"""An address: its bindings, which queues a message goes to, and how much it holds.
+"""An address: its bindings, and the queues that a message goes to.
 
 Anycast takes the matching bindings in turn, those with consumers first; multicast takes every
 matching binding (manual, "Address Model"). A message that names no routing type is routed both
 ways. Queues of a wildcard address get what is sent to any address that it covers (manual, "Routing
 Messages With Wild Cards"), so its anycast queues take turns among themselves.
 
-Sizes count every message once, however many queues it is in. ``size_bytes`` is all messages held,
-``memory_bytes`` those whose body is in memory. Under PAGE the maximum is for the latter.
+What it holds and may hold is in ``memory``.
 """
 
 from __future__ import annotations
@@ -14,64 +13,44 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from understudy.config.model import AddressFullPolicy, RoutingType
+from understudy.config.model import RoutingType
 from understudy.errors import InvalidSelector
-from understudy.limits import ADDRESS_FILTER_STEPS_MAX, PAGING_SLACK_BYTES
+from understudy.limits import ADDRESS_FILTER_STEPS_MAX
 from understudy.message import INGRESS_TIMESTAMP, Message
 from understudy.properties import LONG
 from understudy.routing.binding import Binding
 from understudy.routing.filter import Filter
 from understudy.routing.lifecycle.duplicate_ids import DuplicateIdCache
+from understudy.routing.memory import AddressMemory
 from understudy.routing.settings import AddressSettings
-from understudy.routing.shared_messages import SharedMessages
-from understudy.store.pages import PageChain
-from understudy.store.reference import MessageReference, Part
 
 if TYPE_CHECKING:
-    from understudy.kernel import Run
     from understudy.routing.lifecycle.diverts import Divert
     from understudy.routing.queues.queue import Queue
 
-_UNLIMITED = 1 << 62
 
-
-class Address:
+class Address(AddressMemory):
     """One address of this node."""
 
     __slots__ = (
         "_anycast",
         "_multicast",
-        "_shared",
         "_sole",
         "_turns",
         "address_id",
         "auto_created",
         "bindings",
-        "counts_messages",
         "diverts",
         "duplicate_ids",
         "empty_since_ms",
         "filter_steps",
         "internal",
-        "limited",
         "linked",
-        "memory_bytes",
-        "memory_max_bytes",
-        "memory_max_messages",
-        "message_count",
-        "messages_dropped",
-        "messages_routed",
-        "messages_unrouted",
-        "name",
-        "paged_count",
-        "pages",
         "pause_stored",
         "paused",
         "plain_queues",
         "retroactive_resource",
         "routing_types",
-        "settings",
-        "size_bytes",
         "stored",
         "used",
     )
@@ -87,8 +66,8 @@ class Address:
         internal: bool = False,
         duplicate_ids: DuplicateIdCache,
     ) -> None:
+        super().__init__(name, settings)
         self.address_id = address_id
-        self.name = name
         self.routing_types = set(routing_types)
         self.auto_created = auto_created
         self.internal = internal
@@ -110,19 +89,8 @@ class Address:
         """The answer for every message of either type, when it is always the same."""
         self._turns: dict[str, int] = {}
         """Whose turn it is of each of them."""
-        self._shared = SharedMessages()
-        self.size_bytes = 0
-        self.message_count = 0
-        self.memory_bytes = 0
-        self.paged_count = 0
-        """Messages of ``message_count`` whose body is not in memory."""
-        self.pages: PageChain | None = None
-        """Where it spills to; None = nowhere."""
         self.retroactive_resource = False
         """Whether it keeps the messages of a retroactive address."""
-        self.messages_routed = 0
-        self.messages_unrouted = 0
-        self.messages_dropped = 0
         self.stored = True
         """Whether the log has it; the addresses of temporary queues are not worth a record."""
         self.paused = False
@@ -133,21 +101,11 @@ class Address:
         """Whether anything was ever bound and unbound; only then auto-deletion may take it."""
         self.empty_since_ms = 0
         """Wall time since which nothing is bound."""
-        self.apply(settings)
+        self._find_plain_queues()
 
     def apply(self, settings: AddressSettings) -> None:
         """Take new settings."""
-        self.settings = settings
-        paging = settings.address_full_policy is AddressFullPolicy.PAGE
-        self.memory_max_bytes = settings.max_size_bytes if paging and settings.max_size_bytes >= 0 else _UNLIMITED
-        self.counts_messages = paging and settings.max_size_messages >= 0
-        self.memory_max_messages = settings.max_size_messages if self.counts_messages else _UNLIMITED
-        if paging:
-            page_limits = settings.page_limit_bytes >= 0 or settings.page_limit_messages >= 0
-            self.limited = settings.page_full_policy is not None and page_limits
-        else:
-            # if by nothing else, by the node's global-max-size
-            self.limited = True
+        self._limit(settings)
         self._find_plain_queues()
 
     @property
@@ -185,129 +143,6 @@ class Address:
         elif settings.min_expiry_delay >= 0 and current - now_ms < settings.min_expiry_delay:
             wanted = now_ms + settings.min_expiry_delay
         return message if wanted == current else message.replace(expiration=wanted, message_id=message.message_id)
-
-    # -- limits ---------------------------------------------------------------------------------
-
-    @property
-    def node_slack_bytes(self) -> int:
-        """How far bodies for this address may take the node beyond its maximum (global-max-size) before they leave
-        memory: not at all under PAGE. Otherwise the node must be seen to hold its maximum, or no producer would ever be
-        blocked or refused because of it.
-        """
-        return 0 if self.settings.address_full_policy is AddressFullPolicy.PAGE else PAGING_SLACK_BYTES
-
-    @property
-    def room(self) -> tuple[int, int]:
-        """Bytes and messages until it holds its maximum; 0 or less: it holds it."""
-        settings = self.settings
-        if settings.address_full_policy is AddressFullPolicy.PAGE:
-            bytes_max, messages_max = settings.page_limit_bytes, settings.page_limit_messages
-        else:
-            bytes_max, messages_max = settings.max_size_bytes, settings.max_size_messages
-        return (
-            bytes_max - self.size_bytes if bytes_max >= 0 else _UNLIMITED,
-            messages_max - self.message_count if messages_max >= 0 else _UNLIMITED,
-        )
-
-    @property
-    def full_policy(self) -> AddressFullPolicy | None:
-        """The policy that applies now because the address holds its maximum; None = room left."""
-        if not self.limited or min(self.room) > 0:
-            return None
-        settings = self.settings
-        paging = settings.address_full_policy is AddressFullPolicy.PAGE
-        return settings.page_full_policy if paging else settings.address_full_policy
-
-    def refuses(self, credited: bool) -> bool:
-        """Whether an address that blocks refuses a message all the same: from its reject threshold on
-        any, without one those of a producer that goes on without credits, so that memory stays bounded.
-        """
-        threshold = self.settings.max_size_bytes_reject_threshold
-        return not credited if threshold < 0 else self.size_bytes >= threshold
-
-    @property
-    def paging(self) -> bool:
-        """Whether messages wait whose body is not in memory."""
-        return self.paged_count > 0
-
-    def charge(self, message_id: int, size_bytes: int, queue_count: int) -> None:
-        """A message came to that many queues of this address, with its body in memory."""
-        self.size_bytes += size_bytes
-        self.memory_bytes += size_bytes
-        self.message_count += 1
-        if queue_count > 1:
-            self._shared.add(message_id, queue_count)
-
-    def charge_runs(self, runs: list[Run], size_bytes: int, queue_count: int) -> None:
-        """``charge`` for each message of these runs, ``size_bytes`` together."""
-        self.size_bytes += size_bytes
-        self.memory_bytes += size_bytes
-        for run in runs:
-            self.message_count += run.count
-            if queue_count > 1:
-                self._shared.add_range(run.first_id, run.count, queue_count)
-
-    def discharge(self, reference: MessageReference) -> int:
-        """One queue is through with a message. Returns the bytes of memory that frees."""
-        if self._shared.counts and self._shared.release(reference.message_id):
-            return 0
-        size_bytes = reference.size_bytes
-        self.size_bytes -= size_bytes
-        self.message_count -= 1
-        if reference.message is None:
-            self.paged_count -= 1
-            return 0
-        self.memory_bytes -= size_bytes
-        return size_bytes
-
-    def discharge_all(self, part: Part) -> tuple[int, int]:
-        """One queue is through with these messages. Returns the bodies that leave memory, and their bytes."""
-        bodies = bodies_bytes = 0
-        for each in part.last_of(self._shared.release_range) if self._shared.counts else (part,):
-            count, size_bytes, freed, freed_bytes = each.sums
-            self.discharge_run(count, size_bytes, freed, freed_bytes)
-            bodies += freed
-            bodies_bytes += freed_bytes
-        return bodies, bodies_bytes
-
-    def discharge_run(self, count: int, size_bytes: int, bodies: int, bodies_bytes: int) -> None:
-        """``discharge`` of that many messages that no other queue of this address holds.
-
-        Args:
-            count: Messages.
-            size_bytes: Of all of them.
-            bodies: Those whose body is in memory.
-            bodies_bytes: Of these.
-        """
-        self.size_bytes -= size_bytes
-        self.message_count -= count
-        self.paged_count -= count - bodies
-        self.memory_bytes -= bodies_bytes
-
-    @property
-    def shares(self) -> bool:
-        """Whether any message may be in several queues of this address."""
-        return bool(self._shared.counts)
-
-    def adopt(self, size_bytes: int, count: int) -> None:
-        """Count restored messages of one queue; no body is in memory yet."""
-        self.size_bytes += size_bytes
-        self.message_count += count
-        self.paged_count += count
-
-    def hold(self, message_id: int, queue_count: int) -> None:
-        """A message that is counted already is in that many queues of this address."""
-        if queue_count > 1:
-            self._shared.add(message_id, queue_count)
-
-    def share(self, shared: SharedMessages, size_bytes: int, count: int) -> None:
-        """Correct that for restored messages that are in several queues, by what they are counted
-        too often.
-        """
-        self._shared = shared
-        self.size_bytes -= size_bytes
-        self.message_count -= count
-        self.paged_count -= count
 
     # -- bindings -------------------------------------------------------------------------------
 

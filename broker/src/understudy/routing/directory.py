@@ -166,7 +166,7 @@ class Directory:
         address.paused = address.pause_stored = paused
         address.empty_since_ms = self._office.now_ms
         address.pages = self._office.paging.chain(settings)
-        address.counts_messages = address.counts_messages or self._office.counts_messages
+        address.counts_messages = address.counts_messages or self._office.memory.counts_messages
         self.addresses[name] = address
         if self.wildcard_routing:
             self._link(address)
@@ -182,7 +182,7 @@ class Directory:
             if settings == address.settings:
                 continue
             address.apply(settings)
-            address.counts_messages = address.counts_messages or self._office.counts_messages
+            address.counts_messages = address.counts_messages or self._office.memory.counts_messages
             address.duplicate_ids.resize(self._id_capacity(settings))
             self._office.paging.apply(address)
             for listener in self.listeners:
@@ -265,7 +265,7 @@ class Directory:
                     other.linked.remove(address)
                     other.refresh()
         self._office.diverts.address_deleted(name)
-        self._office.address_gone(address)
+        self._office.memory.address_deleted(address)
         if address.pages is not None:
             address.pages.close()
         for listener in self.listeners:

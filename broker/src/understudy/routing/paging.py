@@ -26,8 +26,9 @@ from understudy.store.reference import LargeReference, Location, MessageReferenc
 
 if TYPE_CHECKING:
     from understudy.routing.address import Address
-    from understudy.routing.post_office import PostOffice
+    from understudy.routing.memory import Memory
     from understudy.routing.queues.queue import Queue
+    from understudy.store.message_store import MessageStore
 
 #: Queues that keep what they have read ahead.
 _READERS_MAX: Final = 64
@@ -38,14 +39,16 @@ _FIRST_PAGE: Final = PAGE_SEGMENT << 64
 class Paging:
     """Bodies of one node, out of memory and back."""
 
-    __slots__ = ("_office", "_pages", "_readers", "bodies_max_bytes")
+    __slots__ = ("_memory", "_pages", "_readers", "_store", "bodies_max_bytes")
 
-    def __init__(self, office: PostOffice, pages: Pages | None) -> None:
+    def __init__(self, memory: Memory, store: MessageStore, pages: Pages | None) -> None:
         """Args:
-        office: Counts what is in memory; its store has the bodies of durable messages.
+        memory: Of the node.
+        store: Has the bodies of durable messages.
         pages: For the others and for references; None keeps them in memory.
         """
-        self._office = office
+        self._memory = memory
+        self._store = store
         self._pages = pages
         self.bodies_max_bytes = _UNLIMITED
         """Bytes of bodies in memory from which on those that the log has are not kept, whatever the policy of their
@@ -83,25 +86,19 @@ class Paging:
             if queue.kind is not None and not reference.scheduled_ms:
                 queue.kind.remember(reference)
         size_bytes = references[0].size_bytes
-        office = self._office
+        memory = self._memory
         for address in {queue.address for queue in queues}:
-            address.memory_bytes -= size_bytes
-            address.paged_count += 1
-            office.memory_bytes -= size_bytes
-            office.memory_count -= 1
+            memory.let_go(address, size_bytes)
         for reference in references:
             reference.message = None
 
     def page_out_run(self, queues: tuple[Queue, ...], parts: tuple[RunSlice, ...]) -> None:
         """Messages of a run, which the log has, become visible without their bodies."""
-        office, count, size_bytes = self._office, len(parts[0]), parts[0].size_bytes
+        count, size_bytes = len(parts[0]), parts[0].size_bytes
         for queue, part in zip(queues, parts, strict=True):
             queue.add_run(part, paged=True)
         for holder in {queue.address for queue in queues}:
-            holder.memory_bytes -= size_bytes
-            holder.paged_count += count
-            office.memory_bytes -= size_bytes
-            office.memory_count -= count
+            self._memory.let_go(holder, size_bytes, count)
 
     @staticmethod
     def _store_page(chain: PageChain | None, references: list[MessageReference]) -> bool:
@@ -158,7 +155,7 @@ class Paging:
 
             reader = RunReader(pages.read_raw, decode, run_bytes, count)
         else:
-            reader = self._office.store.reader(run_bytes, count)
+            reader = self._store.reader(run_bytes, count)
         self._readers[key] = reader
         return reader
 

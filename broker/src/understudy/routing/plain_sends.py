@@ -15,7 +15,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Final
 
-from understudy.config.model import AddressFullPolicy
 from understudy.errors import BrokerError
 from understudy.kernel import QUEUE_ID_BYTES, RECORD_HEAD_BYTES, Run, Sends, SendsPart, keep_sends
 from understudy.limits import GATHERED_BYTES_MAX
@@ -115,7 +114,7 @@ class PlainSends:
         queues = address.plain_queues
         room_bytes = room_count = _UNLIMITED
         if address.limited:
-            room_bytes, room_count = _room(office, address, queues)
+            room_bytes, room_count = office.memory.room(address, _holders(queues))
         if transaction is not None:
             room_count = min(room_count, transaction.room(len(queues)))
         count, size_bytes, kind = sends.alike(row, self._longest_bytes, queues[0].routing_type, room_bytes, room_count)
@@ -157,8 +156,9 @@ class PlainSends:
             holder.size_bytes += size_bytes
             holder.memory_bytes += size_bytes
             holder.message_count += count
-            office.memory_bytes += size_bytes
-            office.memory_count += count
+            memory = office.memory
+            memory.held_bytes += size_bytes
+            memory.held_count += count
             queue.incoming += count
         if waits:
             self._room_bytes -= size_bytes + count * self._head_bytes
@@ -200,7 +200,7 @@ class PlainSends:
         else:
             self._durable_ids = tuple([queue.queue_id for queue in queues if queue.durable])
         if transaction is not None or not self._durable_ids:
-            return _stay_in_memory(office, queues, count, size_bytes)
+            return office.memory.keeps(queues[0].address, _holders(queues), count, size_bytes)
         if len(queues) == 1:
             own_bytes = RECORD_HEAD_BYTES + QUEUE_ID_BYTES + len(sends.duplicate_id(row))
             self._head_bytes = own_bytes + _SEAL_BYTES
@@ -308,30 +308,9 @@ def _tell_owners(bug: Exception, answers: Sequence[Answer]) -> None:
         tell_owner(bug, answered)
 
 
-def _room(office: PostOffice, address: Address, queues: tuple[Queue, ...]) -> tuple[int, int]:
-    """Bytes and messages that an address takes before it or the node holds its maximum (``PostOffice.admits``)."""
-    room_bytes, room_count = address.room
-    if address.settings.address_full_policy is not AddressFullPolicy.PAGE:
-        # each address that holds them counts them for the node
-        holders = len({queue.address for queue in queues})
-        room_bytes = min(room_bytes, -((office.memory_bytes - office.memory_max_bytes) // holders))
-        room_count = min(room_count, -((office.memory_count - office.memory_max_count) // holders))
-    return room_bytes, room_count
-
-
-def _stay_in_memory(office: PostOffice, queues: tuple[Queue, ...], count: int, size_bytes: int) -> bool:
-    """Whether none of ``count`` messages has to leave memory at once (``PostOffice.arrive``, ``StagedSends.add``)."""
-    holder = queues[0].address
-    holders = 1 if len(queues) == 1 else len({queue.address for queue in queues})
-    if (
-        holder.memory_bytes + size_bytes > holder.memory_max_bytes
-        or office.memory_bytes + size_bytes * holders > office.memory_max_bytes
-    ):
-        return False
-    return not holder.counts_messages or (
-        holder.message_count + count - holder.paged_count <= holder.memory_max_messages
-        and office.memory_count + count * holders <= office.memory_max_count
-    )
+def _holders(queues: tuple[Queue, ...]) -> int:
+    """How many addresses have these queues."""
+    return 1 if len(queues) == 1 else len({queue.address for queue in queues})
 
 
 def _charge(office: PostOffice, queues: tuple[Queue, ...], runs: list[Run], size_bytes: int, count: int) -> None:
@@ -342,8 +321,9 @@ def _charge(office: PostOffice, queues: tuple[Queue, ...], runs: list[Run], size
         queue_counts[queue.address] = queue_counts.get(queue.address, 0) + 1
     for address, queue_count in queue_counts.items():
         address.charge_runs(runs, size_bytes, queue_count)
-    office.memory_bytes += size_bytes * len(queue_counts)
-    office.memory_count += count * len(queue_counts)
+    memory = office.memory
+    memory.held_bytes += size_bytes * len(queue_counts)
+    memory.held_count += count * len(queue_counts)
 
 
 def _shared_slices(run: Run, queues: tuple[Queue, ...], priority: int) -> Arrival:
@@ -357,20 +337,20 @@ def arrive_together(
     """Released: visible to consumers (``PostOffice.arrive``), and their producers may know. A bug in one answer keeps
     none of the others back.
     """
-    address = queues[0].address
+    address, memory = queues[0].address, office.memory
     left: Exception | None = None
     try:
         for arrival in arrivals:
             if (
                 address.memory_bytes > address.memory_max_bytes
-                or office.memory_bytes > office.memory_max_bytes
-                or (address.counts_messages and office.holds_too_many(address))
+                or memory.held_bytes > memory.max_bytes
+                or (address.counts_messages and memory.holds_too_many(address))
                 or queues[0].kind is not None
                 or (len(queues) > 1 and any(queue.kind is not None for queue in queues))
             ):
                 for references in zip(*arrival, strict=True):
                     office.arrive(queues, list(references), None)
-            elif office.memory_bytes > office.paging.bodies_max_bytes and all(part.durable for part in arrival):
+            elif memory.held_bytes > office.paging.bodies_max_bytes and all(part.durable for part in arrival):
                 office.paging.page_out_run(queues, arrival)
             else:
                 for queue, part in zip(queues, arrival, strict=True):
@@ -395,5 +375,5 @@ def discard_together(office: PostOffice, queues: tuple[Queue, ...], arrival: Arr
     for queue, part in zip(queues, arrival, strict=True):
         queue.incoming -= len(part)
         bodies, bodies_bytes = queue.address.discharge_all(part)
-        office.memory_bytes -= bodies_bytes
-        office.memory_count -= bodies
+        office.memory.held_bytes -= bodies_bytes
+        office.memory.held_count -= bodies

@@ -18,7 +18,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 
-from understudy.config.model import AddressFullPolicy, RoutingType
+from understudy.config.model import RoutingType
 from understudy.errors import (
     AddressFull,
     AddressNotFound,
@@ -26,7 +26,7 @@ from understudy.errors import (
     DiskFull,
     DuplicateIdRejected,
 )
-from understudy.limits import PAGING_SLACK_BYTES, SELECTOR_STEPS_PER_TURN
+from understudy.limits import SELECTOR_STEPS_PER_TURN
 from understudy.message import DUPLICATE_ID, ROUTING_TYPE, SCHEDULED_DELIVERY, Message
 from understudy.ports import Clock, Entropy, Timers
 from understudy.properties import PropertyValue
@@ -42,6 +42,7 @@ from understudy.routing.lifecycle.duplicate_ids import duplicate_id_bytes
 from understudy.routing.lifecycle.periodic_scan import PeriodicScan
 from understudy.routing.lifecycle.quarantine import DamagedMessages
 from understudy.routing.lifecycle.scheduled import ScheduledDeliveries
+from understudy.routing.memory import Memory
 from understudy.routing.order import Done, Order, RoutingTransaction
 from understudy.routing.paging import Paging
 from understudy.routing.queues.queue import EXPIRED_AT_ONCE, Queue
@@ -104,17 +105,12 @@ class PostOffice:
         self.clock = clock
         self.timers = timers
         self.entropy = entropy
-        self.memory_bytes = self.memory_count = 0
-        self.memory_max_bytes = global_max_size_bytes if global_max_size_bytes >= 0 else 1 << 62
-        self.counts_messages = global_max_messages >= 0
-        self.memory_max_count = global_max_messages if global_max_messages >= 0 else 1 << 62
-        self.paging = Paging(self, pages)
+        self.memory = Memory(store, global_max_size_bytes, global_max_messages)
+        self.paging = Paging(self.memory, store, pages)
         self.damaged = DamagedMessages(self)
         self.paging.begin(timers.call_later)
         self.persist_id_cache = persist_id_cache
         self.dirty: list[Queue] = []
-        self.starved: dict[Address, dict[object, Callable[[], None]]] = {}
-        """Addresses whose producers wait for credits, and whom to tell when there is room."""
         self._wake = wake
         self.steps_end = self.send_steps_end = 1 << 62
         """Of selectors (``selector.work``): beyond it, deliveries, and sends, wait for the next turn."""
@@ -151,7 +147,7 @@ class PostOffice:
         for sweep in self._sweeps:
             sweep.close()
         self.scheduled.close()
-        self.starved.clear()
+        self.memory.close()
         self.dirty.clear()
         self.paging.close()
         self.damaged.close()
@@ -178,11 +174,11 @@ class PostOffice:
         store = self.store
         if not again:
             self.now_ms = self.clock.wall_ns() // 1_000_000
-        elif not self.dirty and not self.starved and self.context.appended == self.context.durable:
+        elif not self.dirty and not self.memory.starved and self.context.appended == self.context.durable:
             return False
         self.steps_end = WORK.steps + SELECTOR_STEPS_PER_TURN
         try:
-            if self.dirty or self.starved:
+            if self.dirty or self.memory.starved:
                 self._deliver()
         finally:
             # whatever happens to a delivery, what was taken is written
@@ -208,17 +204,10 @@ class PostOffice:
                 self.dirty[:0] = (*later, *rest)
                 if later and self._wake is not None:
                     self._wake()
-        if self.starved:
-            self._feed()
+        if self.memory.starved:
+            self.memory.grant()
 
-    def _feed(self) -> None:
-        for address in list(self.starved):
-            if self.blocks_producers(address) is None:
-                log.info("producers unblocked", extra={"address": address.name, "id": "AMQ221046"})
-                for grant in self.starved.pop(address).values():
-                    grant()
-
-    # -- limits ---------------------------------------------------------------------------------
+    # -- settings -------------------------------------------------------------------------------
 
     def apply_settings(self) -> None:
         """The address settings changed: they count from now on, and producers that waited may have room."""
@@ -227,81 +216,6 @@ class PostOffice:
             self.directory.retroactive.settings_changed()
         if self._wake is not None:
             self._wake()
-
-    def blocks_producers(self, address: Address) -> AddressFullPolicy | None:
-        """Whether credits for an address are withheld (BLOCK) or refused (FAIL); None = neither.
-
-        Under PAGE bodies that the log has are dropped from memory, so credits are withheld only
-        while memory is full of bodies that it does not have (yet).
-        """
-        if self.store.full:
-            wanted = address.settings.disk_full_policy
-            return None if wanted is AddressFullPolicy.DROP else wanted or AddressFullPolicy.BLOCK
-        policy = self._full_policy(address)
-        if policy is AddressFullPolicy.BLOCK or policy is AddressFullPolicy.FAIL:
-            return policy
-        if (
-            address.memory_bytes > address.memory_max_bytes + PAGING_SLACK_BYTES
-            or self.memory_bytes > self.memory_max_bytes + PAGING_SLACK_BYTES
-        ):
-            return AddressFullPolicy.BLOCK
-        return None
-
-    def _full_policy(self, address: Address) -> AddressFullPolicy | None:
-        """The policy of an address that holds its maximum, or does not page on a node that holds its own
-        (manual, "Global Max Size"); None = room left.
-        """
-        policy = address.full_policy
-        wanted = address.settings.address_full_policy
-        if policy is not None or wanted is AddressFullPolicy.PAGE:
-            return policy
-        full = self.memory_bytes >= self.memory_max_bytes or self.memory_count >= self.memory_max_count
-        return wanted if full else None
-
-    def when_room(self, address: Address, waiter: object, grant: Callable[[], None]) -> None:
-        """Call once when ``blocks_producers`` says None again; one call per waiter and address."""
-        if address not in self.starved:
-            log.warning("producers blocked", extra={"address": address.name, "id": "AMQ222183"})
-            self.starved[address] = {}
-        self.starved[address][waiter] = grant
-
-    def address_gone(self, address: Address) -> None:
-        """Nothing will make room on it any more: waiting producers go on and get the error of a missing one."""
-        for grant in self.starved.pop(address, {}).values():
-            grant()
-
-    def no_longer_waits(self, waiter: object) -> None:
-        """Do not call any more."""
-        for waiters in self.starved.values():
-            waiters.pop(waiter, None)
-
-    def admits(self, address: Address, message: Message, credited: bool) -> bool:
-        """Whether to take a message for a limited address, or for any while the disk is full. False = drop it
-        silently.
-
-        Raises:
-            AddressFull: the policy says so, or the producer goes on without credits.
-        """
-        if self.store.full:
-            wanted = address.settings.disk_full_policy
-            if wanted is AddressFullPolicy.DROP:
-                address.messages_dropped += 1
-                return False
-            if wanted is AddressFullPolicy.FAIL:
-                raise AddressFull(f"address {address.name!r}: {self.store.full_reason}", hint="disk-full-policy FAIL")
-        policy = self._full_policy(address)
-        if policy is None:
-            return True
-        if policy is AddressFullPolicy.DROP:
-            address.messages_dropped += 1
-            return False
-        if policy is AddressFullPolicy.FAIL or address.refuses(credited):
-            raise AddressFull(
-                f"address {address.name!r} holds {address.size_bytes} bytes in {address.message_count} messages,"
-                f" the node {self.memory_bytes} bytes in memory",
-                hint=f"address-full-policy {policy.value}",
-            )
-        return True
 
     # -- messages in ----------------------------------------------------------------------------
 
@@ -352,7 +266,7 @@ class PostOffice:
                 # Confirmed, but only when the original is safe.
                 self.answer(order, done, known)
                 return
-        if (address.limited or self.store.full) and not self.admits(address, message, credited):
+        if (address.limited or self.store.full) and not self.memory.admits(address, credited):
             self.answer(order, done)
             return
         if address.alters_messages:
@@ -432,8 +346,8 @@ class PostOffice:
         context.when_durable(sequence, self.arrive, queues, references, done)
 
     def charge(self, message_id: int, size_bytes: int, queues: tuple[Queue, ...]) -> None:
-        self.memory_bytes += size_bytes
-        self.memory_count += 1
+        self.memory.held_bytes += size_bytes
+        self.memory.held_count += 1
         if len(queues) == 1:
             queue = queues[0]
             queue.incoming += 1
@@ -444,8 +358,8 @@ class PostOffice:
             queue.incoming += 1
             counts[queue.address] = counts.get(queue.address, 0) + 1
         # With wildcard addresses several hold it: each counts it for its own limit.
-        self.memory_bytes += size_bytes * (len(counts) - 1)
-        self.memory_count += len(counts) - 1
+        self.memory.held_bytes += size_bytes * (len(counts) - 1)
+        self.memory.held_count += len(counts) - 1
         for address, count in counts.items():
             address.charge(message_id, size_bytes, count)
 
@@ -453,15 +367,9 @@ class PostOffice:
         """Released: visible to consumers, and its producer may know."""
         reference = references[0]
         address = queues[0].address
-        excess_bytes = self.memory_bytes - self.memory_max_bytes
-        if (
-            address.memory_bytes > address.memory_max_bytes
-            or (excess_bytes > 0 and excess_bytes > address.node_slack_bytes)
-            or (address.counts_messages and self.holds_too_many(address))
-            or (
-                self.memory_bytes > self.paging.bodies_max_bytes
-                and all(each.location is not None for each in references)
-            )
+        if self.memory.exceeded(address) or (
+            self.memory.held_bytes > self.paging.bodies_max_bytes
+            and all(each.location is not None for each in references)
         ):
             self.paging.page_out(queues, references)
         if reference.scheduled_ms and reference.scheduled_ms > self.clock.wall_ms():
@@ -480,12 +388,6 @@ class PostOffice:
         if done is not None:
             done(None)
 
-    def holds_too_many(self, address: Address) -> bool:
-        """Whether more messages are in memory than the address, or the node if the address pages, may have there."""
-        return address.message_count - address.paged_count > address.memory_max_messages or (
-            self.memory_count > self.memory_max_count and not address.node_slack_bytes
-        )
-
     def discard(self, queues: tuple[Queue, ...], references: list[MessageReference]) -> None:
         """Messages of a transaction that was rolled back leave the counts; no queue saw them."""
         for queue, reference in zip(queues, references, strict=True):
@@ -496,8 +398,8 @@ class PostOffice:
         """A reference that no queue counts yet is gone."""
         freed_bytes = queue.address.discharge(reference)
         if freed_bytes:
-            self.memory_bytes -= freed_bytes
-            self.memory_count -= 1
+            self.memory.held_bytes -= freed_bytes
+            self.memory.held_count -= 1
         if reference.location is not None and not reference.durable:
             self.paging.release(reference.location)
         if isinstance(reference, LargeReference):

@@ -76,8 +76,8 @@ def _held(references: list[MessageReference], *, plain: bool) -> _Held:
 def _let_go(office: PostOffice, queue: Queue, held: _Held) -> None:
     """The references of a plain block leave the counts."""
     queue.address.discharge_run(held.block.size, held.size_bytes, held.bodies, held.bodies_bytes)
-    office.memory_bytes -= held.bodies_bytes
-    office.memory_count -= held.bodies
+    office.memory.held_bytes -= held.bodies_bytes
+    office.memory.held_count -= held.bodies
 
 
 def _show(queue: Queue, priority: int, held: list[_Held]) -> None:
@@ -121,13 +121,7 @@ class StagedSends:
         office = self._office
         reference = references[0]
         self._append(queues, references, 1, reference.size_bytes)
-        address = queues[0].address
-        excess_bytes = office.memory_bytes - office.memory_max_bytes
-        if (
-            address.memory_bytes > address.memory_max_bytes
-            or (excess_bytes > 0 and excess_bytes > address.node_slack_bytes)
-            or (address.counts_messages and office.holds_too_many(address))
-        ):
+        if office.memory.exceeded(queues[0].address):
             office.context.when_durable(office.store.last_sequence, self._page_out, queues, references)
 
     def add_run(self, queues: tuple[Queue, ...], arrival: Arrival) -> None:
@@ -282,14 +276,11 @@ class Acknowledgements:
 
     def _forget_bodies(self, queue: Queue, references: list[MessageReference]) -> None:
         """Drop bodies that the log or a file holds too; most of them are not read again."""
-        address, office = queue.address, self._office
+        address, memory = queue.address, self._office.memory
         for reference in references:
             if reference.message is not None and reference.location is not None:
                 reference.message = None
-                address.memory_bytes -= reference.size_bytes
-                address.paged_count += 1
-                office.memory_bytes -= reference.size_bytes
-                office.memory_count -= 1
+                memory.let_go(address, reference.size_bytes)
 
     @staticmethod
     def _references(held: _Held, positions: array[int]) -> References:

@@ -180,19 +180,19 @@ class SendRequests:
         name = self._session.prefixes.plain(address)
         fqqn = split_fqqn(name)
         found = self._office.directory.addresses.get(fqqn[0] if fqqn is not None else name)
-        policy = self._office.blocks_producers(found) if found is not None else None
+        policy = self._office.memory.blocks_producers(found) if found is not None else None
         target = self._target(name)
         if found is None or policy is None:
             if target.wanted_bytes:
                 # there is room before waiting requests were answered: this is the answer to both requests
-                self._office.no_longer_waits(target)
+                self._office.memory.no_longer_waits(target)
                 credit_bytes = min(target.wanted_bytes + credit_bytes, PRODUCER_CREDITS_MAX)
             self._grant(address, target, credit_bytes)
         elif policy is AddressFullPolicy.FAIL:
             self._callback.producer_credits_refused(address, credit_bytes)
         else:
             target.wanted_bytes = min(target.wanted_bytes + credit_bytes, PRODUCER_CREDITS_MAX)
-            self._office.when_room(found, target, lambda: self._grant(address, target, target.wanted_bytes))
+            self._office.memory.when_room(found, target, lambda: self._grant(address, target, target.wanted_bytes))
 
     def _target(self, name: str) -> SendTarget:
         target = self._targets.get(name)
@@ -210,7 +210,7 @@ class SendRequests:
         for name, target in self._targets.items():
             self._session.names.release(len(name))
             if target.wanted_bytes:
-                self._office.no_longer_waits(target)
+                self._office.memory.no_longer_waits(target)
         self._targets.clear()
 
     def _grant(self, address: str, target: SendTarget, credit_bytes: int) -> None:

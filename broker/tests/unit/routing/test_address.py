@@ -63,9 +63,9 @@ def test_a_message_in_several_queues_counts_once() -> None:
         session.receive_consumer_credits(number, -1)
     world.turn()
     session.acknowledge(0, callback_of(session).delivered[0][1].message_id)
-    assert (address.size_bytes, address.message_count, world.office.memory_bytes) == (size, 1, size)
+    assert (address.size_bytes, address.message_count, world.office.memory.held_bytes) == (size, 1, size)
     session.acknowledge(1, callback_of(session).delivered[1][1].message_id)
-    assert (address.size_bytes, address.message_count, world.office.memory_bytes) == (0, 0, 0)
+    assert (address.size_bytes, address.message_count, world.office.memory.held_bytes) == (0, 0, 0)
 
 
 def test_full_policies_apply_at_the_limit() -> None:

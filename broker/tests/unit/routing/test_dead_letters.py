@@ -98,7 +98,7 @@ def test_without_a_target_the_message_ends() -> None:
     queue = world.queue()
     world.session().send(text("m"))
     fail_once(world)
-    assert (queue.message_count, queue.messages_killed, world.office.memory_bytes) == (0, 1, 0)
+    assert (queue.message_count, queue.messages_killed, world.office.memory.held_bytes) == (0, 1, 0)
     assert world.store.survivors(queue) == []
 
 

@@ -80,7 +80,7 @@ def test_a_deep_queue_comes_back_in_order(durable: bool) -> None:
     reader.acknowledge(0, callback_of(reader).delivered[-1][1].message_id)
     assert books(deep.queue) == (0, 0, 0, 0)
     assert not deep.queue.address.paging
-    assert (deep.world.office.memory_bytes, deep.world.office.memory_count) == (0, 0)
+    assert (deep.world.office.memory.held_bytes, deep.world.office.memory.held_count) == (0, 0)
     deep.fill(3, durable=durable)
     assert deep.take(reader)[500:] == [0, 1, 2]
 
@@ -116,7 +116,7 @@ def test_a_number_of_messages_is_a_limit_too(node_wide: bool) -> None:
     for number in range(50):
         session.send(text(str(number)))
     assert queue.message_count - queue.address.paged_count == 10
-    assert world.office.memory_count == 10
+    assert world.office.memory.held_count == 10
     reader = world.session()
     reader.create_consumer(0, "q")
     reader.receive_consumer_credits(0, -1)
@@ -383,7 +383,7 @@ def test_a_full_disk_keeps_messages_in_memory_and_holds_producers_back() -> None
     assert deep.pages.stuck
     address = deep.queue.address
     assert address.memory_bytes > 16 * 1024 * 1024
-    assert deep.world.office.blocks_producers(address) is not None
+    assert deep.world.office.memory.blocks_producers(address) is not None
     deep.volume.capacity_bytes = 1 << 40
     deep.producer.send(text("after", durable=False))
     assert not deep.pages.stuck

@@ -120,7 +120,7 @@ def test_deleting_drops_messages_and_disconnects_consumers() -> None:
     seen: FakeCallback = callback_of(session)
     assert seen.disconnected == [7]
     assert session.consumers == {}
-    assert (queue.message_count, queue.delivering_count, world.office.memory_bytes) == (0, 0, 0)
+    assert (queue.message_count, queue.delivering_count, world.office.memory.held_bytes) == (0, 0, 0)
     with pytest.raises(QueueNotFound):
         world.office.directory.delete_queue("q")
 

@@ -207,7 +207,7 @@ def test_in_a_transaction_the_copies_come_and_go_with_it() -> None:
     assert world.store.survivors(queue) == []
     session.commit()
     assert (waits(queue), waits(copies)) == ([b"m"], [b"m"])
-    assert (queue.incoming, copies.incoming, world.office.memory_count) == (0, 0, 2)
+    assert (queue.incoming, copies.incoming, world.office.memory.held_count) == (0, 0, 2)
 
 
 @pytest.mark.parametrize("exclusive", [False, True])
@@ -262,7 +262,7 @@ def test_a_full_disk_takes_nothing() -> None:
     send(world, name="m")
     assert isinstance(world.answers.error("m"), AddressFull)
     assert (queue.message_count, copies.message_count, queue.incoming, copies.incoming) == (0, 0, 0, 0)
-    assert (world.office.memory_count, queue.address.message_count) == (0, 0)
+    assert (world.office.memory.held_count, queue.address.message_count) == (0, 0)
     assert world.store.survivors(queue) == world.store.survivors(copies) == []
     assert world.store.transactions == {}
 

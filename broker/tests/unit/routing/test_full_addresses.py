@@ -70,10 +70,10 @@ def test_page(limit: str, durable: bool) -> None:
     for number in range(20):
         assert full.send(f"paged {number}", durable=durable) is None
     assert full.queue.message_count == 23
-    assert full.world.office.memory_count <= 4
+    assert full.world.office.memory.held_count <= 4
     assert full.queue.address.memory_bytes <= 4 * SIZE
     assert full.drain() == 23
-    assert (full.world.office.memory_bytes, full.world.office.memory_count) == (0, 0)
+    assert (full.world.office.memory.held_bytes, full.world.office.memory.held_count) == (0, 0)
 
 
 @pytest.mark.parametrize("limit", LIMITS)
@@ -155,7 +155,7 @@ def test_producers_of_an_address_that_goes_stop_waiting(away: str) -> None:
         world.office.directory.delete_queue("q")
     assert "q" not in world.office.directory.addresses
     assert callback_of(producer).credits == [("q", 100), ("q", 70)]
-    assert not world.office.starved
+    assert not world.office.memory.starved
 
 
 def test_a_request_that_finds_room_before_a_waiting_one_is_answered_answers_both() -> None:
@@ -166,7 +166,7 @@ def test_a_request_that_finds_room_before_a_waiting_one_is_answered_answers_both
     full.world.turn()
     assert callback_of(full.producer).credits == [("q", 100), ("q", 120)]
     full.producer.close(failed=True)
-    assert not any(full.world.office.starved.values())
+    assert not any(full.world.office.memory.starved.values())
 
 
 def full_disk(policy: str | None) -> tuple[World, ServerSession]:
@@ -260,7 +260,7 @@ class Holders:
         office = self.world.office
         addresses = office.directory.addresses.values()
         return (
-            (office.memory_bytes, office.memory_count),
+            (office.memory.held_bytes, office.memory.held_count),
             {each.name: (each.size_bytes, each.memory_bytes, each.message_count) for each in addresses},
             {each.name: (each.paged_count, each.messages_dropped) for each in addresses},
             {queue.name: (queue.message_count, queue.incoming, len(queue.pending)) for queue in office.queues()},
@@ -290,7 +290,7 @@ def test_each_address_that_holds_a_message_counts_it_for_the_limit_of_the_node(
     office = single.world.office
     taken = office.directory.addresses["wild.a"].message_count
     assert taken == (count if policy == "PAGE" else 4), "the fourth one takes the node beyond its maximum"
-    assert office.memory_count <= (7 if policy == "PAGE" else 8)
+    assert office.memory.held_count <= (7 if policy == "PAGE" else 8)
     for each in (together, single):
         if transacted:
             each.producer.commit(each.answer_one(-1))

@@ -201,7 +201,7 @@ def test_a_deleted_queue_takes_the_batch_along() -> None:
     turn.world.sync()
     assert turn.seen == [("c0", 0)]
     assert turn.world.store.references.get(turn.queue.queue_id) is None
-    assert (turn.queue.incoming, turn.queue.address.message_count, turn.world.office.memory_count) == (0, 0, 3)
+    assert (turn.queue.incoming, turn.queue.address.message_count, turn.world.office.memory.held_count) == (0, 0, 3)
 
 
 def test_after_a_failure_nothing_of_the_batch_is_appended_or_answered() -> None:

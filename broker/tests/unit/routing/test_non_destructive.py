@@ -128,7 +128,7 @@ def test_who_fails_too_often_makes_it_a_dead_letter_for_everybody() -> None:
     assert world.store.survivors(queue) == []
     assert (seen(session), seen(other)) == ("AA", "A")
     other.acknowledge(0, last_id(other))
-    assert (queue.message_count, queue.delivering_count, world.office.memory_count) == (0, 0, 1)
+    assert (queue.message_count, queue.delivering_count, world.office.memory.held_count) == (0, 0, 1)
 
 
 def test_expiry_takes_what_consumers_do_not() -> None:

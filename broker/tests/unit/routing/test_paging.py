@@ -44,12 +44,12 @@ def test_bodies_of_a_deep_queue_leave_memory_by_default(queues: int) -> None:
     address = world.office.directory.addresses["a"]
     assert address.message_count == 50 * RUN
     assert 0 < address.memory_bytes <= (100 + RUN) * (SIZE + 8)
-    assert world.office.memory_bytes == address.memory_bytes
+    assert world.office.memory.held_bytes == address.memory_bytes
     assert address.paged_count > 40 * RUN
     for name in names:
         assert receive(world, name) == list(range(50 * RUN))
     assert (address.message_count, address.size_bytes, address.memory_bytes, address.paged_count) == (0, 0, 0, 0)
-    assert (world.office.memory_bytes, world.office.memory_count) == (0, 0)
+    assert (world.office.memory.held_bytes, world.office.memory.held_count) == (0, 0)
 
 
 def test_messages_that_only_memory_has_stay_there() -> None:

@@ -224,7 +224,7 @@ def test_wildcard_addresses_get_what_they_cover() -> None:
     assert [len(seen.delivered) for seen in consumers] == [2, 1]
     for name in ("every", "europe"):
         world.office.directory.delete_queue(name, disconnect=True)
-    assert world.office.memory_bytes == 0
+    assert world.office.memory.held_bytes == 0
     assert [address.size_bytes for address in world.office.directory.addresses.values()] == [0, 0, 0]
 
 
@@ -353,7 +353,7 @@ def test_a_full_disk_is_an_error_and_withholds_credits() -> None:
     assert callback_of(session).credits == []
     assert queue.message_count == 0
     assert queue.incoming == 0
-    assert world.office.memory_bytes == 0
+    assert world.office.memory.held_bytes == 0
     world.store.full = False
     world.turn()
     assert callback_of(session).credits == [("q", 100)]
@@ -367,7 +367,7 @@ def test_paging_keeps_bodies_in_the_log_only() -> None:
     for number in range(6):
         session.send(text(f"{number:0100}"))
     assert queue.address.memory_bytes == 2 * size
-    assert world.office.memory_bytes == 2 * size
+    assert world.office.memory.held_bytes == 2 * size
     assert queue.address.size_bytes == 6 * size
     seen = consumer(world)
     world.turn()
@@ -375,7 +375,7 @@ def test_paging_keeps_bodies_in_the_log_only() -> None:
     assert world.store.reads == 4
     reader = next(session for session in world.registry if session.consumers)
     reader.acknowledge(0, seen.delivered[-1][1].message_id)
-    assert (queue.address.memory_bytes, world.office.memory_bytes, queue.address.size_bytes) == (0, 0, 0)
+    assert (queue.address.memory_bytes, world.office.memory.held_bytes, queue.address.size_bytes) == (0, 0, 0)
 
 
 def test_paging_by_the_global_maximum_and_for_several_queues() -> None:
@@ -386,14 +386,14 @@ def test_paging_by_the_global_maximum_and_for_several_queues() -> None:
     session = world.session()
     for number in range(3):
         session.send(text(f"{number:0100}", "t"))
-    assert world.office.memory_bytes == size
+    assert world.office.memory.held_bytes == size
     seen = [consumer(world, name) for name in ("a", "b")]
     world.turn()
     assert [len(each.delivered) for each in seen] == [3, 3]
     for reader in world.registry:
         for delivered in callback_of(reader).delivered[-1:]:
             reader.acknowledge(0, delivered[1].message_id)
-    assert world.office.memory_bytes == 0
+    assert world.office.memory.held_bytes == 0
 
 
 def test_non_durable_messages_are_paged_too_and_never_to_the_log() -> None:
@@ -417,7 +417,7 @@ def test_what_cannot_be_paged_blocks_producers() -> None:
     queue = world.queue("t", durable=False, routing_type=RoutingType.MULTICAST)
     session = world.session()
     address = queue.address
-    assert world.office.blocks_producers(address) is None
+    assert world.office.memory.blocks_producers(address) is None
     for _ in range(17):
         session.send(text("x" * 1024 * 1024, "t"))
     assert address.memory_bytes > 1000 + PAGING_SLACK_BYTES
@@ -466,7 +466,7 @@ def test_a_message_on_its_way_to_a_deleted_queue_leaves_no_trace() -> None:
     world.office.directory.delete_queue("q")
     world.sync()
     assert world.answers.names == ["m", "s"]
-    assert (world.office.memory_bytes, queue.incoming, queue.message_count) == (0, 0, 0)
+    assert (world.office.memory.held_bytes, queue.incoming, queue.message_count) == (0, 0, 0)
     assert queue.address.size_bytes == 0
 
 

@@ -215,7 +215,7 @@ def test_one_in_two_queues_is_set_aside_in_each(node: Node) -> None:
         node.settle()
         assert bodies(session) == [b"b"]
     assert sorted(entry.queue for entry in node.store.quarantine.entries()) == ["t", "u"]
-    assert node.world.office.memory_bytes == 0
+    assert node.world.office.memory.held_bytes == 0
 
 
 @pytest.mark.parametrize("departure", ["dead letter", "expiry"])
@@ -468,5 +468,5 @@ def test_a_queue_that_is_deleted_meanwhile_takes_it_along(node: Node) -> None:
     node.world.office.directory.delete_queue("q", disconnect=True)
     node.settle()
     assert bodies(session) == [b"b"]
-    assert node.world.office.memory_bytes == 0
+    assert node.world.office.memory.held_bytes == 0
     assert node.rig.failures == []

@@ -55,7 +55,7 @@ def test_purge_on_no_consumers() -> None:
     producer.send(text("later", properties={SCHEDULED_DELIVERY: world.clock.now_ms + 5_000}))
     assert (queue.message_count, queue.scheduled_count) == (2, 1)
     session.close_consumer(0)
-    assert (queue.message_count, queue.scheduled_count, world.office.memory_bytes) == (0, 0, 0)
+    assert (queue.message_count, queue.scheduled_count, world.office.memory.held_bytes) == (0, 0, 0)
     assert world.store.survivors(queue) == []
     world.clock.advance(5_000)
     assert (queue.message_count, queue.messages_killed) == (0, 2)

@@ -27,7 +27,7 @@ def test_the_first_makes_room_for_the_last() -> None:
     assert waits(queue) == [b"B", b"C", b"D"]
     assert (queue.message_count, queue.messages_replaced, queue.messages_added) == (3, 1, 4)
     assert len(world.store.survivors(queue)) == 3
-    assert world.office.memory_count == 3
+    assert world.office.memory.held_count == 3
 
 
 def test_the_settings_of_the_address_make_a_ring() -> None:

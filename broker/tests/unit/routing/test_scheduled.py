@@ -108,5 +108,5 @@ def test_a_deleted_queue_takes_its_scheduled_messages_along() -> None:
     world.session().send(text("m", properties={SCHEDULED_DELIVERY: world.clock.now_ms + 100}))
     world.office.directory.delete_queue("q")
     assert len(world.office.scheduled) == 0
-    assert (world.office.memory_bytes, queue.message_count, queue.scheduled_count) == (0, 0, 0)
+    assert (world.office.memory.held_bytes, queue.message_count, queue.scheduled_count) == (0, 0, 0)
     world.clock.advance(200)

@@ -98,7 +98,7 @@ class Node:
             address = queue.address
             assert (address.message_count, address.size_bytes, address.memory_bytes) == (0, 0, 0)
             assert address.paged_count == 0
-        assert (office.memory_bytes, office.memory_count) == (0, 0)
+        assert (office.memory.held_bytes, office.memory.held_count) == (0, 0)
         assert self.world.resources.work.count == 0
         for queue in office.queues():
             if queue.address.pages is not None:
@@ -151,9 +151,9 @@ def test_bodies_leave_memory_before_the_commit() -> None:
     session = made.world.session(transacted=True)
     send_all(session)
     office = made.world.office
-    before = office.memory_bytes
+    before = office.memory.held_bytes
     made.settle()
-    assert office.memory_bytes < before / 4
+    assert office.memory.held_bytes < before / 4
     session.rollback()
     made.settle()
     made.nothing_is_left()

@@ -99,7 +99,7 @@ class Deep:
         for address in office.directory.addresses.values():
             assert (address.size_bytes, address.memory_bytes, address.message_count) == (0, 0, 0)
             assert address.paged_count == 0
-        return (office.memory_bytes, office.memory_count) == (0, 0)
+        return (office.memory.held_bytes, office.memory.held_count) == (0, 0)
 
 
 def check_seen(reader: ServerSession, *, ordered: bool = True) -> None:

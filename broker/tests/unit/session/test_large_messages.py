@@ -598,6 +598,6 @@ def test_a_damaged_message_leaves_with_its_queue(damage: str, lent: bool) -> Non
     assert (queue.scheduled_count, len(queue.pending)) == ((0, 1) if lent else (1, 0))
     node.world.office.directory.delete_queue("q", disconnect=True)
     assert (queue.message_count, queue.address.message_count, queue.address.size_bytes) == (0, 0, 0)
-    assert node.world.office.memory_bytes == 0
+    assert node.world.office.memory.held_bytes == 0
     node.outlive()
     assert node.store.large.count == 0

@@ -209,7 +209,7 @@ def test_a_queue_deleted_under_a_transaction() -> None:
         getattr(session, outcome)(done=world.answers.of(outcome))
         assert world.answers.error(outcome) is None
         assert (queue.message_count, queue.delivering_count, queue.incoming) == (0, 0, 0)
-        assert world.office.memory_bytes == 0
+        assert world.office.memory.held_bytes == 0
 
 
 def test_each_message_for_a_missing_address_is_refused_in_a_transaction_that_has_failed() -> None:

@@ -343,7 +343,7 @@ class Diverts:
                                 f"divert {divert.name!r}: no address {name!r} and the settings do not allow to make it"
                             )
                         source.messages_unrouted += 1
-                    elif not (target.limited or office.store.full) or office.admits(target, copy, credited=True):
+                    elif not (target.limited or office.store.full) or office.memory.admits(target, credited=True):
                         if target.alters_messages:
                             copy = target.altered(copy, office.clock.wall_ms())
                         pending.append((target, copy, copied_type, None))

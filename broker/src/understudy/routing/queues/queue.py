@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from understudy.routing.address import Address
     from understudy.routing.lifecycle.quarantine import DamagedMessages
     from understudy.routing.lifecycle.scheduled import ScheduledDeliveries
+    from understudy.routing.memory import Memory
     from understudy.routing.paging import Paging
 
 #: Expired messages taken out of a queue before something else has its turn.
@@ -50,8 +51,7 @@ class QueueOffice(Protocol):
     paging: Paging
     damaged: DamagedMessages
     scheduled: ScheduledDeliveries
-    memory_bytes: int
-    memory_count: int
+    memory: Memory
     steps_end: int
     now_ms: int
     """Wall time of this turn."""
@@ -359,8 +359,9 @@ class Queue:
             if isinstance(reference, LargeReference):
                 self.store.large.release(reference.file_id)
         self.message_count -= len(part)
-        office.memory_bytes -= bodies_bytes
-        office.memory_count -= bodies
+        memory = office.memory
+        memory.held_bytes -= bodies_bytes
+        memory.held_count -= bodies
 
     def forget_waiting(self) -> None:
         """Everything that waits leaves the counts; the log knows."""
