@@ -24,8 +24,8 @@ from understudy.protocols.core.protocol import CoreProtocol
 from understudy.protocols.registry import ConnectionRegistry
 from understudy.protocols.services import ProtocolServices
 from understudy.routing.deployment import check_deployable, deploy
-from understudy.routing.lifecycle.retroactive import Retroactive
 from understudy.routing.post_office import PostOffice
+from understudy.routing.restore import restore, settle
 from understudy.routing.settings import AddressSettingsRepository
 from understudy.security.authorization import SecurityPolicy
 from understudy.session.registry import SessionRegistry
@@ -64,14 +64,13 @@ class Broker:
         registry: SessionRegistry[ServerSession] = SessionRegistry(configuration.resource_limits)
         self.settings = NodeSettings(self.post_office, security.settings, registry, store)
         self.settings.restore(store.state)
-        self.post_office.restore(store.state)
+        restore(self.post_office, store.state)
         self.slow_consumers = SlowConsumers(clock, timers)
         self.counters = self._message_counters(configuration, clock, timers)
         self.notifications = self._notifications(configuration)
         self.resources = self._resources(configuration, clock, timers)
         self.resources.restore(store.state)
-        self.post_office.settle()
-        Retroactive(self.post_office, configuration.internal_naming_prefix)
+        settle(self.post_office, configuration.internal_naming_prefix)
         deploy(self.post_office, configuration.addresses, configuration.diverts)
         self.post_office.auto_deletion.sweep_at_activation()
         self.services = ProtocolServices(

@@ -18,6 +18,7 @@ from support.routing import World
 from support.store import DIRECTORY, NODE_ID, Rig
 from understudy.errors import BrokerError, JournalCorrupt, StoreError
 from understudy.ids import uuid_bytes
+from understudy.routing.restore import restore
 from understudy.store.columns import Columns
 from understudy.store.large_messages import LargeMessages
 from understudy.store.log import records, segment
@@ -122,7 +123,7 @@ def take_over(disk: SimDisk) -> None:
     large = LargeMessages(disk, f"{DIRECTORY}/large", SimLogWriter(time, random.Random(1)), time)
     large.begin(world.store.context, state.epoch, state.large_files())
     world.store.large = large
-    world.office.restore(state)
+    restore(world.office, state)
     world.resources.restore(state)
     world.turn()
 

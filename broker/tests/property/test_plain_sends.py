@@ -165,7 +165,7 @@ class Node:
                     queue.message_count, queue.messages_added, queue.incoming, queue.delivering_count,
                     queue.expiring_count, queue.messages_acknowledged, queue.messages_expired, queue.messages_killed,
                     queue.scheduled_count,
-                    {name: consumer.consumer_id for name, consumer in queue.group_owners.items()},
+                    {name: consumer.consumer_id for name, consumer in queue.groups.owners.items()},
                 )
                 for queue in office.queues()
             },

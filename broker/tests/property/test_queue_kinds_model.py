@@ -24,6 +24,7 @@ from support.store import Rig
 from understudy.message import LAST_VALUE
 from understudy.routing.queues import level
 from understudy.routing.queues.queue import Queue
+from understudy.routing.restore import restore, settle
 from understudy.session.session import ServerSession
 
 CONSUMERS = 2
@@ -98,9 +99,9 @@ class Model:
         self.owner += 1
         store = self.rig.activate(f"node {self.owner}")
         self.world = World({"#": {"max_delivery_attempts": -1}}, store=store)
-        self.world.office.restore(store.state)
+        restore(self.world.office, store.state)
         self.world.resources.restore(store.state)
-        self.world.office.settle()
+        settle(self.world.office, "$.internal.")
 
     def open_all(self) -> None:
         self.producer = self.world.session()

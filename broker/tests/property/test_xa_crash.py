@@ -22,6 +22,7 @@ from understudy.errors import XaError
 from understudy.ids import Xid
 from understudy.message import DUPLICATE_ID
 from understudy.routing.configuration import QueueConfiguration
+from understudy.routing.restore import restore
 from understudy.session.branch import Kind
 from understudy.session.outcomes import ACCEPTED
 
@@ -43,7 +44,7 @@ class Life:
     def __post_init__(self) -> None:
         store = self.rig.activate(self.owner)
         self.world = World(store=store)
-        self.world.office.restore(store.state)
+        restore(self.world.office, store.state)
         self.world.resources.restore(store.state)
 
     def settle(self) -> None:

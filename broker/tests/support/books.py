@@ -23,6 +23,7 @@ from understudy.message import DUPLICATE_ID, GROUP_ID, LAST_VALUE, SCHEDULED_DEL
 from understudy.routing.address import Address
 from understudy.routing.configuration import QueueConfiguration
 from understudy.routing.queues.queue import Queue
+from understudy.routing.restore import settle
 from understudy.routing.updates import change_queue
 from understudy.session.outcomes import ACCEPTED, EXPIRED
 from understudy.session.session import ServerSession
@@ -108,7 +109,7 @@ class Books:
         self.world = self.node.world
         self.world.clock.now_ms = self.now_ms
         self.office = self.world.office
-        self.office.settle()
+        settle(self.office, "$.internal.")
         self.clients = [self.opened(kind) for kind in SESSIONS]
 
     def opened(self, kind: str) -> Client:
@@ -477,7 +478,7 @@ class Books:
         self.check()
         for queue in self.office.queues():
             assert (queue.delivering_count, queue.incoming) == (0, 0), queue
-            assert queue.consumer_count == 0
+            assert queue.consumers.count == 0
         assert self.world.store.context.waiting == 0
         assert not any(self.office.memory.starved.values())
         assert self.world.store.large.unfinished == 0

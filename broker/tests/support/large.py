@@ -9,6 +9,7 @@ from typing import Any
 from support.routing import FakeCallback, World, callback_of
 from support.store import DIRECTORY, Rig
 from understudy.message import LargeMessage, Message
+from understudy.routing.restore import restore
 from understudy.session.session import ServerSession
 from understudy.store.large_messages import REMOVE_AFTER_MS
 from understudy.store.log.follower import Follower
@@ -48,7 +49,7 @@ class Node:
         self.store = store
         pages = Pages(rig.disk(owner), f"{DIRECTORY}/paging", store.epoch) if paging else None
         self.world = World(settings, store=store, pages=pages)
-        self.restored = self.world.office.restore(store.state)
+        self.restored = restore(self.world.office, store.state)
         self.world.resources.restore(store.state)
 
     def step(self) -> None:

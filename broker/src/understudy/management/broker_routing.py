@@ -243,7 +243,7 @@ def destroy_queue(
         QueueNotFound, QueueInUse
     """
     directory = _directory(control)
-    address = directory.queue(name).address
+    address = directory.address_of(directory.queue(name))
     directory.delete_queue(name, disconnect=remove_consumers)
     unbound = not address.bindings and directory.addresses.get(address.name) is address
     if auto_delete_address and unbound and address.auto_created and not address.settings.auto_delete_addresses_delay:

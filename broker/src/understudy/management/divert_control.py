@@ -17,7 +17,7 @@ from understudy.config.model import ADD_HEADERS_TRANSFORMER, DivertConfiguration
 from understudy.errors import DivertNotFound, ManagementError, ResourceNotFound
 from understudy.management.invocation import Control, ManagedNode, Requester
 from understudy.management.operations import Operation, Operations, flag, mapping, operation, text
-from understudy.routing.lifecycle.diverts import Divert
+from understudy.routing.divert import Divert
 
 _REQUIRED: Final = ("name", "address", "forwarding-address")
 _TEXTS: Final = (*_REQUIRED, "routing-name", "filter-string", "routing-type")

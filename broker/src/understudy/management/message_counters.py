@@ -19,7 +19,7 @@ from understudy.errors import ManagementError
 from understudy.ports import Clock, Timer, Timers
 from understudy.routing.address import Address
 from understudy.routing.directory import Directory
-from understudy.routing.queues.delivery import Consumer
+from understudy.routing.queues.consumer import Consumer
 from understudy.routing.queues.queue import Queue
 
 HOURS: Final = 24

@@ -22,9 +22,9 @@ from understudy.errors import BrokerError
 from understudy.message import Message, MessageType
 from understudy.properties import BYTE, INT, Properties, PropertyValue
 from understudy.routing.address import Address
-from understudy.routing.lifecycle.diverts import Divert
+from understudy.routing.divert import Divert
 from understudy.routing.post_office import Order, PostOffice
-from understudy.routing.queues.delivery import Consumer
+from understudy.routing.queues.consumer import Consumer
 from understudy.routing.queues.queue import Queue
 from understudy.session.connection_scope import ConnectionScope
 from understudy.session.consumer import ServerConsumer
@@ -219,7 +219,7 @@ class Notifications:
         del binding[_BINDING_ID]
         client_id = session.connection.client_id
         return binding | {
-            _CONSUMER_COUNT: queue.consumer_count,
+            _CONSUMER_COUNT: queue.consumers.count,
             _USER: session.security.user or None,
             _REMOTE_ADDRESS: session.connection.remote_address,
             _SESSION: session.alias,
@@ -237,7 +237,7 @@ class Notifications:
                 Kind.CONSUMER_SLOW,
                 {
                     _ADDRESS: queue.address.name,
-                    _CONSUMER_COUNT: queue.consumer_count,
+                    _CONSUMER_COUNT: queue.consumers.count,
                     _REMOTE_ADDRESS: session.connection.remote_address,
                     _CONNECTION: session.connection.connection_id,
                     _CONSUMER_NAME: consumer.consumer_id,

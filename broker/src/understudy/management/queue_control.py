@@ -131,7 +131,7 @@ class QueueControl(Control):
         """Messages being delivered, by consumer."""
         return {
             f"{consumer.session.alias}:{consumer.consumer_id}": list(consumer.delivering.values())
-            for consumer in self.queue.consumers()
+            for consumer in self.queue.consumers
             if isinstance(consumer, ServerConsumer)
         }
 
@@ -199,12 +199,12 @@ class QueueControl(Control):
     def list_consumers_as_json(self) -> str:
         """The consumers, as JSON."""
         return to_json(
-            [consumer_json(consumer) for consumer in self.queue.consumers() if isinstance(consumer, ServerConsumer)]
+            [consumer_json(consumer) for consumer in self.queue.consumers if isinstance(consumer, ServerConsumer)]
         )
 
     def groups_as_json(self) -> str:
         """Message groups and their consumers, as JSON."""
-        owners = self.queue.group_owners.items()
+        owners = self.queue.groups.owners.items()
         return to_json(
             [
                 {
@@ -458,7 +458,7 @@ _OPERATIONS: Final = (
     operation("peekFirstMessageAsJSON", _C.peek_first_as_json, "The message that would be delivered next, or `null`."),
     operation("getFirstMessageTimestamp", _C.first_timestamp, "Its timestamp."),
     operation("getFirstMessageAge", _C.first_age, "Milliseconds since its timestamp."),
-    operation("getGroupCount", lambda c: len(c.queue.group_owners), "Message groups that have a consumer."),
+    operation("getGroupCount", lambda c: len(c.queue.groups.owners), "Message groups that have a consumer."),
     operation("listMessages", _C.list_messages, "The first messages (management-browse-page-size).", _SELECTOR),
     operation("listMessagesAsJSON", _C.list_messages_as_json, "The same as JSON text.", _SELECTOR),
     operation("browse", _C.browse, "The first messages with the text of text messages."),

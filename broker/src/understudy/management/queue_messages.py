@@ -289,7 +289,7 @@ def _one_by_one(
         try:
             done += call(reference) is not False
         except MessageUnreadable as error:
-            queue.set_aside(reference, error)
+            queue.office.damaged.set_aside(queue, reference, error)
         except BrokerError:
             _put_back(queue, references[position:])
             raise
@@ -311,9 +311,11 @@ def move(office: PostOffice, queue: Queue, target: Queue, permit: Permit, *, rej
 
     def one(reference: MessageReference) -> bool:
         copy = _from_here(office, queue, queue.read(reference), target)
-        if reject_duplicates and _seen(copy, target.address):
+        if reject_duplicates and _seen(copy, office.directory.address_of(target)):
             raise DuplicateIdRejected(f"address {target.address.name!r} has received message {reference.message_id}")
-        transfer(office, queue, reference, copy, target.address, (target,), remember=reject_duplicates)
+        transfer(
+            office, queue, reference, copy, office.directory.address_of(target), (target,), remember=reject_duplicates
+        )
         return True
 
     return lambda references: _one_by_one(queue, references, one)
@@ -361,7 +363,7 @@ def change_priority(office: PostOffice, queue: Queue, priority: int) -> Act:
 
     def one(reference: MessageReference) -> bool:
         copy = queue.read(reference).replace(priority=priority, message_id=office.store.next_id())
-        transfer(office, queue, reference, copy, queue.address, (queue,))
+        transfer(office, queue, reference, copy, office.directory.address_of(queue), (queue,))
         return True
 
     return lambda references: _one_by_one(queue, references, one)
@@ -390,7 +392,7 @@ def transfer(
     transaction, order = Transaction(office), Order()
     queue.delivering_count += 1
     try:
-        office.accept(address, copy, queues, reference.scheduled_ms, order, None, transaction, duplicate_id)
+        office.acceptance.accept(address, copy, queues, reference.scheduled_ms, order, None, transaction, duplicate_id)
         transaction.acknowledge(queue, [References((reference,))])
         transaction.commit(order, None)
     except BrokerError:
@@ -413,7 +415,7 @@ def copy_to(office: PostOffice, queue: Queue, reference: MessageReference, targe
     properties = message.properties.copy()
     properties.pop(ROUTING_TYPE, None)
     copy = message.replace(address=target.address.name, properties=properties, message_id=office.store.next_id())
-    office.accept(target.address, copy, (target,), 0, Order(), None, None, None)
+    office.acceptance.accept(office.directory.address_of(target), copy, (target,), 0, Order(), None, None, None)
     target.address.messages_routed += 1
 
 

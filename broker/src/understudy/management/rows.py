@@ -35,7 +35,7 @@ def queue_facts(queue: Queue) -> QueueFacts:
         temporary=queue.temporary,
         message_count=queue.message_count,
         delivering_count=queue.delivering_count,
-        consumer_count=queue.consumer_count,
+        consumer_count=queue.consumers.count,
         messages_added=queue.messages_added,
         messages_acknowledged=queue.messages_acknowledged,
         messages_expired=queue.messages_expired,

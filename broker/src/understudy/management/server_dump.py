@@ -49,7 +49,7 @@ class ServerDump:
             extra={
                 "connections": len(services.connections),
                 "sessions": services.connections.session_count,
-                "consumers": sum(queue.consumer_count for queue in queues),
+                "consumers": sum(queue.consumers.count for queue in queues),
                 "addresses": len(addresses),
                 "queues": len(queues),
                 "messages": sum(queue.message_count for queue in queues),

@@ -11,7 +11,6 @@ What it holds and may hold is in ``memory``.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
 
 from understudy.config.model import RoutingType
 from understudy.errors import InvalidSelector
@@ -19,14 +18,12 @@ from understudy.limits import ADDRESS_FILTER_STEPS_MAX
 from understudy.message import INGRESS_TIMESTAMP, Message
 from understudy.properties import LONG
 from understudy.routing.binding import Binding
+from understudy.routing.divert import Divert
 from understudy.routing.filter import Filter
 from understudy.routing.lifecycle.duplicate_ids import DuplicateIdCache
 from understudy.routing.memory import AddressMemory
+from understudy.routing.queues.queue import Queue
 from understudy.routing.settings import AddressSettings
-
-if TYPE_CHECKING:
-    from understudy.routing.lifecycle.diverts import Divert
-    from understudy.routing.queues.queue import Queue
 
 
 class Address(AddressMemory):
@@ -84,11 +81,11 @@ class Address(AddressMemory):
         """Of this address and of each wildcard address that covers it, with the name of that."""
         self._multicast: list[Binding] = []
         self.filter_steps = 0
-        """What all filters cost together that a message may have to pass (``Filter.steps``)."""
+        """Cost of all filters that a message may have to pass, together (``Filter.steps``)."""
         self._sole: tuple[Queue, ...] | None = None
         """The answer for every message of either type, when it is always the same."""
         self._turns: dict[str, int] = {}
-        """Whose turn it is of each of them."""
+        """Index of the anycast binding of each of them that is next."""
         self.retroactive_resource = False
         """Whether it keeps the messages of a retroactive address."""
         self.stored = True
@@ -152,10 +149,12 @@ class Address(AddressMemory):
         return bool(self.bindings) or any(wildcard.bindings for wildcard in self.linked)
 
     def add_binding(self, binding: Binding) -> None:
+        """Bind a queue; a binding of the same name is replaced."""
         self.bindings[binding.name] = binding
         self.refresh()
 
     def remove_binding(self, name: str) -> None:
+        """Unbind a queue."""
         del self.bindings[name]
         self.refresh()
 

@@ -8,15 +8,12 @@ difference.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from understudy.config.model import RoutingType
 from understudy.message import Message
 from understudy.properties import PropertyValue
 from understudy.routing.filter import Filter
-
-if TYPE_CHECKING:
-    from understudy.routing.queues.queue import Queue
+from understudy.routing.queues.queue import Queue
 
 
 @dataclass(slots=True, eq=False)
@@ -36,18 +33,18 @@ class Binding:
     @property
     def has_consumers(self) -> bool:
         """Whether a message put here is wanted at once; anycast prefers such a binding."""
-        return bool(self.queue.groups_by_priority) or self.distance > 0
+        return bool(self.queue.consumers.by_priority) or self.distance > 0
 
 
 @dataclass(frozen=True, slots=True)
 class NamedQueue:
-    """What a sender names by ``address::queue``: the one queue of the address that may get the message."""
+    """The queue that a sender names by ``address::queue``: no other queue of the address may get the message."""
 
     queue: Queue | None
     """None: the address has none of the name."""
 
     def queues_for(self, message: Message, routing_type: PropertyValue) -> tuple[Queue, ...]:
-        """That queue, if it takes the message as every binding does: its routing type, if the message asks
+        """The named queue, if it takes the message as every binding does: its routing type, if the message asks
         for one, and its filter; else none (manual, "Using a Message Property to Determine Routing Type").
         """
         queue = self.queue

@@ -1,4 +1,4 @@
-"""What a queue is asked to be, before and after the address settings filled in what was left open.
+"""Configuration of a queue, before and after the address settings supplied the values that were left open.
 
 Field names and meanings are those of CREATE_QUEUE_V2 (artemis-core s. 4.2).
 """
@@ -57,7 +57,7 @@ class QueueConfiguration:
     """An operator's pause that lasts; None = never paused."""
     configuration_managed: bool = False
     user: str = ""
-    """Whose client made it, or whom the configuration accounts it to."""
+    """User whose client made the queue, or to whom the configuration accounts it."""
 
     def with_plain_name(self) -> QueueConfiguration:
         """The same where the name was ``address::queue``; ``::queue`` leaves the address as it is."""

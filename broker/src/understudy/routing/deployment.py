@@ -1,4 +1,4 @@
-"""What the configuration says there is: addresses, queues and diverts, made at activation.
+"""Addresses, queues and diverts of the configuration, made at activation.
 
 Queues that are there already become what the configuration says, with their messages; what cannot
 change while a queue exists (``durable``) stays. Diverts of the configuration are made by every
@@ -11,19 +11,16 @@ from __future__ import annotations
 import logging
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from understudy.config.model import AddressConfiguration, ConfigDeletionPolicy, DivertConfiguration, RoutingType
 from understudy.config.model import QueueConfiguration as ConfiguredQueue
 from understudy.errors import InvalidQueueConfiguration, QueueExists
+from understudy.routing.address import Address
 from understudy.routing.configuration import QueueConfiguration
-from understudy.routing.lifecycle.diverts import Divert
+from understudy.routing.divert import Divert
+from understudy.routing.post_office import PostOffice
+from understudy.routing.queues.queue import Queue
 from understudy.routing.updates import CHANGEABLE, change_queue, change_routing_types
-
-if TYPE_CHECKING:
-    from understudy.routing.address import Address
-    from understudy.routing.post_office import PostOffice
-    from understudy.routing.queues.queue import Queue
 
 log = logging.getLogger(__name__)
 
@@ -80,9 +77,9 @@ def check_deployable(
                 continue
             _check_address(existing, wanted.name)
             limit = entry.max_consumers
-            if limit is not None and 0 <= limit < existing.consumer_count:
+            if limit is not None and 0 <= limit < existing.consumers.count:
                 raise InvalidQueueConfiguration(
-                    f"queue {entry.name!r} has {existing.consumer_count} consumers, more than {limit}"
+                    f"queue {entry.name!r} has {existing.consumers.count} consumers, more than {limit}"
                 )
 
 

@@ -7,8 +7,8 @@ the operation context. Not here: messages.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Final, Protocol, get_type_hints
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Final, Protocol, get_type_hints
 
 from understudy.config.model import Permission, RoutingType
 from understudy.config.wildcard import is_wild, matches
@@ -30,14 +30,12 @@ from understudy.routing.binding import Binding
 from understudy.routing.configuration import QueueConfiguration, check_name
 from understudy.routing.filter import parse_filter
 from understudy.routing.lifecycle.duplicate_ids import DuplicateIdCache
-from understudy.routing.queues.delivery import Consumer
-from understudy.routing.queues.queue import Queue
+from understudy.routing.order import Permit
+from understudy.routing.paging import Paging
+from understudy.routing.queues.consumer import Consumer
+from understudy.routing.queues.queue import Queue, QueueOffice
 from understudy.routing.settings import AddressSettings, AddressSettingsRepository
 from understudy.store.log.records import AddressRecord, QueueRecord
-
-if TYPE_CHECKING:
-    from understudy.routing.lifecycle.retroactive import Retroactive
-    from understudy.routing.post_office import PostOffice
 
 #: Attributes of a queue that its record keeps in ``settings``, None left out.
 KEPT_ATTRIBUTES: Final = (
@@ -64,26 +62,80 @@ KEPT_ATTRIBUTES: Final = (
 )
 
 
-Permit = Callable[..., None]
-"""Called with a permission, an address and perhaps a queue; raises NotAuthorized."""
-
-
 class RoutingListener(Protocol):
     """Called when addresses and queues are added and removed: for notifications, cluster, metrics."""
 
-    def address_added(self, address: Address) -> None: ...
+    def address_added(self, address: Address) -> None:
+        """An address exists from now on."""
+        ...
 
-    def address_removed(self, address: Address) -> None: ...
+    def address_removed(self, address: Address) -> None:
+        """An address was deleted."""
+        ...
 
-    def queue_added(self, queue: Queue) -> None: ...
+    def queue_added(self, queue: Queue) -> None:
+        """A queue exists from now on."""
+        ...
 
-    def queue_removed(self, queue: Queue) -> None: ...
+    def queue_removed(self, queue: Queue) -> None:
+        """A queue was deleted."""
+        ...
 
-    def consumer_added(self, queue: Queue, consumer: Consumer) -> None: ...
+    def consumer_added(self, queue: Queue, consumer: Consumer) -> None:
+        """A consumer or browser was created on a queue."""
+        ...
 
-    def consumer_removed(self, queue: Queue, consumer: Consumer) -> None: ...
+    def consumer_removed(self, queue: Queue, consumer: Consumer) -> None:
+        """A consumer or browser of a queue was closed."""
+        ...
 
-    def settings_changed(self, address: Address) -> None: ...
+    def settings_changed(self, address: Address) -> None:
+        """An address has other settings from now on."""
+        ...
+
+
+class AddressDiverts(Protocol):
+    """The diverts of a node, as far as addresses matter."""
+
+    def attach(self, address: Address) -> None:
+        """An address came: find the diverts that apply to it."""
+        ...
+
+    def kept_for(self, address: str) -> list[dict[str, object]]:
+        """The diverts of an address, as its record keeps them."""
+        ...
+
+    def address_deleted(self, name: str) -> None:
+        """The record of an address is gone."""
+        ...
+
+
+class RetroactiveResources(Protocol):
+    """Resources that are made and deleted together with retroactive addresses."""
+
+    def address_created(self, address: Address) -> None:
+        """Make the resources of an address, if it is to have some."""
+        ...
+
+    def address_deleted(self, name: str) -> None:
+        """Delete them with their address."""
+        ...
+
+    def queue_created(self, queue: Queue) -> None:
+        """Fill a new queue."""
+        ...
+
+    def settings_changed(self) -> None:
+        """Address settings changed."""
+        ...
+
+    def is_resource(self, name: str) -> bool:
+        """Whether a name is that of such a resource."""
+        ...
+
+    def divert_of(self, address: str) -> str:
+        """Name of the divert that is among the resources of an address."""
+        ...
 
 
 class Directory:
@@ -91,14 +143,18 @@ class Directory:
 
     def __init__(
         self,
-        office: PostOffice,
+        office: QueueOffice,
         settings: AddressSettingsRepository,
+        paging: Paging,
         *,
         id_cache_size: int,
         wildcard_routing: bool,
     ) -> None:
         self._office = office
         self._store = office.store
+        self._paging = paging
+        self.diverts: AddressDiverts
+        """Set by the diverts, before there is an address."""
         self.settings = settings
         self._id_cache_size = id_cache_size
         self.wildcard_routing = wildcard_routing
@@ -108,8 +164,8 @@ class Directory:
         self.transient_queues: set[str] = set()
         """Shared queues that go with their last consumer."""
         self.listeners: list[RoutingListener] = []
-        self.retroactive: Retroactive | None = None
-        """Once everything of the log was taken over: it is told of what is made and deleted from then on."""
+        self.retroactive: RetroactiveResources | None = None
+        """Set after everything of the log was taken over: called when addresses and queues are made and deleted."""
 
     # -- addresses ------------------------------------------------------------------------------
 
@@ -165,12 +221,12 @@ class Directory:
         )
         address.paused = address.pause_stored = paused
         address.empty_since_ms = self._office.now_ms
-        address.pages = self._office.paging.chain(settings)
+        address.pages = self._paging.chain(settings)
         address.counts_messages = address.counts_messages or self._office.memory.counts_messages
         self.addresses[name] = address
         if self.wildcard_routing:
             self._link(address)
-        self._office.diverts.attach(address)
+        self.diverts.attach(address)
         for listener in self.listeners:
             listener.address_added(address)
         return address
@@ -184,7 +240,7 @@ class Directory:
             address.apply(settings)
             address.counts_messages = address.counts_messages or self._office.memory.counts_messages
             address.duplicate_ids.resize(self._id_capacity(settings))
-            self._office.paging.apply(address)
+            self._paging.apply(address)
             for listener in self.listeners:
                 listener.settings_changed(address)
 
@@ -239,7 +295,7 @@ class Directory:
                 address.routing_types,
                 address.auto_created,
                 address.internal,
-                self._office.diverts.kept_for(address.name),
+                self.diverts.kept_for(address.name),
                 paused=address.pause_stored,
             )
         )
@@ -264,7 +320,7 @@ class Directory:
                 if address in other.linked:
                     other.linked.remove(address)
                     other.refresh()
-        self._office.diverts.address_deleted(name)
+        self.diverts.address_deleted(name)
         self._office.memory.address_deleted(address)
         if address.pages is not None:
             address.pages.close()
@@ -368,21 +424,18 @@ class Directory:
             QueueNotFound, QueueInUse, DiskFull
         """
         queue = self.queue(name)
-        if queue.consumer_count and not disconnect:
-            raise QueueInUse(f"queue {queue.name!r} has {queue.consumer_count} consumers")
+        if queue.consumers.count and not disconnect:
+            raise QueueInUse(f"queue {queue.name!r} has {queue.consumers.count} consumers")
         self.transient_queues.discard(queue.name)
-        for consumer in list(queue.consumers()):
+        for consumer in list(queue.consumers):
             consumer.disconnect()
         if queue.durable:
             self._store.delete_queue(queue.queue_id)
         queue.deleted = True
         del self.queues[queue.name]
         # With the queue's record its references go from the log: none of them is acknowledged.
-        queue.forget_waiting()
-        scheduled = self._office.scheduled.remove(queue)
-        queue.scheduled_count -= len(scheduled)
-        queue.forget(scheduled)
-        address = queue.address
+        queue.forget_all()
+        address = self.addresses[queue.address.name]
         address.remove_binding(queue.name)
         address.used = True
         address.empty_since_ms = self._office.clock.wall_ms()
@@ -392,6 +445,10 @@ class Directory:
         if queue.temporary and not address.stored and not address.bindings:
             # made for it, and for nothing that lasts
             self.delete_address(address.name)
+
+    def address_of(self, queue: Queue) -> Address:
+        """The address of a queue that exists."""
+        return self.addresses[queue.address.name]
 
     # -- on demand ------------------------------------------------------------------------------
 
@@ -486,7 +543,7 @@ def _address_record(
 
 
 def queue_record(queue_id: int, address_id: int, full: QueueConfiguration) -> QueueRecord:
-    """What the log keeps of a queue."""
+    """The record of a queue in the log."""
     kept: dict[str, object] = {}
     for name in KEPT_ATTRIBUTES:
         value = getattr(full, name)
@@ -504,7 +561,7 @@ _IS_FLAG: Final = {name: isinstance(True, hint) and not isinstance(2, hint) for 
 
 
 def queue_configuration(record: QueueRecord, address: str) -> QueueConfiguration:
-    """What a record says of a queue: nothing that it leaves open is taken from the settings of today.
+    """The configuration of a queue in its record: values that it leaves open are not taken from the present settings.
     Unknown attributes of newer versions are left aside.
 
     Raises:

@@ -19,10 +19,11 @@ class Filter:
 
     @property
     def steps(self) -> int:
-        """What looking at a message costs (``selector.work``)."""
+        """Cost of evaluating the filter on a message (``selector.work``)."""
         return self._selector.steps
 
     def matches(self, message: Message) -> bool:
+        """Whether the filter lets a message through."""
         return self._selector.matches(message)
 
 

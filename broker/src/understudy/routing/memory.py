@@ -104,7 +104,7 @@ class AddressMemory:
 
     @property
     def full_policy(self) -> AddressFullPolicy | None:
-        """The policy that applies now because the address holds its maximum; None = room left."""
+        """The policy that applies now because the address holds its maximum; None: it holds less."""
         if not self.limited or min(self.room) > 0:
             return None
         settings = self.settings
@@ -112,8 +112,8 @@ class AddressMemory:
         return settings.page_full_policy if paging else settings.address_full_policy
 
     def refuses(self, credited: bool) -> bool:
-        """Whether an address that blocks refuses a message all the same: from its reject threshold on
-        any, without one those of a producer that goes on without credits, so that memory stays bounded.
+        """Whether an address that blocks refuses a message: at its reject threshold every message, without a threshold
+        those of a producer that sends without credits, so that memory stays bounded.
         """
         threshold = self.settings.max_size_bytes_reject_threshold
         return not credited if threshold < 0 else self.size_bytes >= threshold
@@ -261,7 +261,7 @@ class Memory:
 
     def _full_policy(self, address: AddressMemory) -> AddressFullPolicy | None:
         """The policy of an address that holds its maximum, or does not page on a node that holds its own
-        (manual, "Global Max Size"); None: there is room left.
+        (manual, "Global Max Size"); None: less is held.
         """
         policy = address.full_policy
         wanted = address.settings.address_full_policy
@@ -355,7 +355,7 @@ class Memory:
         self.starved[address][waiter] = grant
 
     def grant(self) -> None:
-        """Call the waiters of each address that has room again."""
+        """Call the waiters of each address that takes messages again."""
         for address in list(self.starved):
             if self.blocks_producers(address) is None:
                 log.info("producers unblocked", extra={"address": address.name, "id": "AMQ221046"})

@@ -1,19 +1,19 @@
-"""What a session passes to the post office with a request: its order, its transaction, and the callback that
+"""Arguments of a session to the post office with a request: its order, its transaction, and the callback that
 answers.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 from understudy.errors import BrokerError
-from understudy.routing.directory import Permit
+from understudy.routing.address import Address
+from understudy.routing.queues.queue import Queue
+from understudy.store.reference import MessageReference, RunSlice
 
-if TYPE_CHECKING:
-    from understudy.routing.address import Address
-    from understudy.routing.queues.queue import Queue
-    from understudy.store.reference import MessageReference, RunSlice
+Permit = Callable[..., None]
+"""Called with a permission, an address and perhaps a queue; raises NotAuthorized."""
 
 Done = Callable[[BrokerError | None], None]
 """Answer to one request: called once, in the order of the requests, with the error or None."""
@@ -36,7 +36,7 @@ class Order:
 
 
 class RoutingTransaction(Protocol):
-    """What the post office tells an open transaction."""
+    """An open transaction, as routing uses it."""
 
     def log_id(self) -> int:
         """The id its records carry in the log."""

@@ -1,4 +1,4 @@
-"""What leaves memory and how it comes back (manual, "Paging"; docs/adr/0008-bounded-memory.md).
+"""Bodies of messages leave memory and are read back (manual, "Paging"; docs/adr/0008-bounded-memory.md).
 
 Under PAGE a message that arrives while its address (``max-size-bytes``, ``max-size-messages``) or
 the node (``global-max-size``, ``global-max-messages``) holds its maximum in memory is queued
@@ -14,21 +14,19 @@ Not here: page files (``store.pages``), refusing messages (``post_office``).
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from understudy.errors import StoreError
 from understudy.message import LargeMessage, Message
+from understudy.routing.address import Address
+from understudy.routing.memory import Memory
+from understudy.routing.queues.queue import Queue
 from understudy.routing.settings import AddressSettings
 from understudy.store.columns import PAGE_SEGMENT
+from understudy.store.message_store import MessageStore
 from understudy.store.pages import PageChain, Pages
 from understudy.store.read_ahead import RUN_BYTES, RunReader
 from understudy.store.reference import LargeReference, Location, MessageReference, RunSlice, unpack_location
-
-if TYPE_CHECKING:
-    from understudy.routing.address import Address
-    from understudy.routing.memory import Memory
-    from understudy.routing.queues.queue import Queue
-    from understudy.store.message_store import MessageStore
 
 #: Queues that keep what they have read ahead.
 _READERS_MAX: Final = 64

@@ -13,20 +13,19 @@ Not here: everything that is not plain (``post_office``), what an open transacti
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from understudy.errors import BrokerError
 from understudy.kernel import QUEUE_ID_BYTES, RECORD_HEAD_BYTES, Run, Sends, SendsPart, keep_sends
 from understudy.limits import GATHERED_BYTES_MAX
 from understudy.message import Message
+from understudy.routing.address import Address
+from understudy.routing.memory import AddressMemory
+from understudy.routing.order import BatchTransaction, Order
+from understudy.routing.post_office import PostOffice
+from understudy.routing.queues.queue import Queue
 from understudy.store.log.operation_context import tell_owner
 from understudy.store.reference import RunSlice
-
-if TYPE_CHECKING:
-    from understudy.routing.address import Address
-    from understudy.routing.order import BatchTransaction, Order
-    from understudy.routing.post_office import PostOffice
-    from understudy.routing.queues.queue import Queue
 
 Answered = Callable[[Sequence[int]], None]
 """Answers the requests with these correlation ids: their messages are safe."""
@@ -281,7 +280,7 @@ class PlainSends:
 def _remember(
     office: PostOffice, address: Address, ids: list[bytes], transaction: BatchTransaction | None, *, logged: bool
 ) -> None:
-    """``PostOffice.remember`` for the duplicate ids of messages that came together.
+    """``Acceptance.remember`` for the duplicate ids of messages that came together.
 
     Args:
         office: Of the node.
@@ -291,9 +290,9 @@ def _remember(
         logged: The records of the messages carry them, and are the last of the log.
     """
     store = office.store
-    if transaction is not None or not (logged or office.persist_id_cache):
+    if transaction is not None or not (logged or office.acceptance.persists_ids):
         for duplicate_id in ids:
-            office.remember(address, duplicate_id, transaction, logged=logged)
+            office.acceptance.remember(address, duplicate_id, transaction, logged=logged)
         return
     if not logged:
         store.store_duplicate_ids(address.address_id, ids)
@@ -314,8 +313,8 @@ def _holders(queues: tuple[Queue, ...]) -> int:
 
 
 def _charge(office: PostOffice, queues: tuple[Queue, ...], runs: list[Run], size_bytes: int, count: int) -> None:
-    """``PostOffice.charge`` for each message of these runs, which several queues get."""
-    queue_counts: dict[Address, int] = {}
+    """``Acceptance.charge`` for each message of these runs, which several queues get."""
+    queue_counts: dict[AddressMemory, int] = {}
     for queue in queues:
         queue.incoming += count
         queue_counts[queue.address] = queue_counts.get(queue.address, 0) + 1
@@ -334,7 +333,7 @@ def _shared_slices(run: Run, queues: tuple[Queue, ...], priority: int) -> Arriva
 def arrive_together(
     office: PostOffice, queues: tuple[Queue, ...], arrivals: Iterable[Arrival], answers: Sequence[Answer] = ()
 ) -> None:
-    """Released: visible to consumers (``PostOffice.arrive``), and their producers may know. A bug in one answer keeps
+    """Released: visible to consumers (``Acceptance.arrive``), and their producers may know. A bug in one answer keeps
     none of the others back.
     """
     address, memory = queues[0].address, office.memory
@@ -349,7 +348,7 @@ def arrive_together(
                 or (len(queues) > 1 and any(queue.kind is not None for queue in queues))
             ):
                 for references in zip(*arrival, strict=True):
-                    office.arrive(queues, list(references), None)
+                    office.acceptance.arrive(queues, list(references), None)
             elif memory.held_bytes > office.paging.bodies_max_bytes and all(part.durable for part in arrival):
                 office.paging.page_out_run(queues, arrival)
             else:
@@ -371,7 +370,7 @@ def arrive_together(
 
 
 def discard_together(office: PostOffice, queues: tuple[Queue, ...], arrival: Arrival) -> None:
-    """A run of a transaction that was rolled back leaves the counts (``PostOffice.discard``)."""
+    """A run of a transaction that was rolled back leaves the counts (``Acceptance.discard``)."""
     for queue, part in zip(queues, arrival, strict=True):
         queue.incoming -= len(part)
         bodies, bodies_bytes = queue.address.discharge_all(part)

@@ -22,7 +22,6 @@ from understudy.config.model import RoutingType
 from understudy.errors import (
     AddressFull,
     AddressNotFound,
-    BrokerError,
     DiskFull,
     DuplicateIdRejected,
 )
@@ -30,30 +29,28 @@ from understudy.limits import SELECTOR_STEPS_PER_TURN
 from understudy.message import DUPLICATE_ID, ROUTING_TYPE, SCHEDULED_DELIVERY, Message
 from understudy.ports import Clock, Entropy, Timers
 from understudy.properties import PropertyValue
+from understudy.routing.acceptance import Acceptance, scheduled_ms
 from understudy.routing.address import Address
 from understudy.routing.binding import NamedQueue
 from understudy.routing.configuration import split_fqqn
 from understudy.routing.directory import Directory
-from understudy.routing.lifecycle import redelivery
 from understudy.routing.lifecycle.auto_deletion import AutoDeletion
 from understudy.routing.lifecycle.dead_letters import DeadLetters
 from understudy.routing.lifecycle.diverts import Diverts
 from understudy.routing.lifecycle.duplicate_ids import duplicate_id_bytes
 from understudy.routing.lifecycle.periodic_scan import PeriodicScan
 from understudy.routing.lifecycle.quarantine import DamagedMessages
+from understudy.routing.lifecycle.redelivery import Redelivery
 from understudy.routing.lifecycle.scheduled import ScheduledDeliveries
 from understudy.routing.memory import Memory
 from understudy.routing.order import Done, Order, RoutingTransaction
 from understudy.routing.paging import Paging
+from understudy.routing.queues.delivery import serve
 from understudy.routing.queues.queue import EXPIRED_AT_ONCE, Queue
-from understudy.routing.references import references_of
-from understudy.routing.restore import restore
 from understudy.routing.settings import AddressSettingsRepository
 from understudy.selector.work import WORK
 from understudy.store.message_store import MessageStore
 from understudy.store.pages import Pages
-from understudy.store.reference import LargeReference, MessageReference
-from understudy.store.state import StoreState
 
 __all__ = ["Done", "Order", "PostOffice", "RoutingTransaction"]
 
@@ -104,43 +101,40 @@ class PostOffice:
         self.context = store.context
         self.clock = clock
         self.timers = timers
-        self.entropy = entropy
-        self.memory = Memory(store, global_max_size_bytes, global_max_messages)
-        self.paging = Paging(self.memory, store, pages)
-        self.damaged = DamagedMessages(self)
-        self.paging.begin(timers.call_later)
-        self.persist_id_cache = persist_id_cache
         self.dirty: list[Queue] = []
         self._wake = wake
         self.steps_end = self.send_steps_end = 1 << 62
         """Of selectors (``selector.work``): beyond it, deliveries, and sends, wait for the next turn."""
         self.now_ms = clock.wall_ms()
         """Wall time, read once per turn."""
-        self.scheduled = ScheduledDeliveries(clock, timers)
-        self.directory = Directory(self, settings, id_cache_size=id_cache_size, wildcard_routing=wildcard_routing)
-        self.dead_letters = DeadLetters(self)
-        self.diverts = Diverts(self)
-        self.auto_deletion = AutoDeletion(self.directory, clock)
+        self.memory = memory = Memory(store, global_max_size_bytes, global_max_messages)
+        self.paging = paging = Paging(memory, store, pages)
+        paging.begin(timers.call_later)
+        self.scheduled = scheduled = ScheduledDeliveries(clock, timers)
+        self.acceptance = acceptance = Acceptance(
+            store, clock, memory, paging, scheduled, persist_id_cache=persist_id_cache
+        )
+        self.directory = directory = Directory(
+            self, settings, paging, id_cache_size=id_cache_size, wildcard_routing=wildcard_routing
+        )
+        self.damaged = damaged = DamagedMessages(store, paging, scheduled, clock, timers, directory.queues)
+        self.dead_letters = dead_letters = DeadLetters(directory, acceptance)
+        self.redelivery = Redelivery(dead_letters, scheduled, damaged, store, clock, entropy)
+        self.diverts = Diverts(directory, acceptance, dead_letters)
+        self.auto_deletion = AutoDeletion(directory, clock)
         self._sweeps = [
             PeriodicScan(timers, message_expiry_scan_period_ms, self._expire_overdue),
             PeriodicScan(timers, address_queue_scan_period_ms, self.auto_deletion.sweep),
         ]
 
-    def restore(self, state: StoreState) -> int:
-        """Take over what the log says; once, before anything else. Returns the references."""
-        return restore(self, state)
-
-    def settle(self) -> None:
-        """Let what a crash left behind in queues of special kinds go; once, when everything that
-        is prepared was taken over, too.
-        """
-        for queue in self.queues():
-            if queue.kind is not None:
-                queue.kind.load()
-
     def queues(self) -> list[Queue]:
         """Every queue, for management."""
         return list(self.directory.queues.values())
+
+    def _expire_overdue(self) -> bool:
+        now_ms = self.clock.wall_ms()
+        expired = [queue.expire_overdue(now_ms) for queue in self.queues()]
+        return max(expired, default=0) >= EXPIRED_AT_ONCE
 
     def close(self) -> None:
         """No further deliveries, timers or credits; the log is closed by its owner."""
@@ -162,8 +156,8 @@ class PostOffice:
             self._wake()
 
     def turn(self, again: bool = False) -> bool:
-        """Deliver what can be delivered, give credits where room was made, and hand the log its batch. The shell calls
-        it once per turn of its loop, before it flushes the sockets.
+        """Deliver what can be delivered, give credits for addresses that take messages again, and hand the log its
+        batch. The shell calls it once per turn of its loop, before it flushes the sockets.
 
         Args:
             again: A second time in the same turn, for what a sync has released meanwhile.
@@ -193,12 +187,12 @@ class PostOffice:
             later: list[Queue] = []
             try:
                 for queue in rest:
-                    if WORK.steps >= self.steps_end and (queue.selective or queue.searching):
+                    if WORK.steps >= self.steps_end and (queue.selective or queue.consumers.searching):
                         # first in the next turn, so that no queue uses up the steps of every turn
                         later.append(queue)
                         continue
                     queue.dirty = False
-                    queue.dispatch()
+                    serve(queue)
             finally:
                 # the rest is nothing, unless one of them raised: the others have their turn in the next
                 self.dirty[:0] = (*later, *rest)
@@ -210,7 +204,7 @@ class PostOffice:
     # -- settings -------------------------------------------------------------------------------
 
     def apply_settings(self) -> None:
-        """The address settings changed: they count from now on, and producers that waited may have room."""
+        """The address settings changed: they apply from now on, and producers that waited may go on."""
         self.directory.apply_settings()
         if self.directory.retroactive is not None:
             self.directory.retroactive.settings_changed()
@@ -253,7 +247,7 @@ class PostOffice:
         elif not address.bindings and routing_type != RoutingType.MULTICAST:
             address, only = self._find(address.name, routing_type, order)
         if transaction is not None and not transaction.admits():
-            self.answer(order, done)
+            self.acceptance.answer(order, done)
             return
         duplicate_id: bytes | None = None
         duplicate = properties.get(DUPLICATE_ID)
@@ -264,10 +258,10 @@ class PostOffice:
                 if transaction is not None:
                     raise DuplicateIdRejected(f"address {address.name!r} has seen duplicate id {duplicate!r}")
                 # Confirmed, but only when the original is safe.
-                self.answer(order, done, known)
+                self.acceptance.answer(order, done, known)
                 return
         if (address.limited or self.store.full) and not self.memory.admits(address, credited):
-            self.answer(order, done)
+            self.acceptance.answer(order, done)
             return
         if address.alters_messages:
             message = address.altered(message, self.clock.wall_ms())
@@ -281,153 +275,10 @@ class PostOffice:
                 self._unrouted(address, message, order, done, transaction, duplicate_id)
                 return
             address.messages_routed += 1
-            scheduled_ms = self.scheduled_ms(message) if SCHEDULED_DELIVERY in properties else 0
-            self.accept(address, message, queues, scheduled_ms, order, done, transaction, duplicate_id)
+            not_before_ms = scheduled_ms(message) if SCHEDULED_DELIVERY in properties else 0
+            self.acceptance.accept(address, message, queues, not_before_ms, order, done, transaction, duplicate_id)
         except DiskFull as error:
             raise AddressFull(f"address {address.name!r}: the disk of the broker is full", hint=error.hint) from error
-
-    @staticmethod
-    def scheduled_ms(message: Message) -> int:
-        """Wall time before which it is not delivered; 0 = at once."""
-        scheduled = message.properties.get(SCHEDULED_DELIVERY)
-        return int(scheduled) if isinstance(scheduled, int) else 0
-
-    def accept(
-        self,
-        address: Address,
-        message: Message,
-        queues: tuple[Queue, ...],
-        scheduled_ms: int,
-        order: Order,
-        done: Done | None,
-        transaction: RoutingTransaction | None,
-        duplicate_id: bytes | None,
-    ) -> None:
-        """Append a message that has its id, and make it visible in these queues when that is safe. Raises DiskFull."""
-        store = self.store
-        size_bytes = len(message.encoded)
-        message_id = message.message_id
-        location = None
-        transaction_id = 0
-        if message.durable:
-            if len(queues) == 1:
-                durable_ids: tuple[int, ...] = (queues[0].queue_id,) if queues[0].durable else ()
-            else:
-                durable_ids = tuple([queue.queue_id for queue in queues if queue.durable])
-            if durable_ids:
-                if transaction is not None:
-                    transaction_id = transaction.log_id()
-                location = store.store_message(
-                    message,
-                    address.address_id,
-                    durable_ids,
-                    tx_id=transaction_id,
-                    duplicate_id=duplicate_id or b"",
-                    scheduled_ms=scheduled_ms,
-                    large=message.is_large,
-                )
-        if duplicate_id is not None:
-            self.remember(address, duplicate_id, transaction, logged=location is not None)
-        references = references_of(store, message, queues, location, scheduled_ms)
-        self.charge(message_id, size_bytes, queues)
-        if transaction is not None:
-            transaction.staged(queues, references)
-            self.answer(order, done)
-            return
-        context = self.context
-        if location is not None:
-            order.sequence = sequence = store.last_sequence
-        elif order.sequence > context.durable:
-            # Behind whatever else the session waits for; the end of the log keeps the order whole.
-            order.sequence = sequence = context.appended
-        else:
-            self.arrive(queues, references, done)
-            return
-        context.when_durable(sequence, self.arrive, queues, references, done)
-
-    def charge(self, message_id: int, size_bytes: int, queues: tuple[Queue, ...]) -> None:
-        self.memory.held_bytes += size_bytes
-        self.memory.held_count += 1
-        if len(queues) == 1:
-            queue = queues[0]
-            queue.incoming += 1
-            queue.address.charge(message_id, size_bytes, 1)
-            return
-        counts: dict[Address, int] = {}
-        for queue in queues:
-            queue.incoming += 1
-            counts[queue.address] = counts.get(queue.address, 0) + 1
-        # With wildcard addresses several hold it: each counts it for its own limit.
-        self.memory.held_bytes += size_bytes * (len(counts) - 1)
-        self.memory.held_count += len(counts) - 1
-        for address, count in counts.items():
-            address.charge(message_id, size_bytes, count)
-
-    def arrive(self, queues: tuple[Queue, ...], references: list[MessageReference], done: Done | None) -> None:
-        """Released: visible to consumers, and its producer may know."""
-        reference = references[0]
-        address = queues[0].address
-        if self.memory.exceeded(address) or (
-            self.memory.held_bytes > self.paging.bodies_max_bytes
-            and all(each.location is not None for each in references)
-        ):
-            self.paging.page_out(queues, references)
-        if reference.scheduled_ms and reference.scheduled_ms > self.clock.wall_ms():
-            for queue, scheduled in zip(queues, references, strict=True):
-                queue.incoming -= 1
-                if queue.deleted:
-                    self.discharge(queue, scheduled)
-                else:
-                    queue.schedule(scheduled)
-                    self.scheduled.add(queue, scheduled, scheduled.scheduled_ms)
-        elif len(queues) == 1:
-            queues[0].add(reference)
-        else:
-            for queue, each in zip(queues, references, strict=True):
-                queue.add(each)
-        if done is not None:
-            done(None)
-
-    def discard(self, queues: tuple[Queue, ...], references: list[MessageReference]) -> None:
-        """Messages of a transaction that was rolled back leave the counts; no queue saw them."""
-        for queue, reference in zip(queues, references, strict=True):
-            queue.incoming -= 1
-            self.discharge(queue, reference)
-
-    def discharge(self, queue: Queue, reference: MessageReference) -> None:
-        """A reference that no queue counts yet is gone."""
-        freed_bytes = queue.address.discharge(reference)
-        if freed_bytes:
-            self.memory.held_bytes -= freed_bytes
-            self.memory.held_count -= 1
-        if reference.location is not None and not reference.durable:
-            self.paging.release(reference.location)
-        if isinstance(reference, LargeReference):
-            self.store.large.release(reference.file_id)
-
-    def answer(self, order: Order, done: Done | None, sequence: int = 0, error: BrokerError | None = None) -> None:
-        """Answer a request in its session's order, when ``sequence`` is durable too."""
-        if done is None:
-            return
-        context = self.context
-        if max(sequence, order.sequence) > context.durable:
-            order.sequence = context.appended
-            context.when_durable(order.sequence, done, error)
-        else:
-            done(error)
-
-    def remember(
-        self, address: Address, duplicate_id: bytes, transaction: RoutingTransaction | None, *, logged: bool
-    ) -> None:
-        """``logged``: the message's own record carries the id."""
-        if not logged and self.persist_id_cache:
-            self.store.store_duplicate_ids(
-                address.address_id, (duplicate_id,), transaction.log_id() if transaction is not None else 0
-            )
-        if transaction is not None:
-            transaction.staged_duplicate_id(address, duplicate_id)
-        else:
-            address.duplicate_ids.add(duplicate_id, self.store.last_sequence)
 
     def _unrouted(
         self,
@@ -443,9 +294,11 @@ class PostOffice:
         if address.settings.send_to_dla_on_no_route:
             self.dead_letters.no_route(address, message, order, transaction)
         if duplicate_id is not None:
-            # logged behind what it stands for: a message that was refused, or lost in a crash, may be sent again
-            self.remember(address, duplicate_id, transaction, logged=False)
-        self.answer(order, done, self.store.last_sequence if duplicate_id is not None and transaction is None else 0)
+            # Logged after the dead letter, so that a crash in between lets the client's retry succeed.
+            self.acceptance.remember(address, duplicate_id, transaction, logged=False)
+        self.acceptance.answer(
+            order, done, self.store.last_sequence if duplicate_id is not None and transaction is None else 0
+        )
 
     def _find(self, name: str, routing_type: PropertyValue, order: Order) -> tuple[Address, NamedQueue | None]:
         """The slow way to an address: ``address::queue``, or one made on demand."""
@@ -463,37 +316,3 @@ class PostOffice:
             return address, None
         # only now: the queue may have been made with the address
         return address, NamedQueue(address.queue_named(fqqn[1]))
-
-    # -- messages that leave their queue otherwise ------------------------------------------------
-
-    def expire(self, queue: Queue, reference: MessageReference) -> None:
-        """A reference in no place any more whose time is over; see ``redelivery``."""
-        redelivery.expire(self, queue, reference)
-
-    def _expire_overdue(self) -> bool:
-        now_ms = self.clock.wall_ms()
-        expired = [queue.expire_overdue(now_ms) for queue in self.queues()]
-        return max(expired, default=0) >= EXPIRED_AT_ONCE
-
-    def cancel(self, queue: Queue, references: list[MessageReference], *, delay_redelivery: bool = True) -> None:
-        """Deliveries that failed; see ``redelivery``."""
-        redelivery.cancel(self, queue, references, delay_redelivery=delay_redelivery)
-
-    def set_aside(self, queue: Queue, reference: MessageReference, error: BrokerError) -> None:
-        """A delivery that cannot be carried out; see ``redelivery``."""
-        redelivery.set_aside(self, queue, reference, error)
-
-    def move(
-        self, copy: Message, target: Address, queues: tuple[Queue, ...], queue: Queue, reference: MessageReference
-    ) -> None:
-        """Put a copy in queues of an address and end the original, both or neither."""
-        redelivery.move(self, copy, target, queues, queue, reference)
-
-    def forward(self, message: Message, target: Address, order: Order, transaction: RoutingTransaction | None) -> None:
-        """Route a message that has its id to another address, on behalf of its producer; ``order`` waits for it."""
-        queues = target.route(message, None)
-        if not queues:
-            target.messages_unrouted += 1
-            return
-        self.accept(target, message, queues, 0, order, None, transaction, None)
-        target.messages_routed += 1

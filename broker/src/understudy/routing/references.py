@@ -4,14 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING
 
 from understudy.message import LargeMessage, Message
+from understudy.routing.queues.queue import Queue
+from understudy.store.message_store import MessageStore
 from understudy.store.reference import Location, MessageReference, reference_to
-
-if TYPE_CHECKING:
-    from understudy.routing.queues.queue import Queue
-    from understudy.store.message_store import MessageStore
 
 
 def references_of(

@@ -12,22 +12,20 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from operator import attrgetter
-from typing import TYPE_CHECKING
 
 from understudy.config.model import RoutingType
 from understudy.errors import BrokerError, InvalidQueueConfiguration, InvalidSelector, StoreError
 from understudy.routing.address import Address
 from understudy.routing.configuration import QueueConfiguration, check_name
 from understudy.routing.directory import queue_configuration
+from understudy.routing.lifecycle.retroactive import Retroactive
+from understudy.routing.post_office import PostOffice
 from understudy.routing.queues.queue import Queue
 from understudy.routing.settings import AddressSettings
 from understudy.routing.shared_messages import SharedMessages
 from understudy.store.backlog import Backlog
 from understudy.store.log.records import QueueRecord
 from understudy.store.state import StoreState
-
-if TYPE_CHECKING:
-    from understudy.routing.post_office import PostOffice
 
 
 def restore(office: PostOffice, state: StoreState) -> int:
@@ -89,16 +87,30 @@ def restore(office: PostOffice, state: StoreState) -> int:
     return total
 
 
+def settle(office: PostOffice, internal_prefix: str) -> None:
+    """Let messages go that a crash left behind in queues of special kinds, and make retroactive resources that are
+    missing; once, when everything that is prepared was taken over, too.
+
+    Args:
+        office: Restored.
+        internal_prefix: Of the names of retroactive resources.
+    """
+    for queue in office.queues():
+        if queue.kind is not None:
+            queue.kind.load()
+    Retroactive(office, internal_prefix)
+
+
 class _Configurations:
-    """What records say of queues. Neighbours mostly say the same but for their names, and share what was made of it."""
+    """Configurations of queues from their records. Neighbours mostly differ in their names only, and share values."""
 
     def __init__(self) -> None:
         self._record: QueueRecord | None = None
         self._values: tuple[object, ...] = ()
-        """What was made of it, without name and address."""
+        """Values of its configuration, without name and address."""
 
     def of(self, record: QueueRecord, address: str) -> QueueConfiguration:
-        """What a record says, complete.
+        """The complete configuration of a record.
 
         Raises:
             StoreError, InvalidQueueConfiguration: It is nothing that a broker could have written.
@@ -160,7 +172,7 @@ def _share(address: Address, backlogs: list[tuple[Queue, Backlog]], state: Store
 
 
 def _live_masks(state: StoreState, queue_id: int) -> Mapping[int, int]:
-    """What a queue holds, as ``store.live_index`` has it, without what open transactions add."""
+    """The live messages of a queue, as ``store.live_index`` has them, without those that open transactions add."""
     masks = state.live.queues.get(queue_id, {})
     staged = [
         message_id

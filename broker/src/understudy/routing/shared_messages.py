@@ -10,7 +10,7 @@ from array import array
 from collections.abc import Iterator, Mapping
 from typing import Final
 
-#: Ids per array; behind their counts it has the number of them that are not 0.
+#: Ids per array; after their counts it has the number of them that are not 0.
 _SPAN: Final = 64
 _FULL: Final = (1 << _SPAN) - 1
 
@@ -35,7 +35,7 @@ class SharedMessages:
         counts[slot] = queue_count
 
     def add_range(self, first_id: int, count: int, queue_count: int) -> None:
-        """That many new messages of consecutive ids are in that many queues, at least two."""
+        """Count ``count`` new messages of consecutive ids as in ``queue_count`` queues each, at least two."""
         while count:
             slot = first_id & 63
             taken = min(_SPAN - slot, count)

@@ -1,4 +1,4 @@
-"""What an open transaction holds: messages that become visible at its commit, and deliveries that it acknowledges.
+"""The contents of an open transaction: messages that become visible at its commit, and deliveries that it acknowledges.
 
 A small transaction keeps the references and slices of runs it was given. Of a larger one the oldest become blocks of
 columns (``store.reference_block``): the body of a message leaves memory once the log has it on the medium (a message
@@ -19,16 +19,14 @@ from array import array
 from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from understudy.routing.plain_sends import Arrival, arrive_together, discard_together
+from understudy.routing.post_office import PostOffice
+from understudy.routing.queues.queue import Queue
 from understudy.store.columns import PAGE_SEGMENT, Columns
 from understudy.store.reference import MessageReference, Part, References
 from understudy.store.reference_block import BLOCK_REFERENCES, Block
-
-if TYPE_CHECKING:
-    from understudy.routing.post_office import PostOffice
-    from understudy.routing.queues.queue import Queue
 
 #: Messages, and bytes of them, that are looked at together when they leave memory.
 _CHUNK_MESSAGES: Final = BLOCK_REFERENCES
@@ -81,7 +79,7 @@ def _let_go(office: PostOffice, queue: Queue, held: _Held) -> None:
 
 
 def _show(queue: Queue, priority: int, held: list[_Held]) -> None:
-    """Blocks become visible in an ordinary queue, behind everything else of their priority (``Queue.add``)."""
+    """Blocks become visible in an ordinary queue, after everything else of their priority (``Queue.add``)."""
     count = sum([each.block.size for each in held])
     queue.incoming -= count
     queue.pending.level(priority).append_blocks([each.block for each in held])
@@ -172,7 +170,7 @@ class StagedSends:
                 held.block.pack()
 
     def _entries(self) -> Iterator[Entry]:
-        """What is in no block, the oldest first. Nothing is left behind."""
+        """Take the messages that are in no block, the oldest first."""
         self._ended = True
         kept, closed, newest = self._kept, self._closed, self._open
         self._kept, self._closed, self._open = [], deque(), []
@@ -197,7 +195,7 @@ class StagedSends:
         office = self._office
         for queues, references in self._entries():
             if isinstance(references, list):
-                office.arrive(queues, references, None)
+                office.acceptance.arrive(queues, references, None)
             else:
                 arrive_together(office, queues, (references,))
 
@@ -212,11 +210,11 @@ class StagedSends:
                     _let_go(office, queue, each)
                 else:
                     for reference in each.block.references():
-                        office.discharge(queue, reference)
+                        office.acceptance.discharge(queue, reference)
                 each.block.drop()
         for queues, references in self._entries():
             if isinstance(references, list):
-                office.discard(queues, references)
+                office.acceptance.discard(queues, references)
             else:
                 discard_together(office, queues, references)
 

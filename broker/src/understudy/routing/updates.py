@@ -1,4 +1,4 @@
-"""What an operator or the configuration changes of a queue or an address that exists already.
+"""Changes that an operator or the configuration makes to a queue or an address that exists.
 
 A changed queue keeps its id, its messages and its consumers; its record goes to the log again, and
 the later record of an id replaces the earlier one. Messages that are in the queue stay there, also
@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import fields, replace
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from understudy.config.model import RoutingType
 from understudy.errors import DiskFull, InvalidQueueConfiguration, UnexpectedRoutingType
@@ -20,10 +20,8 @@ from understudy.routing.binding import Binding
 from understudy.routing.configuration import QueueConfiguration
 from understudy.routing.directory import queue_record
 from understudy.routing.filter import parse_filter
+from understudy.routing.post_office import PostOffice
 from understudy.routing.queues.queue import Queue
-
-if TYPE_CHECKING:
-    from understudy.routing.post_office import PostOffice
 
 #: What may change while a queue holds messages and has consumers.
 CHANGEABLE: Final = frozenset(
@@ -78,10 +76,12 @@ def change_queue(office: PostOffice, queue: Queue, wanted: QueueConfiguration) -
         changes["filter"] = None
     full = replace(current, **changes).with_last_value_key()
     limit = full.max_consumers
-    if limit is not None and 0 <= limit < queue.consumer_count:
-        raise InvalidQueueConfiguration(f"queue {queue.name!r} has {queue.consumer_count} consumers, more than {limit}")
+    if limit is not None and 0 <= limit < queue.consumers.count:
+        raise InvalidQueueConfiguration(
+            f"queue {queue.name!r} has {queue.consumers.count} consumers, more than {limit}"
+        )
     routing_type = RoutingType(full.routing_type or RoutingType.MULTICAST)
-    address = queue.address
+    address = office.directory.address_of(queue)
     if routing_type not in address.routing_types:
         raise UnexpectedRoutingType(f"address {address.name!r} is not {routing_type.name.lower()}")
     selector = queue.filter
@@ -107,7 +107,7 @@ def resume_queue(office: PostOffice, queue: Queue) -> None:
     """Deliveries go on, and a persisted pause is over."""
     if queue.configuration.paused:
         change_queue(office, queue, replace(queue.configuration, paused=False))
-    if not queue.address.paused:
+    if not office.directory.address_of(queue).paused:
         queue.resume()
 
 

@@ -47,4 +47,4 @@ class ConnectionScope:
             # it may have been deleted before, and another queue may have its name by now
             if office.directory.queues.get(name) is queue:
                 office.directory.delete_queue(name, disconnect=True)
-                delete_unbound(office.directory, queue.address)
+                delete_unbound(office.directory, queue.address.name)

@@ -17,7 +17,8 @@ from functools import partial
 from understudy.errors import BrokerError, IllegalState, LargeMessageFailed, StoreError
 from understudy.message import LargeMessage
 from understudy.routing.filter import Filter
-from understudy.routing.queues.delivery import LOOKS_MAX, READ_BACK_MAX, Consumer
+from understudy.routing.queues.consumer import Consumer
+from understudy.routing.queues.delivery import LOOKS_MAX, READ_BACK_MAX, deliver
 from understudy.routing.queues.flow_control import FlowControl
 from understudy.routing.queues.queue import Queue
 from understudy.session.callback import SessionCallback
@@ -32,7 +33,7 @@ class ServerConsumer(Consumer):
 
     __slots__ = (
         "_callback", "_count_first", "_disconnected", "_forced", "_large", "_pre_acknowledge", "_send", "consumer_id",
-        "created_ms", "delivering", "messages_acknowledged", "messages_delivered", "session",
+        "created_ms", "delivering", "messages_acknowledged", "messages_delivered", "queue", "session",
     )  # fmt: skip
 
     def __init__(
@@ -47,7 +48,8 @@ class ServerConsumer(Consumer):
         flow: FlowControl,
     ) -> None:
         """``disconnected``: called when the queue is deleted; closes the consumer."""
-        super().__init__(queue, filter, priority, flow)
+        super().__init__(filter, priority, flow)
+        self.queue = queue
         pre_acknowledge = session.options.pre_acknowledge and not self.browse_only
         self.consumer_id = consumer_id
         self.session = session
@@ -261,7 +263,7 @@ class ServerConsumer(Consumer):
         """Call when everything that can be delivered has been sent. While the socket does not keep up that waits: the
         client would take the call's effect for an empty queue.
         """
-        if self.started and not self.queue.deliver() and self.ready:
+        if self.started and not deliver(self.queue) and self.ready:
             # it would mean that there is nothing: it waits until the whole queue was searched
             self._forced = call
             self.queue.look_on(self)

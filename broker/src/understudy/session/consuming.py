@@ -113,7 +113,7 @@ class ConsumingSession(SessionState):
         self.consumers.pop(consumer.consumer_id, None)
         consumer.started = False
         queue = consumer.queue
-        self._office.cancel(queue, consumer.cancel(failed=failed), delay_redelivery=False)
+        self._office.redelivery.cancel(queue, consumer.cancel(failed=failed), delay_redelivery=False)
         queue.remove_consumer(consumer)
         for listener in self._directory.listeners:
             listener.consumer_removed(queue, consumer)

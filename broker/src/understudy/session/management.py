@@ -84,7 +84,7 @@ def manage(
             session.reply_failed(error)
 
     management.handle(request, session.security, session.connection.remote_address, reply)
-    office.answer(session.order, done, office.context.appended)
+    office.acceptance.answer(session.order, done, office.context.appended)
 
 
 def _reply_address(request: Message) -> str | None:

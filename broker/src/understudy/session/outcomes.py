@@ -21,9 +21,9 @@ from dataclasses import dataclass
 from enum import Enum, auto
 from typing import Final
 
-from understudy.routing.lifecycle import redelivery
 from understudy.routing.post_office import PostOffice
-from understudy.routing.queues.delivery import Consumer
+from understudy.routing.queues.consumer import Consumer
+from understudy.routing.queues.queue import Queue
 from understudy.store.reference import MessageReference
 
 
@@ -58,23 +58,25 @@ def modified(*, delivery_failed: bool = False, undeliverable_here: bool = False)
     return Outcome(Kind.RETURN, delivery_failed, undeliverable_here)
 
 
-def apply_outcome(office: PostOffice, consumer: Consumer, reference: MessageReference, outcome: Outcome) -> None:
+def apply_outcome(
+    office: PostOffice, queue: Queue, consumer: Consumer, reference: MessageReference, outcome: Outcome
+) -> None:
     """Carry out an outcome other than ACCEPTED.
 
     Args:
         office: Of the node.
+        queue: Of the message.
         consumer: To which the message was delivered.
         reference: Of the message; no longer outstanding.
         outcome: The outcome.
     """
-    queue = consumer.queue
     if outcome.kind is Kind.REJECT:
-        redelivery.reject(office, queue, reference)
+        office.redelivery.reject(queue, reference)
     elif outcome.kind is Kind.EXPIRE:
         queue.expire_delivered(reference)
     else:
         if not outcome.delivery_failed:
             reference.delivery_count -= 1
-        if outcome.undeliverable_here:
-            consumer.exclude(reference.message_id)
-        office.cancel(queue, [reference])
+        if outcome.undeliverable_here and consumer.exclude(reference.message_id):
+            queue.choose_dispatch()
+        office.redelivery.cancel(queue, [reference])

@@ -76,7 +76,7 @@ def describe_queue(queue: Queue, settings: AddressSettings) -> QueueQueryResult:
         durable=full.durable,
         temporary=full.temporary,
         filter=queue.filter.text if queue.filter is not None else None,
-        consumer_count=queue.consumer_count,
+        consumer_count=queue.consumers.count,
         message_count=queue.message_count,
         auto_create_queues=settings.auto_create_queues,
         auto_created=full.auto_created,

@@ -140,7 +140,7 @@ class QueueRequests:
     def consumer_left(self, name: str) -> None:
         """A consumer of the queue is gone: so is a shared queue that has no other consumer."""
         queue = self._directory.queues.get(name)
-        if queue is not None and not queue.consumer_count and name in self._directory.transient_queues:
+        if queue is not None and not queue.consumers.count and name in self._directory.transient_queues:
             self._directory.delete_queue(name)
 
     def delete_queue(self, name: str) -> None:
@@ -154,7 +154,7 @@ class QueueRequests:
             queue.name,
         )
         self._directory.delete_queue(queue.name)
-        delete_unbound(self._directory, queue.address)
+        delete_unbound(self._directory, queue.address.name)
         self._session.connection.temporary_queues.pop(queue.name, None)
 
     def query_queue(self, name: str) -> QueueQueryResult:

@@ -16,8 +16,8 @@ from understudy.errors import BrokerError, TransactionError, TransactionRolledBa
 from understudy.ids import Xid
 from understudy.limits import TRANSACTION_MESSAGES_OF_NODE_MAX, XA_BRANCHES_MAX
 from understudy.ports import Clock, Timers
-from understudy.routing.address import Address
 from understudy.routing.lifecycle.periodic_scan import PeriodicScan
+from understudy.routing.memory import AddressMemory
 from understudy.routing.plain_sends import PlainSends
 from understudy.routing.post_office import Done, Order, PostOffice
 from understudy.routing.queues.queue import Queue
@@ -223,7 +223,7 @@ class ResourceRegistry:
     def give_back(self, returned: Returned) -> None:
         """Acknowledged deliveries of a branch that was rolled back go back to their queues."""
         for queue, references in returned.items():
-            self._office.cancel(queue, references)
+            self._office.redelivery.cancel(queue, references)
 
     # -- ages -------------------------------------------------------------------------------------
 
@@ -363,7 +363,7 @@ def _take_held(
 
 def _count_sends(sends: list[tuple[Queue, MessageReference]]) -> None:
     """They count for their addresses, a message in several queues once, and are not visible."""
-    copies: dict[tuple[Address, int], list[MessageReference]] = {}
+    copies: dict[tuple[AddressMemory, int], list[MessageReference]] = {}
     for queue, reference in sends:
         queue.incoming += 1
         copies.setdefault((queue.address, reference.message_id), []).append(reference)

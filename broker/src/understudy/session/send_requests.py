@@ -138,7 +138,7 @@ class SendRequests:
         settings = office.directory.settings.of(fqqn[0] if fqqn is not None else name or "")
         if not office.store.full or settings.disk_full_policy is not AddressFullPolicy.DROP:
             return False
-        office.answer(self._session.order, done)
+        office.acceptance.answer(self._session.order, done)
         return True
 
     def addressed(self, message: Message) -> Message:

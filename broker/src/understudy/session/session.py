@@ -86,7 +86,7 @@ class ServerSession(ConsumingSession):
             self.failed(error, done, transaction)
             return
         if done is not None:
-            self._office.answer(self.order, done, self._office.context.appended)
+            self._office.acceptance.answer(self.order, done, self._office.context.appended)
 
     def settle(self, consumer_id: int, message_id: int, outcome: Outcome, done: Done | None = None) -> None:
         """Settle one delivery (``outcomes``).
@@ -106,16 +106,18 @@ class ServerSession(ConsumingSession):
                 if outcome is ACCEPTED:
                     self._accept(consumer.queue, [part], transaction)
                 elif transaction is None:
-                    apply_outcome(self._office, consumer, part[0], outcome)
+                    apply_outcome(self._office, consumer.queue, consumer, part[0], outcome)
                 else:
                     transaction.settle(
-                        consumer.queue, part, partial(apply_outcome, self._office, consumer, part[0], outcome)
+                        consumer.queue,
+                        part,
+                        partial(apply_outcome, self._office, consumer.queue, consumer, part[0], outcome),
                     )
         except BrokerError as error:
             self.failed(error, done, transaction)
             return
         if done is not None:
-            self._office.answer(self.order, done, self._office.context.appended)
+            self._office.acceptance.answer(self.order, done, self._office.context.appended)
 
     @staticmethod
     def _accept(queue: Queue, parts: list[Part], transaction: Transaction | None) -> None:
@@ -134,14 +136,14 @@ class ServerSession(ConsumingSession):
         transaction = self._transaction
         if transaction is None or self.options.xa:
             if done is not None:
-                self._office.answer(self.order, done)
+                self._office.acceptance.answer(self.order, done)
             return
         self._transaction = self._begin()
         try:
             transaction.commit(self.order, done)
         except BrokerError as error:
             for queue, references in transaction.roll_back().items():
-                self._office.cancel(queue, references)
+                self._office.redelivery.cancel(queue, references)
             self.failed(error, done, None)
 
     def rollback(self, consider_last_message_as_delivered: bool = False, done: Done | None = None) -> None:
@@ -151,11 +153,11 @@ class ServerSession(ConsumingSession):
         if self.options.xa:
             self.give_back(self.branches.roll_back_work(), keep_first=consider_last_message_as_delivered)
             if done is not None:
-                self._office.answer(self.order, done)
+                self._office.acceptance.answer(self.order, done)
             return
         self._roll_back(failed=False, keep_first=consider_last_message_as_delivered)
         if done is not None:
-            self._office.answer(self.order, done)
+            self._office.acceptance.answer(self.order, done)
 
     def _roll_back(self, *, failed: bool, keep_first: bool) -> None:
         returned: dict[Queue, list[MessageReference]] = {}
@@ -173,7 +175,7 @@ class ServerSession(ConsumingSession):
             if outstanding:
                 returned.setdefault(consumer.queue, []).extend(outstanding)
         for queue, references in returned.items():
-            self._office.cancel(queue, references)
+            self._office.redelivery.cancel(queue, references)
 
     # -- end --------------------------------------------------------------------------------------
 

@@ -18,7 +18,7 @@ from typing import Final, Protocol
 from understudy.config.model import SlowConsumerPolicy, SlowConsumerUnit
 from understudy.ports import Clock, Timer, Timers
 from understudy.routing.address import Address
-from understudy.routing.queues.delivery import Consumer
+from understudy.routing.queues.consumer import Consumer
 from understudy.routing.queues.queue import Queue
 from understudy.session.consumer import ServerConsumer
 
@@ -81,13 +81,13 @@ class SlowConsumers:
         self._watch(queue)
 
     def _watch(self, queue: Queue) -> None:
-        if queue.address.settings.slow_consumer_threshold >= 0 and queue.consumer_count and queue not in self._watches:
+        if queue.address.settings.slow_consumer_threshold >= 0 and queue.consumers.count and queue not in self._watches:
             watch = self._watches[queue] = _Watch(queue, self._clock.monotonic_ms())
             watch.acknowledged = _acknowledged(queue)
             self._arm(queue, watch)
 
     def consumer_removed(self, queue: Queue, consumer: Consumer) -> None:
-        if not queue.consumer_count:
+        if not queue.consumers.count:
             self._forget(queue)
 
     def queue_removed(self, queue: Queue) -> None:
@@ -150,7 +150,7 @@ class SlowConsumers:
 
 
 def _acknowledged(queue: Queue) -> dict[Consumer, int]:
-    return {each: each.messages_acknowledged for each in queue.consumers() if isinstance(each, ServerConsumer)}
+    return {each: each.messages_acknowledged for each in queue.consumers if isinstance(each, ServerConsumer)}
 
 
 def _slow(queue: Queue, watch: _Watch, threshold: float, elapsed_s: float) -> list[tuple[ServerConsumer, float]]:
@@ -158,11 +158,11 @@ def _slow(queue: Queue, watch: _Watch, threshold: float, elapsed_s: float) -> li
     added = queue.messages_added - watch.messages_added
     if not added and not queue.message_count:
         return []
-    needed = threshold * queue.consumer_count
+    needed = threshold * queue.consumers.count
     if added / elapsed_s < needed and queue.message_count < needed:
         return []
     found = []
-    for consumer in queue.consumers():
+    for consumer in queue.consumers:
         before = watch.acknowledged.get(consumer)
         if before is None or not isinstance(consumer, ServerConsumer):
             continue

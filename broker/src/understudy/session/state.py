@@ -117,10 +117,10 @@ class SessionState:
         if transaction is not None:
             transaction.fail(error)
             if done is not None and isinstance(error, DuplicateIdRejected):
-                self._office.answer(self.order, done)
+                self._office.acceptance.answer(self.order, done)
                 return
         if done is not None:
-            self._office.answer(self.order, done, error=error)
+            self._office.acceptance.answer(self.order, done, error=error)
         else:
             self._callback.operation_failed(error)
 
@@ -141,7 +141,7 @@ class SessionState:
 
     def set_aside(self, queue: Queue, reference: MessageReference, error: BrokerError) -> None:
         """The body of a large message that was being delivered cannot be read: no consumer gets it any more."""
-        self._office.set_aside(queue, reference, error)
+        self._office.redelivery.set_aside(queue, reference, error)
 
     def complain(self, queue: Queue, reference: MessageReference, error: BrokerError) -> None:
         """The body of a large message that is browsed cannot be read; the message stays in its queue."""

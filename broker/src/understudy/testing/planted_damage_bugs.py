@@ -112,7 +112,7 @@ def _damage_ends_the_node(patch: Patch) -> type[PairRun]:
     """A damaged message that a consumer meets is an error of the store."""
 
     def read(self: DamagedMessages, queue: Queue, reference: MessageReference) -> Message:
-        return self._office.paging.read(queue, reference)
+        return self._paging.read(queue, reference)
 
     patch.replace(DamagedMessages, "read", read)
     return DamagedPairRun

@@ -14,6 +14,7 @@ from understudy.config.json_settings import ADDRESS_SETTING_ROWS
 from understudy.config.model import Permission, SecuritySettingConfiguration
 from understudy.errors import AddressFull, StoreError
 from understudy.management.controls_by_name import BrokerControls
+from understudy.routing.restore import restore
 from understudy.security.authentication import Authenticator, HashParameters, PasswordHash
 from understudy.security.authorization import RoleSecurity
 from understudy.security.settings import SecuritySettings
@@ -126,7 +127,7 @@ def test_they_are_found_after_a_restart_before_those_of_the_configuration() -> N
     node.ask("broker", "removeAddressSettings", "gone")
     configured = {"q": {"redelivery_delay": 1, "max_delivery_attempts": 3}, "gone": {"redelivery_delay": 2}}
     again = ManagedWorld(world=World(configured, store=node.world.store))
-    again.office.restore(node.world.store.state())
+    restore(again.office, node.world.store.state())
     settings = again.office.directory.addresses["q"].settings
     assert (settings.redelivery_delay, settings.max_delivery_attempts) == (7, 10), "the block is replaced whole"
     assert again.office.directory.settings.of("gone").redelivery_delay == 2

@@ -155,7 +155,7 @@ def test_asking_ends_a_session_without_a_window_whose_loss_was_not_noticed() -> 
     assert node.client().reattach() == [REFUSED]
     (queue,) = node.world.office.queues()
     assert queue.delivering_count == 0
-    assert queue.consumer_count == 0
+    assert queue.consumers.count == 0
 
 
 # who may

@@ -416,7 +416,7 @@ def test_a_killed_connection_is_notified_and_ends_with_its_sessions() -> None:
     client.lose()
     assert node.services.connections.session_count == 0
     (queue_,) = node.world.office.queues()
-    assert (queue_.message_count, queue_.delivering_count, queue_.consumer_count) == (1, 0, 0)
+    assert (queue_.message_count, queue_.delivering_count, queue_.consumers.count) == (1, 0, 0)
 
 
 def test_waiting_for_the_last_session_ends_with_it() -> None:

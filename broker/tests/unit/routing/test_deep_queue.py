@@ -8,7 +8,7 @@ from support.routing import World, callback_of, text
 from understudy.config.model import RoutingType
 from understudy.errors import AddressFull
 from understudy.message import GROUP_ID, Message
-from understudy.routing.queues import level
+from understudy.routing.queues import delivery, level
 from understudy.routing.queues import queue as queues
 from understudy.routing.queues.queue import Queue
 from understudy.session import consumer
@@ -148,7 +148,7 @@ def test_looking_through_a_deep_queue_gives_others_their_turn(monkeypatch: pytes
         return original(self, reference)
 
     monkeypatch.setattr(Queue, "read", counted)
-    monkeypatch.setattr(queues, "READ_BACK_MAX", 40)
+    monkeypatch.setattr(delivery, "READ_BACK_MAX", 40)
     deep = Deep()
     deep.fill(300)
     deep.fill(1, start=300, odd=2)
@@ -189,7 +189,7 @@ def turns_until_clean(deep: Deep, reads_max: int) -> int:
 @pytest.mark.parametrize("selector", [None, "odd = 1", "odd = 2"])
 def test_a_marker_comes_behind_everything_however_deep(monkeypatch: pytest.MonkeyPatch, selector: str | None) -> None:
     """In parts, so that others have their turn; until all was searched the client is not told that there is nothing."""
-    monkeypatch.setattr(queues, "READ_BACK_MAX", 10)
+    monkeypatch.setattr(delivery, "READ_BACK_MAX", 10)
     deep = Deep()
     deep.fill(100)
     deep.world.turn()
@@ -206,7 +206,7 @@ def test_a_marker_comes_behind_everything_however_deep(monkeypatch: pytest.Monke
 
 
 def test_a_search_for_a_marker_ends_with_its_consumer_and_when_it_has_enough(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(queues, "READ_BACK_MAX", 10)
+    monkeypatch.setattr(delivery, "READ_BACK_MAX", 10)
     deep = Deep()
     deep.fill(100)
     leaves, stays = deep.reader("odd = 2"), deep.reader("odd = 1")
@@ -223,7 +223,7 @@ def test_a_search_for_a_marker_ends_with_its_consumer_and_when_it_has_enough(mon
 
 
 def test_what_is_in_memory_is_passed_over_in_parts_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(queues, "LOOKS_MAX", 25)
+    monkeypatch.setattr(delivery, "LOOKS_MAX", 25)
     deep = Deep(max_size_bytes=-1)
     deep.fill(200)
     deep.fill(1, start=200, odd=2)

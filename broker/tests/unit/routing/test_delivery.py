@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from support.routing import FakeCallback, World, callback_of, text
-from understudy.routing.queues.delivery import ALLOWANCE_BYTES
+from understudy.routing.queues.consumer import ALLOWANCE_BYTES
 from understudy.session.session import ServerSession
 
 
@@ -172,7 +172,7 @@ def test_a_group_stays_with_its_consumer() -> None:
         ("a0", "a2", "a4", "a6"),
         ("b1", "b3", "b5", "b7"),
     ]
-    assert queue.grouping
+    assert queue.groups.met
     producer.send(text("none"))
     producer.send(text("a8", properties={"_AMQ_GROUP_ID": "a"}))
     world.turn()
@@ -192,7 +192,7 @@ def test_the_last_message_of_a_group_frees_it() -> None:
     producer.send(text("1", properties={"_AMQ_GROUP_ID": "g"}))
     producer.send(text("2", properties={"_AMQ_GROUP_ID": "g", "_AMQ_GROUP_SEQUENCE": -1}))
     world.turn()
-    assert queue.group_owners == {}
+    assert queue.groups.owners == {}
 
 
 def test_group_buckets_share_owners() -> None:
@@ -204,7 +204,7 @@ def test_group_buckets_share_owners() -> None:
         producer.send(text(group, properties={"_AMQ_GROUP_ID": group}))
     world.turn()
     assert sorted((len(bodies(first)), len(bodies(second)))) == [0, 3]
-    assert len(queue.group_owners) == 1
+    assert len(queue.groups.owners) == 1
 
 
 def test_a_slow_socket_pauses_and_goes_on() -> None:

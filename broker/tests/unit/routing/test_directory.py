@@ -19,7 +19,7 @@ from understudy.errors import (
 )
 from understudy.routing.address import Address
 from understudy.routing.configuration import QueueConfiguration
-from understudy.routing.queues.delivery import Consumer
+from understudy.routing.queues.consumer import Consumer
 from understudy.routing.queues.queue import Queue
 
 

@@ -25,6 +25,7 @@ from understudy.message import DUPLICATE_ID, ROUTING_TYPE, SCHEDULED_DELIVERY, M
 from understudy.properties import BYTE, Properties
 from understudy.routing.lifecycle.diverts import Divert
 from understudy.routing.queues.queue import Queue
+from understudy.routing.restore import restore
 
 
 def divert(world: World, name: str, source: str = "q", target: str = "copy", **options: object) -> Divert:
@@ -296,7 +297,7 @@ def test_diverts_made_by_an_operator_last_until_they_are_destroyed() -> None:
     divert(world, "gone", "new")
     world.office.diverts.destroy("gone")
     successor = World(store=world.store)
-    successor.office.restore(world.store.state())
+    restore(successor.office, world.store.state())
     (restored,) = successor.office.diverts.by_name.values()
     assert restored.configuration == world.office.diverts.by_name["d"].configuration
     assert [each.name for each in successor.office.directory.addresses["new"].diverts] == ["d"]

@@ -18,8 +18,7 @@ from support.sends import sends_of
 from understudy.errors import DiskFailed
 from understudy.management.queue_control import QueueControl
 from understudy.message import GROUP_ID
-from understudy.routing.queues import delivery
-from understudy.routing.queues import queue as queue_module
+from understudy.routing.queues import delivery, groups
 from understudy.routing.queues.groups import BUCKET_KEY, bucket_key
 from understudy.routing.queues.queue import Queue
 from understudy.session.consumer import ServerConsumer
@@ -87,7 +86,7 @@ def test_no_buckets_means_no_groups() -> None:
     first, second = consumer(world), consumer(world)
     send(world, *"aaaa")
     assert len(firsts(first)) == len(firsts(second)) == 2
-    assert not queue.grouping
+    assert not queue.groups.met
 
 
 @pytest.mark.parametrize("buckets", [1, 3])
@@ -96,7 +95,7 @@ def test_groups_of_one_bucket_have_one_consumer(buckets: int) -> None:
     queue = world.queue(group_buckets=buckets)
     sessions = [consumer(world) for _ in range(4)]
     send(world, *(f"g{number}" for number in range(40)))
-    assert len(queue.group_owners) <= buckets
+    assert len(queue.groups.owners) <= buckets
     assert sum(bool(firsts(session)) for session in sessions) <= buckets
 
 
@@ -239,7 +238,7 @@ def test_messages_of_an_owner_that_leaves_go_to_a_consumer_that_passed_over_them
     owner.close(failed=False)
     world.turn()
     assert [body for body, _ in firsts(other)][4:] == [b"a", b"a"]
-    assert set(queue.group_owners) == {"a", "b"}
+    assert set(queue.groups.owners) == {"a", "b"}
 
 
 @pytest.mark.parametrize("operation", ["reset_group", "reset_groups"])
@@ -267,7 +266,7 @@ def test_groups_beyond_the_most_share_an_owner_also_when_they_come_together() ->
     bucket = zlib.crc32(b"h") % 1024
     like = next(name for number in range(100_000) if zlib.crc32((name := f"g{number}").encode()) % 1024 == bucket)
     world = World()
-    with patch.object(queue_module, "GROUPS_MAX", 2), patch.object(delivery, "GROUPS_MAX", 2):
+    with patch.object(groups, "GROUPS_MAX", 2), patch.object(delivery, "GROUPS_MAX", 2):
         queue = world.queue()
         owner, other = consumer(world), consumer(world)
         send(world, "a", "b", "h")

@@ -12,6 +12,7 @@ from understudy.message import LAST_VALUE, SCHEDULED_DELIVERY, Message
 from understudy.routing.queues import last_value
 from understudy.routing.queues import level as levels
 from understudy.routing.queues.queue import Queue
+from understudy.routing.restore import restore, settle
 from understudy.session.session import ServerSession
 from understudy.store.pages import Pages
 from understudy.testing.sim_disk import SimVolume
@@ -268,8 +269,8 @@ def test_a_takeover_keeps_the_newest_of_what_a_crash_left() -> None:
     rig.die(power_loss=True)
     store = rig.activate("b")
     successor = World(store=store)
-    assert successor.office.restore(store.state) == 6, "no end of the old ones was synced"
-    successor.office.settle()
+    assert restore(successor.office, store.state) == 6, "no end of the old ones was synced"
+    settle(successor.office, "$.internal.")
     restored = successor.office.directory.queues["q"]
     assert waits(restored) == [b"4", b"5"]
     successor.session().send(value("6", "0"))
@@ -280,7 +281,7 @@ def test_a_takeover_keeps_the_newest_of_what_a_crash_left() -> None:
     assert waits(restored) == [b"5", b"6"]
     rig.die(power_loss=False)
     store = rig.activate("c")
-    assert World(store=store).office.restore(store.state) == 2
+    assert restore(World(store=store).office, store.state) == 2
 
 
 def test_a_value_that_comes_back_does_not_take_the_place_of_what_was_committed_later() -> None:

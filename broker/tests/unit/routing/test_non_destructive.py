@@ -16,6 +16,7 @@ from understudy.management import queue_messages
 from understudy.message import GROUP_ID
 from understudy.routing.lifecycle import redelivery
 from understudy.routing.queues.queue import Queue
+from understudy.routing.restore import restore
 from understudy.routing.updates import change_queue
 from understudy.session.outcomes import EXPIRED
 from understudy.session.session import ServerSession
@@ -189,7 +190,7 @@ def test_a_queue_can_become_non_destructive_and_ordinary_again() -> None:
 
 def bodies_after_restart(queue: Queue, world: World) -> str:
     successor = World(store=world.store)
-    successor.office.restore(world.store.state())
+    restore(successor.office, world.store.state())
     restored = successor.office.directory.queues[queue.name]
     assert restored.configuration.non_destructive
     session = consumer(successor)

@@ -16,6 +16,7 @@ from understudy.config.model import RoutingType
 from understudy.errors import StoreVersionUnsupported
 from understudy.message import DUPLICATE_ID
 from understudy.routing.configuration import QueueConfiguration
+from understudy.routing.restore import restore
 from understudy.store.pages import Pages
 
 
@@ -26,7 +27,7 @@ class Node:
         self.rig = rig
         store = rig.activate(owner)
         self.world = World({"#": settings}, store=store, **(office or {}))
-        self.restored = self.world.office.restore(store.state)
+        self.restored = restore(self.world.office, store.state)
 
     def settle(self) -> None:
         """Turns of the loop until the log is on the medium and everything is delivered."""

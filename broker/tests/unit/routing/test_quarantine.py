@@ -16,6 +16,7 @@ from understudy.ports import File
 from understudy.routing.lifecycle import quarantine as quarantine_module
 from understudy.routing.lifecycle.quarantine import NEVER_MS
 from understudy.routing.queues.queue import Queue
+from understudy.routing.restore import restore, settle
 from understudy.store.log.segment import parse_name
 from understudy.store.quarantine import entry_names, quarantine_path, read_entries
 from understudy.store.reference import unpack_location
@@ -30,8 +31,8 @@ class Node:
         self.rig = rig
         self.store = rig.activate(owner)
         self.world = World({"#": {"max_size_bytes": 0, **settings}}, store=self.store)
-        self.world.office.restore(self.store.state)
-        self.world.office.settle()
+        restore(self.world.office, self.store.state)
+        settle(self.world.office, "$.internal.")
 
     def settle(self) -> None:
         while True:

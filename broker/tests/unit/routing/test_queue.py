@@ -7,7 +7,7 @@ import pytest
 from support.routing import World, callback_of, text
 from understudy.errors import MaxConsumersExceeded
 from understudy.message import SCHEDULED_DELIVERY
-from understudy.routing.queues.queue import Queue
+from understudy.routing.queues.consumer import QueueConsumers
 
 
 def test_counters_follow_a_message_through() -> None:
@@ -20,12 +20,12 @@ def test_counters_follow_a_message_through() -> None:
     session.create_consumer(0, "q")
     session.receive_consumer_credits(0, -1)
     world.turn()
-    assert (queue.message_count, queue.delivering_count, queue.consumer_count) == (3, 3, 1)
+    assert (queue.message_count, queue.delivering_count, queue.consumers.count) == (3, 3, 1)
     ids = [message.message_id for _, message, _ in callback_of(session).delivered]
     session.acknowledge(0, ids[1])
     assert (queue.message_count, queue.delivering_count, queue.messages_acknowledged) == (1, 1, 2)
     session.close_consumer(0)
-    assert (queue.message_count, queue.delivering_count, queue.consumer_count) == (1, 0, 0)
+    assert (queue.message_count, queue.delivering_count, queue.consumers.count) == (1, 0, 0)
     assert world.store.survivors(queue) == ids[2:]
 
 
@@ -36,7 +36,7 @@ def test_max_consumers() -> None:
     session.create_consumer(0, "q")
     with pytest.raises(MaxConsumersExceeded, match="limit 1"):
         session.create_consumer(1, "q")
-    assert queue.consumer_count == 1
+    assert queue.consumers.count == 1
     session.create_consumer(2, "q", browse_only=True)
     session.close_consumer(0)
     session.create_consumer(1, "q")
@@ -116,11 +116,11 @@ def test_consumers_that_leave_together_do_not_each_look_at_all_others(monkeypatc
     session = world.session()
     for number in range(200):
         session.create_consumer(number, "q")
-    looked: list[Queue] = []
-    consumers = Queue.consumers
-    monkeypatch.setattr(Queue, "consumers", lambda self: looked.append(self) or consumers(self))
+    looked: list[QueueConsumers] = []
+    each = QueueConsumers.__iter__
+    monkeypatch.setattr(QueueConsumers, "__iter__", lambda self: looked.append(self) or each(self))
     session.close(failed=True)
-    assert queue.consumer_count == 0
+    assert queue.consumers.count == 0
     assert looked == []
     assert not queue.selective
 

@@ -6,6 +6,7 @@ from support.routing import World, callback_of, text
 from understudy.config.model import RoutingType
 from understudy.message import DUPLICATE_ID, SCHEDULED_DELIVERY
 from understudy.routing.configuration import QueueConfiguration
+from understudy.routing.restore import restore
 from understudy.session.outcomes import ACCEPTED
 
 
@@ -13,7 +14,7 @@ def successor(world: World, settings: dict[str, dict[str, object]] | None = None
     """The next node on the same log."""
     following = World(settings, store=world.store)
     following.clock.now_ms = world.clock.now_ms
-    following.office.restore(world.store.state())
+    restore(following.office, world.store.state())
     return following
 
 

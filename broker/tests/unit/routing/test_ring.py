@@ -7,6 +7,7 @@ from dataclasses import replace
 from support.routing import World, callback_of, text
 from understudy.message import SCHEDULED_DELIVERY
 from understudy.routing.queues.queue import Queue
+from understudy.routing.restore import restore, settle
 from understudy.routing.updates import change_queue
 
 
@@ -132,8 +133,8 @@ def test_a_restart_fills_the_ring_with_the_youngest() -> None:
     send(world, "CD")
     assert len(world.store.survivors(queue)) == 4
     successor = World(store=world.store)
-    successor.office.restore(world.store.state())
-    successor.office.settle()
+    restore(successor.office, world.store.state())
+    settle(successor.office, "$.internal.")
     restored = successor.office.directory.queues["q"]
     assert waits(restored) == [b"C", b"D"]
     assert restored.configuration.ring_size == 2

@@ -16,6 +16,7 @@ from understudy.ids import Xid
 from understudy.message import SCHEDULED_DELIVERY
 from understudy.routing import staging
 from understudy.routing.configuration import QueueConfiguration
+from understudy.routing.restore import restore
 from understudy.session import transaction as transaction_module
 from understudy.session.outcomes import ACCEPTED
 from understudy.session.session import ServerSession
@@ -58,7 +59,7 @@ class Node:
         store = rig.activate(owner)
         self.pages = Pages(rig.disk(owner), f"{DIRECTORY}/pages", store.epoch)
         self.world = World({"#": settings}, store=store, pages=self.pages)
-        self.world.office.restore(store.state)
+        restore(self.world.office, store.state)
         self.world.resources.restore(store.state)
 
     def settle(self) -> None:

@@ -10,6 +10,7 @@ from support.routing import World, callback_of, text
 from understudy.config.model import DivertConfiguration, RoutingType
 from understudy.errors import InvalidQueueConfiguration, InvalidSelector, UnexpectedRoutingType
 from understudy.routing.queues.queue import Queue
+from understudy.routing.restore import restore
 from understudy.routing.updates import (
     change_queue,
     change_routing_types,
@@ -36,7 +37,7 @@ def test_everything_that_may_change_does_and_is_found_after_a_restart() -> None:
     change(world, queue, **changes)
     for settings in ({}, {"#": {"default_last_value_key": "other", "default_ring_size": 1}}):
         successor = World(settings, store=world.store)
-        successor.office.restore(world.store.state())
+        restore(successor.office, world.store.state())
         restored = successor.office.directory.queues["q"]
         for found in (queue, restored):
             full = found.configuration
@@ -50,7 +51,7 @@ def test_what_was_not_asked_for_is_not_taken_from_the_settings_of_a_later_day() 
     world = World()
     world.queue()
     later = World({"q": {"default_last_value_key": "code", "default_group_first_key": "f"}}, store=world.store)
-    later.office.restore(world.store.state())
+    restore(later.office, world.store.state())
     full = later.office.directory.queues["q"].configuration
     assert (full.last_value, full.last_value_key, full.group_first_key) == (False, None, None)
 
@@ -173,7 +174,7 @@ def test_a_run_of_messages_goes_the_short_way_to_ordinary_queues_only() -> None:
 
 def paused_after_a_restart(world: World) -> bool:
     successor = World(store=world.store)
-    successor.office.restore(world.store.state())
+    restore(successor.office, world.store.state())
     return successor.office.directory.queues["q"].paused
 
 
@@ -223,10 +224,10 @@ def test_only_a_persisted_pause_of_an_address_is_found_after_a_restart(persist: 
     queue = world.queue("q")
     pause_address(world.office, queue.address, persist=persist)
     successor = World(store=world.store)
-    successor.office.restore(world.store.state())
+    restore(successor.office, world.store.state())
     assert successor.office.directory.addresses["q"].paused is persist
     assert successor.office.directory.queues["q"].paused is persist
     resume_address(successor.office, successor.office.directory.addresses["q"])
     third = World(store=world.store)
-    third.office.restore(world.store.state())
+    restore(third.office, world.store.state())
     assert not third.office.directory.queues["q"].paused

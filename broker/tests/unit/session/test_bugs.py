@@ -15,6 +15,7 @@ from support.core import CoreNode
 from support.routing import FakeCallback, World, callback_of, text
 from understudy.errors import DiskFull
 from understudy.message import Message
+from understudy.routing import post_office
 from understudy.routing.queues.queue import Queue
 from understudy.wire.core import packets
 
@@ -118,14 +119,14 @@ def test_a_queue_that_breaks_keeps_no_other_queue_from_its_turn(monkeypatch: pyt
     producer = world.session()
     for name in ("one", "two", "three"):
         producer.send(text(name, name))
-    dispatch = Queue.dispatch
+    serve = post_office.serve
 
-    def breaks_for_two(queue: Queue, *arguments: int) -> None:
+    def breaks_for_two(queue: Queue) -> None:
         if queue.name == "two":
             raise Bug
-        dispatch(queue, *arguments)
+        serve(queue)
 
-    monkeypatch.setattr(Queue, "dispatch", breaks_for_two)
+    monkeypatch.setattr(post_office, "serve", breaks_for_two)
     with pytest.raises(Bug):
         world.turn()
     world.turn()
@@ -144,7 +145,7 @@ def test_what_was_taken_is_written_although_a_delivery_meets_a_bug(monkeypatch: 
         events.append("flush")
         return False
 
-    monkeypatch.setattr(Queue, "dispatch", breaks)
+    monkeypatch.setattr(post_office, "serve", breaks)
     monkeypatch.setattr(world.store, "flush", flush)
     world.office.mark_dirty(queue)
     with pytest.raises(Bug):

@@ -47,7 +47,7 @@ def test_a_browser_looks_without_taking_even_before_start() -> None:
     assert callback_of(session).bodies() == [b"a", b"b", b"c"]
     assert callback_of(session).counts() == [0, 0, 0]
     queue = world.office.queues()[0]
-    assert (queue.message_count, queue.delivering_count, queue.consumer_count) == (3, 0, 0)
+    assert (queue.message_count, queue.delivering_count, queue.consumers.count) == (3, 0, 0)
     session.acknowledge(0, callback_of(session).delivered[0][1].message_id, world.answers.of("ack"))
     assert world.answers.error("ack") is None
     assert queue.message_count == 3

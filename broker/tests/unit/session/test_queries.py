@@ -7,6 +7,7 @@ import pytest
 from support.routing import World, callback_of, text
 from understudy.config.model import RoutingType
 from understudy.routing.configuration import QueueConfiguration
+from understudy.routing.restore import restore
 
 
 def test_a_missing_queue_answers_the_defaults() -> None:
@@ -53,7 +54,7 @@ def test_every_flag_of_a_queue_is_told() -> None:
     world = World()
     world.queue("q", **flags)
     successor = World(store=world.store)
-    successor.office.restore(world.store.state())
+    restore(successor.office, world.store.state())
     for found in (world.session().queues.query_queue("q"), successor.session().queues.query_queue("q")):
         assert {name: getattr(found, name) for name in flags} == flags
 

@@ -142,7 +142,7 @@ def test_consumers_ids_queues_selectors_and_permissions_are_checked() -> None:
     for call in (session.close_consumer, lambda consumer_id: session.receive_consumer_credits(consumer_id, 1)):
         with pytest.raises(IllegalState, match="no consumer 5"):
             call(5)
-    assert world.office.queues()[0].consumer_count == 1
+    assert world.office.queues()[0].consumers.count == 1
 
 
 def test_sending_needs_permission_once_in_a_while() -> None:
@@ -331,7 +331,7 @@ def test_closing_gives_back_and_frees_everything() -> None:
     assert len(world.registry) == 2
     session.close(failed=False)
     session.close(failed=False)
-    assert (queue.message_count, queue.delivering_count, queue.consumer_count) == (4, 0, 0)
+    assert (queue.message_count, queue.delivering_count, queue.consumers.count) == (4, 0, 0)
     assert world.registry.get(session.name) is None
     with pytest.raises(ObjectClosed):
         session.create_consumer(1, "q")

@@ -13,16 +13,12 @@ it again when they need it.
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING
 
 from understudy.errors import DiskFull
 from understudy.ports import Clock
 from understudy.routing.address import Address
+from understudy.routing.directory import Directory
 from understudy.routing.queues.queue import Queue
-
-if TYPE_CHECKING:
-    from understudy.routing.directory import Directory
-
 
 log = logging.getLogger(__name__)
 
@@ -42,10 +38,10 @@ class AutoDeletion:
         idle: dict[Queue | Address, int] = {}
         for queue in list(self._directory.queues.values()):
             if _queue_idle(queue, now_ms):
-                if self._candidates.get(queue) == queue.consumers_left_ms:
+                if self._candidates.get(queue) == queue.consumers.left_ms:
                     self._delete(queue)
                 else:
-                    idle[queue] = queue.consumers_left_ms
+                    idle[queue] = queue.consumers.left_ms
         for address in list(self._directory.addresses.values()):
             if _unbound(self._directory, address) and _address_idle(address, now_ms):
                 if self._candidates.get(address) == address.empty_since_ms:
@@ -55,8 +51,8 @@ class AutoDeletion:
         self._candidates = idle
 
     def sweep_at_activation(self) -> None:
-        """Delete queues made on demand that are empty, before there are clients. What the log has no room for is
-        left to the sweeps.
+        """Delete queues made on demand that are empty, before there are clients. Deletions for which the disk
+        has no space are left to the sweeps.
         """
         for queue in list(self._directory.queues.values()):
             if _may_go(queue) and not queue.message_count:
@@ -68,39 +64,39 @@ class AutoDeletion:
     def _delete(self, queue: Queue) -> None:
         log.info("deleting auto-created queue", extra={"queue": queue.name, "id": "AMQ224112"})
         self._directory.delete_queue(queue.name)
-        delete_unbound(self._directory, queue.address)
+        delete_unbound(self._directory, queue.address.name)
 
 
-def delete_unbound(directory: Directory, address: Address) -> None:
+def delete_unbound(directory: Directory, name: str) -> None:
     """Delete an address that was made on demand if nothing is left of it; a delay leaves that to the sweep."""
-    settings = address.settings
+    address = directory.addresses.get(name)
     if (
-        address.auto_created
-        and settings.auto_delete_addresses
-        and not settings.auto_delete_addresses_delay
+        address is not None
+        and address.auto_created
+        and address.settings.auto_delete_addresses
+        and not address.settings.auto_delete_addresses_delay
         and _unbound(directory, address)
-        and directory.addresses.get(address.name) is address
     ):
-        directory.delete_address(address.name)
+        directory.delete_address(name)
 
 
 def _unbound(directory: Directory, address: Address) -> bool:
     """Whether an address has no queues, and no diverts but that of its own retroactive messages."""
     retroactive = directory.retroactive
-    own = None if retroactive is None else retroactive.names(address.name).divert
+    own = None if retroactive is None else retroactive.divert_of(address.name)
     return not address.bindings and all(divert.name == own for divert in address.diverts)
 
 
 def _may_go(queue: Queue) -> bool:
     """Whether a queue may be deleted for being idle, whatever is in it."""
-    return bool(queue.configuration.auto_delete) and not (queue.internal or queue.consumer_count or queue.incoming)
+    return bool(queue.configuration.auto_delete) and not (queue.internal or queue.consumers.count or queue.incoming)
 
 
 def _queue_idle(queue: Queue, now_ms: int) -> bool:
     configuration = queue.configuration
     kept_messages = configuration.auto_delete_message_count
     unused_too = queue.address.settings.auto_delete_queues_skip_usage_check
-    since_ms = queue.created_ms if unused_too else queue.consumers_left_ms
+    since_ms = queue.created_ms if unused_too else queue.consumers.left_ms
     return (
         _may_go(queue)
         and (unused_too or queue.used)

@@ -12,8 +12,6 @@ message that was never delivered and does not expire.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from understudy.config.model import RoutingType
 from understudy.message import (
     ACTUAL_EXPIRY,
@@ -26,20 +24,21 @@ from understudy.message import (
     Message,
 )
 from understudy.properties import BYTE
+from understudy.routing.acceptance import Acceptance
 from understudy.routing.address import Address
 from understudy.routing.configuration import QueueConfiguration
+from understudy.routing.directory import Directory
+from understudy.routing.order import Order, RoutingTransaction
 from understudy.routing.queues.queue import Queue
 from understudy.store.reference import MessageReference, References
-
-if TYPE_CHECKING:
-    from understudy.routing.post_office import Order, PostOffice, RoutingTransaction
 
 
 class DeadLetters:
     """Moves to the dead letter address and the expiry address."""
 
-    def __init__(self, office: PostOffice) -> None:
-        self._office = office
+    def __init__(self, directory: Directory, acceptance: Acceptance) -> None:
+        self._directory = directory
+        self._acceptance = acceptance
 
     def expire(self, queue: Queue, reference: MessageReference) -> None:
         """A reference in no place any more whose time is over. Raises BrokerError: nothing has happened."""
@@ -66,7 +65,7 @@ class DeadLetters:
         found = self.unrouted_copy(address, message)
         if found is not None:
             target, copy = found
-            self._office.forward(copy, target, order, transaction)
+            self._acceptance.forward(copy, target, order, transaction)
 
     def unrouted_copy(self, address: Address, message: Message) -> tuple[Address, Message] | None:
         """Where a message goes that no queue of its address wanted, and as what; None = nowhere."""
@@ -76,7 +75,7 @@ class DeadLetters:
         return target, self._copy(message, address.name, None, target, None)
 
     def _dead_letter_address(self, source: str) -> Address | None:
-        settings = self._office.directory.settings.of(source)
+        settings = self._directory.settings.of(source)
         return self._target(
             source,
             settings.dead_letter_address,
@@ -90,7 +89,7 @@ class DeadLetters:
     ) -> Address | None:
         if not address_name:
             return None
-        directory = self._office.directory
+        directory = self._directory
         address = directory.addresses.get(address_name)
         if may_create and source != address_name:
             # One queue per source, so that each gets back its own (manual, "Automatically Creating
@@ -113,19 +112,19 @@ class DeadLetters:
         return address
 
     def _move(self, queue: Queue, reference: MessageReference, target: Address | None, *, expired: bool) -> None:
-        office = self._office
+        acceptance = self._acceptance
         if target is queue.address:
-            # it is where it should be: it goes round again, as what it is and behind the others
+            # the queue is on the target address: the message is sent to it again, after the others
             message = queue.read(reference)
-            office.move(
-                message.replace(expiration=0, message_id=office.store.next_id()), target, (queue,), queue, reference
+            acceptance.move(
+                message.replace(expiration=0, message_id=acceptance.store.next_id()), target, (queue,), queue, reference
             )
         elif target is not None:
             message = queue.read(reference)
             # the time at which it went, not the one it carries: an operator may expire what has none
-            actual_expiry = office.clock.wall_ms() if expired else None
+            actual_expiry = acceptance.clock.wall_ms() if expired else None
             copy = self._copy(message, queue.address.name, queue.name, target, actual_expiry)
-            office.move(copy, target, target.route(copy, None), queue, reference)
+            acceptance.move(copy, target, target.route(copy, None), queue, reference)
         else:
             queue.log_acknowledges(References((reference,)))
         queue.forget(References((reference,)))
@@ -145,5 +144,5 @@ class DeadLetters:
         if actual_expiry is not None:
             properties[ACTUAL_EXPIRY] = actual_expiry
         return message.replace(
-            address=target.name, properties=properties, expiration=0, message_id=self._office.store.next_id()
+            address=target.name, properties=properties, expiration=0, message_id=self._acceptance.store.next_id()
         )

@@ -19,96 +19,35 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, replace
-from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
 from understudy.config.model import DivertConfiguration, DivertRouting, RoutingType
 from understudy.config.wildcard import matches
 from understudy.errors import AddressNotFound, BrokerError, DiskFull, DivertExists, DivertNotFound, LimitExceeded
-from understudy.limits import DIVERTS_MAX, FORWARDING_ADDRESSES_MAX
-from understudy.message import (
-    ORIGINAL_ADDRESS,
-    ORIGINAL_MESSAGE_ID,
-    ORIGINAL_QUEUE,
-    ORIGINAL_ROUTING_TYPE,
-    ROUTING_TYPE,
-    Message,
-)
-from understudy.properties import BYTE, PropertyValue
+from understudy.limits import DIVERTS_MAX
+from understudy.message import ROUTING_TYPE, Message
+from understudy.properties import PropertyValue
+from understudy.routing.acceptance import Acceptance, scheduled_ms
 from understudy.routing.address import Address
-from understudy.routing.configuration import check_name
-from understudy.routing.filter import parse_filter
+from understudy.routing.binding import NamedQueue
+from understudy.routing.directory import Directory
+from understudy.routing.divert import Divert
+from understudy.routing.lifecycle.dead_letters import DeadLetters
+from understudy.routing.order import Done, Order, RoutingTransaction
+from understudy.routing.queues.queue import Queue
 from understudy.store.reference import MessageReference
-
-if TYPE_CHECKING:
-    from understudy.routing.binding import NamedQueue
-    from understudy.routing.post_office import Done, Order, PostOffice, RoutingTransaction
-    from understudy.routing.queues.queue import Queue
-
-_GIVEN_TYPES: Final = {
-    DivertRouting.ANYCAST: RoutingType.ANYCAST,
-    DivertRouting.MULTICAST: RoutingType.MULTICAST,
-}
-
-
-class Divert:
-    """One divert."""
-
-    __slots__ = ("configuration", "filter", "forwarding_addresses", "messages_diverted", "name", "stored")
-
-    def __init__(self, configuration: DivertConfiguration) -> None:
-        """Raises InvalidQueueConfiguration, InvalidSelector, LimitExceeded."""
-        check_name(configuration.name, "divert")
-        check_name(configuration.address, "address")
-        self.configuration = configuration
-        self.name = configuration.name
-        self.forwarding_addresses = tuple(
-            dict.fromkeys(each.strip() for each in configuration.forwarding_address.split(","))
-        )
-        if len(self.forwarding_addresses) > FORWARDING_ADDRESSES_MAX:
-            raise LimitExceeded(
-                f"divert {self.name!r} has {len(self.forwarding_addresses)} addresses, limit {FORWARDING_ADDRESSES_MAX}"
-            )
-        for each in self.forwarding_addresses:
-            check_name(each, "forwarding address")
-        self.filter = parse_filter(configuration.filter)
-        self.messages_diverted = 0
-        self.stored = False
-        """Whether the log has it; those of the configuration are made by every activation."""
-
-    @property
-    def routing_name(self) -> str:
-        """Under which it is bound; diverts that share it take turns."""
-        return self.configuration.routing_name or self.name
-
-    def takes(self, message: Message) -> bool:
-        """Whether its filter lets the message through."""
-        return self.filter is None or self.filter.matches(message)
-
-    def copy(self, message: Message, source: Address, target: str, message_id: int) -> Message:
-        """The message as it arrives at a forwarding address."""
-        properties = message.properties.copy()
-        routing_type = properties.get(ROUTING_TYPE)
-        properties[ORIGINAL_ADDRESS] = source.name
-        properties[ORIGINAL_QUEUE] = self.name
-        properties[ORIGINAL_MESSAGE_ID] = message.message_id
-        if isinstance(routing_type, int):
-            properties.set_typed(ORIGINAL_ROUTING_TYPE, BYTE, routing_type)
-        routing = self.configuration.routing_type
-        if routing is DivertRouting.STRIP:
-            properties.pop(ROUTING_TYPE, None)
-        elif routing is not DivertRouting.PASS:
-            properties.set_typed(ROUTING_TYPE, BYTE, int(_GIVEN_TYPES[routing]))
-        for name, value in self.configuration.transformer_properties.items():
-            properties[name] = value
-        return message.replace(address=target, properties=properties, message_id=message_id)
 
 
 class DivertListener(Protocol):
     """Called when diverts are added and removed."""
 
-    def divert_added(self, divert: Divert) -> None: ...
+    def divert_added(self, divert: Divert) -> None:
+        """A divert exists from now on."""
+        ...
 
-    def divert_removed(self, divert: Divert) -> None: ...
+    def divert_removed(self, divert: Divert) -> None:
+        """A divert was destroyed, or went with its address."""
+        ...
 
 
 class Parcel(NamedTuple):
@@ -122,10 +61,13 @@ class Parcel(NamedTuple):
 class Diverts:
     """The diverts of a node."""
 
-    __slots__ = ("_office", "_turns", "by_name", "listeners")
+    __slots__ = ("_acceptance", "_dead_letters", "_directory", "_turns", "by_name", "listeners")
 
-    def __init__(self, office: PostOffice) -> None:
-        self._office = office
+    def __init__(self, directory: Directory, acceptance: Acceptance, dead_letters: DeadLetters) -> None:
+        self._directory = directory
+        self._acceptance = acceptance
+        self._dead_letters = dead_letters
+        directory.diverts = self
         self.by_name: dict[str, Divert] = {}
         self.listeners: list[DivertListener] = []
         self._turns: dict[tuple[str, str], int] = {}
@@ -166,7 +108,7 @@ class Diverts:
         if len(self.by_name) >= DIVERTS_MAX:
             raise LimitExceeded(f"{len(self.by_name)} diverts, limit {DIVERTS_MAX}")
         divert = Divert(configuration)
-        directory = self._office.directory
+        directory = self._directory
         address = directory.addresses.get(configuration.address)
         if address is None:
             settings = directory.settings.of(configuration.address)
@@ -193,7 +135,7 @@ class Diverts:
             raise DivertNotFound(f"no divert {name!r}")
         divert = Divert(replace(configuration, name=name, address=before.configuration.address))
         divert.stored, divert.messages_diverted = before.stored, before.messages_diverted
-        directory = self._office.directory
+        directory = self._directory
         address = directory.addresses.get(divert.configuration.address)
         self.by_name[name] = divert
         try:
@@ -210,7 +152,7 @@ class Diverts:
         if divert is None:
             raise DivertNotFound(f"no divert {name!r}")
         self._attach_all()
-        directory = self._office.directory
+        directory = self._directory
         address = directory.addresses.get(divert.configuration.address)
         if divert.stored and address is not None:
             directory.store_address(address)
@@ -232,7 +174,7 @@ class Diverts:
             self._add(divert)
 
     def kept_for(self, address: str) -> list[dict[str, object]]:
-        """What the record of an address keeps: its diverts that are not of the configuration."""
+        """The diverts in the record of an address: those that are not of the configuration."""
         return [
             {**asdict(divert.configuration), "routing_type": divert.configuration.routing_type.value}
             for divert in self.by_name.values()
@@ -240,14 +182,14 @@ class Diverts:
         ]
 
     def _attach_all(self) -> None:
-        for address in self._office.directory.addresses.values():
+        for address in self._directory.addresses.values():
             self.attach(address)
 
     def attach(self, address: Address) -> None:
         """An address came, or diverts did: find those that apply to it."""
         if not self.by_name and not address.diverts:
             return
-        directory = self._office.directory
+        directory = self._directory
         found = [
             divert
             for divert in self.by_name.values()
@@ -287,9 +229,9 @@ class Diverts:
             AddressNotFound: the copy asks for a routing type, and its address is missing and may not be made.
             DiskFull: nothing was taken.
         """
-        office = self._office
+        acceptance = self._acceptance
         parcels = self._parcels(address, message, routing_type, only)
-        together = Together(office) if transaction is None else None
+        together = Together(acceptance) if transaction is None else None
         within: RoutingTransaction | None = transaction or together
         assert within is not None
         try:
@@ -297,11 +239,13 @@ class Diverts:
             for parcel in parcels:
                 parcel.address.messages_routed += 1
                 said = unsaid if parcel.address is address else None
-                scheduled_ms = office.scheduled_ms(parcel.message)
-                office.accept(parcel.address, parcel.message, parcel.queues, scheduled_ms, order, None, within, said)
+                not_before_ms = scheduled_ms(parcel.message)
+                acceptance.accept(
+                    parcel.address, parcel.message, parcel.queues, not_before_ms, order, None, within, said
+                )
                 unsaid = None if said is not None else unsaid
             if unsaid is not None:
-                office.remember(address, unsaid, within, logged=False)
+                acceptance.remember(address, unsaid, within, logged=False)
             if together is not None:
                 together.commit(order)
         except BrokerError:
@@ -311,13 +255,13 @@ class Diverts:
         if together is not None:
             together.release(order, done)
         else:
-            office.answer(order, done)
+            acceptance.answer(order, done)
 
     def _parcels(
         self, address: Address, message: Message, routing_type: PropertyValue, only: NamedQueue | None
     ) -> list[Parcel]:
         """Where a message ends up. Raises AddressFull, AddressNotFound."""
-        office = self._office
+        acceptance = self._acceptance
         used: set[Divert] = set()
         parcels: list[Parcel] = []
         pending = [(address, message, routing_type, only)]
@@ -333,7 +277,7 @@ class Diverts:
             for divert in chosen:
                 divert.messages_diverted += 1
                 for name in divert.forwarding_addresses:
-                    copy = divert.copy(original, source, name, office.store.next_id())
+                    copy = divert.copy(original, source.name, name, acceptance.store.next_id())
                     copied_type = copy.properties.get(ROUTING_TYPE)
                     target = self._target(name, copied_type)
                     if target is None:
@@ -343,9 +287,11 @@ class Diverts:
                                 f"divert {divert.name!r}: no address {name!r} and the settings do not allow to make it"
                             )
                         source.messages_unrouted += 1
-                    elif not (target.limited or office.store.full) or office.memory.admits(target, credited=True):
+                    elif not (target.limited or acceptance.store.full) or acceptance.memory.admits(
+                        target, credited=True
+                    ):
                         if target.alters_messages:
-                            copy = target.altered(copy, office.clock.wall_ms())
+                            copy = target.altered(copy, acceptance.clock.wall_ms())
                         pending.append((target, copy, copied_type, None))
         return parcels
 
@@ -372,7 +318,7 @@ class Diverts:
 
     def _target(self, name: str, routing_type: PropertyValue) -> Address | None:
         """The forwarding address, made on demand as for a producer; None if it may not be."""
-        directory = self._office.directory
+        directory = self._directory
         address = directory.addresses.get(name)
         if address is None or (not address.bindings and routing_type != RoutingType.MULTICAST):
             wanted = RoutingType(routing_type) if isinstance(routing_type, int) and routing_type in (0, 1) else None
@@ -384,7 +330,7 @@ class Diverts:
             return [Parcel(address, message, queues)]
         address.messages_unrouted += 1
         if address.settings.send_to_dla_on_no_route:
-            dead = self._office.dead_letters.unrouted_copy(address, message)
+            dead = self._dead_letters.unrouted_copy(address, message)
             if dead is not None:
                 target, copy = dead
                 found = target.route(copy, None)
@@ -399,29 +345,33 @@ class Together:
     one request (``RoutingTransaction``).
     """
 
-    def __init__(self, office: PostOffice) -> None:
-        self._office = office
+    def __init__(self, acceptance: Acceptance) -> None:
+        self._acceptance = acceptance
         self._log_id = 0
         self._staged: list[tuple[tuple[Queue, ...], list[MessageReference]]] = []
         self._duplicate_ids: list[tuple[Address, bytes]] = []
 
     def log_id(self) -> int:
+        """See ``RoutingTransaction``."""
         if not self._log_id:
-            self._log_id = self._office.store.next_id()
+            self._log_id = self._acceptance.store.next_id()
         return self._log_id
 
     def admits(self) -> bool:
+        """True: it has no limits."""
         return True
 
     def staged(self, queues: tuple[Queue, ...], references: list[MessageReference]) -> None:
+        """See ``RoutingTransaction``."""
         self._staged.append((queues, references))
 
     def staged_duplicate_id(self, address: Address, duplicate_id: bytes) -> None:
+        """See ``RoutingTransaction``."""
         self._duplicate_ids.append((address, duplicate_id))
 
     def commit(self, order: Order) -> None:
         """It counts, once the log has this on the medium. Raises DiskFull."""
-        store = self._office.store
+        store = self._acceptance.store
         if self._log_id:
             store.store_commit(self._log_id)
             order.sequence = store.last_sequence
@@ -430,7 +380,7 @@ class Together:
 
     def release(self, order: Order, done: Done | None) -> None:
         """Make it visible when the log has it, and then answer."""
-        context = self._office.context
+        context = self._acceptance.context
         if order.sequence > context.durable:
             order.sequence = context.appended
             context.when_durable(order.sequence, self._release, done)
@@ -439,7 +389,7 @@ class Together:
 
     def _release(self, done: Done | None) -> None:
         for queues, references in self._staged:
-            self._office.arrive(queues, references, None)
+            self._acceptance.arrive(queues, references, None)
         if done is not None:
             done(None)
 
@@ -447,9 +397,9 @@ class Together:
         """None of it."""
         if self._log_id:
             try:
-                self._office.store.store_rollback(self._log_id)
+                self._acceptance.store.store_rollback(self._log_id)
             except DiskFull:
                 # Without an outcome it is undone at the next activation.
                 pass
         for queues, references in self._staged:
-            self._office.discard(queues, references)
+            self._acceptance.discard(queues, references)

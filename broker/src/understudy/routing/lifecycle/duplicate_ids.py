@@ -18,7 +18,7 @@ from understudy.limits import DUPLICATE_ID_BYTES_MAX
 
 
 class DuplicateIdCache:
-    """Ids in the order they came, the oldest making room for the newest."""
+    """Ids in the order they came, the newest replacing the oldest."""
 
     __slots__ = ("_order", "_sequences", "capacity")
 

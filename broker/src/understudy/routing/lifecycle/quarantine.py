@@ -17,19 +17,20 @@ Not here: the entries (``store.quarantine``), where a message is met (``delivery
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from understudy.errors import BrokerError, DescriptorsExhausted, JournalCorrupt, MessageUnreadable, StoreError
+from understudy.message import Message
+from understudy.ports import Clock, Timers
+from understudy.routing.lifecycle.scheduled import ScheduledDeliveries
+from understudy.routing.paging import Paging
+from understudy.routing.queues.queue import Queue
+from understudy.store.message_store import MessageStore
 from understudy.store.quarantine import QuarantineEntry
 from understudy.store.reference import LargeReference, MessageReference, References, unpack_location
-
-if TYPE_CHECKING:
-    from understudy.message import Message
-    from understudy.routing.post_office import PostOffice
-    from understudy.routing.queues.queue import Queue
 
 log = logging.getLogger(__name__)
 
@@ -44,14 +45,28 @@ SEARCH_SLICE: Final = 500
 class DamagedMessages:
     """The messages of one node that cannot be read."""
 
-    __slots__ = ("_aside", "_closed", "_office")
+    __slots__ = ("_aside", "_clock", "_closed", "_paging", "_queues", "_scheduled", "_store", "_timers")
 
-    def __init__(self, office: PostOffice) -> None:
-        self._office = office
+    def __init__(
+        self,
+        store: MessageStore,
+        paging: Paging,
+        scheduled: ScheduledDeliveries,
+        clock: Clock,
+        timers: Timers,
+        queues: Mapping[str, Queue],
+    ) -> None:
+        """``queues``: all queues of the node, by name."""
+        self._store = store
+        self._paging = paging
+        self._scheduled = scheduled
+        self._clock = clock
+        self._timers = timers
+        self._queues = queues
         self._aside: set[tuple[int, int]] = set()
         """Queue and message id of what is set aside and still in its queue."""
         self._closed = False
-        office.store.quarantine.damage_met = self._search
+        store.quarantine.damage_met = self._search
 
     def close(self) -> None:
         """Searches end."""
@@ -64,10 +79,10 @@ class DamagedMessages:
             MessageUnreadable: its bytes are damaged, or cannot be read.
         """
         try:
-            return self._office.paging.read(queue, reference)
+            return self._paging.read(queue, reference)
         except BrokerError as error:
             # what was read ahead may be what is damaged
-            self._office.paging.forget_readers(queue)
+            self._paging.forget_readers(queue)
             raise MessageUnreadable(f"message {reference.message_id} of queue {queue.name!r}: {error}") from error
 
     def read_waiting(self, queue: Queue, reference: MessageReference) -> Message | None:
@@ -87,7 +102,7 @@ class DamagedMessages:
             self.set_aside(queue, waiting, error)
         elif (queue.queue_id, reference.message_id) not in self._aside:
             message_id = reference.message_id
-            scheduled = self._office.scheduled.take(queue, lambda each: each.message_id == message_id, 1)
+            scheduled = self._scheduled.take(queue, lambda each: each.message_id == message_id, 1)
             queue.scheduled_count -= len(scheduled)
             for each in scheduled:
                 self.set_aside(queue, each, error)
@@ -95,18 +110,18 @@ class DamagedMessages:
 
     def _search(self, number: int, offset: int) -> None:
         """Begin to look for the messages whose record lies at that offset of that segment."""
-        self._office.timers.call_later(0, partial(self._go_on, self._look(number, offset)))
+        self._timers.call_later(0, partial(self._go_on, self._look(number, offset)))
 
     def _go_on(self, steps: Iterator[None]) -> None:
         # each step gives None, the end False
         if not self._closed and next(steps, False) is None:
-            self._office.timers.call_later(0, partial(self._go_on, steps))
+            self._timers.call_later(0, partial(self._go_on, steps))
 
     def _look(self, number: int, offset: int) -> Iterator[None]:
         """Read every message of that place that is not in memory; the caller goes on in another turn at each step."""
         looked_at = 0
-        for queue in self._office.queues():
-            for reference in self._office.scheduled.of(queue):
+        for queue in list(self._queues.values()):
+            for reference in self._scheduled.of(queue):
                 if self._lies_at(reference, number, offset):
                     self.read_waiting(queue, reference)
             position, more = (9, -1), True
@@ -127,7 +142,7 @@ class DamagedMessages:
         if not reference.durable or reference.location is None or reference.message is not None:
             return False
         try:
-            place = unpack_location(self._office.store.read_back.resolve(reference.location))
+            place = unpack_location(self._store.read_back.resolve(reference.location))
         except JournalCorrupt:
             return False
         return place[:2] == (number, offset)
@@ -143,9 +158,9 @@ class DamagedMessages:
         if isinstance(cause, DescriptorsExhausted):
             # this says nothing about the message
             log.warning("message cannot be read now", extra={"queue": queue.name, "error": str(cause)})
-            self._office.scheduled.add(queue, reference, self._office.clock.wall_ms() + AGAIN_MS)
+            self._scheduled.add(queue, reference, self._clock.wall_ms() + AGAIN_MS)
             return
-        self._office.scheduled.add(queue, reference, NEVER_MS)
+        self._scheduled.add(queue, reference, NEVER_MS)
         self._aside.add((queue.queue_id, reference.message_id))
         self._list(queue, reference, "message", str(cause or error), held=not damaged)
 
@@ -158,13 +173,13 @@ class DamagedMessages:
             "message set aside: it cannot be read",
             extra={"queue": queue.name, "message_id": reference.message_id, "held": held, "error": reason},
         )
-        store = self._office.store
+        store = self._store
         place = store.read_back.place_of(reference.location) if reference.location is not None else None
         entry = QuarantineEntry(
             entry_id=f"message-{reference.message_id}-{queue.queue_id}",
             kind=kind,
             reason=reason,
-            found_ms=self._office.clock.wall_ms(),
+            found_ms=self._clock.wall_ms(),
             segment=place.number if place is not None else 0,
             epoch=place.epoch if place is not None else 0,
             offset=place.offset if place is not None else 0,
@@ -184,7 +199,7 @@ class DamagedMessages:
         """Page files belong to this thread: their bytes are read at once."""
         raw = b""
         with suppress(StoreError):
-            raw = self._office.paging.raw(reference.location)
+            raw = self._paging.raw(reference.location)
         return lambda: raw
 
     def _kept(self, queue: Queue, reference: MessageReference, held: bool, error: BaseException | None) -> None:
@@ -197,13 +212,13 @@ class DamagedMessages:
             return
         if held:
             return
-        taken = self._office.scheduled.take(queue, lambda each: each is reference, 1)
+        taken = self._scheduled.take(queue, lambda each: each is reference, 1)
         if not taken:
             # released, or gone with its queue
             return
         self._aside.discard((queue.queue_id, reference.message_id))
         if isinstance(reference, LargeReference):
-            self._office.store.large.hold(reference.file_id)
+            self._store.large.hold(reference.file_id)
         queue.scheduled_count -= 1
         queue.log_acknowledges(References(taken))
         queue.messages_killed += 1

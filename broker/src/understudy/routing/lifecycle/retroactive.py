@@ -13,18 +13,16 @@ from __future__ import annotations
 
 import logging
 from dataclasses import replace
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from understudy.config.model import DivertConfiguration, DivertRouting, RoutingType
 from understudy.errors import DiskFull, InvalidQueueConfiguration, LimitExceeded
 from understudy.routing.address import Address
 from understudy.routing.configuration import QueueConfiguration
 from understudy.routing.order import Order
+from understudy.routing.post_office import PostOffice
 from understudy.routing.queues.queue import Queue
 from understudy.routing.updates import change_queue
-
-if TYPE_CHECKING:
-    from understudy.routing.post_office import PostOffice
 
 log = logging.getLogger(__name__)
 
@@ -54,10 +52,14 @@ class Retroactive:
         self.settings_changed()
 
     def names(self, address: str) -> Names:
-        """What the resources of an address are called."""
+        """Names of the resources of an address."""
         delimiter = self._office.directory.settings.wildcards.delimiter
         queues = {kind: self._name(address, f"queue{delimiter}{kind.name.lower()}", delimiter) for kind in _TYPES}
         return Names(self._name(address, "address", delimiter), self._name(address, "divert", delimiter), queues)
+
+    def divert_of(self, address: str) -> str:
+        """The name of its divert."""
+        return self.names(address).divert
 
     def _name(self, address: str, resource: str, delimiter: str) -> str:
         return f"{self._prefix}{address}{delimiter}{resource}{delimiter}{_SUFFIX}"
@@ -74,7 +76,9 @@ class Retroactive:
             self.address_created(address)
 
     def address_created(self, address: Address) -> None:
-        """Make its resources, if it is to have some. What there is no room for is missing, and said in the log."""
+        """Make the resources of an address, if it is to have some. A resource for which a limit or the disk leaves no
+        space is missing; the log has a warning.
+        """
         address.retroactive_resource = self.is_resource(address.name)
         count = address.settings.retroactive_message_count
         if count <= 0 or address.internal or not address.stored or address.retroactive_resource:
@@ -106,7 +110,8 @@ class Retroactive:
 
     def queue_created(self, queue: Queue) -> None:
         """Copy to a new queue what the ring of its address and routing type holds for it."""
-        office, address = self._office, queue.address
+        office = self._office
+        address = office.directory.address_of(queue)
         if address.settings.retroactive_message_count <= 0 or self.is_resource(queue.name):
             return
         ring = office.directory.queues.get(self.names(address.name).queues[queue.routing_type])
@@ -119,7 +124,7 @@ class Retroactive:
                 continue
             copy = message.replace(address=address.name, message_id=office.store.next_id())
             try:
-                office.accept(address, copy, (queue,), 0, order, None, None, None)
+                office.acceptance.accept(address, copy, (queue,), 0, order, None, None, None)
             except DiskFull as error:
                 log.warning("retroactive messages left out", extra={"queue": queue.name, "error": str(error)})
                 return

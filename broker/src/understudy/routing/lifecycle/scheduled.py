@@ -10,20 +10,18 @@ from __future__ import annotations
 import heapq
 from collections.abc import Callable
 from itertools import islice
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from understudy.ports import Clock, Timer, Timers
+from understudy.routing.queues.queue import Queue
 from understudy.store.reference import MessageReference, References
-
-if TYPE_CHECKING:
-    from understudy.routing.queues.queue import Queue
 
 #: Longest sleep; a wall clock set forward is noticed after at most this.
 _SLEEP_MS_MAX: Final = 30_000
 
 
 class ScheduledDeliveries:
-    """What waits, earliest first."""
+    """References that wait for their time, earliest first."""
 
     __slots__ = ("_clock", "_heap", "_next", "_order", "_timer", "_timers")
 

@@ -4,32 +4,25 @@ A queue is dispatched when something changed (a message, credits, a consumer) an
 empty or no consumer can take more. Consumers of a higher priority come first; among equals the
 turn goes round, one message each (manual, "Consumer Priority"). Two ways through the same rules:
 the plain one takes from the head, for queues where every consumer takes everything; the selective
-one looks on from where each consumer stopped looking, for selectors and message groups. On a
-non-destructive queue every consumer looks on like that and takes nothing (``non_destructive``).
+one continues where each consumer stopped, for selectors and message groups. On a
+non-destructive queue every consumer continues like that and takes nothing (``non_destructive``).
 
-Not here: what a consumer does with a message (``session.consumer``), how much it may be sent (``flow_control``).
+Not here: a consumer as its queue sees it (``consumer``), how much it may be sent (``flow_control``).
 """
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from understudy.errors import BrokerError, MessageUnreadable
 from understudy.message import GROUP_ID, Message
 from understudy.properties import NO_PROPERTIES
-from understudy.routing.filter import ExcludingFilter, Filter
-from understudy.routing.queues.flow_control import FlowControl
+from understudy.routing.queues.consumer import Consumer, ConsumerGroup
 from understudy.routing.queues.groups import GROUPS_MAX
+from understudy.routing.queues.non_destructive import Lending
+from understudy.routing.queues.queue import Queue
 from understudy.store.reference import MessageReference, Part, References
-
-if TYPE_CHECKING:
-    from understudy.routing.queues.non_destructive import Lending
-    from understudy.routing.queues.queue import Queue
-
-#: Bytes one consumer takes before it is asked again whether its socket keeps up.
-ALLOWANCE_BYTES: Final = 256 * 1024
 
 #: Messages that one look at a queue reads back before others have their turn: a disk may be slow, and
 #: a selector may match nothing in a queue of millions.
@@ -41,89 +34,28 @@ LOOKS_MAX: Final = 10_000
 _GROUP_SEQUENCE: Final = "_AMQ_GROUP_SEQUENCE"
 
 
-class Consumer(ABC):
-    """The routing side of a consumer."""
+def serve(queue: Queue) -> None:
+    """The turn of a queue: deliver, then let consumers that asked for a turn go on."""
+    done = deliver(queue)
+    consumers = queue.consumers
+    if consumers.searching:
+        searching, consumers.searching = consumers.searching, []
+        for consumer in searching:
+            consumer.go_on(done=done)
 
-    __slots__ = (
-        "allowance_bytes", "cursors", "filter", "flow", "overhead_bytes", "priority", "queue", "started",
-    )  # fmt: skip
 
-    def __init__(self, queue: Queue, filter: Filter | None, priority: int, flow: FlowControl) -> None:  # noqa: A002
-        self.queue = queue
-        self.filter = filter
-        self.priority = priority
-        self.flow = flow
-        """Credit of the client; the consumer waits while it is not above zero."""
-        self.allowance_bytes = 0
-        """Bytes until ``writable`` is asked again."""
-        self.overhead_bytes = 0
-        """What every delivery costs beside its message, if it is always the same; 0 = takes no runs."""
-        self.started = False
-        self.cursors: dict[int, int] = {}
-        """Priority to the position before which nothing waits for this consumer."""
-
-    @abstractmethod
-    def writable(self) -> bool:
-        """Whether its socket keeps up."""
-
-    @abstractmethod
-    def deliver(self, part: Part) -> None:
-        """Send messages, and keep them until they are settled; charges credits and allowance. Their messages are in
-        memory, or there is one, with what is shown of it.
-        """
-
-    @abstractmethod
-    def abandon(self, bug: Exception) -> None:
-        """A bug was met on its behalf: its connection ends, and no other is affected."""
-
-    @abstractmethod
-    def disconnect(self) -> None:
-        """The queue is gone: tell the client, forget what was delivered."""
-
-    @abstractmethod
-    def go_on(self, *, done: bool) -> None:
-        """It had asked for this turn (``Queue.look_on``); ``done``: the queue has nothing more for any consumer now."""
-
-    def exclude(self, message_id: int) -> None:
-        """Do not deliver a message to this consumer again (AMQP 1.0 s. 3.4.5, undeliverable-here)."""
-        if not isinstance(self.filter, ExcludingFilter):
-            self.filter = ExcludingFilter(self.filter)
-            self.queue.choose_dispatch()
-        self.filter.exclude(message_id)
-
-    @property
-    def ready(self) -> bool:
-        """Whether it can take a message now; asks the socket when the allowance is used up."""
-        if not self.started or self.flow.credits <= 0:
-            return False
-        if self.allowance_bytes <= 0:
-            if not self.writable():
-                return False
-            self.allowance_bytes = ALLOWANCE_BYTES
+def deliver(queue: Queue) -> bool:
+    """Deliver until the queue is empty or no consumer can take more (True), or as much as one turn may cost."""
+    if not queue.consumers.by_priority or queue.paused or queue.deleted:
         return True
-
-
-class ConsumerGroup:
-    """Consumers of one priority, and whose turn it is."""
-
-    __slots__ = ("consumers", "priority", "turn")
-
-    def __init__(self, priority: int) -> None:
-        self.priority = priority
-        self.consumers: list[Consumer] = []
-        self.turn = 0
-
-    def ready(self) -> list[Consumer]:
-        """Those that can take a message, the one whose turn it is first."""
-        consumers, turn = self.consumers, self.turn
-        if len(consumers) == 1:
-            return consumers[:] if consumers[0].ready else []
-        return [consumer for consumer in consumers[turn:] + consumers[:turn] if consumer.ready]
-
-    def served(self, last: Consumer) -> None:
-        """The turn goes to the one behind ``last``."""
-        if len(self.consumers) > 1 and last in self.consumers:
-            self.turn = (self.consumers.index(last) + 1) % len(self.consumers)
+    kind, office = queue.kind, queue.office
+    if kind is not None and not kind.gate.open:
+        return True
+    queue.read_back_left, queue.looks_left = READ_BACK_MAX, LOOKS_MAX
+    dispatch(queue, office.now_ms)
+    if queue.address.paged_count and queue.pending.first_level() is None:
+        office.paging.forget_readers(queue)
+    return queue.may_go_on()
 
 
 def dispatch(queue: Queue, now_ms: int) -> None:
@@ -135,13 +67,13 @@ def dispatch(queue: Queue, now_ms: int) -> None:
         queue: Whose messages.
         now_ms: Wall time; what has expired by then goes to the expiry address instead.
     """
-    for group in list(queue.groups_by_priority):
+    for group in list(queue.consumers.by_priority):
         ready = group.ready()
         if not ready:
             continue
         if queue.exclusive:
             # Only one consumer is served; the others are spares, whatever their priority (manual, "Exclusive Queues").
-            chosen = queue.served_alone or queue.groups_by_priority[0].consumers[0]
+            chosen = queue.consumers.served_alone or queue.consumers.by_priority[0].consumers[0]
             if chosen not in ready:
                 continue
             ready = [chosen]
@@ -154,7 +86,7 @@ def dispatch(queue: Queue, now_ms: int) -> None:
         if queue.selective:
             _dispatch_selective(queue, group, ready, turn, now_ms)
         if queue.exclusive and chosen.flow.credits != credits_before:
-            queue.served_alone = chosen
+            queue.consumers.served_alone = chosen
         if not queue.may_go_on():
             # consumers that come after these must not take what they have not looked at
             return
@@ -193,7 +125,7 @@ def _dispatch_plain(queue: Queue, group: ConsumerGroup, ready: list[Consumer], n
                         break
                     held = References((reference,))
                     if reference.expiration and reference.expiration <= now_ms:
-                        queue.expire_waiting(reference)
+                        queue.office.redelivery.expire(queue, reference)
                         held = None
                         continue
                     message = reference.message
@@ -242,7 +174,7 @@ def _read_taken(queue: Queue, reference: MessageReference) -> Message | None:
     try:
         return queue.read(reference)
     except MessageUnreadable as error:
-        queue.set_aside(reference, error)
+        queue.office.damaged.set_aside(queue, reference, error)
         return None
 
 
@@ -299,7 +231,7 @@ def _dispatch_selective(queue: Queue, group: ConsumerGroup, ready: list[Consumer
         queue.pending.remove(reference)
         queue.delivering_count += 1
         try:
-            if queue.grouping:
+            if queue.groups.met:
                 message = _claim_group(queue, consumer, message)
             consumer.deliver(References((reference,), message))
         except BaseException:
@@ -362,7 +294,7 @@ def _deliver_rows(queue: Queue, consumer: Consumer, part: Part) -> None:
     try:
         if queue.configuration.group_buckets != 0:
             for name in part.groups:
-                queue.group_owners.setdefault(queue.group_key(name), consumer)
+                queue.groups.owners.setdefault(queue.group_key(name), consumer)
         consumer.deliver(part)
     except BaseException:
         queue.put_back(part)
@@ -378,9 +310,9 @@ def _groups_allow(queue: Queue, consumer: Consumer, groups: list[str]) -> bool:
     """Whether each of these groups belongs to this consumer or has no owner."""
     if not groups or queue.configuration.group_buckets == 0:
         return True
-    if not queue.grouping:
+    if not queue.groups.met:
         queue.enable_grouping()
-    owners = queue.group_owners
+    owners = queue.groups.owners
     if len(groups) > 1 and len(owners) + len(groups) > GROUPS_MAX:
         # what names stand for may change with each that gets an owner
         return False
@@ -407,7 +339,7 @@ def next_for(queue: Queue, consumer: Consumer, now_ms: int) -> tuple[MessageRefe
             if reference.expiration and reference.expiration <= now_ms:
                 level.remove(reference.position)
                 try:
-                    queue.expire_waiting(reference)
+                    queue.office.redelivery.expire(queue, reference)
                 except BaseException:
                     queue.pending.put_back((reference,))
                     raise
@@ -459,9 +391,9 @@ def _claim_group(queue: Queue, consumer: Consumer, message: Message) -> Message:
     if message.properties.get(_GROUP_SEQUENCE) == -1:
         queue.close_group(key)
         return message
-    if key in queue.group_owners:
+    if key in queue.groups.owners:
         return message
-    queue.group_owners[key] = consumer
+    queue.groups.owners[key] = consumer
     first_key = queue.configuration.group_first_key
     if not first_key:
         return message

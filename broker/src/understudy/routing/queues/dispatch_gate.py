@@ -9,13 +9,11 @@ the next consumers wait for each other again.
 from __future__ import annotations
 
 from enum import Enum, auto
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 from understudy.machine import IGNORED, Machine, To, table
 from understudy.ports import Timer, Timers
-
-if TYPE_CHECKING:
-    from understudy.routing.queues.queue import Queue
+from understudy.routing.queues.special import SpecialQueue
 
 
 class State(Enum):
@@ -29,7 +27,7 @@ class State(Enum):
 
 
 class Event(Enum):
-    """What happens to it."""
+    """Events of a gate."""
 
     ENOUGH = auto()
     """Enough consumers, or the longest wait for them is over."""
@@ -48,7 +46,7 @@ class DispatchGate(Machine[State, Event]):
     EVENTS: ClassVar[type[Enum]] = Event
     INITIAL: ClassVar[Enum] = State.CLOSED
 
-    def __init__(self, queue: Queue, timers: Timers) -> None:
+    def __init__(self, queue: SpecialQueue, timers: Timers) -> None:
         super().__init__()
         self._queue = queue
         self._timers = timers
@@ -65,11 +63,11 @@ class DispatchGate(Machine[State, Event]):
         """A consumer came, or what is asked of them changed."""
         queue = self._queue
         asked = queue.configuration
-        if not queue.consumer_count:
+        if not queue.consumers.count:
             return
         if asked.group_rebalance and asked.group_rebalance_pause_dispatch and queue.delivering_count:
             self.fire(Event.REBALANCE)
-        if queue.consumer_count >= (asked.consumers_before_dispatch or 0):
+        if queue.consumers.count >= (asked.consumers_before_dispatch or 0):
             self.fire(Event.ENOUGH)
         elif self._state is State.CLOSED and self._timer is None:
             delay_ms = asked.delay_before_dispatch
@@ -78,7 +76,7 @@ class DispatchGate(Machine[State, Event]):
 
     def left(self) -> None:
         """A consumer is gone."""
-        if not self._queue.consumer_count:
+        if not self._queue.consumers.count:
             self.fire(Event.EMPTY)
 
     def _waited(self) -> None:

@@ -1,5 +1,5 @@
-"""What sets a queue apart from an ordinary one: last values, a ring, loans instead of deliveries, a
-gate before the first dispatch. Each part decides for itself; here is in which order they are asked.
+"""Special behaviour of a queue: last values, a ring, loans instead of deliveries, a gate before the first dispatch.
+Each part decides for itself; here is in which order they are asked.
 
 An ordinary queue has none of this and pays one attribute test for it. A queue that once had some
 keeps the object, so that what it handed out before a change is settled by the rules of that time.
@@ -8,19 +8,16 @@ keeps the object, so that what it handed out before a change is settled by the r
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
+from understudy.ports import Timers
 from understudy.routing.configuration import QueueConfiguration
+from understudy.routing.queues.consumer import Consumer
 from understudy.routing.queues.dispatch_gate import DispatchGate
 from understudy.routing.queues.last_value import LastValues
 from understudy.routing.queues.non_destructive import Lending
 from understudy.routing.queues.ring import Ring
+from understudy.routing.queues.special import SpecialQueue
 from understudy.store.reference import MessageReference
-
-if TYPE_CHECKING:
-    from understudy.ports import Timers
-    from understudy.routing.queues.delivery import Consumer
-    from understudy.routing.queues.queue import Queue
 
 
 def is_ordinary(full: QueueConfiguration) -> bool:
@@ -39,14 +36,14 @@ class QueueKind:
 
     __slots__ = ("_lending", "_queue", "gate", "last_values", "lends", "ring")
 
-    def __init__(self, queue: Queue, timers: Timers) -> None:
+    def __init__(self, queue: SpecialQueue, timers: Timers) -> None:
         self._queue = queue
         self.gate = DispatchGate(queue, timers)
         self.last_values: LastValues | None = None
         self.ring: Ring | None = None
         self._lending = Lending(queue)
         self.lends = False
-        """Whether consumers are lent what goes on waiting."""
+        """Whether consumers get copies of references that stay in the queue."""
         self.configure()
 
     @property
@@ -68,7 +65,7 @@ class QueueKind:
         self.gate.joined()
 
     def load(self) -> None:
-        """What waits was taken over from the log: what should have gone by now goes."""
+        """After pending messages were taken over from the log: remove those that should have been removed before."""
         if self.last_values is not None:
             self.last_values.load()
         if self.ring is not None:
@@ -82,7 +79,7 @@ class QueueKind:
             self.last_values.remember(reference)
 
     def added(self, reference: MessageReference) -> None:
-        """It was just put behind all others of its priority."""
+        """It was just added at the end of its priority."""
         if self.last_values is not None:
             reference.position = self._queue.pending.level(reference.priority).end - 1
             self.last_values.added(reference)

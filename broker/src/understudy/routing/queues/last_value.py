@@ -2,7 +2,7 @@
 Queues").
 
 A message replaces what waits under its key when it becomes visible, that is when the log has it;
-the end of what it replaces is written behind it. A crash between the two leaves both, and the next
+the end of the message that it replaces is written after it. A crash between the two leaves both, and the next
 activation finds the newest by reading the keys again (``load``): a value is never lost for one that
 is not safe yet.
 
@@ -16,13 +16,11 @@ message that waits at that place, or one that was delivered or has expired since
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from understudy.message import LAST_VALUE, Message
+from understudy.routing.queues.special import SpecialQueue
 from understudy.store.reference import MessageReference
-
-if TYPE_CHECKING:
-    from understudy.routing.queues.queue import Queue
 
 #: Keys before those whose message has left are looked for.
 _KEYS_MIN: Final = 1024
@@ -33,7 +31,7 @@ class LastValues:
 
     __slots__ = ("_coming", "_keys_max", "_last", "_queue", "key")
 
-    def __init__(self, queue: Queue, key: str) -> None:
+    def __init__(self, queue: SpecialQueue, key: str) -> None:
         """``key``: name of the property that holds the key."""
         self.key = key
         self._queue = queue
@@ -52,7 +50,7 @@ class LastValues:
             self._coming[reference.message_id] = self._key_in(reference.message)
 
     def added(self, reference: MessageReference) -> None:
-        """It was just put behind all others: what waited under its key goes."""
+        """It was just added at the end: the pending message of its key is removed."""
         key = self._key_of(reference)
         if key is None:
             return
@@ -129,7 +127,7 @@ class LastValues:
 
 
 def _newer(place: tuple[int, int, int], other: tuple[int, int, int]) -> bool:
-    """Whether a message came behind another. Of one priority the order in which they became visible counts, which
+    """Whether a message came after another. Of one priority the order in which they became visible counts, which
     after a transaction is not that of their ids; between priorities only the ids say something.
     """
     return place[1] > other[1] if place[0] == other[0] else place[2] > other[2]

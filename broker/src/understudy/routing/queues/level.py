@@ -104,8 +104,8 @@ class Level:
     def take_plain(
         self, room_bytes: int, overhead_bytes: int, now_ms: int, may_take: GroupsAllowed | None = None
     ) -> Part:
-        """Take the first ones as long as there is room before each of them, but stop before whatever needs a look of
-        its own (``Block.take_slice``).
+        """Take the first ones as long as ``room_bytes`` are left before each of them, but stop before a message that
+        needs a look of its own (``Block.take_slice``).
         """
         block = self._first()
         if block is None:
@@ -150,7 +150,7 @@ class Level:
         self.blocks.append(Block.of_run(run))
 
     def _gather(self) -> None:
-        """What is loose becomes blocks."""
+        """Make blocks of the runs in ``_loose``."""
         loose, self._loose = self._loose, []
         group: list[RunSlice] = []
         size_bytes = 0
@@ -290,7 +290,7 @@ class Level:
         return index, None
 
     def _find(self, position: int) -> tuple[Block | Singles, int] | None:
-        """The first message at or behind a position: its block and row."""
+        """The first message at or after a position: its block and row."""
         first = max(bisect_right(self.blocks, position, key=_base) - 1, 0)
         for block in islice(self.blocks, first, None):
             row = block.row_from(max(position - block.base, 0))
@@ -317,7 +317,7 @@ class Level:
         return found[0].row_slice(found[1]) if found is not None else None
 
     def next_from(self, position: int) -> MessageReference | None:
-        """The first one at or behind a position, with its position set; it stays."""
+        """The first one at or after a position, with its position set; it stays."""
         found = self._find(position)
         return found[0].at(found[1]) if found is not None else None
 
@@ -331,7 +331,7 @@ class Level:
             self._remove_block(index)
 
     def locations_behind(self, position: int) -> Iterator[Location | None]:
-        """Where the messages behind a position are stored, in order, as far as they are cheap to
+        """Where the messages after a position are stored, in order, as far as they are cheap to
         list; None for one that is in memory.
         """
         _, block = self._block_at(position)

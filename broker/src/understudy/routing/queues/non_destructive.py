@@ -1,8 +1,8 @@
 """Non-destructive queues: consumers see everything and take nothing (manual, "Non-Destructive
 Queues").
 
-A delivery is a copy of the reference that is lent to one consumer, while the reference itself goes
-on waiting for the others; each consumer looks through the queue from its start, higher priorities
+A delivery is a loan: a copy of the reference for one consumer, while the reference itself stays in the queue
+for the others; each consumer looks through the queue from its start, higher priorities
 first. An acknowledgement ends the loan and nothing else: messages leave by expiry, by a newer last
 value, by a ring's size, or because consumers failed with one too often (``max-delivery-attempts``;
 then it is a dead letter for all). Failures count for the message, whichever consumer failed.
@@ -19,20 +19,17 @@ from __future__ import annotations
 
 from bisect import insort
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
 
+from understudy.routing.queues.consumer import Consumer
+from understudy.routing.queues.special import SpecialQueue
 from understudy.store.reference import LargeReference, MessageReference
 
-if TYPE_CHECKING:
-    from understudy.routing.queues.delivery import Consumer
-    from understudy.routing.queues.queue import Queue
-
-    Kill = Callable[[Queue, MessageReference], None]
-    """Takes what was delivered too often, and is in no place any more."""
+Kill = Callable[[MessageReference], None]
+"""Takes a message of the queue that was delivered too often, and is in no place any more."""
 
 
 class LentReference(MessageReference):
-    """What one consumer has of a message that goes on waiting."""
+    """The copy of a reference that one consumer has; the message stays in the queue."""
 
     __slots__ = ("consumer", "file_id", "lent_count")
 
@@ -41,7 +38,7 @@ class LentReference(MessageReference):
     file_id: int | None
     """Of a large message; held."""
     lent_count: int
-    """Delivery count when it was lent."""
+    """Delivery count when the loan began."""
 
 
 class Lending:
@@ -49,10 +46,10 @@ class Lending:
 
     __slots__ = ("_again", "_queue")
 
-    def __init__(self, queue: Queue) -> None:
+    def __init__(self, queue: SpecialQueue) -> None:
         self._queue = queue
         self._again: dict[Consumer, list[tuple[int, int, int]]] = {}
-        """What a consumer gave back: priority from the highest as 0 up, position, message id."""
+        """Messages that a consumer gave back: priority from the highest as 0 up, position, message id."""
 
     def lend(self, reference: MessageReference, consumer: Consumer) -> LentReference:
         """A copy for a consumer."""
@@ -76,7 +73,7 @@ class Lending:
         return lent
 
     def next_again(self, consumer: Consumer, now_ms: int) -> MessageReference | None:
-        """What a consumer gave back and may have again; it stays in the queue."""
+        """The next message that a consumer gave back and may have again; it stays in the queue."""
         places = self._again.get(consumer)
         while places:
             level, position, message_id = places.pop(0)
@@ -96,7 +93,7 @@ class Lending:
         return others
 
     def original(self, reference: LentReference) -> MessageReference | None:
-        """End a loan and take what was lent out of the queue; None if it has left already."""
+        """End a loan and take its message out of the queue; None if that has left already."""
         self._end(reference)
         waiting = self._queue.pending
         found = waiting.at(reference.priority, reference.position, reference.message_id)
@@ -109,7 +106,7 @@ class Lending:
         the others.
         """
         others: list[MessageReference] = []
-        present = set(self._queue.consumers())
+        present = set(self._queue.consumers)
         for reference in references:
             if not isinstance(reference, LentReference):
                 others.append(reference)
@@ -136,7 +133,7 @@ class Lending:
             queue.store.store_delivery_count(queue.queue_id, reference.message_id, count)
         attempts = queue.address.settings.max_delivery_attempts
         if 0 < attempts <= count and not queue.internal and not queue.deleted:
-            kill(queue, reference)
+            kill(reference)
             return False
         waiting.put_back((reference,))
         return True

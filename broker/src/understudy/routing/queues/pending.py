@@ -1,8 +1,8 @@
 """The references that wait in one queue, in order, by priority.
 
 Operations are O(1), the ones for many references apart: append at the tail, take from the head, put a taken reference
-back where it was, take one from the middle, look on from a position. That is what plain FIFO consumers, consumers with
-selectors, browsers and rollbacks need of it.
+back where it was, take one from the middle, continue from a position. Consumers with and without
+selectors, browsers and rollbacks need no more.
 
 Not here: the references of one priority (``level``).
 """
@@ -64,6 +64,7 @@ class PendingMessages:
         return found
 
     def append(self, reference: MessageReference) -> None:
+        """Add a reference at the end of its priority."""
         level = self._by_priority[reference.priority]
         if level is None:
             level = self.level(reference.priority)
@@ -105,7 +106,7 @@ class PendingMessages:
         return None
 
     def put_back(self, references: Iterable[MessageReference]) -> None:
-        """Back to where each was taken from; what never had a place goes behind all others."""
+        """Back to where each was taken from; one that never had a place goes to the end."""
         by_priority: dict[int, list[MessageReference]] = {}
         for reference in references:
             if reference.position < 0:

@@ -9,104 +9,139 @@ the order of waiting references (``pending``), the consumer that gets the next o
 
 from __future__ import annotations
 
-import hashlib
-import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 from understudy.config.model import RoutingType
 from understudy.errors import MaxConsumersExceeded, MessageUnreadable
-from understudy.limits import GROUP_NAME_CHARACTERS_MAX
 from understudy.message import Message
+from understudy.ports import Clock, Timers
 from understudy.routing.configuration import QueueConfiguration
 from understudy.routing.filter import Filter
-from understudy.routing.queues.delivery import LOOKS_MAX, READ_BACK_MAX, Consumer, ConsumerGroup, dispatch
-from understudy.routing.queues.groups import GROUPS_MAX, bucket_key
+from understudy.routing.memory import AddressMemory, Memory
+from understudy.routing.queues.consumer import Consumer, QueueConsumers
+from understudy.routing.queues.counts import QueueCounts
+from understudy.routing.queues.groups import MessageGroups
 from understudy.routing.queues.kinds import QueueKind, is_ordinary
 from understudy.routing.queues.non_destructive import LentReference
 from understudy.routing.queues.pending import PendingMessages
 from understudy.selector.work import WORK
 from understudy.store.backlog import Backlog
 from understudy.store.message_store import MessageStore
-from understudy.store.reference import LargeReference, MessageReference, Part, References, RunSlice
-
-if TYPE_CHECKING:
-    from understudy.ports import Timers
-    from understudy.routing.address import Address
-    from understudy.routing.lifecycle.quarantine import DamagedMessages
-    from understudy.routing.lifecycle.scheduled import ScheduledDeliveries
-    from understudy.routing.memory import Memory
-    from understudy.routing.paging import Paging
+from understudy.store.reference import LargeReference, Location, MessageReference, Part, References, RunSlice
 
 #: Expired messages taken out of a queue before something else has its turn.
 EXPIRED_AT_ONCE = 10_000
 
 
-class QueueOffice(Protocol):
-    """What a queue uses of the post office."""
+class BodiesOutOfMemory(Protocol):
+    """``paging`` as a queue uses it."""
 
-    store: MessageStore
-    timers: Timers
-    paging: Paging
-    damaged: DamagedMessages
-    scheduled: ScheduledDeliveries
-    memory: Memory
-    steps_end: int
-    now_ms: int
-    """Wall time of this turn."""
-
-    def mark_dirty(self, queue: Queue) -> None:
-        """Dispatch the queue in this turn."""
+    def release(self, location: Location) -> None:
+        """A reference to a page is gone."""
         ...
+
+    def forget_readers(self, queue: Queue) -> None:
+        """The queue is empty or gone."""
+        ...
+
+
+class UnreadableMessages(Protocol):
+    """``lifecycle.quarantine`` as a queue uses it."""
+
+    def read(self, queue: Queue, reference: MessageReference) -> Message:
+        """The message of a reference whose body is not in memory. Raises MessageUnreadable."""
+        ...
+
+    def read_waiting(self, queue: Queue, reference: MessageReference) -> Message | None:
+        """The message of one that waits or is scheduled; None: it cannot be read and is set aside."""
+        ...
+
+    def set_aside(self, queue: Queue, reference: MessageReference, error: MessageUnreadable) -> None:
+        """Keep one that is in no place any more and cannot be read."""
+        ...
+
+
+class Schedule(Protocol):
+    """``lifecycle.scheduled`` as a queue uses it."""
+
+    def remove(self, queue: Queue) -> References:
+        """Take everything of a queue."""
+        ...
+
+
+class ExpiredMessages(Protocol):
+    """``lifecycle.redelivery`` as a queue uses it."""
 
     def expire(self, queue: Queue, reference: MessageReference) -> None:
         """Move a reference that is in no place any more to the expiry address."""
         ...
 
 
-class Queue:
+class QueueOffice(Protocol):
+    """The parts of a node that its queues use. The post office has them."""
+
+    store: MessageStore
+    clock: Clock
+    timers: Timers
+    memory: Memory
+    steps_end: int
+    now_ms: int
+    """Wall time of this turn."""
+
+    @property
+    def paging(self) -> BodiesOutOfMemory:
+        """Bodies that are not in memory."""
+        ...
+
+    @property
+    def damaged(self) -> UnreadableMessages:
+        """Messages that cannot be read."""
+        ...
+
+    @property
+    def scheduled(self) -> Schedule:
+        """Messages whose time has not come."""
+        ...
+
+    @property
+    def redelivery(self) -> ExpiredMessages:
+        """The end of messages whose time is over."""
+        ...
+
+    def mark_dirty(self, queue: Queue) -> None:
+        """Dispatch the queue in this turn."""
+        ...
+
+
+class Queue(QueueCounts):
     """One queue."""
 
     __slots__ = (
-        "_office",
         "address",
         "configuration",
-        "consumer_count",
-        "consumers_left_ms",
+        "consumers",
         "created_ms",
         "deleted",
-        "delivering_count",
         "dirty",
         "durable",
         "enabled",
         "exclusive",
-        "expiring_count",
         "filter",
-        "group_owners",
-        "grouping",
-        "groups_by_priority",
-        "incoming",
+        "groups",
         "internal",
         "kind",
         "looks_left",
-        "message_count",
-        "messages_acknowledged",
-        "messages_added",
-        "messages_expired",
-        "messages_killed",
-        "messages_replaced",
         "name",
+        "office",
         "paused",
         "pending",
         "purge_on_no_consumers",
         "queue_id",
         "read_back_left",
         "routing_type",
-        "scheduled_count",
-        "searching",
         "selective",
-        "served_alone",
         "store",
         "temporary",
     )
@@ -115,60 +150,39 @@ class Queue:
         self,
         queue_id: int,
         configuration: QueueConfiguration,
-        address: Address,
+        address: AddressMemory,
         office: QueueOffice,
         filter: Filter | None = None,  # noqa: A002  # the standard name
     ) -> None:
+        super().__init__()
         self.queue_id = queue_id
         self.configuration = configuration
         self.name = configuration.name
         self.address = address
-        self._office = office
+        self.office = office
         self.store = office.store
         self.filter = filter
         self.temporary = configuration.temporary
         self.durable = configuration.durable and not configuration.temporary
         self.internal = configuration.internal
         self.pending = PendingMessages(address.pages)
-        self.groups_by_priority: list[ConsumerGroup] = []
-        """Highest priority first; empty without consumers. Browsers are not in here."""
-        self.consumer_count = 0
+        self.consumers = QueueConsumers()
         self.selective = False
         """Whether consumers take from the middle: a selector or message groups; or take nothing,
         because the queue is non-destructive.
         """
-        self.grouping = False
-        self.group_owners: dict[str, Consumer] = {}
-        self.served_alone: Consumer | None = None
-        """Of an exclusive queue: the consumer that was given messages, until it leaves."""
+        self.groups = MessageGroups()
         self.dirty = False
         self.read_back_left = 0
         """Messages that the present dispatch may still read back."""
         self.looks_left = 0
         """Messages in memory that it may still pass over."""
-        self.searching: list[Consumer] = []
-        """Those that go on after the next dispatch."""
         self.paused = bool(configuration.paused)
         self.deleted = False
-        self.expiring_count = 0
-        """Messages of ``message_count`` that have an expiration."""
         self.created_ms = office.now_ms
         """Wall time; of the activation for a queue that the log has."""
-        self.consumers_left_ms = 0
-        """Wall time at which a consumer left it last; 0 = never since the activation."""
-        self.incoming = 0
-        """Taken from producers but not visible yet: being written, or in a transaction."""
-        self.message_count = 0
-        self.delivering_count = 0
-        self.scheduled_count = 0
-        self.messages_added = 0
-        self.messages_acknowledged = 0
-        self.messages_expired = 0
-        self.messages_killed = 0
-        self.messages_replaced = 0
-        """Made room: for a newer last value, or in a ring."""
         self.kind: QueueKind | None = None
-        """What sets it apart; None for an ordinary queue."""
+        """Its special behaviour; None for an ordinary queue."""
         self.configure(configuration)
 
     def configure(self, full: QueueConfiguration) -> None:
@@ -182,22 +196,18 @@ class Queue:
             lent = self.kind.lends
             self.kind.configure()
             if lent is not self.kind.lends:
-                self._forget_cursors()
+                self.consumers.forget_cursors()
         elif not is_ordinary(full):
-            self.kind = QueueKind(self, self._office.timers)
+            self.kind = QueueKind(self, self.office.timers)
         self.choose_dispatch()
         self.prompt()
 
     def choose_dispatch(self) -> None:
-        """Cursors are not kept up while no consumer looks on from them, so they start anew."""
+        """Cursors are not maintained while no consumer needs them, so they start from the beginning again."""
         before = self.selective
-        self.selective = (
-            self.grouping
-            or (self.kind is not None and self.kind.lends)
-            or (bool(self.groups_by_priority) and any(consumer.filter is not None for consumer in self.consumers()))
-        )
+        self.selective = self.groups.met or (self.kind is not None and self.kind.lends) or self.consumers.selective
         if self.selective and not before:
-            self._forget_cursors()
+            self.consumers.forget_cursors()
 
     def __repr__(self) -> str:
         return f"<Queue {self.name!r} of {self.address.name!r}, {self.message_count} messages>"
@@ -206,7 +216,7 @@ class Queue:
     def used(self) -> bool:
         """Whether anything was done with it since the activation: only then may auto-deletion take it."""
         return bool(
-            self.consumers_left_ms or self.messages_acknowledged or self.messages_expired or self.messages_killed
+            self.consumers.left_ms or self.messages_acknowledged or self.messages_expired or self.messages_killed
         )
 
     # -- messages in ----------------------------------------------------------------------------
@@ -214,7 +224,7 @@ class Queue:
     @property
     def takes_messages(self) -> bool:
         """Whether messages are routed to it now, whatever their content."""
-        return self.enabled and (not self.purge_on_no_consumers or self.consumer_count > 0)
+        return self.enabled and (not self.purge_on_no_consumers or self.consumers.count > 0)
 
     def add(self, reference: MessageReference) -> None:
         """A message that may be seen by consumers from now on."""
@@ -230,8 +240,8 @@ class Queue:
             return
         if self.kind is not None:
             self.kind.added(reference)
-        if not self.dirty and self.groups_by_priority:
-            self._office.mark_dirty(self)
+        if not self.dirty and self.consumers.by_priority:
+            self.office.mark_dirty(self)
 
     def add_run(self, run: RunSlice, *, paged: bool = False) -> None:
         """Several at once, a whole run; see ``add``. ``paged``: without their bodies, which the log has."""
@@ -247,8 +257,8 @@ class Queue:
         if self.deleted:
             self.forget_waiting()
             return
-        if not self.dirty and self.groups_by_priority:
-            self._office.mark_dirty(self)
+        if not self.dirty and self.consumers.by_priority:
+            self.office.mark_dirty(self)
 
     def adopt(self, backlog: Backlog) -> None:
         """Take over what the log says waits, at start-up or takeover."""
@@ -269,8 +279,8 @@ class Queue:
             return
         self.delivering_count -= len(returned)
         self._wait_again(returned, looked_at=looked_at)
-        if not self.dirty and self.groups_by_priority:
-            self._office.mark_dirty(self)
+        if not self.dirty and self.consumers.by_priority:
+            self.office.mark_dirty(self)
 
     def _wait_again(self, returned: Sequence[MessageReference], *, looked_at: bool) -> None:
         self.pending.put_back(returned)
@@ -280,7 +290,7 @@ class Queue:
             self.kind.returned(returned)
 
     def replaced(self, reference: MessageReference) -> None:
-        """One that was taken out of ``pending`` to make room."""
+        """End one that was taken out of ``pending`` for a newer message."""
         self.messages_replaced += 1
         only = References((reference,))
         self.log_acknowledges(only)
@@ -310,11 +320,11 @@ class Queue:
             self.pending.append(reference)
             if self.kind is not None:
                 self.kind.added(reference)
-        if not self.dirty and self.groups_by_priority:
-            self._office.mark_dirty(self)
+        if not self.dirty and self.consumers.by_priority:
+            self.office.mark_dirty(self)
 
     def _look_again(self, references: Sequence[MessageReference]) -> None:
-        for group in self.groups_by_priority:
+        for group in self.consumers.by_priority:
             for consumer in group.consumers:
                 cursors = consumer.cursors
                 for reference in references:
@@ -349,7 +359,7 @@ class Queue:
 
     def forget(self, part: Part) -> None:
         """Messages that were taken out of every place leave the counts."""
-        office = self._office
+        office = self.office
         bodies, bodies_bytes = self.address.discharge_all(part)
         if self.expiring_count:
             self.expiring_count -= part.expiring_count
@@ -367,23 +377,26 @@ class Queue:
         """Everything that waits leaves the counts; the log knows."""
         for references in self.pending.drain():
             self.forget(references)
-        self._office.paging.forget_readers(self)
+        self.office.paging.forget_readers(self)
 
-    def expire_waiting(self, reference: MessageReference) -> None:
-        """One that was taken out of ``pending`` because its time is over."""
-        self._office.expire(self, reference)
+    def forget_all(self) -> None:
+        """Everything that waits, also for its time to come, leaves the counts; the log knows."""
+        self.forget_waiting()
+        scheduled = self.office.scheduled.remove(self)
+        self.scheduled_count -= len(scheduled)
+        self.forget(scheduled)
 
     def expire_delivered(self, reference: MessageReference) -> None:
         """One that its consumer found to be over."""
         if isinstance(reference, LentReference) and self.kind is not None:
             original = self.kind.lending.original(reference)
             if original is not None:
-                self._office.expire(self, original)
+                self.office.redelivery.expire(self, original)
             return
         self.delivering_count -= 1
         # no consumer tried it, should it have to stay for now
         reference.delivery_count -= 1
-        self._office.expire(self, reference)
+        self.office.redelivery.expire(self, reference)
 
     def expire_overdue(self, now_ms: int) -> int:
         """Take out what expired, about ``EXPIRED_AT_ONCE`` at a time. Returns how many."""
@@ -391,7 +404,7 @@ class Queue:
             return 0
         overdue = self.pending.take_overdue(now_ms, EXPIRED_AT_ONCE)
         for reference in overdue:
-            self._office.expire(self, reference)
+            self.office.redelivery.expire(self, reference)
         return len(overdue)
 
     def purge(self) -> int:
@@ -400,8 +413,8 @@ class Queue:
         for taken in self.pending.drain():
             self._kill(taken)
             count += len(taken)
-        self._office.paging.forget_readers(self)
-        scheduled = self._office.scheduled.remove(self)
+        self.office.paging.forget_readers(self)
+        scheduled = self.office.scheduled.remove(self)
         self.scheduled_count -= len(scheduled)
         self._kill(scheduled)
         return count + len(scheduled)
@@ -413,15 +426,11 @@ class Queue:
 
     def read(self, reference: MessageReference) -> Message:
         """The message of a reference. Raises MessageUnreadable: the caller has it set aside (``set_aside``)."""
-        return reference.message or self._office.damaged.read(self, reference)
+        return reference.message or self.office.damaged.read(self, reference)
 
     def read_waiting(self, reference: MessageReference) -> Message | None:
         """The message of one that waits or is scheduled; None: it cannot be read and is set aside."""
-        return self._office.damaged.read_waiting(self, reference)
-
-    def set_aside(self, reference: MessageReference, error: MessageUnreadable) -> None:
-        """One that is in no place any more cannot be read."""
-        self._office.damaged.set_aside(self, reference, error)
+        return self.office.damaged.read_waiting(self, reference)
 
     def browse(self, position: tuple[int, int]) -> Iterator[tuple[tuple[int, int], MessageReference]]:
         """Waiting references from a position on, each with the position to go on from; the queue
@@ -440,112 +449,73 @@ class Queue:
 
     def add_consumer(self, consumer: Consumer) -> None:
         """Raises MaxConsumersExceeded."""
-        limit = self.configuration.max_consumers
-        if limit is not None and 0 <= limit <= self.consumer_count:
-            raise MaxConsumersExceeded(f"queue {self.name!r} has {self.consumer_count} consumers, limit {limit}")
-        self.consumer_count += 1
-        for group in self.groups_by_priority:
-            if group.priority == consumer.priority:
-                break
-        else:
-            group = ConsumerGroup(consumer.priority)
-            self.groups_by_priority.append(group)
-            self.groups_by_priority.sort(key=lambda group: -group.priority)
-        group.consumers.append(consumer)
+        consumers, limit = self.consumers, self.configuration.max_consumers
+        if limit is not None and 0 <= limit <= consumers.count:
+            raise MaxConsumersExceeded(f"queue {self.name!r} has {consumers.count} consumers, limit {limit}")
+        consumers.add(consumer)
         if consumer.filter is not None and not self.selective:
             self.choose_dispatch()
         if self.configuration.group_rebalance:
-            self.group_owners.clear()
-            for each in self.groups_by_priority:
-                # groups are dealt out again from the first consumer on, as Artemis does
-                each.turn = 0
+            self.groups.owners.clear()
+            # groups are dealt out again from the first consumer on, as Artemis does
+            consumers.restart_turns()
             self._look_from_the_start()
         if self.kind is not None:
             self.kind.gate.joined()
         if not self.dirty:
-            self._office.mark_dirty(self)
+            self.office.mark_dirty(self)
 
     def remove_consumer(self, consumer: Consumer) -> None:
         """Its deliveries were put back or acknowledged before."""
-        if consumer in self.searching:
-            self.searching = [each for each in self.searching if each is not consumer]
-        for group in self.groups_by_priority:
-            if consumer in group.consumers:
-                group.consumers.remove(consumer)
-                group.turn = 0
-                if not group.consumers:
-                    self.groups_by_priority.remove(group)
-                break
-        else:
+        if not self.consumers.remove(consumer):
             return
-        self.consumer_count -= 1
-        if self.served_alone is consumer:
-            self.served_alone = None
         if consumer.filter is not None:
             # of many consumers that leave together only those that may change the way of dispatch look at all others
             self.choose_dispatch()
-        if self.grouping:
-            self.group_owners = {key: owner for key, owner in self.group_owners.items() if owner is not consumer}
+        if self.groups.met:
+            self.groups.consumer_left(consumer)
             self._look_from_the_start()
         if self.kind is not None:
             self.kind.consumer_left(consumer)
-        self.consumers_left_ms = self._office.now_ms
-        if not self.consumer_count:
+        self.consumers.left_ms = self.office.now_ms
+        if not self.consumers.count:
             if self.purge_on_no_consumers:
                 self.purge()
         elif not self.dirty:
-            self._office.mark_dirty(self)
-
-    def consumers(self) -> Iterator[Consumer]:
-        for group in self.groups_by_priority:
-            yield from group.consumers
-
-    def _forget_cursors(self) -> None:
-        for consumer in self.consumers():
-            consumer.cursors.clear()
+            self.office.mark_dirty(self)
 
     def _look_from_the_start(self) -> None:
         """Groups have other owners: what a consumer had to pass over may be its own now. On a
         non-destructive queue no consumer passes over messages.
         """
         if self.kind is None or not self.kind.lends:
-            self._forget_cursors()
+            self.consumers.forget_cursors()
 
     def enable_grouping(self) -> None:
         """The first message of a group was met."""
-        self.grouping = True
+        self.groups.met = True
         self.choose_dispatch()
 
     def close_group(self, key: str) -> None:
         """It has no owner any more: consumers that passed over messages of it may take them now."""
-        if self.group_owners.pop(key, None) is not None and self.consumer_count > 1:
+        if self.groups.owners.pop(key, None) is not None and self.consumers.count > 1:
             self._look_from_the_start()
             self.prompt()
 
     def close_groups(self) -> None:
         """Take all message groups from their owners."""
-        self.group_owners.clear()
+        self.groups.owners.clear()
         self._look_from_the_start()
         self.prompt()
 
     def group_key(self, group: str) -> str:
-        """Under which its owner is kept: the group itself, or its bucket when there are buckets or
-        too many groups.
-        """
-        if len(group) > GROUP_NAME_CHARACTERS_MAX:
-            digest = hashlib.sha256(group.encode("utf-8", "surrogatepass")).hexdigest()
-            group = f"{group[:GROUP_NAME_CHARACTERS_MAX]}...{digest}"
-        buckets = self.configuration.group_buckets
-        if buckets is not None and buckets > 0:
-            return bucket_key(group, buckets)
-        if len(self.group_owners) >= GROUPS_MAX and group not in self.group_owners:
-            return f"\x00{zlib.crc32(group.encode('utf-8', 'surrogatepass')) % 1024}"
-        return group
+        """Under which the owner of a group is kept (``MessageGroups.key``)."""
+        return self.groups.key(group, self.configuration.group_buckets)
 
     def prompt(self) -> None:
         """Something changed that may let consumers take messages."""
-        if not self.dirty and self.message_count and self.groups_by_priority:
-            self._office.mark_dirty(self)
+        if not self.dirty and self.message_count and self.consumers.by_priority:
+            self.office.mark_dirty(self)
 
     def pause(self) -> None:
         """No deliveries until ``resume``; messages are taken as ever."""
@@ -565,33 +535,13 @@ class Queue:
 
     def out_of_steps(self) -> bool:
         """Whether selectors have done what they may do in this turn."""
-        return WORK.steps >= self._office.steps_end
+        return WORK.steps >= self.office.steps_end
 
     def _dispatch_again(self) -> None:
         if not self.dirty:
-            self._office.mark_dirty(self)
+            self.office.mark_dirty(self)
 
     def look_on(self, consumer: Consumer) -> None:
         """Have a consumer go on in the next turn (``Consumer.go_on``)."""
-        self.searching.append(consumer)
+        self.consumers.searching.append(consumer)
         self._dispatch_again()
-
-    def dispatch(self) -> None:
-        """A turn: deliver, then let those go on that asked for it."""
-        done = self.deliver()
-        if self.searching:
-            searching, self.searching = self.searching, []
-            for consumer in searching:
-                consumer.go_on(done=done)
-
-    def deliver(self) -> bool:
-        """Deliver until empty or no consumer can take more (True), or as much as one turn may cost."""
-        if not self.groups_by_priority or self.paused or self.deleted:
-            return True
-        if self.kind is not None and not self.kind.gate.open:
-            return True
-        self.read_back_left, self.looks_left = READ_BACK_MAX, LOOKS_MAX
-        dispatch(self, self._office.now_ms)
-        if self.address.paged_count and self.pending.first_level() is None:
-            self._office.paging.forget_readers(self)
-        return self.may_go_on()

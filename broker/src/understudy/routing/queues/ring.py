@@ -1,4 +1,4 @@
-"""Ring queues: no more than so many messages wait; the oldest make room (manual, "Ring Queues").
+"""Ring queues: no more than so many messages wait; newer messages replace the oldest (manual, "Ring Queues").
 
 What a consumer has and what is scheduled does not count and is never removed, so a queue may hold
 more for a while. When such a message comes back to a full ring, it is what goes, because a ring
@@ -11,12 +11,9 @@ Not here: queues (``queue``) and their other properties (``kinds``).
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
+from understudy.routing.queues.special import SpecialQueue
 from understudy.store.reference import MessageReference
-
-if TYPE_CHECKING:
-    from understudy.routing.queues.queue import Queue
 
 
 class Ring:
@@ -24,7 +21,7 @@ class Ring:
 
     __slots__ = ("_queue", "size")
 
-    def __init__(self, queue: Queue, size: int) -> None:
+    def __init__(self, queue: SpecialQueue, size: int) -> None:
         """``size``: messages that may wait."""
         self._queue = queue
         self.size = size
@@ -35,7 +32,7 @@ class Ring:
         return len(self._queue.pending) >= self.size
 
     def added(self) -> None:
-        """A message was put behind all others: the first goes, if they are too many now."""
+        """A message was added at the end: the first is removed, if they are too many now."""
         queue = self._queue
         if len(queue.pending) > self.size:
             level = queue.pending.first_level()

@@ -51,7 +51,7 @@ class Singles:
         return self._references
 
     def add(self, reference: MessageReference) -> None:
-        """A message behind the range, which grows by its place."""
+        """Add a message after the range, which grows by its place."""
         reference.position = self.base + self.size
         self.size += 1
         self._in_order().insert(0, reference)
@@ -99,7 +99,7 @@ class Singles:
         """None: they are no part of a run."""
 
     def row_from(self, row: int) -> int:
-        """The first row at or behind one; -1 if there is none."""
+        """The first row at or after one; -1 if there is none."""
         index = bisect_right(self._in_order(), -self.base - row, key=_descending) - 1
         return self._references[index].position - self.base if index >= 0 else -1
 
@@ -112,7 +112,7 @@ class Singles:
         del self._references[self._index(row)]
 
     def locations_from(self, row: int) -> Iterator[Location | None]:
-        """Where the messages at or behind a row are stored, in order; None for one that is in memory."""
+        """Where the messages at or after a row are stored, in order; None for one that is in memory."""
         index = bisect_right(self._in_order(), -self.base - row, key=_descending)
         for reference in map(self._references.__getitem__, range(index - 1, -1, -1)):
             yield reference.location if reference.message is None else None

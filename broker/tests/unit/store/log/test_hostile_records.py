@@ -12,6 +12,7 @@ from fuzz.targets_store import PART, parts_of, volume_of
 from support.routing import World
 from support.store import DIRECTORY
 from understudy.errors import JournalCorrupt, StoreError
+from understudy.routing.restore import restore
 from understudy.store.log.follower import recover
 from understudy.store.log.records import RecordType
 from understudy.store.log.segment import HEADER_BLOCK_BYTES
@@ -88,7 +89,7 @@ DIVERTS = ((int(RecordType.ADDRESS_ADD), 0, address(settings={"diverts": [{"name
 def test_bindings_that_no_broker_wrote_are_an_error_of_the_store(entries: tuple[tuple[int, int, bytes], ...]) -> None:
     state = recover(volume_of(parts_of(list(entries))).disk("reader"), DIRECTORY).state
     with pytest.raises(StoreError, match=r"'[aq]'"):
-        World().office.restore(state)
+        restore(World().office, state)
 
 
 def snapshot_parts() -> list[tuple[int, int, bytes]]:

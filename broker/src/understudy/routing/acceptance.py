@@ -1,0 +1,237 @@
+"""Messages are taken to their queues in the one order of durability (ADR 0003).
+
+A message that is durable is appended to the log. Only when the log has it on the medium does it become visible to
+consumers and is its producer answered; the operation context of the store releases it. A message that is not durable
+waits only for what its own session sent before, so the order of a producer holds. Each message has one tuple in the
+context and one reference for each queue.
+
+Not here: which queues get a message (``post_office``, ``address``), batches (``plain_sends``), what a transaction holds
+(``staging``).
+"""
+
+from __future__ import annotations
+
+from understudy.errors import BrokerError
+from understudy.message import SCHEDULED_DELIVERY, Message
+from understudy.ports import Clock
+from understudy.routing.address import Address
+from understudy.routing.lifecycle.scheduled import ScheduledDeliveries
+from understudy.routing.memory import AddressMemory, Memory
+from understudy.routing.order import Done, Order, RoutingTransaction
+from understudy.routing.paging import Paging
+from understudy.routing.queues.queue import Queue
+from understudy.routing.references import references_of
+from understudy.store.message_store import MessageStore
+from understudy.store.reference import LargeReference, MessageReference, References
+
+
+def scheduled_ms(message: Message) -> int:
+    """Wall time before which a message is not delivered; 0: at once."""
+    scheduled = message.properties.get(SCHEDULED_DELIVERY)
+    return int(scheduled) if isinstance(scheduled, int) else 0
+
+
+class Acceptance:
+    """Appends messages, counts them, and makes them visible in their queues when they are safe."""
+
+    __slots__ = ("clock", "context", "memory", "paging", "persists_ids", "scheduled", "store")
+
+    def __init__(
+        self,
+        store: MessageStore,
+        clock: Clock,
+        memory: Memory,
+        paging: Paging,
+        scheduled: ScheduledDeliveries,
+        *,
+        persist_id_cache: bool,
+    ) -> None:
+        """``persist_id_cache``: whether duplicate ids of messages that are not in the log go there too."""
+        self.store = store
+        self.context = store.context
+        self.clock = clock
+        self.memory = memory
+        self.paging = paging
+        self.scheduled = scheduled
+        self.persists_ids = persist_id_cache
+
+    def accept(
+        self,
+        address: Address,
+        message: Message,
+        queues: tuple[Queue, ...],
+        scheduled_ms: int,
+        order: Order,
+        done: Done | None,
+        transaction: RoutingTransaction | None,
+        duplicate_id: bytes | None,
+    ) -> None:
+        """Append a message that has its id, and make it visible in these queues when that is safe. Raises DiskFull."""
+        store = self.store
+        size_bytes = len(message.encoded)
+        message_id = message.message_id
+        location = None
+        transaction_id = 0
+        if message.durable:
+            if len(queues) == 1:
+                durable_ids: tuple[int, ...] = (queues[0].queue_id,) if queues[0].durable else ()
+            else:
+                durable_ids = tuple([queue.queue_id for queue in queues if queue.durable])
+            if durable_ids:
+                if transaction is not None:
+                    transaction_id = transaction.log_id()
+                location = store.store_message(
+                    message,
+                    address.address_id,
+                    durable_ids,
+                    tx_id=transaction_id,
+                    duplicate_id=duplicate_id or b"",
+                    scheduled_ms=scheduled_ms,
+                    large=message.is_large,
+                )
+        if duplicate_id is not None:
+            self.remember(address, duplicate_id, transaction, logged=location is not None)
+        references = references_of(store, message, queues, location, scheduled_ms)
+        self.charge(message_id, size_bytes, queues)
+        if transaction is not None:
+            transaction.staged(queues, references)
+            self.answer(order, done)
+            return
+        context = self.context
+        if location is not None:
+            order.sequence = sequence = store.last_sequence
+        elif order.sequence > context.durable:
+            # After everything else that the session waits for; the end of the log keeps the order whole.
+            order.sequence = sequence = context.appended
+        else:
+            self.arrive(queues, references, done)
+            return
+        context.when_durable(sequence, self.arrive, queues, references, done)
+
+    def charge(self, message_id: int, size_bytes: int, queues: tuple[Queue, ...]) -> None:
+        """Count a message, with its body in memory, for its queues, their addresses and the node."""
+        memory = self.memory
+        memory.held_bytes += size_bytes
+        memory.held_count += 1
+        if len(queues) == 1:
+            queue = queues[0]
+            queue.incoming += 1
+            queue.address.charge(message_id, size_bytes, 1)
+            return
+        counts: dict[AddressMemory, int] = {}
+        for queue in queues:
+            queue.incoming += 1
+            counts[queue.address] = counts.get(queue.address, 0) + 1
+        # With wildcard addresses several hold it: each counts it for its own limit.
+        memory.held_bytes += size_bytes * (len(counts) - 1)
+        memory.held_count += len(counts) - 1
+        for address, count in counts.items():
+            address.charge(message_id, size_bytes, count)
+
+    def arrive(self, queues: tuple[Queue, ...], references: list[MessageReference], done: Done | None) -> None:
+        """Released: visible to consumers, and its producer may know."""
+        reference = references[0]
+        address = queues[0].address
+        if self.memory.exceeded(address) or (
+            self.memory.held_bytes > self.paging.bodies_max_bytes
+            and all(each.location is not None for each in references)
+        ):
+            self.paging.page_out(queues, references)
+        if reference.scheduled_ms and reference.scheduled_ms > self.clock.wall_ms():
+            for queue, scheduled in zip(queues, references, strict=True):
+                queue.incoming -= 1
+                if queue.deleted:
+                    self.discharge(queue, scheduled)
+                else:
+                    queue.schedule(scheduled)
+                    self.scheduled.add(queue, scheduled, scheduled.scheduled_ms)
+        elif len(queues) == 1:
+            queues[0].add(reference)
+        else:
+            for queue, each in zip(queues, references, strict=True):
+                queue.add(each)
+        if done is not None:
+            done(None)
+
+    def discard(self, queues: tuple[Queue, ...], references: list[MessageReference]) -> None:
+        """Messages of a transaction that was rolled back leave the counts; no queue saw them."""
+        for queue, reference in zip(queues, references, strict=True):
+            queue.incoming -= 1
+            self.discharge(queue, reference)
+
+    def discharge(self, queue: Queue, reference: MessageReference) -> None:
+        """A reference that no queue counts yet is gone."""
+        freed_bytes = queue.address.discharge(reference)
+        if freed_bytes:
+            self.memory.held_bytes -= freed_bytes
+            self.memory.held_count -= 1
+        if reference.location is not None and not reference.durable:
+            self.paging.release(reference.location)
+        if isinstance(reference, LargeReference):
+            self.store.large.release(reference.file_id)
+
+    def answer(self, order: Order, done: Done | None, sequence: int = 0, error: BrokerError | None = None) -> None:
+        """Answer a request in its session's order, when ``sequence`` is durable too."""
+        if done is None:
+            return
+        context = self.context
+        if max(sequence, order.sequence) > context.durable:
+            order.sequence = context.appended
+            context.when_durable(order.sequence, done, error)
+        else:
+            done(error)
+
+    def remember(
+        self, address: Address, duplicate_id: bytes, transaction: RoutingTransaction | None, *, logged: bool
+    ) -> None:
+        """A duplicate id counts as seen from now on; ``logged``: the record of its message carries it."""
+        if not logged and self.persists_ids:
+            self.store.store_duplicate_ids(
+                address.address_id, (duplicate_id,), transaction.log_id() if transaction is not None else 0
+            )
+        if transaction is not None:
+            transaction.staged_duplicate_id(address, duplicate_id)
+        else:
+            address.duplicate_ids.add(duplicate_id, self.store.last_sequence)
+
+    def forward(self, message: Message, target: Address, order: Order, transaction: RoutingTransaction | None) -> None:
+        """Route a message that has its id to another address, on behalf of its producer; ``order`` waits for it."""
+        queues = target.route(message, None)
+        if not queues:
+            target.messages_unrouted += 1
+            return
+        self.accept(target, message, queues, 0, order, None, transaction, None)
+        target.messages_routed += 1
+
+    def move(
+        self,
+        copy: Message,
+        target: Address,
+        queues: tuple[Queue, ...],
+        queue: Queue,
+        reference: MessageReference,
+    ) -> None:
+        """Put a copy in queues of an address and end the original, both or neither; without a queue it ends only."""
+        store = self.store
+        if not queues:
+            target.messages_unrouted += 1
+            queue.log_acknowledges(References((reference,)))
+            return
+        durable_ids: tuple[int, ...] = ()
+        if copy.durable or reference.durable:
+            durable_ids = tuple([each.queue_id for each in queues if each.durable])
+        location = None
+        if durable_ids:
+            transaction_id = store.next_id()
+            location = store.store_message(
+                copy, target.address_id, durable_ids, tx_id=transaction_id, large=copy.is_large
+            )
+            queue.log_acknowledges(References((reference,)), transaction_id=transaction_id)
+            store.store_commit(transaction_id)
+        else:
+            queue.log_acknowledges(References((reference,)))
+        references = references_of(store, copy, queues, location, 0)
+        self.charge(copy.message_id, len(copy.encoded), queues)
+        target.messages_routed += 1
+        logged = location is not None or reference.durable
+        self.context.when_durable(store.last_sequence if logged else 0, self.arrive, queues, references, None)

@@ -1,0 +1,44 @@
+"""The queue as the parts of a special queue (``kinds``) use it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Protocol
+
+from understudy.message import Message
+from understudy.routing.configuration import QueueConfiguration
+from understudy.routing.memory import AddressMemory
+from understudy.routing.queues.consumer import QueueConsumers
+from understudy.routing.queues.pending import PendingMessages
+from understudy.store.message_store import MessageStore
+from understudy.store.reference import MessageReference
+
+
+class SpecialQueue(Protocol):
+    """A queue that is not an ordinary one."""
+
+    address: AddressMemory
+    configuration: QueueConfiguration
+    consumers: QueueConsumers
+    deleted: bool
+    delivering_count: int
+    internal: bool
+    pending: PendingMessages
+    queue_id: int
+    store: MessageStore
+
+    def browse(self, position: tuple[int, int]) -> Iterator[tuple[tuple[int, int], MessageReference]]:
+        """Its pending references from a position on."""
+        ...
+
+    def prompt(self) -> None:
+        """Something changed that may let consumers take messages."""
+        ...
+
+    def read_waiting(self, reference: MessageReference) -> Message | None:
+        """The message of one that waits; None: it cannot be read and is set aside."""
+        ...
+
+    def replaced(self, reference: MessageReference) -> None:
+        """End one that was taken out of ``pending`` for a newer message."""
+        ...
