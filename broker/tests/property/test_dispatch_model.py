@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 from support.routing import FakeCallback, World, callback_of, text
 from support.sends import sends_of
 from understudy.errors import DiskFailed, JournalCorrupt
+from understudy.routing.lifecycle.redelivery import Redelivery
 from understudy.routing.paging import Paging
 from understudy.routing.post_office import PostOffice
 from understudy.routing.queues.delivery import dispatch
@@ -35,7 +36,7 @@ STEPS: tuple[tuple[type, str], ...] = (
     (Paging, "read"),
     (FakeCallback, "deliver"),
     (Queue, "acknowledge"),
-    (Queue, "expire_waiting"),
+    (Redelivery, "expire"),
     (Queue, "may_go_on"),
     (ServerConsumer, "deliver"),
     (ServerConsumer, "writable"),
