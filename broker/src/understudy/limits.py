@@ -69,6 +69,10 @@ FRAMES_BEFORE_LOGIN_MAX = 256
 OUTGOING_BYTES_BEFORE_LOGIN_MAX = 64 * 1024
 #: Time within which the peer of a connection that is being closed must read the output.
 CLOSE_TIMEOUT_MS = 10_000
+#: Input that one read of a socket takes: of a connection that has logged in, and of one that has not. The connections
+#: of an acceptor share the memory. Bytes.
+READ_BYTES_MAX = 1024 * 1024
+READ_BYTES_BEFORE_LOGIN_MAX = 64 * 1024
 #: Cost of the input of one connection that is handled in one turn of the loop, before other connections are served.
 #: Each message, acknowledgement and grant of credits costs 1, every other frame ``FRAME_COST``.
 TURN_COST_MAX = 256

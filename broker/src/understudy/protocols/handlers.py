@@ -27,8 +27,11 @@ class ConnectionHandler(Protocol):
         """Whether the client has logged in."""
         ...
 
-    def receive_data(self, data: bytes) -> bool:
+    def receive_data(self, data: bytes | memoryview) -> bool:
         """Process received data, at most a bounded amount per call.
+
+        Args:
+            data: A view is valid during the call only.
 
         Returns:
             Whether input is left. Then it is called again in a later turn, without data if none was received.

@@ -19,6 +19,8 @@ from understudy.limits import (
     CONNECTIONS_BEFORE_LOGIN_MAX,
     OUTGOING_BYTES_MAX,
     OUTGOING_BYTES_PAUSE,
+    READ_BYTES_BEFORE_LOGIN_MAX,
+    READ_BYTES_MAX,
 )
 from understudy.protocols.handlers import ConnectionHandler, Handlers
 from understudy.runtime.descriptors import ConnectionBudget, Descriptors
@@ -65,6 +67,10 @@ class Acceptor:
         self.connections_max = configuration.connections_allowed
         # dicts, not sets: what is done to all of them is done in the order in which they came
         self.connections: dict[ServerConnection, None] = {}
+        self.read_view = memoryview(bytearray(READ_BYTES_MAX))
+        """Where connections that have logged in read to, one after the other."""
+        self.short_read_view = self.read_view[:READ_BYTES_BEFORE_LOGIN_MAX]
+        """Where all others read to."""
         self._unproved: dict[ServerConnection, None] = {}
         """Not known to have logged in, the oldest first; may hold some that have logged in meanwhile."""
         self._servers: list[asyncio.Server] = []
@@ -154,7 +160,7 @@ class Acceptor:
         self._check_timer = asyncio.get_running_loop().call_later(self._check_period_ms / 1000, self._check)
 
 
-class ServerConnection(asyncio.Protocol):
+class ServerConnection(asyncio.BufferedProtocol):
     """One accepted socket; implements ``ports.Connection``."""
 
     def __init__(self, acceptor: Acceptor) -> None:
@@ -171,7 +177,7 @@ class ServerConnection(asyncio.Protocol):
         self._timer: asyncio.TimerHandle | None = None
         """Ends it: no protocol was recognised, or the peer did not read the output before the close."""
 
-    # --- asyncio.Protocol ----------------------------------------------------------------------
+    # --- asyncio.BufferedProtocol --------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
@@ -188,7 +194,16 @@ class ServerConnection(asyncio.Protocol):
                 acceptor.handshake_timeout_ms / 1000, self._handshake_timed_out
             )
 
-    def data_received(self, data: bytes) -> None:
+    def get_buffer(self, sizehint: int) -> memoryview:
+        handler = self.handler
+        acceptor = self._acceptor
+        return acceptor.read_view if handler is not None and handler.proved else acceptor.short_read_view
+
+    def buffer_updated(self, nbytes: int) -> None:
+        self.receive(self._acceptor.read_view[:nbytes])
+
+    def receive(self, data: bytes | memoryview) -> None:
+        """Handle input, which is valid during the call only; empty: continue with what is left over."""
         if self._closing:
             return
         backlogged = False
@@ -196,7 +211,7 @@ class ServerConnection(asyncio.Protocol):
         turn = self._turn
         try:
             if handler is None:
-                data = self._detect(data)
+                data = self._detect(bytes(data))
                 handler = self.handler
                 if handler is None:
                     return
@@ -247,7 +262,7 @@ class ServerConnection(asyncio.Protocol):
 
     def _receive_more(self) -> None:
         if self not in self._turn.paused:
-            self.data_received(b"")
+            self.receive(b"")
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._closing = True
@@ -326,7 +341,7 @@ class ServerConnection(asyncio.Protocol):
 
     def resume_reading(self) -> None:
         """The log is no longer congested: handle the left-over input first, then read the socket."""
-        self.data_received(b"")
+        self.receive(b"")
 
     def resume_writing(self) -> None:
         self._resume_handler()

@@ -234,7 +234,7 @@ class SimTransport(asyncio.Transport):
         self.outgoing: Pipe
         self._network = network
         self._context = context
-        self._protocol: asyncio.Protocol | None = None
+        self._protocol: asyncio.BaseProtocol | None = None
         self._begun = False
         self._buffer: deque[bytes] = deque()
         self._buffer_bytes = 0
@@ -365,15 +365,28 @@ class SimTransport(asyncio.Transport):
     def _deliver_bytes(self, pipe: Pipe) -> None:
         network = self._network
         length = min(len(pipe.arrived), READ_BYTES_MAX)
+        buffer: memoryview | None = None
+        if isinstance(self._protocol, asyncio.BufferedProtocol):
+            given = self._guarded("get_buffer", READ_BYTES_MAX)
+            if not isinstance(given, memoryview):
+                return
+            buffer = given
+            length = min(length, len(buffer))
         if length > 1 and network.splits_read():
             length = network.rng.randint(1, length)
         data = pipe.take(length)
         network.loop.record(f"{pipe.label} {length} {zlib.crc32(data):08x}")
-        self._guarded("data_received", data)
+        if buffer is None:
+            self._guarded("data_received", data)
+        else:
+            buffer[:length] = data
+            self._guarded("buffer_updated", length)
+            # the next read overwrites it
+            buffer[:length] = bytes(length)
         if pipe.arrived or pipe.ended or self._reset is not None:
             self.wake(network.delay() if network.rng.random() < 0.5 else 0.0)
 
-    def _guarded(self, method: str, *arguments: bytes) -> object:
+    def _guarded(self, method: str, *arguments: bytes | int) -> object:
         """Call the protocol; what it raises ends the connection and is reported, as asyncio does."""
         try:
             return getattr(self._protocol, method)(*arguments)

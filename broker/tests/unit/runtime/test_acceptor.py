@@ -8,6 +8,7 @@ from typing import Any, cast
 
 import pytest
 
+from understudy import limits
 from understudy.config.model import AcceptorConfiguration
 from understudy.runtime import acceptor as module
 from understudy.runtime.acceptor import Acceptor, ServerConnection
@@ -102,7 +103,7 @@ def test_an_internal_error_ends_the_connection_and_sessions_of_its_peer(caplog: 
     acceptor = make(handlers)
     connection, transport = connect(acceptor)
     with caplog.at_level(logging.ERROR):
-        connection.data_received(b"ARTEMIS" + bytes(13))
+        connection.receive(b"ARTEMIS" + bytes(13))
     assert transport.aborted
     assert handlers[0].forfeited
     assert "internal error" in caplog.text
@@ -171,9 +172,9 @@ def test_connections_with_much_input_take_turns() -> None:
         peers.append((connection, transport))
     loop = cast(Loop, acceptor.turn._loop)
     (flooding, flood_socket), (other, other_socket) = peers
-    flooding.data_received(b"much")
+    flooding.receive(b"much")
     assert not flood_socket.reading
-    other.data_received(b"little")
+    other.receive(b"little")
     assert other_socket.reading
     loop.turn()
     assert not flood_socket.reading
@@ -188,7 +189,7 @@ def test_input_left_over_waits_for_the_disk_too() -> None:
     connection, transport = connect(acceptor)
     handler = Flooded("flood", log, 2)
     connection.handler = cast(Any, handler)
-    connection.data_received(b"much")
+    connection.receive(b"much")
     handler.is_congested = True
     loop = cast(Loop, acceptor.turn._loop)
     for _ in range(4):
@@ -207,7 +208,41 @@ def test_a_connection_lost_with_input_left_over_takes_no_more_turns() -> None:
     acceptor, log = make([]), []
     connection, _ = connect(acceptor)
     connection.handler = cast(Any, Flooded("flood", log, 3))
-    connection.data_received(b"much")
+    connection.receive(b"much")
     connection.connection_lost(None)
     cast(Loop, acceptor.turn._loop).turn()
     assert log == ["flood"]
+
+
+class Reading(Handler):
+    """Keeps what it was given, as a view would have it afterwards."""
+
+    def __init__(self) -> None:
+        self.given: list[bytes | memoryview] = []
+
+    def receive_data(self, data: bytes | memoryview) -> bool:  # type: ignore[override]
+        self.given.append(data)
+        return False
+
+
+def test_a_read_is_short_before_login_and_long_afterwards() -> None:
+    acceptor = make([])
+    connection, _ = connect(acceptor)
+    assert len(connection.get_buffer(-1)) == limits.READ_BYTES_BEFORE_LOGIN_MAX
+    handler = Reading()
+    connection.handler = cast(Any, handler)
+    assert len(connection.get_buffer(-1)) == limits.READ_BYTES_BEFORE_LOGIN_MAX
+    handler.proved = True
+    assert len(connection.get_buffer(-1)) == limits.READ_BYTES_MAX
+
+
+def test_connections_of_an_acceptor_read_to_the_same_memory() -> None:
+    acceptor = make([])
+    peers = [connect(acceptor)[0] for _ in range(2)]
+    handlers = [Reading(), Reading()]
+    for number, (connection, handler) in enumerate(zip(peers, handlers, strict=True)):
+        connection.handler = cast(Any, handler)
+        connection.get_buffer(-1)[:5] = b"input"
+        connection.buffer_updated(5 - number)
+        assert [bytes(each) for each in handler.given] == [b"input"[: 5 - number]]
+    assert peers[0].get_buffer(-1).obj is peers[1].get_buffer(-1).obj

@@ -196,3 +196,40 @@ def test_a_value_that_cannot_be_encoded_is_a_local_protocol_error() -> None:
     ):
         with pytest.raises(LocalProtocolError):
             encode(packet, channel_id, version)
+
+
+def test_a_frame_that_was_cut_travels_with_those_that_follow() -> None:
+    """One batch, whichever kind of buffer comes, and although its memory is used again."""
+    frames = b"".join(encode_send(Message(bytes([number]) * 500, address="a"), 7) for number in range(6))
+    for view in (bytes, bytearray, lambda data: memoryview(bytearray(data))):
+        decoder = FrameDecoder()
+        decoder.groups_sends = True
+        found = []
+        for piece in (frames[:100], frames[100:101], frames[101:2_000], frames[2_000:]):
+            given = view(piece)
+            found += decoder.receive_data(given)
+            if not isinstance(given, bytes):
+                given[:] = bytes(len(given))
+        batches = [frame.packet.sends for frame in found]
+        assert [sends.count for sends in batches] == [3, 3]
+        bodies = [bytes(Message.decode(sends.encoded(row)).body) for sends in batches for row in range(sends.count)]
+        assert bodies == [bytes([number]) * 500 for number in range(6)]
+
+
+def test_input_left_over_is_kept_when_its_memory_is_used_again() -> None:
+    frames = b"".join(encode_send(Message(bytes([number]) * 50, address="a"), 7) for number in range(6))
+    decoder = FrameDecoder()
+    decoder.groups_sends = True
+    decoder.turn_cost_max = 2
+    shared = bytearray(frames)
+    found = decoder.receive_data(memoryview(shared)[:-20])
+    shared[:] = bytes(len(shared))
+    found += decoder.receive_data(b"")
+    found += decoder.receive_data(memoryview(bytearray(frames[-20:])))
+    found += decoder.receive_data(b"")
+    bodies = [
+        bytes(Message.decode(frame.packet.sends.encoded(row)).body)
+        for frame in found
+        for row in range(frame.packet.sends.count)
+    ]
+    assert bodies == [bytes([number]) * 50 for number in range(6)]

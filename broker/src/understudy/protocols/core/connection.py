@@ -123,11 +123,11 @@ class CoreConnection(Machine[State, Event]):
 
     # --- driven by the shell -------------------------------------------------------------------
 
-    def receive_data(self, data: bytes) -> bool:
+    def receive_data(self, data: bytes | memoryview) -> bool:
         """Carry out what came after the magic, and a bounded part of it per call (``TURN_COST_MAX``).
 
         Args:
-            data: Bytes; none to go on with what is left over.
+            data: Bytes; none to go on with what is left over. A view is valid during the call only.
 
         Returns:
             Whether input is left over.

@@ -271,42 +271,32 @@ class FrameDecoder:
         """
         if self._error is not None:
             raise self._error
-        if type(data) is not bytes:
-            data = bytes(data)
         if self.backlog:
             return self._decode_backlog(data)
         pending = self._pending
-        missing = 0
         if pending:
-            missing = self._wanted_bytes - len(pending)
-            if len(data) < missing:
+            if len(data) < self._wanted_bytes - len(pending):
                 pending += data
                 return []
-            if self._expects_magic or self._wanted_bytes <= FRAME_HEAD_BYTES:
-                # the length itself was incomplete
-                data, missing = bytes(pending) + data, 0
-            else:
-                # copy only the missing part of the first frame, not everything after it
-                pending += memoryview(data)[:missing]
+            # one copy of everything, so that the messages of all its frames travel together
+            data = b"".join((pending, data))
             self._pending = bytearray()
+        elif type(data) is not bytes:
+            data = bytes(data)
         try:
             if self._expects_magic:
                 return self._receive_magic(data)
-            if not missing:
-                return self._decode(data, 0)
-            frames = self._decode(bytes(pending), 0)
-            self._consumed_bytes -= missing
-            return frames + self._decode(data, missing)
+            return self._decode(data, 0)
         except RemoteProtocolError as error:
             self._error = error
             self._pending = bytearray()
             raise
 
-    def _decode_backlog(self, data: bytes) -> list[Frame]:
+    def _decode_backlog(self, data: bytes | bytearray | memoryview) -> list[Frame]:
         backlog, start, self.backlog = self.backlog, self._backlog_start, b""
         self._consumed_bytes -= start
         try:
-            return self._decode(backlog + data, start)
+            return self._decode(b"".join((backlog, data)) if data else backlog, start)
         except RemoteProtocolError as error:
             self._error = error
             raise
